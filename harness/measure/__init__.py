@@ -1,0 +1,1 @@
+"""The half that runs inside an image: driver, clock, checks.  Standard library only."""

@@ -1,0 +1,7 @@
+"""The entry point of every image."""
+
+import sys
+
+from harness.measure.driver import main
+
+sys.exit(main())

@@ -1,0 +1,91 @@
+"""What an engine must offer to be measured: the verbs of the container contract.
+
+An image puts ``adapter.py`` on the import path; it defines one subclass of :class:`Adapter` under the
+name ``ENGINE``.  Everything else (clock, warm-up, checks, files) is the driver's.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.records import Envelope, Hit, Scalar
+
+
+@dataclass(frozen=True)
+class Document:
+    """One document of the corpus.  ``title`` may be empty."""
+
+    doc_id: str
+    title: str
+    text: str
+
+
+class Corpus:
+    """The documents of ``/corpus/corpus.jsonl``, streamed; ``len()`` is their number."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        self._path = path
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Document]:
+        with self._path.open(encoding="utf-8") as lines:
+            for line in lines:
+                raw = json.loads(line)
+                yield Document(raw["_id"], raw.get("title", ""), raw["text"])
+
+
+class Adapter(ABC):
+    """Drives one engine.  One instance lives for one job: ``build``, or ``load``, ``search`` ..., ``close``.
+
+    Args:
+        params: the system's parameters, as its TOML gives them.
+        envelope: the limits of this job; use ``envelope.cpus`` threads and no more.
+        assets: folder of the files that the system's TOML names (weights, jars); read-only.
+    """
+
+    def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
+        self.params = params
+        self.envelope = envelope
+        self.assets = assets
+
+    @abstractmethod
+    def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
+        """Write the index of ``corpus`` into the empty ``index_dir``; tell ``progress`` the documents done."""
+
+    @abstractmethod
+    def load(self, index_dir: Path) -> None:
+        """Make ready to answer: read weights, open the index.  Timed apart from search."""
+
+    @abstractmethod
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Rank: at most ``k`` hits, best first, for one query text.
+
+        This call alone is timed: tokenising, encoding, retrieval and top-k belong in it, and the answer
+        is complete (device synchronised) when it returns.
+        """
+
+    def stages_s(self) -> dict[str, float]:
+        """Seconds of the last search by stage (``encode``, ``retrieve``, ``rerank``), where known."""
+        return {}
+
+    def threads(self) -> dict[str, int]:
+        """What each library says of its thread count after ``load``, e.g. ``{"torch_intraop": 1}``."""
+        return {}
+
+    def libraries(self) -> dict[str, str]:
+        """Versions of the libraries that do the work, e.g. ``{"faiss": "1.15.1"}``."""
+        return {}
+
+    def device(self) -> str:
+        """Where the work is done: ``cpu``, or the accelerator's name."""
+        return "cpu"
+
+    def close(self) -> None:
+        """Let go of what ``load`` took."""

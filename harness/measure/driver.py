@@ -1,0 +1,151 @@
+"""The order of a job: verify, load, warm up, trials, close; or verify, build.
+
+Whatever the adapter does, ``measurement.json`` says how it ended; what a dying process cannot say, the host
+sees from outside.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from harness import cgroup
+from harness.measure import envelope
+from harness.measure.adapter import Adapter, Corpus
+from harness.measure.answers import BadAnswer
+from harness.measure.output import Output
+from harness.measure.scenarios import SCENARIOS
+from harness.records import Isolation, JobSpec, Measurement, Outcome, spec_from_json
+
+
+class Places:
+    """Where things lie: fixed in a container; under one folder for a plain process."""
+
+    def __init__(self, environ: dict[str, str]) -> None:
+        self.job = Path(environ.get("HARNESS_JOB", "/job"))
+        self.corpus = Path(environ.get("HARNESS_CORPUS", "/corpus")) / "corpus.jsonl"
+        self.index = Path(environ.get("HARNESS_INDEX", "/index"))
+        self.assets = Path(environ.get("HARNESS_ASSETS", "/opt/assets"))
+
+
+def main() -> int:
+    """Run the job that ``spec.json`` describes; exit code 0 when it ended ``ok``, else 1."""
+    places = Places(dict(os.environ))
+    spec = spec_from_json((places.job / "spec.json").read_text(encoding="utf-8"))
+    out = Output(places.job / "out")
+    try:
+        measurement = Job(spec, places, out).run()
+    finally:
+        out.close()
+    return 0 if measurement.outcome is Outcome.OK else 1
+
+
+class Job:
+    """One job; its measurement grows as the job goes on, so that a crash loses nothing that was known."""
+
+    def __init__(self, spec: JobSpec, places: Places, out: Output) -> None:
+        self.spec = spec
+        self.places = places
+        self.out = out
+        self.effective = envelope.read()
+        self.measurement = Measurement(Outcome.OK, None, self.effective)
+
+    def run(self) -> Measurement:
+        """Do the job and write down how it ended."""
+        try:
+            self._verify(envelope.mismatches(self.spec.envelope, self.effective, self.spec.isolation))
+            (self._build if self.spec.kind == "build" else self._search)()
+        except EnvelopeMismatch as error:
+            self._note(outcome=Outcome.ENVELOPE_MISMATCH, detail=str(error))
+        except BadAnswer as error:
+            self._note(outcome=Outcome.BAD_OUTPUT, detail=str(error))
+        # The adapter is foreign code: anything may come out of it, and all of it is an outcome.
+        except BaseException as error:  # noqa: BLE001
+            traceback.print_exc()
+            self._note(outcome=_outcome_of(error), detail=_one_line(error))
+        self._note(phases=tuple(self.out.phases))
+        self._note_counters()
+        self.out.measurement(self.measurement)
+        return self.measurement
+
+    def _build(self) -> None:
+        with self.out.phase("build", self.spec.corpus_size):
+            start = time.perf_counter_ns()
+            # Inside: imports count, a build is a job that someone pays for from its start.
+            adapter = self._adapter()
+            corpus = Corpus(self.places.corpus, self.spec.corpus_size)
+            adapter.build(corpus, self.places.index, _throttled(self.out.progress))
+            self._note(build_s=(time.perf_counter_ns() - start) / 1e9)
+        self._note(libraries=adapter.libraries(), device=adapter.device())
+
+    def _search(self) -> None:
+        with self.out.phase("load"):
+            start = time.perf_counter_ns()
+            # Inside: importing the engine is part of what a restart costs.
+            adapter = self._adapter()
+            adapter.load(self.places.index)
+            self._note(load_s=(time.perf_counter_ns() - start) / 1e9)
+        self.effective = replace(self.effective, threads=adapter.threads())
+        self._note(effective=self.effective, libraries=adapter.libraries(), device=adapter.device())
+        self._verify(envelope.thread_mismatches(self.spec.envelope, self.effective.threads))
+        SCENARIOS[self.spec.scenario](adapter, self.spec, self.out)
+        with self.out.phase("close"):
+            adapter.close()
+
+    def _adapter(self) -> Adapter:
+        module = importlib.import_module("adapter")
+        return cast(Adapter, module.ENGINE(self.spec.params, self.spec.envelope, self.places.assets))
+
+    def _verify(self, wrong: list[str]) -> None:
+        if wrong:
+            raise EnvelopeMismatch("; ".join(wrong))
+
+    def _note(self, **facts: Any) -> None:
+        self.measurement = replace(self.measurement, **facts)
+
+    def _note_counters(self) -> None:
+        """Add the kernel's own counters while the cgroup still exists."""
+        group = cgroup.own() if self.spec.isolation is Isolation.CONTAINER else None
+        if group is not None:
+            self._note(
+                peak_cgroup_bytes=group.peak_bytes(),
+                throttled_periods=group.throttled_periods(),
+                oom_kills=group.oom_kills(),
+            )
+
+
+class EnvelopeMismatch(Exception):
+    """The limits in force are not the ones asked for."""
+
+
+def _outcome_of(error: BaseException) -> Outcome:
+    """Memory that the engine itself refused (a JVM heap, an allocator, a GPU) is ``oom`` like a kernel kill."""
+    if isinstance(error, MemoryError) or "OutOfMemoryError" in f"{type(error).__name__} {error}":
+        return Outcome.OOM
+    return Outcome.CRASH
+
+
+def _one_line(error: BaseException) -> str:
+    # A lone surrogate in foreign text would make the measurement unwritable.
+    text = " ".join(str(error).encode("utf-8", "replace").decode("utf-8").split())
+    return f"{type(error).__name__}: {text}"[:500]
+
+
+def _throttled(report: Callable[[int], None], interval_s: float = 0.2) -> Callable[[int], None]:
+    """Pass on at most one call each ``interval_s``: a build that reports each document must not pay for it."""
+    last = -interval_s
+
+    def maybe(done: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= interval_s:
+            last = now
+            report(done)
+
+    return maybe

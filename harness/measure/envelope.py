@@ -1,0 +1,96 @@
+"""The limits in force, read from inside the job, and whether they are the ones asked for."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from harness import cgroup
+from harness.records import EffectiveEnvelope, Envelope, Isolation
+
+_PAGE = 4096
+
+
+def read() -> EffectiveEnvelope:
+    """Read the effective envelope of this process."""
+    group = cgroup.own()
+    status = _status()
+    swap = group.swap_limit_bytes() if group else None
+    return EffectiveEnvelope(
+        cpus=tuple(sorted(os.sched_getaffinity(0))),
+        cgroup_version=group.version if group else None,
+        memory_bytes=group.memory_limit_bytes() if group else None,
+        # Kernels without swap accounting show no swap limit; a host without swap needs none.
+        swap_bytes=0 if _host_swap_bytes() == 0 else swap,
+        cpu_quota=group.cpu_quota() if group else None,
+        pids=group.pids_limit() if group else None,
+        gpus=len([name for name in _listdir("/dev") if re.fullmatch(r"nvidia\d+", name)]),
+        network_interfaces=tuple(sorted(_listdir("/sys/class/net"))),
+        root_read_only=bool(os.statvfs("/").f_flag & os.ST_RDONLY),
+        effective_capabilities=_hexadecimal(status.get("CapEff")),
+        no_new_privileges={"1": True, "0": False}.get(status.get("NoNewPrivs", "")),
+        uid=os.getuid(),
+    )
+
+
+def mismatches(asked: Envelope, seen: EffectiveEnvelope, isolation: Isolation) -> list[str]:
+    """Name every limit that is not as asked for; empty when all hold.
+
+    A plain process has only its CPU affinity held; the rest is checked in containers alone.
+    """
+    wrong = []
+    if len(seen.cpus) != asked.cpus:
+        wrong.append(f"{len(seen.cpus)} CPUs in the affinity mask, asked for {asked.cpus}")
+    if isolation is not Isolation.CONTAINER:
+        return wrong
+    if seen.memory_bytes is None or not 0 <= asked.memory_bytes - seen.memory_bytes < _PAGE:
+        wrong.append(f"memory limit {seen.memory_bytes} bytes, asked for {asked.memory_bytes}")
+    if seen.swap_bytes != 0:
+        wrong.append(f"swap limit {seen.swap_bytes} bytes, asked for 0: turn swap accounting on or swap off")
+    if seen.cpu_quota not in (None, cgroup.UNLIMITED):
+        wrong.append(f"CPU quota of {seen.cpu_quota} CPUs, asked for none")
+    if seen.pids is None or not 0 < seen.pids <= asked.pids:
+        wrong.append(f"pids limit {seen.pids}, asked for {asked.pids}")
+    if seen.gpus != asked.gpus:
+        wrong.append(f"{seen.gpus} GPUs visible, asked for {asked.gpus}")
+    # Tunnel stubs (tunl0, sit0 ...) come with kernel modules and lead nowhere; a veth (eth0) leads out.
+    if any(re.match(r"(eth|en|wl|veth)", name) for name in seen.network_interfaces):
+        wrong.append(f"network interfaces {', '.join(seen.network_interfaces)}, asked for none")
+    if not seen.root_read_only:
+        wrong.append("the root file system is writable, asked for read-only")
+    if seen.effective_capabilities != 0:
+        wrong.append(f"capabilities {seen.effective_capabilities}, asked for none")
+    if seen.no_new_privileges is not True:
+        wrong.append("no-new-privileges is off")
+    if seen.uid == 0:
+        wrong.append("runs as root")
+    return wrong
+
+
+def thread_mismatches(asked: Envelope, threads: dict[str, int]) -> list[str]:
+    """Name every library that says it uses more threads than there are CPUs."""
+    return [
+        f"{name} says {count} threads on {asked.cpus} CPUs" for name, count in threads.items() if count > asked.cpus
+    ]
+
+
+def _status() -> dict[str, str]:
+    lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+
+def _hexadecimal(text: str | None) -> int | None:
+    return int(text, 16) if text else None
+
+
+def _host_swap_bytes() -> int | None:
+    found = re.search(r"^SwapTotal:\s+(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
+    return int(found.group(1)) * 1024 if found else None
+
+
+def _listdir(path: str) -> list[str]:
+    try:
+        return [entry.name for entry in Path(path).iterdir()]
+    except OSError:
+        return []

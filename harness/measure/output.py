@@ -1,0 +1,71 @@
+"""What a job leaves in ``out/``: events and samples as they happen, the measurement at the end.
+
+Each line is one ``write`` to an unbuffered file, so that what was finished survives a kill.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from harness.records import Measurement, Phase, to_json
+
+EVENTS = "events.jsonl"
+SAMPLES = "samples.jsonl"
+MEASUREMENT = "measurement.json"
+WARMUP_TRIAL = -1
+
+
+class Output:
+    """The files of one job."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._events = (folder / EVENTS).open("ab", buffering=0)
+        self._samples = (folder / SAMPLES).open("ab", buffering=0)
+        self.phases: list[Phase] = []
+
+    @contextmanager
+    def phase(self, name: str, total: int = 0) -> Iterator[None]:
+        """Mark a phase's edges: told to the host at once, kept for the measurement."""
+        start_ns = time.perf_counter_ns()
+        self._event(phase=name, total=total, t_ns=start_ns)
+        try:
+            yield
+        finally:
+            self.phases.append(Phase(name, start_ns, time.perf_counter_ns()))
+
+    def progress(self, done: int) -> None:
+        """Tell the host how far the present phase is."""
+        self._event(done=done, t_ns=time.perf_counter_ns())
+
+    def sample(
+        self, trial: int, query_id: str, latency_ns: int, stages_ns: dict[str, int], hits: list[tuple[str, float]]
+    ) -> None:
+        """Keep one finished query."""
+        line = {"trial": trial, "query_id": query_id, "latency_ns": latency_ns, "stages_ns": stages_ns, "hits": hits}
+        self._samples.write(_line(line))
+
+    def measurement(self, measurement: Measurement) -> None:
+        """Write the end of the job; renamed into place, so it is whole or absent."""
+        partial = self._folder / (MEASUREMENT + ".partial")
+        partial.write_text(to_json(measurement), encoding="utf-8")
+        partial.rename(self._folder / MEASUREMENT)
+
+    def close(self) -> None:
+        """Flush to disk."""
+        for file in (self._events, self._samples):
+            os.fsync(file.fileno())
+            file.close()
+
+    def _event(self, **fields: Any) -> None:
+        self._events.write(_line(fields))
+
+
+def _line(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8") + b"\n"

@@ -1,0 +1,40 @@
+"""Reading what an untrusted job wrote: regular files only, never through a link, never more than makes sense."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from harness.records import JobSpec
+
+_HIT_BYTES = 2048  # an id of 256 characters, escaped, and a score
+_SAMPLE_BYTES = 4096
+_FREE_BYTES = 16 << 20
+
+
+def most_output_bytes(spec: JobSpec) -> int:
+    """What a job of this spec can honestly leave in ``out/``, generously."""
+    samples = len(spec.warmup) + spec.trials * len(spec.sample)
+    return _FREE_BYTES + samples * (_SAMPLE_BYTES + spec.k * _HIT_BYTES)
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file for reading.
+
+    Raises:
+        OSError: it is missing, a symbolic link, or no regular file (a pipe would block us).
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    file = os.fdopen(descriptor, "rb")
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        file.close()
+        raise OSError(f"{path} is no regular file")
+    return file
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """At most ``limit`` bytes of a regular file; OSError as :func:`open_regular`."""
+    with open_regular(path) as file:
+        return file.read(limit)
