@@ -1,0 +1,221 @@
+"""A job folder, and how the job was seen to end -> outcome, samples, run.
+
+Whatever lies in ``out/`` was written by an untrusted image: it is bounded, parsed line by line, and checked
+against what was asked.  What the kernel and the engine saw outranks what the job says of itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from harness.launch.base import Ended, Job
+from harness.measure import envelope
+from harness.measure.answers import BadAnswer, check
+from harness.measure.output import MEASUREMENT, SAMPLES, WARMUP_TRIAL
+from harness.records import Hit, JobSpec, Measurement, Memory, Outcome
+from harness.untrusted import most_output_bytes, read_regular
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_MEASUREMENT = TypeAdapter(Measurement)
+_MEASUREMENT_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One query of one trial, as the job wrote it and we checked it."""
+
+    trial: int
+    query_id: str
+    latency_ns: int
+    stages_ns: dict[str, int]
+    hits: list[tuple[str, float]]
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What came of a job."""
+
+    outcome: Outcome
+    detail: str | None
+    measurement: Measurement | None
+    memory: Memory
+    samples: tuple[Sample, ...]
+
+    @property
+    def first_query_s(self) -> float | None:
+        """The first query after load, in seconds."""
+        return self.samples[0].latency_ns / 1e9 if self.samples else None
+
+    def trials_finished(self, sample_size: int) -> int:
+        """Trials in which every query of the sample was answered."""
+        return sum(count == sample_size for count in Counter(sample.trial for sample in self._timed()).values())
+
+    def ranking_disagreements(self) -> int | None:
+        """Sample queries whose ranked ids differ between trials; None without two trials to compare."""
+        rankings: dict[str, set[tuple[str, ...]]] = {}
+        for sample in self._timed():
+            rankings.setdefault(sample.query_id, set()).add(tuple(doc_id for doc_id, _ in sample.hits))
+        if len({sample.trial for sample in self._timed()}) < 2:
+            return None
+        return sum(len(seen) > 1 for seen in rankings.values())
+
+    def run(self, system: str) -> bytes | None:
+        """The first trial's rankings as a TREC run."""
+        first = sorted((s for s in self._timed() if s.trial == 0), key=lambda sample: sample.query_id)
+        lines = [
+            f"{sample.query_id} Q0 {doc_id} {rank} {score!r} {system}\n"
+            for sample in first
+            for rank, (doc_id, score) in enumerate(sample.hits, 1)
+        ]
+        return "".join(lines).encode("utf-8") if first else None
+
+    def table(self) -> pa.Table | None:
+        """Raw latencies as columns, in the order in which they were measured."""
+        if not self.samples:
+            return None
+        import pyarrow as pa
+
+        stages = sorted({name for sample in self.samples for name in sample.stages_ns})
+        columns: dict[str, Any] = {
+            "query_id": pa.array([sample.query_id for sample in self.samples], pa.string()),
+            "trial": pa.array([sample.trial for sample in self.samples], pa.int32()),
+            "warmup": pa.array([sample.trial == WARMUP_TRIAL for sample in self.samples], pa.bool_()),
+            "latency_ns": pa.array([sample.latency_ns for sample in self.samples], pa.int64()),
+        }
+        for name in stages:
+            values = [sample.stages_ns.get(name) for sample in self.samples]
+            columns[f"stage_{name}_ns"] = pa.array(values, pa.int64())
+        return pa.table(columns)
+
+    def _timed(self) -> list[Sample]:
+        return [sample for sample in self.samples if sample.trial != WARMUP_TRIAL]
+
+
+def collect(job: Job, ended: Ended, unknown_ids: Callable[[set[str]], set[str]]) -> Collected:
+    """Judge a job by what it left and by how it was seen to end.
+
+    Args:
+        unknown_ids: says which of some document ids the corpus does not have.
+    """
+    measurement, unreadable = _measurement(job)
+    samples, wrong = _samples(job)
+    outcome, detail = _judge(job, ended, measurement, unreadable)
+    if outcome is Outcome.OK and job.spec.kind == "search":
+        wrong = wrong or _incomplete(job.spec, samples) or _unknown(samples, unknown_ids)
+        if wrong:
+            outcome, detail = Outcome.BAD_OUTPUT, wrong
+    memory = ended.memory.summary(measurement.phases if measurement else ())
+    return Collected(outcome, detail, measurement, memory, tuple(samples))
+
+
+def _judge(
+    job: Job, ended: Ended, measurement: Measurement | None, unreadable: str | None
+) -> tuple[Outcome, str | None]:
+    """The outcome, from the strongest evidence to the weakest."""
+    inside_kills = measurement.oom_kills if measurement else None
+    if ended.oom_killed or ended.oom_kills or inside_kills:
+        limit = job.spec.envelope.memory_bytes >> 20
+        what = "the job" if ended.exit_code == 137 else "one of its processes"
+        return Outcome.OOM, f"the kernel killed {what} at the memory limit of {limit} MiB"
+    if ended.stopped:
+        return ended.stopped.outcome, ended.stopped.detail
+    if measurement is None:
+        why = unreadable or "it left no measurement"
+        return Outcome.CRASH, f"ended with exit code {ended.exit_code}: {why}; {_last_line(ended.log)}"
+    if measurement.outcome is not Outcome.OK:
+        return measurement.outcome, measurement.detail
+    if measurement.effective is None:
+        return Outcome.BAD_OUTPUT, "the image does not say what limits it ran under"
+    lying = envelope.mismatches(job.spec.envelope, measurement.effective, job.spec.isolation)
+    lying += envelope.thread_mismatches(job.spec.envelope, measurement.effective.threads)
+    if lying:
+        return Outcome.ENVELOPE_MISMATCH, "; ".join(lying)
+    if ended.exit_code != 0:
+        return Outcome.CRASH, f"exit code {ended.exit_code} after a complete measurement; {_last_line(ended.log)}"
+    needed = measurement.build_s if job.spec.kind == "build" else measurement.load_s
+    if needed is None or not 0 <= needed < float("inf"):
+        return Outcome.BAD_OUTPUT, f"the image says it took {needed} s to {job.spec.kind}"
+    return Outcome.OK, None
+
+
+def _measurement(job: Job) -> tuple[Measurement | None, str | None]:
+    try:
+        text = read_regular(job.out / MEASUREMENT, _MEASUREMENT_BYTES)
+    except OSError:
+        return None, None
+    try:
+        return _MEASUREMENT.validate_json(text), None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return None, f"its measurement.json is wrong at '{where}': {first['msg']}"
+
+
+def _samples(job: Job) -> tuple[list[Sample], str | None]:
+    """All samples up to the first wrong one, and what is wrong with that."""
+    limit = most_output_bytes(job.spec)
+    try:
+        text = read_regular(job.out / SAMPLES, limit + 1)
+    except OSError:
+        return [], None
+    if len(text) > limit:
+        return [], f"{SAMPLES} has more than {limit >> 20} MiB"
+    *lines, rest = text.split(b"\n")  # what follows the last newline was cut off by a kill
+    known = {query.query_id for query in (*job.spec.warmup, *job.spec.sample)}
+    samples: list[Sample] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            samples.append(_sample(line, job.spec, known))
+        except (ValueError, TypeError, KeyError, RecursionError, BadAnswer) as error:
+            return samples, f"{SAMPLES}: line {number}: {error}"[:300]
+    return samples, f"{SAMPLES}: its last line is cut off" if rest else None
+
+
+def _sample(line: bytes, spec: JobSpec, known: set[str]) -> Sample:
+    raw = json.loads(line)
+    trial, query_id, latency_ns = raw["trial"], raw["query_id"], raw["latency_ns"]
+    if not isinstance(query_id, str) or query_id not in known:
+        raise ValueError(f"unknown query id {str(query_id)[:80]!r}")
+    if type(trial) is not int or not WARMUP_TRIAL <= trial < spec.trials:
+        raise ValueError(f"trial {str(trial)[:20]} of {spec.trials}")
+    if type(latency_ns) is not int or not 0 < latency_ns < 1 << 62:
+        raise ValueError(f"latency_ns {str(latency_ns)[:40]} is no positive whole number")
+    stages_ns = {
+        name: value
+        for name, value in raw.get("stages_ns", {}).items()
+        if name.isidentifier() and len(name) <= 40 and type(value) is int and 0 <= value < 1 << 62
+    }
+    fewest = 0 if spec.fewer_hits_ok else min(spec.k, spec.corpus_size)
+    hits = check([Hit(doc_id, score) for doc_id, score in raw["hits"]], spec.k, fewest)
+    return Sample(trial, query_id, latency_ns, stages_ns, hits)
+
+
+def _incomplete(spec: JobSpec, samples: list[Sample]) -> str | None:
+    """What is missing or doubled among the timed samples, if anything."""
+    wanted = {(trial, query.query_id) for trial in range(spec.trials) for query in spec.sample}
+    timed = [(sample.trial, sample.query_id) for sample in samples if sample.trial != WARMUP_TRIAL]
+    if len(timed) != len(set(timed)):
+        return f"{len(timed) - len(set(timed))} samples come twice"
+    if set(timed) != wanted:
+        return f"{len(wanted - set(timed))} of {len(wanted)} samples are missing"
+    return None
+
+
+def _unknown(samples: list[Sample], unknown_ids: Callable[[set[str]], set[str]]) -> str | None:
+    unknown = unknown_ids({doc_id for sample in samples for doc_id, _ in sample.hits})
+    if not unknown:
+        return None
+    return f"{len(unknown)} document ids that the corpus does not have, such as {min(unknown)!r}"
+
+
+def _last_line(log: bytes) -> str:
+    lines = log[-4096:].decode("utf-8", "replace").strip().splitlines()
+    return f"its last words: {lines[-1].strip()[:200]}" if lines else "it said nothing"

@@ -1,0 +1,57 @@
+"""What a job ran on, read from the host."""
+
+from __future__ import annotations
+
+import platform
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import harness
+from harness import cgroup
+from harness.launch import gpu, host
+from harness.records import Environment
+
+
+def read(docker_version: str | None) -> Environment:
+    """The environment of this host."""
+    gpus = gpu.probe()
+    return Environment(
+        cpu_model=cpu_model(),
+        architecture=platform.machine(),
+        host_cpus=host.cpus(),
+        host_memory_bytes=host.memory_bytes(),
+        kernel=platform.release(),
+        cgroup_version=cgroup.host_version(),
+        docker_version=docker_version,
+        harness_version=harness.__version__,
+        harness_commit=commit(),
+        gpu_models=gpus.models,
+        gpu_driver=gpus.driver,
+    )
+
+
+def cpu_model() -> str:
+    """The processor's name, as the kernel shows it."""
+    found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+    return found.group(1).strip() if found else platform.machine()
+
+
+@cache
+def commit() -> str | None:
+    """The commit of a source checkout, ``-dirty`` appended where it was changed; None for an installed package."""
+    root = Path(harness.__file__).resolve().parent.parent
+    if not (root / ".git").exists():
+        return None
+    try:
+        head = _git(root, "rev-parse", "HEAD")
+        changed = _git(root, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return head + ("-dirty" if changed else "")
+
+
+def _git(root: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip()

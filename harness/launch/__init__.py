@@ -1,0 +1,1 @@
+"""Run one job somewhere, inside an enforced envelope.  Launchers know nothing of suites or results."""

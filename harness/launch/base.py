@@ -1,0 +1,141 @@
+"""What every launcher takes and gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from harness.catalog import System
+from harness.launch.memory import MemoryTrace
+from harness.records import Envelope, Isolation, JobSpec, Outcome
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A system made ready to be launched: an image, or an environment of its own on the host.
+
+    ``digest`` names exactly what will be measured; ``size_bytes`` is what it takes on disk, where known.
+    """
+
+    system: System
+    digest: str
+    reference: str
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long parts of a job may take, in seconds, before it is stopped as ``timeout``."""
+
+    load_s: float = 600.0
+    query_s: float = 60.0
+    build_s: float = 7200.0
+    job_s: float = 7200.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """One container life: what to run, on which files, for how long at most.
+
+    ``folder`` holds ``spec.json`` and the empty ``out/``; the launcher mounts it at ``/job``.
+    """
+
+    spec: JobSpec
+    prepared: Prepared
+    folder: Path
+    corpus_dir: Path
+    index_dir: Path
+    limits: Limits = Limits()
+
+    @property
+    def out(self) -> Path:
+        """The one folder that the job may write."""
+        return self.folder / "out"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a job is: phase, steps done, steps in all (0: unknown)."""
+
+    phase: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """Why the launcher ended a job before it ended itself."""
+
+    outcome: Outcome
+    detail: str
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a job ended, seen from outside it.  ``oom_kills`` is the cgroup's own counter."""
+
+    exit_code: int | None
+    oom_killed: bool
+    oom_kills: int | None
+    stopped: Stopped | None
+    memory: MemoryTrace
+    wall_s: float
+    log: bytes
+
+
+class Launcher(Protocol):
+    """Somewhere that jobs can run."""
+
+    isolation: Isolation
+
+    def check(self) -> None:
+        """Raise EngineError when nothing can be launched here at all."""
+
+    def engine_version(self) -> str | None:
+        """Version of the container engine, where there is one."""
+
+    def cannot(self, envelope: Envelope) -> str | None:
+        """Why this envelope does not exist here (no GPU, say), or None."""
+
+    def find(self, system: System) -> Prepared | None:
+        """The system if it is ready already; quick, and changes nothing."""
+
+    def prepare(self, system: System, report: Report) -> Prepared:
+        """Make the system ready, whatever that takes; ImageError when it cannot be."""
+
+    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+        """Run one job to its end.  On KeyboardInterrupt nothing is left running."""
+
+    def sweep(self) -> int:
+        """Remove what launchers of dead harness processes left; return how many."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+def thread_environment(cpus: int) -> dict[str, str]:
+    """Environment variables that hold every library we know of to ``cpus`` threads (measuring rule 3)."""
+    count = str(cpus)
+    names = (
+        "OMP_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "NUMEXPR_NUM_THREADS",
+        "NUMEXPR_MAX_THREADS",
+        "VECLIB_MAXIMUM_THREADS",
+        "BLIS_NUM_THREADS",
+        "RAYON_NUM_THREADS",
+        "LOKY_MAX_CPU_COUNT",
+    )
+    # The tokenizers library forks badly and gains nothing on single queries.
+    parallel = {"TOKENIZERS_PARALLELISM": "true" if cpus > 1 else "false"}
+    return {**dict.fromkeys(names, count), **parallel}
+
+
+def choose_cpus(count: int, available: set[int]) -> tuple[int, ...]:
+    """The CPUs that a job is pinned to: the highest numbers, which leaves CPU 0 to the host where it can."""
+    return tuple(sorted(available)[-count:])

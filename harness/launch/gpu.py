@@ -1,0 +1,50 @@
+"""GPUs of this host through NVML.  Absent is said to be absent; nothing here ever reports 0 for "not measured"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pynvml
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """What NVML shows; ``reason`` says why there is nothing to see."""
+
+    models: tuple[str, ...] = ()
+    driver: str | None = None
+    reason: str | None = None
+
+
+def probe() -> Gpus:
+    """Ask NVML what GPUs this host has."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return Gpus(reason=f"no GPU on this host: NVML says {error}")
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        models = tuple(str(pynvml.nvmlDeviceGetName(handle)) for handle in handles)
+        return Gpus(models=models, driver=str(pynvml.nvmlSystemGetDriverVersion()))
+    finally:
+        pynvml.nvmlShutdown()
+
+
+class GpuMemory:
+    """Memory that a job takes on the first ``count`` GPUs: used now minus used before it started."""
+
+    def __init__(self, count: int) -> None:
+        pynvml.nvmlInit()
+        self._handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+        self._baseline = self._used()
+
+    def used_bytes(self) -> int:
+        """Bytes above the idle baseline, all GPUs together; never negative."""
+        return max(0, self._used() - self._baseline)
+
+    def close(self) -> None:
+        """Let go of NVML."""
+        pynvml.nvmlShutdown()
+
+    def _used(self) -> int:
+        return sum(int(pynvml.nvmlDeviceGetMemoryInfo(handle).used) for handle in self._handles)

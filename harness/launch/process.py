@@ -1,0 +1,188 @@
+"""Jobs as plain child processes pinned by CPU affinity: for developing an adapter, and where there is no engine.
+
+Only the affinity is held.  The memory limit is not enforced, there is no isolation from the network or the
+disk, and results say so (``isolation: process``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from harness import assets, images
+from harness.catalog import System
+from harness.errors import ImageError
+from harness.launch import gpu
+from harness.launch.base import Ended, Job, Prepared, Progress, Report, choose_cpus, thread_environment
+from harness.launch.host import larger_than_host
+from harness.launch.memory import MemorySampler, ProcessSource
+from harness.launch.watch import Watch
+from harness.records import Envelope, Isolation
+
+# An interpreter that has the engine's packages already, used for every system instead of an environment of ours.
+PYTHON_VARIABLE = "HARNESS_PYTHON"
+# The engines' locks are for the Python that images have.
+_LOCK_PYTHON = (3, 11)
+_POLL_S = 0.05
+_LOG_BYTES = 10 << 20
+# Pinned before anything is imported, because libraries count CPUs when they load; and told to die with the
+# harness, because nothing else would end a hung adapter after a kill -9.
+_START = """
+import ctypes, os, runpy, signal
+os.sched_setaffinity(0, {cpus})
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+runpy.run_module("harness.measure", run_name="__main__")
+"""
+
+
+class ProcessLauncher:
+    """Launches the same in-image driver without an engine."""
+
+    isolation = Isolation.PROCESS
+
+    def __init__(self, cache: Path, models: Path | None = None) -> None:
+        self._cache = cache
+        self._models = models
+        self._python = os.environ.get(PYTHON_VARIABLE)
+
+    def check(self) -> None:
+        """Nothing is needed but this host."""
+
+    def engine_version(self) -> str | None:
+        """There is no engine."""
+        return None
+
+    def cannot(self, envelope: Envelope) -> str | None:
+        """Why this host cannot give that envelope, or None."""
+        reason = larger_than_host(envelope)
+        if reason or not envelope.gpus:
+            return reason
+        found = gpu.probe()
+        if len(found.models) < envelope.gpus:
+            return found.reason or f"{len(found.models)} GPUs on this host, the profile needs {envelope.gpus}"
+        return None
+
+    def find(self, system: System) -> Prepared | None:
+        """The system's environment, if it was made from exactly this recipe."""
+        folder = self._folder(system)
+        return Prepared(system, self._digest(system), str(folder)) if folder.is_dir() else None
+
+    def prepare(self, system: System, report: Report) -> Prepared:
+        """Install the engine's packages into a folder of the cache, renamed into place when whole."""
+        found = self.find(system)
+        if found:
+            return found
+        folder = self._folder(system)
+        partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        shutil.copytree(assets.fetch(system, self._cache, self._models, report), partial / "assets")
+        shutil.copy2(system.engine_dir / "adapter.py", partial / "adapter.py")
+        for name, path in images.driver_files().items():
+            target = partial / "driver" / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, target)
+        if not self._python:
+            self._install(system, partial / "packages", report)
+        partial.rename(folder)
+        return Prepared(system, self._digest(system), str(folder))
+
+    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+        """Run one child to its end; its whole process group goes with it."""
+        cpus = set(choose_cpus(job.spec.envelope.cpus, os.sched_getaffinity(0)))
+        gpu_memory = gpu.GpuMemory(job.spec.envelope.gpus) if job.spec.envelope.gpus else None
+        started = time.monotonic()
+        with (job.folder / "log").open("w+b") as log:
+            child = subprocess.Popen(
+                [self._python or sys.executable, "-c", _START.format(cpus=cpus)],
+                env=self._environment(job),
+                cwd=job.out,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            sampler = MemorySampler(ProcessSource(child.pid), gpu_memory)
+            sampler.start()
+            watch = Watch(job.spec, job.out, job.limits)
+            stopped = None
+            try:
+                while child.poll() is None and stopped is None:
+                    time.sleep(_POLL_S)
+                    stopped = watch.poll()
+                    progress(watch.progress)
+            finally:
+                _kill_group(child)
+                sampler.stop()
+                if gpu_memory:
+                    gpu_memory.close()
+            log.seek(0)
+            text = log.read(_LOG_BYTES)
+        wall_s = time.monotonic() - started
+        return Ended(child.returncode, False, None, stopped, sampler.trace(), wall_s, text)
+
+    def sweep(self) -> int:
+        """Children die with their harness process; nothing can be left."""
+        return 0
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _folder(self, system: System) -> Path:
+        return self._cache / "process" / f"{system.name}-{self._digest(system).removeprefix('process:')[:12]}"
+
+    def _digest(self, system: System) -> str:
+        interpreter = self._python or f"{sys.executable} {sys.version}"
+        return "process:" + hashlib.sha256(f"{images.recipe(system)} {interpreter}".encode()).hexdigest()
+
+    def _install(self, system: System, target: Path, report: Report) -> None:
+        if sys.version_info[:2] != _LOCK_PYTHON:
+            raise ImageError(
+                f"system {system.name}: the engines' locks are for Python {_LOCK_PYTHON[0]}.{_LOCK_PYTHON[1]}; run"
+                f" harness with it, or set {PYTHON_VARIABLE} to an interpreter that has the engine's packages"
+            )
+        wheels = assets.wheels(system.engine_dir, system.extra_indexes, self._cache, report)
+        report(f"{system.name}: installing the engine's packages")
+        lock = system.engine_dir / "requirements.lock"
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--require-hashes"]
+        done = subprocess.run(
+            [*command, "--find-links", str(wheels), "--target", str(target), "-r", str(lock)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            last = " ".join(done.stderr.split())[-500:]
+            raise ImageError(f"system {system.name}: its packages could not be installed: {last}")
+
+    def _environment(self, job: Job) -> dict[str, str]:
+        folder = Path(job.prepared.reference)
+        gpus = ",".join(str(index) for index in range(job.spec.envelope.gpus))
+        return {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": str(job.folder),
+            "LANG": "C.UTF-8",
+            "PYTHONPATH": os.pathsep.join(str(folder / name) for name in ("driver", ".", "packages")),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "HF_HUB_OFFLINE": "1",
+            "HARNESS_JOB": str(job.folder),
+            "HARNESS_CORPUS": str(job.corpus_dir),
+            "HARNESS_INDEX": str(job.index_dir),
+            "HARNESS_ASSETS": str(folder / "assets"),
+            "CUDA_VISIBLE_DEVICES": gpus,
+            **thread_environment(job.spec.envelope.cpus),
+        }
+
+
+def _kill_group(child: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):  # all ended by themselves
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()

@@ -1,0 +1,113 @@
+"""Watch a running job through what it writes: progress, time limits, and a bound on what it may leave.
+
+What is read here was written by an untrusted process: only regular files, never more than a bound, and a line
+that makes no sense is skipped (``collect`` judges the whole at the end).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+from harness.launch.base import Limits, Progress, Stopped
+from harness.records import JobSpec, Outcome
+from harness.untrusted import most_output_bytes, open_regular
+
+_CHUNK = 1 << 20
+
+
+class Tail:
+    """Follows the lines of a growing file that somebody else writes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._rest = b""
+
+    def lines(self) -> list[bytes]:
+        """Whole lines that are new since the last call, at most some."""
+        try:
+            with open_regular(self._path) as file:
+                file.seek(self._offset)
+                new = file.read(_CHUNK)
+        except OSError:
+            return []
+        self._offset += len(new)
+        *lines, self._rest = (self._rest + new).split(b"\n")
+        self._rest = self._rest[-_CHUNK:]
+        return lines
+
+
+class Watch:
+    """Follows one job; :meth:`poll` says why it must be stopped, if it must."""
+
+    def __init__(self, spec: JobSpec, out: Path, limits: Limits) -> None:
+        self._spec = spec
+        self._out = out
+        self._limits = limits
+        self._most_bytes = most_output_bytes(spec)
+        self._events = Tail(out / "events.jsonl")
+        self._samples = Tail(out / "samples.jsonl")
+        self._started = self._step = time.monotonic()
+        self.progress = Progress("start", 0, 0)
+
+    def poll(self) -> Stopped | None:
+        """Take in what is new; None while all is well."""
+        self._follow()
+        now = time.monotonic()
+        if now - self._started > self._limits.job_s:
+            return Stopped(Outcome.TIMEOUT, f"the job took more than {self._limits.job_s:g} s")
+        allowed_s = self._allowed_s()
+        if now - self._step > allowed_s:
+            what = "a query" if self.progress.phase.startswith(("warmup", "trial")) else self.progress.phase
+            return Stopped(Outcome.TIMEOUT, f"{what} took more than {allowed_s:g} s")
+        size = _size(self._out)
+        if size > self._most_bytes:
+            return Stopped(
+                Outcome.BAD_OUTPUT, f"wrote {size >> 20} MiB, at most {self._most_bytes >> 20} MiB make sense"
+            )
+        return None
+
+    def _allowed_s(self) -> float:
+        phase = self.progress.phase
+        if phase in ("start", "load"):
+            return self._limits.load_s
+        return self._limits.build_s if phase == "build" else self._limits.query_s
+
+    def _follow(self) -> None:
+        for line in self._events.lines():
+            event = _event(line)
+            if event is None:
+                continue
+            phase, done, total = event.get("phase"), event.get("done"), event.get("total")
+            if isinstance(phase, str):
+                self._step = time.monotonic()
+                self.progress = Progress(phase[:40], 0, total if isinstance(total, int) else 0)
+            elif isinstance(done, int):
+                self.progress = Progress(self.progress.phase, done, self.progress.total)
+        answered = len(self._samples.lines())
+        if answered:
+            self._step = time.monotonic()
+            self.progress = Progress(self.progress.phase, self.progress.done + answered, self.progress.total)
+
+
+def _event(line: bytes) -> dict[str, object] | None:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _size(folder: Path) -> int:
+    """Bytes in a folder and below it, symbolic links not followed."""
+    total = 0
+    for parent, _, names in os.walk(folder, followlinks=False):
+        for name in names:
+            try:
+                total += os.lstat(Path(parent) / name).st_blocks * 512
+            except OSError:
+                continue  # it went while we looked
+    return total
