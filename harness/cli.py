@@ -1,0 +1,282 @@
+"""The console script: parse, call one function, print.
+
+Exit codes: 0 done, 1 something failed and is stored, 2 usage, 130 stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, ParamSpec
+
+import click
+from rich.console import Console
+
+import harness
+from harness.errors import FileError, HarnessError, UsageError
+
+if TYPE_CHECKING:
+    from harness.launch.base import Launcher
+    from harness.orchestrator import Options
+    from harness.table import Table
+
+P = ParamSpec("P")
+
+results_option = click.option(
+    "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Where results lie."
+)
+only_option = click.option(
+    "--only", metavar="GLOB", help="Only cells whose system/dataset/scenario/profile (or any one of them) matches."
+)
+launcher_option = click.option(
+    "--launcher",
+    type=click.Choice(["docker", "process", "fake"]),
+    default="docker",
+    show_default=True,
+    help="docker: containers with enforced limits. process: plain child processes, CPU affinity alone is held."
+    " fake: runs nothing, invents numbers; for tests.",
+)
+cache_option = click.option(
+    "--cache",
+    type=click.Path(path_type=Path),
+    envvar="HARNESS_CACHE",
+    default=Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "ir-harness"),
+    help="Where downloads, corpora and indexes are kept.  [default: ~/.cache/ir-harness; env: HARNESS_CACHE]",
+)
+models_option = click.option(
+    "--models",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    envvar="HARNESS_MODELS",
+    help="A folder of model weights, where the hub is not reached.  [env: HARNESS_MODELS]",
+)
+
+
+def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
+    """Show what harness raises on purpose as one line; everything else is a defect and keeps its traceback."""
+
+    @wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except HarnessError as error:
+            click.echo(f"harness: {error}", err=True)
+            sys.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo("harness: stopped; what was finished is kept, the same command goes on from there", err=True)
+            sys.exit(130)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has had enough
+            sys.exit(0)
+
+    return wrapped
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(harness.__version__, prog_name="harness")
+def main() -> None:
+    """Measure what a retrieval system costs and what it is worth."""
+    signal.signal(signal.SIGTERM, _terminated)
+
+
+@main.command()
+@click.argument("suite", type=click.Path(path_type=Path))
+@results_option
+@only_option
+@click.option("--fresh", is_flag=True, help="Measure again, also what is done; earlier results stay.")
+@launcher_option
+@cache_option
+@models_option
+@one_line_errors
+def run(
+    suite: Path, results: Path, only: str | None, fresh: bool, launcher: str, cache: Path, models: Path | None
+) -> None:
+    """Run what SUITE (a TOML file) declares and is not done yet, then print the table.
+
+    Each job is stored as it ends; the same command again goes on from there.  Exit code 1 if a cell ended otherwise
+    than the suite foresees.
+    """
+    from harness import orchestrator
+    from harness.progress import Screen
+    from harness.suite import load
+
+    loaded = load(suite)
+    options = _options(suite, results, only, fresh, cache)
+    chosen = _launcher(launcher, options.cache, models)
+    try:
+        summary = orchestrator.run(loaded, options, chosen, Screen(Console(stderr=True)))
+    finally:
+        chosen.close()
+    _finish(results / loaded.name, loaded.measures, summary.done_before, len(summary.jobs))
+    for result in summary.unforeseen:
+        cell = result.spec.cell
+        place = f"{cell.system} {cell.dataset} {cell.profile}"
+        click.echo(f"harness: {place} ended {result.outcome.value}: {result.detail}", err=True)
+    sys.exit(1 if summary.unforeseen else 0)
+
+
+@main.command()
+@click.argument("suite", type=click.Path(path_type=Path))
+@results_option
+@only_option
+@click.option("--fresh", is_flag=True, help="As if nothing were done.")
+@launcher_option
+@cache_option
+@models_option
+@one_line_errors
+def plan(
+    suite: Path, results: Path, only: str | None, fresh: bool, launcher: str, cache: Path, models: Path | None
+) -> None:
+    """Show what `harness run SUITE` would run and what is done, and run nothing."""
+    from harness import orchestrator
+    from harness.suite import load
+
+    loaded = load(suite)
+    options = _options(suite, results, only, fresh, cache)
+    chosen = _launcher(launcher, options.cache, models)
+    try:
+        jobs = orchestrator.planned(orchestrator.gather(loaded, options), options, chosen)
+    finally:
+        chosen.close()
+    _columns(
+        ("system", "dataset", "scenario", "profile", "state"),
+        [(job.cell.system, job.cell.dataset, job.cell.scenario, job.cell.profile, job.why) for job in jobs],
+    )
+    click.echo(f"{sum(job.done for job in jobs)} of {len(jobs)} done")
+
+
+@main.command()
+@click.argument("results", type=click.Path(path_type=Path), default=Path("results"))
+@click.option("--format", "form", type=click.Choice(["md", "csv", "json"]), default="md", show_default=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to this file instead of the terminal.")
+@click.option("--measures", default="RR@10 Success@10 nDCG@10", show_default=True, help="As ir_measures writes them.")
+@one_line_errors
+def report(results: Path, form: str, output: Path | None, measures: str) -> None:
+    """Make the table of the stored RESULTS (a folder; default: results).  Runs nothing."""
+    from harness.report import render
+
+    text = render(_table(results, tuple(measures.split())), form)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        _write(output, text)
+
+
+@main.command()
+@one_line_errors
+def systems() -> None:
+    """List the systems that can be measured."""
+    from harness import catalog
+
+    found = catalog.systems().values()
+    _columns(("system", "engine", "what it is"), [(each.name, each.engine, each.description) for each in found])
+
+
+@main.command()
+@one_line_errors
+def doctor() -> None:
+    """Look whether this machine is fit to measure on: each line ok, warn or fail, with the remedy."""
+    from harness.doctor import Level, examine
+
+    findings = list(examine())
+    for finding in findings:
+        remedy = f"; {finding.remedy}" if finding.remedy else ""
+        click.echo(f"{finding.level.value:<5} {finding.what}: {finding.fact}{remedy}")
+    sys.exit(1 if any(finding.level is Level.FAIL for finding in findings) else 0)
+
+
+@main.command()
+@click.argument("system")
+@click.option("--profile", default="cpu1-mem1", show_default=True, help="Hardware profile to check under.")
+@launcher_option
+@cache_option
+@models_option
+@one_line_errors
+def conformance(system: str, profile: str, launcher: str, cache: Path, models: Path | None) -> None:
+    """Check SYSTEM against the container contract with a ten-document corpus."""
+    from harness import catalog, hardware
+    from harness.conformance import examine
+    from harness.progress import Screen
+
+    declared, envelope = catalog.system(system), hardware.profile(profile)
+    cache = cache.expanduser().absolute()
+    chosen = _launcher(launcher, cache, models)
+    chosen.check()
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="harness-conformance-") as folder:
+        try:
+            for check in examine(chosen, declared, envelope, Path(folder), Screen(Console(stderr=True))):
+                failed += not check.ok
+                click.echo(
+                    f"{'ok' if check.ok else 'FAIL':<5} {check.what}" + (f": {check.detail}" if check.detail else "")
+                )
+        finally:
+            chosen.close()
+    sys.exit(1 if failed else 0)
+
+
+def _options(suite: Path, results: Path, only: str | None, fresh: bool, cache: Path) -> Options:
+    from harness.orchestrator import Options
+
+    return Options(results.absolute(), cache.expanduser().absolute(), suite.absolute().parent, only, fresh)
+
+
+def _launcher(name: str, cache: Path, models: Path | None) -> Launcher:
+    if name == "docker":
+        from harness.launch.docker import DockerLauncher
+
+        return DockerLauncher(cache, models)
+    if name == "process":
+        from harness.launch.process import ProcessLauncher
+
+        return ProcessLauncher(cache, models)
+    from harness.launch.fake import FakeLauncher
+
+    return FakeLauncher()
+
+
+def _table(results: Path, measures: tuple[str, ...]) -> Table:
+    from harness import instances, rows, store
+
+    jobs = store.read_jobs(results)
+    if not jobs:
+        raise UsageError(f"{results}: no finished job in it; run a suite first")
+    return rows.build(jobs, snapshot=instances.latest(), measures=measures)
+
+
+def _finish(folder: Path, measures: tuple[str, ...], done_before: int, ran: int) -> None:
+    """Print the table, write the report, and say where everything lies."""
+    from harness.report import render
+
+    table = _table(folder, measures)
+    click.echo(render(table, "terminal", width=Console().width), nl=False)
+    _write(folder / "report.md", render(table, "md"))
+    click.echo(f"\n{ran} jobs run, {done_before} were done before")
+    click.echo(f"results: {folder}\nreport:  {folder / 'report.md'}")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        partial = path.with_name(path.name + ".partial")
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise FileError(f"{path}: cannot be written: {error.strerror}; choose another place") from error
+
+
+def _columns(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Left-aligned columns, the last one ragged."""
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head) - 1)]
+    for row in (head, *rows):
+        padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
+        click.echo("  ".join((*padded, row[-1])))
+
+
+def _terminated(_signal: int, _frame: FrameType | None) -> None:
+    """SIGTERM ends a run as Ctrl-C does: the container is stopped, what is finished stays."""
+    raise KeyboardInterrupt

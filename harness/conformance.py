@@ -1,0 +1,129 @@
+"""The container contract, checked on a ten-document corpus: build, load, search twice, and look at everything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import datasets, indexes
+from harness.catalog import System
+from harness.collect import Collected, collect
+from harness.errors import JobError
+from harness.launch.base import Job, Launcher, Limits, Prepared, Progress
+from harness.progress import Screen
+from harness.records import Envelope, JobSpec, Outcome, Query, to_json
+
+_TOPICS = ("river", "glacier", "volcano", "desert", "forest", "harbour", "bridge", "castle", "market", "orchestra")
+_LIMITS = Limits(load_s=300, query_s=60, build_s=600, job_s=900)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that the contract asks for."""
+
+    ok: bool
+    what: str
+    detail: str = ""
+
+
+def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path, screen: Screen) -> Iterator[Check]:
+    """Check a system against the contract.
+
+    Args:
+        envelope: the limits of both jobs.
+        folder: an empty folder for everything that is made; the caller removes it.
+    """
+    corpus = _corpus(folder)
+    with screen.task(f"{system.name}: image"):
+        prepared = launcher.prepare(system, screen.say)
+    yield Check(True, "the system is ready", prepared.digest)
+    try:
+        with screen.task(f"{system.name}: index of ten documents") as watcher:
+            index = indexes.build(
+                launcher,
+                prepared,
+                corpus,
+                "conformance",
+                envelope=envelope,
+                limits=_LIMITS,
+                cache=folder,
+                progress=watcher,
+            )
+    except JobError as error:
+        yield Check(False, "builds an index", f"{error.outcome.value}: {error.detail}")
+        return
+    yield Check(True, "builds an index", f"{index.facts.index_bytes} bytes in {index.facts.build_s:.1f} s")
+    with screen.task(f"{system.name}: search"):
+        collected = _search(launcher, prepared, corpus, index.folder, envelope, folder / "search")
+    yield from _judge(collected)
+
+
+def _judge(collected: Collected) -> Iterator[Check]:
+    measured = collected.measurement
+    yield Check(
+        collected.outcome is Outcome.OK,
+        "verifies its envelope, loads, answers every query with valid hits, ends in order",
+        collected.detail or (f"load {measured.load_s:.2f} s" if measured and measured.load_s is not None else ""),
+    )
+    if collected.outcome is not Outcome.OK or measured is None:
+        return
+    disagreements = collected.ranking_disagreements()
+    yield Check(disagreements == 0, "ranks the same in both trials", f"{disagreements} queries differ")
+    found = {sample.query_id: sample.hits for sample in collected.samples if sample.trial == 0}
+    right = sum(bool(hits) and hits[0][0] == query_id for query_id, hits in found.items())
+    yield Check(right >= 8, "finds the document that is meant", f"{right} of {len(found)} queries have it first")
+    threads = measured.effective.threads if measured.effective else {}
+    yield Check(
+        bool(threads), "says how many threads its libraries use", json.dumps(threads) if threads else "none said"
+    )
+    yield Check(bool(measured.libraries), "names its libraries", json.dumps(measured.libraries))
+
+
+def _search(
+    launcher: Launcher, prepared: Prepared, corpus: datasets.Corpus, index: Path, envelope: Envelope, folder: Path
+) -> Collected:
+    (folder / "out").mkdir(parents=True)
+    queries = tuple(Query(f"d{number}", f"the {topic} of the north") for number, topic in enumerate(_TOPICS))
+    spec = JobSpec(
+        kind="search",
+        system=prepared.system.name,
+        params=prepared.system.params,
+        envelope=envelope,
+        isolation=launcher.isolation,
+        k=5,
+        trials=2,
+        corpus_size=corpus.size,
+        fewer_hits_ok=prepared.system.fewer_hits_ok,
+        warmup=tuple(Query(f"w{query.query_id}", f"old {query.text}") for query in queries),
+        sample=queries,
+    )
+    (folder / "spec.json").write_text(to_json(spec), encoding="utf-8")
+    job = Job(spec, prepared, folder, corpus.folder, index, _LIMITS)
+    return collect(job, launcher.launch(job, _ignore), corpus.unknown)
+
+
+def _ignore(_step: Progress) -> None:
+    """Ten documents need no bar."""
+
+
+def _corpus(folder: Path) -> datasets.Corpus:
+    source = folder / "ten"
+    source.mkdir()
+    documents = [
+        {
+            "_id": f"d{number}",
+            "title": topic.capitalize(),
+            "text": f"This one is about the {topic}. A {topic} is {topic}.",
+        }
+        for number, topic in enumerate(_TOPICS)
+    ]
+    # An empty title and text that is not ASCII must survive as well.
+    documents[3]["title"] = ""
+    documents[4]["text"] += " Grüße, 森林, 🌲."
+    lines = "".join(json.dumps(document, ensure_ascii=False) + "\n" for document in documents)
+    (source / "corpus.jsonl").write_text(lines, encoding="utf-8")
+    (source / "queries.jsonl").write_text('{"_id": "d0", "text": "river"}\n', encoding="utf-8")
+    (source / "qrels.trec").write_text("d0 0 d0 1\n", encoding="utf-8")
+    return datasets.load(source, folder).corpus

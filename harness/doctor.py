@@ -1,0 +1,130 @@
+"""Is this machine fit to measure on?  Each line: what was looked at, how it stands, and the remedy."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+import docker
+import requests
+
+from harness import cgroup
+from harness.launch import gpu, host
+
+
+class Level(str, Enum):
+    """How a finding stands."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the doctor's; ``remedy`` is empty when all is well."""
+
+    level: Level
+    what: str
+    fact: str
+    remedy: str = ""
+
+
+def examine() -> Iterator[Finding]:
+    """Look at everything that a measurement leans on."""
+    yield from _engine()
+    yield _cgroup()
+    yield _cpus()
+    yield _memory()
+    yield _swap()
+    yield _load()
+    yield _gpu()
+
+
+def _engine() -> Iterator[Finding]:
+    remedy = "start it (`systemctl start docker`) or install it (Debian: `apt-get install docker.io`)"
+    try:
+        client = docker.from_env(timeout=10)
+        try:
+            info = client.info()
+        finally:
+            client.close()
+    except (docker.errors.DockerException, requests.RequestException) as error:
+        text = " ".join(str(error).split())[:120]
+        yield Finding(Level.FAIL, "engine", f"no Docker engine answers: {text}", f"{remedy}, or use --launcher process")
+        return
+    yield Finding(Level.OK, "engine", f"Docker {info['ServerVersion']}, {info['Driver']}, {info['OperatingSystem']}")
+    for key, what in (("MemoryLimit", "memory limits"), ("PidsLimit", "pids limits"), ("CPUSet", "CPU sets")):
+        if not info.get(key, True):
+            yield Finding(Level.FAIL, "limits", f"the engine cannot enforce {what}", "enable the cgroup controller")
+    if not info.get("SwapLimit", True) and _swap_bytes() != 0:
+        remedy = "boot with swapaccount=1, or turn swap off (`swapoff -a`)"
+        yield Finding(Level.FAIL, "limits", "the engine cannot limit swap, and the host has some", remedy)
+
+
+def _cgroup() -> Finding:
+    version = cgroup.host_version()
+    if version is None:
+        remedy = "mount the cgroup file system, or use --launcher process"
+        return Finding(Level.WARN, "cgroup", "no memory controller in /sys/fs/cgroup", remedy)
+    return Finding(Level.OK, "cgroup", f"version {version}")
+
+
+def _cpus() -> Finding:
+    usable, online = host.cpus(), os.cpu_count() or 0
+    fact = f"{usable} usable of {online}"
+    if usable < 2:
+        return Finding(Level.WARN, "CPUs", fact, "the harness shares its CPU with what it measures; take two or more")
+    return Finding(Level.OK, "CPUs", fact)
+
+
+def _memory() -> Finding:
+    available = _meminfo("MemAvailable")
+    fact = f"{host.memory_bytes() / 2**30:.1f} GiB"
+    if available is None:
+        return Finding(Level.OK, "memory", fact)
+    fact += f", {available / 2**30:.1f} GiB available"
+    if available < 4 << 30:
+        return Finding(Level.WARN, "memory", fact, "profiles above that cannot be held; end other programs")
+    return Finding(Level.OK, "memory", fact)
+
+
+def _swap() -> Finding:
+    swap = _swap_bytes()
+    if swap:
+        return Finding(
+            Level.WARN,
+            "swap",
+            f"{swap / 2**30:.1f} GiB",
+            "jobs get none, but the host may; `swapoff -a` while measuring",
+        )
+    return Finding(Level.OK, "swap", "none")
+
+
+def _load() -> Finding:
+    load, cpus = os.getloadavg()[0], host.cpus()
+    fact = f"{load:.2f} over the last minute on {cpus} CPUs"
+    if load > 0.25 * cpus:
+        return Finding(Level.WARN, "load", fact, "other work disturbs the figures; end it or wait")
+    return Finding(Level.OK, "load", fact)
+
+
+def _gpu() -> Finding:
+    found = gpu.probe()
+    if found.models:
+        return Finding(Level.OK, "GPUs", f"{', '.join(found.models)} (driver {found.driver})")
+    return Finding(Level.OK, "GPUs", f"none; profiles with GPUs are not_applicable here ({found.reason})")
+
+
+def _swap_bytes() -> int | None:
+    return _meminfo("SwapTotal")
+
+
+def _meminfo(key: str) -> int | None:
+    text = Path("/proc/meminfo").read_text(encoding="ascii")
+    found = re.search(rf"^{key}:\s+(\d+) kB", text, re.MULTILINE)
+    return int(found.group(1)) * 1024 if found else None

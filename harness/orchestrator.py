@@ -1,0 +1,325 @@
+"""The only module that joins the costly half's stages: suite -> plan -> launch -> collect -> store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness import catalog, datasets, environment, hardware, indexes
+from harness.catalog import System
+from harness.collect import Collected, collect
+from harness.datasets import Dataset, QuerySample
+from harness.errors import ImageError, JobError, UsageError
+from harness.indexes import Index
+from harness.launch import host
+from harness.launch.base import Ended, Job, Launcher, Limits, Prepared
+from harness.plan import DatasetFacts, Planned, cells, dataset_name, index_key, order, plan
+from harness.progress import Screen, duration
+from harness.records import Cell, Envelope, Environment, JobSpec, Memory, Outcome, Result, job_key, to_json
+from harness.store import Store, read_jobs
+from harness.suite import Suite
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says about a run."""
+
+    results: Path
+    cache: Path
+    suite_dir: Path
+    only: str | None = None
+    fresh: bool = False
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything a suite names, found and checked before anything costs time."""
+
+    suite: Suite
+    cells: list[Cell]
+    systems: dict[str, System]
+    profiles: dict[str, Envelope]
+    datasets: dict[str, Dataset]
+    samples: dict[str, QuerySample]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a run ended: how many cells were done before, and each job of this run against what was foreseen."""
+
+    done_before: int
+    jobs: tuple[tuple[Result, Outcome], ...]
+
+    @property
+    def unforeseen(self) -> list[Result]:
+        """Jobs that did not end as foreseen."""
+        return [result for result, expected in self.jobs if result.outcome is not expected]
+
+
+def gather(suite: Suite, options: Options) -> Inputs:
+    """Find and check all that the suite names.
+
+    Raises:
+        UsageError: a name is unknown, a file is wrong, or ``only`` matches nothing.
+    """
+    systems = {name: catalog.system(name) for name in suite.systems}
+    profiles = {name: hardware.profile(name) for name in suite.profiles}
+    if suite.build_profile is not None:
+        profiles[suite.build_profile] = hardware.profile(suite.build_profile)
+    wanted = cells(suite, options.only)
+    if not wanted:
+        raise UsageError(f"--only {options.only!r} matches no cell of the suite {suite.name}; see `harness plan`")
+    loaded = {
+        dataset_name(name): datasets.load(datasets.find(name, options.suite_dir), options.cache)
+        for name in suite.datasets
+    }
+    protocol = suite.protocol
+    samples = {
+        name: datasets.draw(dataset, protocol.sample_size, protocol.warmup_queries, protocol.seed)
+        for name, dataset in loaded.items()
+    }
+    return Inputs(suite, wanted, systems, profiles, loaded, samples)
+
+
+def planned(inputs: Inputs, options: Options, launcher: Launcher) -> list[Planned]:
+    """What is done and what is to do, with nothing changed."""
+    folder = options.results / inputs.suite.name
+    stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
+    ready = {name: launcher.find(system) for name, system in inputs.systems.items()}
+    digests = {name: found.digest for name, found in ready.items() if found}
+    return _plan(inputs, launcher, digests, stored, options.fresh)
+
+
+def run(suite: Suite, options: Options, launcher: Launcher, screen: Screen) -> Summary:
+    """Run what is to do; each job is stored as it ends, and a failure of one stops no other."""
+    inputs = gather(suite, options)
+    launcher.check()
+    store = Store(options.results, suite.name)
+    with store.held():
+        swept = launcher.sweep()
+        if swept:
+            screen.say(f"removed {swept} containers that a dead run had left")
+        for name, dataset in inputs.datasets.items():
+            sample = to_json([asdict(query) for query in inputs.samples[name].sample])
+            store.keep_inputs(dataset.qrels, dataset.qrels_sha256, {inputs.samples[name].sample_sha256: sample})
+        return _Run(inputs, options, launcher, screen, store).run()
+
+
+class _Run:
+    """One run of a suite."""
+
+    def __init__(self, inputs: Inputs, options: Options, launcher: Launcher, screen: Screen, store: Store) -> None:
+        self.inputs = inputs
+        self.options = options
+        self.launcher = launcher
+        self.screen = screen
+        self.store = store
+        self.environment = environment.read(launcher.engine_version())
+        protocol = inputs.suite.protocol
+        self.limits = Limits(
+            load_s=protocol.load_timeout_s,
+            query_s=protocol.query_timeout_s,
+            build_s=protocol.build_timeout_s,
+            job_s=protocol.job_timeout_s,
+        )
+        self.prepared: dict[str, Prepared | ImageError] = {}
+        self.indexes: dict[str, Index | JobError] = {}
+        self.finished: list[tuple[Result, Outcome]] = []
+
+    def run(self) -> Summary:
+        first = planned(self.inputs, self.options, self.launcher)
+        self._prepare({job.cell.system for job in first if not job.done and not job.cannot})
+        stored = [job.result for job in read_jobs(self.store.folder)]
+        digests = {name: found.digest for name, found in self.prepared.items() if isinstance(found, Prepared)}
+        # Planned again: with its image at hand a cell may turn out to be done.
+        for name in self.inputs.systems.keys() - self.prepared.keys():
+            found = self.launcher.find(self.inputs.systems[name])
+            if found:
+                digests[name] = found.digest
+        jobs = _plan(self.inputs, self.launcher, digests, stored, self.options.fresh)
+        todo = order(jobs, self.inputs.suite.protocol.seed)
+        started = time.monotonic()
+        for number, job in enumerate(todo, 1):
+            left = (time.monotonic() - started) / (number - 1) * (len(todo) - number + 1) if number > 1 else None
+            part = f"[{number}/{len(todo)}" + (f", about {duration(left)} left]" if left is not None else "]")
+            result = self._job(job, part)
+            self.finished.append((result, job.expected))
+            self.screen.say(_line(number, len(todo), result, job.expected))
+        return Summary(len(jobs) - len(todo), tuple(self.finished))
+
+    def _prepare(self, names: set[str]) -> None:
+        """Make the systems ready; one that cannot be is remembered, and the others go on."""
+        for name in self.inputs.suite.systems:
+            if name not in names:
+                continue
+            try:
+                with self.screen.task(f"{name}: image"):
+                    self.prepared[name] = self.launcher.prepare(self.inputs.systems[name], self.screen.say)
+            except ImageError as error:
+                self.screen.say(f"{name}: {error}")
+                self.prepared[name] = error
+
+    def _job(self, job: Planned, part: str) -> Result:
+        """Run one cell to a stored result, whatever becomes of it."""
+        started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        prepared = self.prepared.get(job.cell.system)
+        if job.cannot:
+            return self._keep(job, started_at, _nothing(Outcome.NOT_APPLICABLE, job.cannot), None, None)
+        if isinstance(prepared, ImageError) or prepared is None:
+            return self._keep(job, started_at, _nothing(Outcome.CRASH, f"no image: {prepared}"), None, None)
+        index = self._index(job, prepared)
+        if isinstance(index, JobError):
+            return self._keep(job, started_at, _nothing(index.outcome, index.detail), None, None)
+        dataset, sample = self.inputs.datasets[job.cell.dataset], self.inputs.samples[job.cell.dataset]
+        folder = self.store.scratch(job_key(job.spec))
+        (folder / "out").mkdir()
+        spec = _job_spec(job, prepared, dataset, sample)
+        (folder / "spec.json").write_text(to_json(spec), encoding="utf-8")
+        launched = Job(spec, prepared, folder, dataset.corpus.folder, index.folder, self.limits)
+        with self.screen.task(f"{job.cell.system} {job.cell.dataset} {job.cell.profile}", part) as watcher:
+            ended = self.launcher.launch(launched, watcher)
+            collected = collect(launched, ended, dataset.corpus.unknown)
+        return self._keep(job, started_at, collected, ended, index)
+
+    def _index(self, job: Planned, prepared: Prepared) -> Index | JobError:
+        """The cell's index, built at its first use; a failed build is not tried again in this run."""
+        system, dataset = prepared.system, self.inputs.datasets[job.cell.dataset]
+        key = index_key(system, prepared.digest, dataset.corpus.sha256)
+        if key not in self.indexes:
+            found = indexes.find(self.options.cache, key)
+            try:
+                self.indexes[key] = found or self._build_index(prepared, dataset, key)
+            except JobError as error:
+                self.indexes[key] = error
+        return self.indexes[key]
+
+    def _build_index(self, prepared: Prepared, dataset: Dataset, key: str) -> Index:
+        name = self.inputs.suite.build_profile
+        envelope = self.inputs.profiles[name] if name else indexes.build_envelope(host.cpus(), host.memory_bytes())
+        too_large = host.larger_than_host(envelope)
+        if too_large:
+            raise JobError(Outcome.NOT_APPLICABLE, f"index build: {too_large}")
+        with self.screen.task(f"{prepared.system.name}: index of {dataset.name}") as watcher:
+            index = indexes.build(
+                self.launcher,
+                prepared,
+                dataset.corpus,
+                key,
+                envelope=envelope,
+                limits=self.limits,
+                cache=self.options.cache,
+                progress=watcher,
+            )
+        facts = index.facts
+        self.screen.say(
+            f"  {prepared.system.name}: index of {dataset.name} built in {duration(facts.build_s)},"
+            f" {facts.index_bytes / 2**20:.1f} MiB"
+        )
+        return index
+
+    def _keep(
+        self, job: Planned, started_at: str, collected: Collected, ended: Ended | None, index: Index | None
+    ) -> Result:
+        result = _result(job, started_at, collected, ended, index, self.environment)
+        stored = self.store.put(result, collected.table(), collected.run(job.cell.system), ended.log if ended else b"")
+        return stored.result
+
+
+def _plan(
+    inputs: Inputs, launcher: Launcher, digests: Mapping[str, str], stored: list[Result], fresh: bool
+) -> list[Planned]:
+    facts = {
+        name: DatasetFacts(
+            corpus_sha256=dataset.corpus.sha256,
+            qrels_sha256=dataset.qrels_sha256,
+            sample_sha256=inputs.samples[name].sample_sha256,
+            warmup_sha256=inputs.samples[name].warmup_sha256,
+            sample_size=len(inputs.samples[name].sample),
+        )
+        for name, dataset in inputs.datasets.items()
+    }
+    cannot = {name: reason for name, envelope in inputs.profiles.items() if (reason := launcher.cannot(envelope))}
+    return plan(
+        inputs.suite,
+        inputs.cells,
+        systems=inputs.systems,
+        profiles=inputs.profiles,
+        datasets=facts,
+        digests=digests,
+        cannot=cannot,
+        isolation=launcher.isolation,
+        stored=stored,
+        fresh=fresh,
+    )
+
+
+def _job_spec(job: Planned, prepared: Prepared, dataset: Dataset, sample: QuerySample) -> JobSpec:
+    return JobSpec(
+        kind="search",
+        system=job.cell.system,
+        params=prepared.system.params,
+        envelope=job.spec.envelope,
+        isolation=job.spec.isolation,
+        scenario=job.cell.scenario,
+        k=job.spec.k,
+        trials=job.spec.trials,
+        seed=job.spec.seed,
+        corpus_size=dataset.corpus.size,
+        fewer_hits_ok=prepared.system.fewer_hits_ok,
+        warmup=sample.warmup,
+        sample=sample.sample,
+    )
+
+
+def _nothing(outcome: Outcome, detail: str) -> Collected:
+    """What came of a job that was never launched."""
+    return Collected(outcome, detail, None, Memory(), ())
+
+
+def _result(
+    job: Planned,
+    started_at: str,
+    collected: Collected,
+    ended: Ended | None,
+    index: Index | None,
+    environment_: Environment,
+) -> Result:
+    measured = collected.measurement
+    memory = collected.memory
+    if measured and measured.peak_cgroup_bytes and ended:
+        # The kernel's own mark, read from inside at the very end, is at least what was seen from outside.
+        memory = replace(memory, peak_cgroup_bytes=max(measured.peak_cgroup_bytes, memory.peak_cgroup_bytes or 0))
+    return Result(
+        key=job_key(job.spec),
+        spec=job.spec,
+        outcome=collected.outcome,
+        detail=collected.detail,
+        started_at=started_at,
+        wall_s=ended.wall_s if ended else 0.0,
+        environment=environment_,
+        effective=measured.effective if measured else None,
+        index=index.facts if index else None,
+        memory=memory,
+        load_s=measured.load_s if measured else None,
+        first_query_s=collected.first_query_s,
+        phases=measured.phases if measured else (),
+        throttled_periods=measured.throttled_periods if measured else None,
+        oom_kills=ended.oom_kills if ended else None,
+        exit_code=ended.exit_code if ended else None,
+        device=measured.device if measured else None,
+        libraries=measured.libraries if measured else {},
+        trials_finished=collected.trials_finished(job.spec.sample_size),
+        ranking_disagreements=collected.ranking_disagreements(),
+    )
+
+
+def _line(number: int, total: int, result: Result, expected: Outcome) -> str:
+    cell = result.spec.cell
+    text = f"  [{number}/{total}] {cell.system} {cell.dataset} {cell.profile}: {result.outcome.value}"
+    if result.outcome is not Outcome.OK:
+        text += " (foreseen)" if result.outcome is expected else ""
+        text += f": {result.detail}"
+    return f"{text}  [{duration(result.wall_s)}]"

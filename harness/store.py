@@ -1,0 +1,218 @@
+"""Results on disk: append, never overwrite.
+
+``results/<suite>/<system>/<dataset>/<scenario>/<profile>/<job key>/`` holds ``result.json``, ``samples.parquet``,
+``run.trec.gz`` and ``log.txt.gz``.  A folder is written beside and renamed into place, so it is whole or absent.
+``results/<suite>/qrels/`` and ``results/<suite>/samples/`` hold, by hash, what is needed to judge the runs anywhere.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter, ValidationError
+
+from harness.errors import FileError, StoreError
+from harness.records import SCHEMA_VERSION, Cell, Result, to_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RESULT = "result.json"
+SAMPLES = "samples.parquet"
+RUN = "run.trec.gz"
+LOG = "log.txt.gz"
+STAGING = ".staging"
+_LOCK = ".lock"
+
+
+@cache
+def result_adapter() -> TypeAdapter[Result]:
+    """Validates and describes (JSON Schema) what ``result.json`` holds."""
+    return TypeAdapter(Result)
+
+
+@dataclass(frozen=True)
+class StoredJob:
+    """One stored job: its folder, and its result as read."""
+
+    folder: Path
+    result: Result
+
+    def samples(self) -> pa.Table:
+        """Raw latencies: query_id, trial (0-based; warm-up -1), warmup, latency_ns, stage_<name>_ns."""
+        import pyarrow.parquet as pq
+
+        return pq.read_table(self.folder / SAMPLES)
+
+    @property
+    def run_path(self) -> Path | None:
+        """The TREC run of the first timed trial, where there is one."""
+        path = self.folder / RUN
+        return path if path.exists() else None
+
+    def qrels_path(self) -> Path:
+        """The judgements that the run is judged by."""
+        return self._suite_folder() / "qrels" / f"{self.result.spec.qrels_sha256}.trec.gz"
+
+    def sample_ids(self) -> tuple[str, ...]:
+        """Query ids of the fixed sample."""
+        path = self._suite_folder() / "samples" / f"{self.result.spec.sample_sha256}.json"
+        try:
+            return tuple(str(query["query_id"]) for query in json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FileError(
+                f"{path}: the query sample cannot be read: {error}; bring it from where it was made"
+            ) from error
+
+    def _suite_folder(self) -> Path:
+        # <suite>/<system>/<dataset>/<scenario>/<profile>/<key>
+        return self.folder.parents[4]
+
+
+def read_jobs(root: Path) -> tuple[StoredJob, ...]:
+    """Every stored job below ``root``, in the order of their paths.
+
+    Raises:
+        FileError: ``root`` is no folder, or a ``result.json`` is damaged.
+    """
+    if not root.is_dir():
+        raise FileError(f"{root}: no results here; run a suite first, or give the folder that holds them")
+    # Staging folders hold jobs in the making: they are never results.
+    paths = (path for path in root.rglob(RESULT) if STAGING not in path.relative_to(root).parts)
+    return tuple(StoredJob(path.parent, read_result(path)) for path in sorted(paths))
+
+
+def read_result(path: Path) -> Result:
+    """Read one ``result.json`` of any known schema version.
+
+    Raises:
+        FileError: it is damaged, or of a version that this harness does not know.
+    """
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        version = raw.get("schema_version")
+        if version != SCHEMA_VERSION:
+            raise FileError(f"{path}: schema version {version!r}, this harness reads {SCHEMA_VERSION}; update harness")
+        return result_adapter().validate_python(raw)
+    except (OSError, ValueError, AttributeError) as error:
+        first = error.errors()[0] if isinstance(error, ValidationError) else None
+        what = f"key '{'.'.join(map(str, first['loc']))}': {first['msg']}" if first else str(error)
+        raise FileError(f"{path}: damaged: {what}; move its folder away and run the suite again") from error
+
+
+class Store:
+    """The writing side: one suite's folder, held by one process at a time."""
+
+    def __init__(self, root: Path, suite: str) -> None:
+        self.folder = root / suite
+        self.staging = self.folder / STAGING
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the folder; what a dead run left half-written goes.
+
+        Raises:
+            StoreError: it cannot be written, or another run holds it.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = (self.folder / _LOCK).open("w")
+        except OSError as error:
+            raise StoreError(f"{self.folder}: cannot be written: {error.strerror}; choose another --results") from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise StoreError(
+                    f"{self.folder}: another run holds it; wait for its end or choose another --results"
+                ) from None
+            shutil.rmtree(self.staging, ignore_errors=True)
+            with _disk_errors(self.folder):
+                self.staging.mkdir()
+            try:
+                yield
+            finally:
+                shutil.rmtree(self.staging, ignore_errors=True)
+
+    def scratch(self, name: str) -> Path:
+        """An empty folder for a job in the making; gone when it is stored or the run ends."""
+        path = self.staging / name
+        with _disk_errors(path):
+            shutil.rmtree(path, ignore_errors=True)
+            path.mkdir(parents=True)
+        return path
+
+    def keep_inputs(self, qrels: bytes, qrels_sha256: str, samples: Mapping[str, str]) -> None:
+        """Keep judgements and query samples beside the results, so that they can be judged anywhere."""
+        contents = {Path("qrels") / f"{qrels_sha256}.trec.gz": gzip.compress(qrels, mtime=0)}
+        contents |= {Path("samples") / f"{name}.json": text.encode("utf-8") for name, text in samples.items()}
+        for name, content in contents.items():
+            target = self.folder / name
+            if target.exists():
+                continue
+            with _disk_errors(target):
+                target.parent.mkdir(exist_ok=True)
+                partial = self.staging / target.name
+                partial.write_bytes(content)
+                partial.rename(target)
+
+    def put(self, result: Result, samples: pa.Table | None, run: bytes | None, log: bytes) -> StoredJob:
+        """Store one job for good.
+
+        Raises:
+            StoreError: no space, no permission, or the key is taken (it never should be).
+        """
+        target = self.folder.parent / cell_path(result.spec.cell) / result.key
+        partial = self.staging / f"put-{result.key}"
+        with _disk_errors(target):
+            partial.mkdir()
+            (partial / LOG).write_bytes(gzip.compress(log, mtime=0))
+            if run is not None:
+                (partial / RUN).write_bytes(gzip.compress(run, mtime=0))
+            if samples is not None:
+                import pyarrow.parquet as pq
+
+                pq.write_table(samples, partial / SAMPLES, compression="zstd")
+            files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(partial.iterdir())}
+            result = replace(result, files=files)
+            (partial / RESULT).write_text(to_json(result, indent=2) + "\n", encoding="utf-8")
+            for path in partial.iterdir():
+                _sync(path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if target.exists():
+                raise StoreError(f"{target}: exists already; nothing is ever overwritten")
+            partial.rename(target)
+            _sync(target.parent)
+        return StoredJob(target, result)
+
+
+def cell_path(cell: Cell) -> Path:
+    """Where a cell's jobs lie below the results folder."""
+    return Path(cell.suite, cell.system, cell.dataset, cell.scenario, cell.profile)
+
+
+@contextmanager
+def _disk_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written: {error.strerror or error}; what was finished is kept") from error
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
