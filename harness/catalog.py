@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from pydantic import Field, field_validator
@@ -96,14 +97,24 @@ def images_dir() -> Path:
     return data_root() / "images"
 
 
-def systems(images: Path | None = None) -> dict[str, System]:
-    """All systems by name.
+def own_images_dir() -> Path | None:
+    """A folder of the user's own engines, laid out as ``images/`` (environment variable ``HARNESS_IMAGES``)."""
+    named = os.environ.get("HARNESS_IMAGES")
+    if named and not Path(named).is_dir():
+        raise FileError(f"HARNESS_IMAGES: {named} is no folder; name one that holds <engine>/engine.toml, or unset it")
+    return Path(named) if named else None
+
+
+def systems(*folders: Path) -> dict[str, System]:
+    """All systems by name: of the given folders, else of ``images/`` and the user's own.
 
     Raises:
         FileError: a TOML file is wrong, or two systems share a name.
     """
     found: dict[str, System] = {}
-    for engine_path in sorted((images or images_dir()).glob("*/engine.toml")):
+    own = own_images_dir()
+    looked_in = folders or (images_dir(), *([own] if own else []))
+    for engine_path in sorted(path for folder in looked_in for path in folder.glob("*/engine.toml")):
         engine = validate(EngineFile, read_toml(engine_path), engine_path)
         for path in sorted(engine_path.parent.glob("systems/*.toml")):
             if path.stem in found:
@@ -124,13 +135,13 @@ def systems(images: Path | None = None) -> dict[str, System]:
     return found
 
 
-def system(name: str, images: Path | None = None) -> System:
+def system(name: str, *folders: Path) -> System:
     """One system by name.
 
     Raises:
         UnknownName: there is none of that name.
     """
-    known = systems(images)
+    known = systems(*folders)
     if name not in known:
         raise UnknownName("system", name, known)
     return known[name]

@@ -1,0 +1,41 @@
+# No logic here: each target is one command.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check bench docs format lock clean
+
+# The main job, end to end: two real systems on a real collection.
+demo: .venv/ready
+	scripts/with-engine $(BIN)/harness run suites/quickstart.toml
+
+# All tests, with whatever they need started.
+test: .venv/ready
+	scripts/with-engine $(BIN)/python -m pytest
+
+# Format, lint, strict types, import contract.
+check: .venv/ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# The generated pages of docs/.
+docs: .venv/ready
+	$(BIN)/python -m docs.generate
+
+format: .venv/ready
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# Pin the newest versions that pyproject.toml allows (needs uv).
+lock:
+	uv pip compile pyproject.toml --group dev --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-annotate --upgrade -o requirements.lock
+
+.venv/ready: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv || { echo "no virtual environment could be made: install Python 3.11 or newer with venv (Debian: apt-get install python3-venv), or name one: make PYTHON=python3.12"; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+clean:
+	rm -rf .venv results/quickstart

@@ -1,0 +1,110 @@
+"""Write the pages of docs/ that follow from the code: result schema, suite reference, commands.
+
+``python -m docs.generate`` writes them; a test fails when they are stale.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import BaseModel
+
+from harness import cli, store
+from harness.catalog import Asset, EngineFile, SystemFile
+from harness.records import SCHEMA_VERSION
+from harness.suite import Expectation, Protocol, Suite
+
+DOCS = Path(__file__).resolve().parent
+
+
+def pages() -> dict[str, str]:
+    """File name -> text of every generated page."""
+    return {
+        f"result.v{SCHEMA_VERSION}.schema.json": result_schema(),
+        "suite-reference.md": suite_reference(),
+        "system-reference.md": system_reference(),
+        "commands.md": commands(),
+    }
+
+
+def result_schema() -> str:
+    """The JSON Schema of ``result.json``."""
+    schema = store.result_adapter().json_schema(mode="serialization")
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = f"harness result, schema version {SCHEMA_VERSION}"
+    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
+
+
+def suite_reference() -> str:
+    """Every key of a suite file."""
+    return (
+        "# Suite reference\n\nGenerated from `harness/suite.py` by `make docs`.\n\n"
+        "A suite is a TOML file; `name` is the file's name unless it is set. Example: `suites/quickstart.toml`.\n"
+        + _section("Top level", Suite)
+        + _section("`[protocol]`", Protocol)
+        + _section("`[[expect]]`", Expectation)
+    )
+
+
+def system_reference() -> str:
+    """Every key of the files that declare engines and systems."""
+    return (
+        "# System reference\n\nGenerated from `harness/catalog.py` by `make docs`.\n"
+        + _section("`images/<engine>/engine.toml`", EngineFile)
+        + _section("`images/<engine>/systems/<system>.toml`", SystemFile)
+        + _section("`[[assets]]` in both", Asset)
+    )
+
+
+def commands() -> str:
+    """The help of every command."""
+    text = "# Commands\n\nGenerated from `harness/cli.py` by `make docs`. Exit codes: 0 done, 1 something failed and is stored,\n2 usage, 130 stopped.\n"
+    for name, command in sorted(cli.main.commands.items()):
+        context = click.Context(command, info_name=f"harness {name}", max_content_width=100, terminal_width=100)
+        text += f"\n## harness {name}\n\n```text\n{command.get_help(context)}\n```\n"
+    return text
+
+
+def _section(title: str, model: type[BaseModel]) -> str:
+    rows = [f"\n## {title}\n\n| key | type | default | meaning |\n|---|---|---|---|\n"]
+    for name, field in model.model_fields.items():
+        default = "required" if field.is_required() else _value(field.default)
+        rows.append(f"| `{name}` | {_type(field.annotation)} | {default} | {field.description or ''} |\n")
+    return "".join(rows)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, BaseModel):
+        return "see below"
+    if isinstance(value, tuple):
+        return "none" if not value else "`" + json.dumps(list(value)) + "`"
+    return "none" if value in (None, {}) else f"`{json.dumps(value)}`"
+
+
+def _type(annotation: Any) -> str:
+    if isinstance(annotation, type) and not hasattr(annotation, "__args__"):
+        return {"str": "text", "int": "whole number", "float": "number", "bool": "true or false"}.get(
+            annotation.__name__, f"`{annotation.__name__}`"
+        )
+    arguments = getattr(annotation, "__args__", ())
+    if "Literal" in str(annotation) and all(isinstance(argument, str) for argument in arguments):
+        return " or ".join(f'`"{argument}"`' for argument in arguments)
+    inner = [_type(argument) for argument in arguments if argument not in (type(None), ...)]
+    if "tuple" in str(annotation):
+        return f"list of {inner[0]}"
+    if "dict" in str(annotation):
+        return "table"
+    return " or ".join(dict.fromkeys(inner))
+
+
+def main() -> None:
+    """Write all pages."""
+    for name, text in pages().items():
+        (DOCS / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

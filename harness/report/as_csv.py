@@ -1,0 +1,99 @@
+"""A table as CSV: one column a figure, units in the names, full precision, empty where missing."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+
+from harness.report.text import printable
+from harness.table import Figure, Row, Table
+
+MIB = 2**20
+Value = str | int | float | None
+Column = tuple[str, Callable[[Row], Value]]
+
+
+def render(table: Table) -> str:
+    """CSV with a header line, as RFC 4180 but for lines that end with a newline alone.
+
+    Numbers read back unchanged.  Texts are one printable line (JSON keeps them as they are); one that a
+    spreadsheet would take for a formula gets an apostrophe in front.
+    """
+    columns = _columns(table)
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(name for name, _ in columns)
+    writer.writerows([_written(get(row)) for _, get in columns] for row in table.rows)
+    return stream.getvalue()
+
+
+def _written(value: Value) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        text = printable(value)
+        return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+    return repr(value)
+
+
+def _columns(table: Table) -> list[Column]:
+    """The table that people see, in its order; then what else is known of each row."""
+    return [
+        ("system", lambda row: row.system),
+        ("hardware_profile", lambda row: row.profile),
+        ("instance_type", lambda row: row.price.instance_type if row.price else None),
+        ("price_usd_per_hour", lambda row: row.price.usd_per_hour if row.price else None),
+        ("price_date", lambda row: row.price.date if row.price else None),
+        *(_measure(name) for name in table.measures),
+        *_bounded("latency_mean_ms", lambda row: row.latency_mean_s, 1e3),
+        *_bounded("p50_ms", lambda row: row.p50_s, 1e3),
+        *_bounded("p95_ms", lambda row: row.p95_s, 1e3),
+        *_bounded("p99_ms", lambda row: row.p99_s, 1e3),
+        ("peak_anon_mib", lambda row: _mib(row.peak_anon_bytes)),
+        ("peak_cgroup_mib", lambda row: _mib(row.peak_cgroup_bytes)),
+        ("peak_gpu_mib", lambda row: _mib(row.peak_gpu_bytes)),
+        ("index_mib", lambda row: _mib(row.index_bytes)),
+        ("load_s", lambda row: row.load_s),
+        *_bounded("usd_per_million_queries", lambda row: row.usd_per_million, 1),
+        ("outcome", lambda row: row.outcome.value),
+        ("validity", lambda row: row.validity.value),
+        ("isolation", lambda row: row.isolation.value),
+        ("suite", lambda row: row.suite),
+        ("dataset", lambda row: row.dataset),
+        ("scenario", lambda row: row.scenario),
+        ("queries", lambda row: row.queries),
+        ("trials", lambda row: row.trials),
+        ("queries_judged", lambda row: row.queries_judged),
+        ("trial_spread_ms", lambda row: None if row.trial_spread_s is None else row.trial_spread_s * 1e3),
+        ("first_query_s", lambda row: row.first_query_s),
+        ("index_build_s", lambda row: row.index_build_s),
+        ("instance_architecture", lambda row: row.price.architecture if row.price else None),
+        ("measured_architecture", lambda row: row.machine.architecture),
+        ("measured_cpu", lambda row: row.machine.cpu_model),
+        ("started_at", lambda row: row.started_at),
+        ("key", lambda row: row.key),
+        ("detail", lambda row: row.detail),
+        ("notes", lambda row: "; ".join(row.notes) or None),
+    ]
+
+
+def _measure(name: str) -> Column:
+    return name, lambda row: row.measures.get(name, Figure(None)).value
+
+
+def _bounded(name: str, get: Callable[[Row], Figure], scale: float) -> list[Column]:
+    """A figure and the two ends of its interval."""
+
+    def scaled(value: float | None) -> float | None:
+        return None if value is None else value * scale
+
+    return [
+        (name, lambda row: scaled(get(row).value)),
+        (f"{name}_low", lambda row: scaled(get(row).low)),
+        (f"{name}_high", lambda row: scaled(get(row).high)),
+    ]
+
+
+def _mib(value: int | None) -> float | None:
+    return None if value is None else value / MIB

@@ -1,0 +1,21 @@
+"""A table as JSON: everything that is known, missing numbers as ``null`` with their reasons."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from harness.table import Table
+
+# Version of this format.  History:
+#   1  first version
+REPORT_VERSION = 1
+
+
+def render(table: Table) -> str:
+    """JSON with the field names of :mod:`harness.table`; units as in the names.  Ends with a newline.
+
+    Texts are kept whole; ASCII alone is written, so that a stranger's control characters reach no terminal.
+    """
+    content = {"report_version": REPORT_VERSION, **dataclasses.asdict(table)}
+    return json.dumps(content, indent=2, ensure_ascii=True, allow_nan=False) + "\n"

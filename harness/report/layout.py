@@ -1,0 +1,219 @@
+"""What people see: columns, cells, footnotes; shared by Markdown and the terminal.
+
+Texts that come from results (names, details) pass through ``escape``: results may come from strangers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from harness.records import Isolation, Outcome
+from harness.table import Figure, Row, Table, Validity
+
+MISSING = "—"
+MIB = 2**20
+
+Escape = Callable[[str], str]
+# A column: its header, whether it holds numbers, and how a row's cell is written.
+Column = tuple[str, bool, Callable[[Row], str]]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table of finished texts.  ``footnotes`` are numbered from 1; cells hold their marks, ``[1]``.
+
+    ``keys`` says how many leading columns name the row.
+    """
+
+    caption: str
+    headers: tuple[str, ...]
+    numeric: tuple[bool, ...]
+    cells: tuple[tuple[str, ...], ...]
+    keys: int
+    footnotes: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass
+class Footnotes:
+    """Numbers sentences in the order of their first use; equal sentences share a number."""
+
+    escape: Escape
+    texts: list[str] = field(default_factory=list)
+
+    def mark(self, *texts: str | None) -> str:
+        """`` [1] [3]`` for the given sentences, or nothing."""
+        marks = []
+        for text in dict.fromkeys(self.escape(text) for text in texts if text):
+            if text not in self.texts:
+                self.texts.append(text)
+            marks.append(f" [{self.texts.index(text) + 1}]")
+        return "".join(marks)
+
+
+def lay_out(table: Table, escape: Escape) -> Sheet:
+    """Arrange a table for people.
+
+    Args:
+        table: the rows and notes.
+        escape: makes a stranger's text harmless where it will stand.
+    """
+    footnotes = Footnotes(escape)
+    caption, keys = _names(table.rows, escape)
+    shared, machine_of = _shared_notes(table.rows)
+    columns = [*keys, *_columns(table, footnotes, escape, machine_of)]
+    cells = tuple(tuple(cell(row) for _, _, cell in columns) for row in table.rows)
+    return Sheet(
+        caption=caption,
+        headers=tuple(header for header, _, _ in columns),
+        numeric=tuple(numeric for _, numeric, _ in columns),
+        cells=cells,
+        keys=len(keys) + 1,  # the first of the other columns is the hardware profile
+        footnotes=tuple(footnotes.texts),
+        notes=tuple(escape(note) for note in (*shared, *table.notes)),
+    )
+
+
+def number(value: float) -> str:
+    """Three significant digits, no exponent, no thousands separator: ``0.0116``, ``1.63``, ``12.3``, ``1024``."""
+    return f"{value:.{_decimals(value)}f}"
+
+
+def _decimals(value: float) -> int:
+    if value == 0 or abs(value) >= 100:
+        return 0
+    exponent = int(f"{value:.2e}".partition("e")[2])
+    return min(2 - exponent, 12)
+
+
+def _names(rows: Sequence[Row], escape: Escape) -> tuple[str, list[Column]]:
+    """Suite, dataset and scenario stand in the caption if there is one each, else in columns."""
+    keys: list[Column] = [("system", False, lambda row: escape(row.system))]
+    parts: list[str] = []
+    getters: dict[str, Callable[[Row], str]] = {
+        "dataset": lambda row: row.dataset,
+        "suite": lambda row: row.suite,
+        "scenario": lambda row: row.scenario,
+    }
+    for name, get in getters.items():
+        values = sorted({get(row) for row in rows})
+        if len(values) == 1:
+            parts.append(f"{name} {escape(values[0])}")
+        elif values:
+            keys.append(_name_column(name, get, escape))
+    return ", ".join(parts), keys
+
+
+def _name_column(header: str, get: Callable[[Row], str], escape: Escape) -> Column:
+    return header, False, lambda row: escape(get(row))
+
+
+def _columns(table: Table, notes: Footnotes, escape: Escape, machine_of: Callable[[Row], str | None]) -> list[Column]:
+    def figure(row: Row, item: Figure, scale: float = 1.0, decimals: int | None = None) -> str:
+        if item.value is None:
+            return MISSING + (notes.mark(item.reason) if row.outcome is Outcome.OK else "")
+        return number(item.value * scale) if decimals is None else f"{item.value * scale:.{decimals}f}"
+
+    def plain(row: Row, value: float | None, scale: float = 1.0) -> str:
+        return figure(row, Figure(value, reason="not measured"), scale)
+
+    def measure(name: str) -> Column:
+        return name, True, lambda row: figure(row, row.measures.get(name, Figure(None)), decimals=3)
+
+    columns: list[Column] = [
+        ("hardware profile", False, lambda row: _profile(row, escape)),
+        (f"instance type (US$/h, {table.price_date})", False, lambda row: _instance(row, notes, escape)),
+    ]
+    columns += [measure(name) for name in table.measures]
+    columns += [
+        ("latency mean (95 % interval), ms", True, lambda row: _mean(row, notes, machine_of)),
+        ("p50, ms", True, lambda row: figure(row, row.p50_s, 1e3)),
+        ("p95, ms", True, lambda row: figure(row, row.p95_s, 1e3)),
+        ("p99, ms", True, lambda row: figure(row, row.p99_s, 1e3)),
+        ("peak anonymous, MiB", True, lambda row: plain(row, row.peak_anon_bytes, 1 / MIB)),
+        ("peak cgroup, MiB", True, lambda row: plain(row, row.peak_cgroup_bytes, 1 / MIB)),
+    ]
+    if any(row.peak_gpu_bytes is not None or (row.gpus and row.outcome is Outcome.OK) for row in table.rows):
+        columns.append(("peak GPU, MiB", True, lambda row: _gpu(row, notes)))
+    columns += [
+        ("index, MiB", True, lambda row: plain(row, row.index_bytes, 1 / MIB)),
+        ("load, s", True, lambda row: plain(row, row.load_s)),
+        ("US$ per million queries", True, lambda row: figure(row, row.usd_per_million)),
+        ("outcome", False, lambda row: _outcome(row, notes)),
+    ]
+    return columns
+
+
+def _profile(row: Row, escape: Escape) -> str:
+    isolation = "" if row.isolation is Isolation.CONTAINER else f" ({row.isolation.value})"
+    return escape(row.profile) + isolation
+
+
+def _instance(row: Row, notes: Footnotes, escape: Escape) -> str:
+    name = MISSING if row.price is None else f"{escape(row.price.instance_type)} ({row.price.usd_per_hour:g})"
+    return name + notes.mark(row.price_note)
+
+
+def _mean(row: Row, notes: Footnotes, machine_of: Callable[[Row], str | None]) -> str:
+    mean = row.latency_mean_s
+    if mean.value is None:
+        return MISSING + (notes.mark(mean.reason) if row.outcome is Outcome.OK else "")
+    decimals = _decimals(mean.value * 1e3)
+    bounds = ""
+    if mean.low is not None and mean.high is not None:
+        bounds = f" ({mean.low * 1e3:.{decimals}f}–{mean.high * 1e3:.{decimals}f})"  # noqa: RUF001
+    return f"{number(mean.value * 1e3)}{bounds}{notes.mark(mean.reason, machine_of(row))}"
+
+
+def _gpu(row: Row, notes: Footnotes) -> str:
+    if row.peak_gpu_bytes is not None:
+        return number(row.peak_gpu_bytes / MIB)
+    asked = row.gpus and row.outcome is Outcome.OK
+    return MISSING + (notes.mark("not measured") if asked else "")
+
+
+def _outcome(row: Row, notes: Footnotes) -> str:
+    text = row.outcome.value
+    if row.validity is not Validity.CLEAN:
+        text += f", {row.validity.value}"
+    ended = row.outcome is not Outcome.OK or row.detail
+    detail = f"{row.outcome.value}: {row.detail or 'no detail was stored'}" if ended else None
+    return text + notes.mark(detail, *row.notes)
+
+
+def _shared_notes(rows: Sequence[Row]) -> tuple[list[str], Callable[[Row], str | None]]:
+    """What holds for all measured rows, once; and what must be said at each row because they differ."""
+    measured = [row for row in rows if row.outcome is Outcome.OK]
+    shared, differing = [], []
+    for describe in (_timed, _machine):
+        texts = {describe(row) for row in measured}
+        if len(texts) == 1:
+            shared.append(f"{texts.pop()}.")
+        elif texts:
+            differing.append(describe)
+
+    def of_row(row: Row) -> str | None:
+        return ". ".join(describe(row) for describe in differing) or None
+
+    return shared, of_row
+
+
+def _timed(row: Row) -> str:
+    if row.queries is None:
+        return "No samples could be read"
+    judged = "" if row.queries_judged is None else f"; measures over {row.queries_judged:,} judged queries"
+    return f"Timed: {row.queries:,} queries in {row.trials} trials, {row.k} hits asked for{judged}"
+
+
+def _machine(row: Row) -> str:
+    machine = row.machine
+    parts = [f"{machine.cpu_model} ({machine.architecture})"]
+    parts += list(machine.gpu_models)
+    parts += [machine.instance_type] if machine.instance_type else []
+    parts.append(f"kernel {machine.kernel}")
+    parts.append("cgroup version unknown" if machine.cgroup_version is None else f"cgroup v{machine.cgroup_version}")
+    parts += [f"Docker {machine.docker_version}"] if machine.docker_version else []
+    commit = f" ({machine.harness_commit[:12]})" if machine.harness_commit else ""
+    parts.append(f"harness {machine.harness_version}{commit}")
+    return "Measured on: " + ", ".join(parts)

@@ -1,0 +1,114 @@
+"""A result -> clean, noisy or invalid, with reasons.
+
+Each reason states the fact, the figure and the next command (measuring rule 22).  Validity is apart from the
+outcome: a failed job has no numbers to doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.records import Cell, Isolation, Outcome, Result
+from harness.table import Validity
+
+# Largest slowest / fastest trial mean that is still called steady.  The same task was seen to drift 1.49-fold while
+# another job shared the machine (measuring rule 21); we doubt from about half of that on.
+MAX_TRIAL_RATIO = 1.25
+
+_ORDER = (Validity.CLEAN, Validity.NOISY, Validity.INVALID)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One reason.  ``validity`` is what it does to the result; ``clean`` makes it a remark."""
+
+    validity: Validity
+    text: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The worst of the findings, and what each of them says."""
+
+    validity: Validity
+    reasons: tuple[str, ...]
+
+
+def assess(result: Result, *, trial_means_s: Sequence[float] = (), queries_timed: int | None = None) -> Verdict:
+    """Judge how far a result's numbers can be trusted.
+
+    Args:
+        result: the stored job.
+        trial_means_s: mean latency of each whole trial, seconds.
+        queries_timed: queries that have at least one timed sample; ``None`` if that is not known.
+    """
+    findings = _isolation(result)
+    if result.outcome is Outcome.OK:
+        findings += _envelope(result) + _completeness(result, queries_timed) + _steadiness(result, trial_means_s)
+    worst = max((finding.validity for finding in findings), key=_ORDER.index, default=Validity.CLEAN)
+    return Verdict(worst, tuple(finding.text for finding in findings))
+
+
+def again(cell: Cell) -> str:
+    """The command that measures a cell again."""
+    path = f"{cell.system}/{cell.dataset}/{cell.scenario}/{cell.profile}"
+    return f"harness run suites/{cell.suite}.toml --fresh --only '{path}'"
+
+
+def _isolation(result: Result) -> list[Finding]:
+    isolation = result.spec.isolation
+    if isolation is Isolation.PROCESS:
+        text = (
+            "isolation: process: CPUs are pinned, but the memory limit of "
+            f"{result.spec.envelope.memory_bytes / 2**20:,.0f} MiB and the network were not enforced; "
+            f"not comparable with container results; measure in a container: {again(result.spec.cell)}"
+        )
+        return [Finding(Validity.CLEAN, text)]
+    if isolation is Isolation.FAKE:
+        text = f"isolation: fake: scripted times, nothing was measured; measure: {again(result.spec.cell)}"
+        return [Finding(Validity.INVALID, text)]
+    return []
+
+
+def _envelope(result: Result) -> list[Finding]:
+    if not result.throttled_periods:
+        return []
+    text = (
+        f"the kernel throttled the job in {result.throttled_periods:,} periods, so a CPU quota was in force and every "
+        "latency is wrong; remove the quota (harness doctor shows the cgroups), then "
+        f"{again(result.spec.cell)}"
+    )
+    return [Finding(Validity.INVALID, text)]
+
+
+def _completeness(result: Result, queries_timed: int | None) -> list[Finding]:
+    spec, found = result.spec, []
+    if result.trials_finished < spec.trials:
+        text = f"only {result.trials_finished} of {spec.trials} trials finished; measure again: {again(spec.cell)}"
+        found.append(Finding(Validity.NOISY, text))
+    if queries_timed is not None and queries_timed != spec.sample_size:
+        text = f"{queries_timed:,} of {spec.sample_size:,} sample queries were timed; measure again: {again(spec.cell)}"
+        found.append(Finding(Validity.NOISY, text))
+    if result.ranking_disagreements:
+        text = (
+            f"{result.ranking_disagreements:,} of {spec.sample_size:,} queries were ranked differently in different "
+            "trials; the measures judge the first trial's run; look for threads, ties or approximate search, then "
+            f"{again(spec.cell)}"
+        )
+        found.append(Finding(Validity.NOISY, text))
+    return found
+
+
+def _steadiness(result: Result, trial_means_s: Sequence[float]) -> list[Finding]:
+    if len(trial_means_s) < 2 or min(trial_means_s) <= 0:
+        return []
+    ratio = max(trial_means_s) / min(trial_means_s)
+    if ratio <= MAX_TRIAL_RATIO:
+        return []
+    text = (
+        f"the slowest trial's mean is {ratio:.2f} times the fastest's (steady: up to {MAX_TRIAL_RATIO}), "
+        f"{max(trial_means_s) * 1e3:.3g} against {min(trial_means_s) * 1e3:.3g} ms; quieten the machine "
+        f"(harness doctor shows its load), then {again(result.spec.cell)}"
+    )
+    return [Finding(Validity.NOISY, text)]

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Bootstraps a minimal Debian and writes it as a tar: rootfs.sh SUITE PACKAGE[,PACKAGE...] WORK_FOLDER TAR_FILE
+# Needs root and debootstrap.  The Debian mirror is the one that the host's apt uses, else Debian's own.
+set -euo pipefail
+
+suite=$1 packages=$2 work=$3 tar_file=$4
+root=$work/rootfs
+
+mirror=
+if command -v apt-get >/dev/null; then
+    # "grep" fails when the host is no Debian of this suite: then debootstrap takes its default mirror.
+    # shellcheck disable=SC2016 # apt-get itself fills in that placeholder
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' "Codename: $suite" "Origin: Debian" 2>/dev/null |
+        grep -m1 . || true)
+fi
+debootstrap --variant=minbase --include="$packages" "$suite" "$root" ${mirror:+"$mirror"}
+
+mkdir -p "$root/opt/harness"
+chroot "$root" dpkg-query -W >"$root/opt/harness/base-packages.txt"
+
+# Nothing of this is read at run time; licences (copyright files) stay.
+find "$root/usr/share/doc" -type f ! -name copyright -delete
+find "$root/usr/share/doc" -type d -empty -delete
+rm -rf "$root"/usr/share/{man,info,locale,lintian} "$root"/var/cache/apt/* "$root"/var/lib/apt/lists/* \
+    "$root"/var/log/* "$root"/var/cache/debconf/*-old "$root"/var/lib/dpkg/*-old
+
+# The host's resolver and name say where the image was made, not what is in it.
+rm -f "$root/etc/resolv.conf" "$root/etc/hostname"
+
+# Sorted names and fixed times: the same packages give the same tar.
+tar --sort=name --mtime=@0 --numeric-owner --exclude='./dev/*' --exclude='./proc/*' --exclude='./sys/*' \
+    -C "$root" -cf "$tar_file" .

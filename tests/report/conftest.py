@@ -1,0 +1,126 @@
+"""One made-up table with everything that a report must survive."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.records import Isolation, Outcome
+from harness.table import Figure, Machine, Price, Row, Table, Validity
+
+MIB = 2**20
+MACHINE = Machine("AMD EPYC 9B14", "x86_64", "6.18.5", 1, "20.10.24", "0.1.0", "0123456789abcdef", (), None)
+PRICES = {
+    "cpu1-mem256m": ("a1.medium", 0.0255, 1, 256),
+    "cpu1-mem1": ("a1.medium", 0.0255, 1, 1024),
+    "cpu2-mem4": ("a1.large", 0.051, 2, 4096),
+}
+AGAIN = "harness run suites/quickstart.toml --fresh --only 'bm25/scifact/single_stream/cpu2-mem4'"
+
+
+def row(system: str, profile: str, **changes: Any) -> Row:
+    instance, usd, cpus, memory_mib = PRICES[profile]
+    fields: dict[str, Any] = {
+        "suite": "quickstart",
+        "system": system,
+        "dataset": "scifact",
+        "scenario": "single_stream",
+        "profile": profile,
+        "isolation": Isolation.CONTAINER,
+        "outcome": Outcome.OK,
+        "detail": None,
+        "validity": Validity.CLEAN,
+        "key": "0011223344556677",
+        "started_at": "2026-11-20T10:00:00+00:00",
+        "machine": MACHINE,
+        "cpus": cpus,
+        "memory_limit_bytes": memory_mib * MIB,
+        "gpus": 0,
+        "price": Price(instance, "arm64", 2 * cpus, 2 * memory_mib * MIB, "us-east-1", usd, "2026-07-20"),
+        "price_note": f"priced on {instance} (arm64); latency was measured on x86_64",
+        "k": 10,
+        "sample_sha256": "s",
+        "corpus_sha256": "c",
+        "qrels_sha256": "q",
+    }
+    return Row(**{**fields, **changes})
+
+
+def measured(system: str, profile: str, mean_ms: float, **changes: Any) -> Row:
+    usd = PRICES[profile][1]
+    fields: dict[str, Any] = {
+        "queries": 300,
+        "trials": 5,
+        "queries_judged": 300,
+        "measures": {"RR@10": Figure(0.64321), "Success@10": Figure(0.79), "nDCG@10": Figure(0.67891)},
+        "latency_mean_s": Figure(mean_ms / 1e3, mean_ms / 1.05e3, mean_ms * 1.05 / 1e3),
+        "p50_s": Figure(mean_ms / 1.1e3, mean_ms / 1.2e3, mean_ms / 1e3),
+        "p95_s": Figure(mean_ms * 2 / 1e3, mean_ms * 1.8 / 1e3, mean_ms * 2.2 / 1e3),
+        "p99_s": Figure(None, reason="p99 needs 662 queries, timed 300"),
+        "trial_means_s": (mean_ms / 1e3, mean_ms / 1e3),
+        "trial_spread_s": 0.0,
+        "peak_anon_bytes": 210 * MIB + 12345,
+        "peak_cgroup_bytes": 1024 * MIB,
+        "index_bytes": 8 * MIB + 4321,
+        "index_build_s": 12.5,
+        "load_s": 1.0625,
+        "first_query_s": 0.25,
+        "usd_per_million": Figure(mean_ms / 3600 * usd * 1e3, mean_ms / 3780 * usd * 1e3, mean_ms / 3428 * usd * 1e3),
+    }
+    return row(system, profile, **{**fields, **changes})
+
+
+@pytest.fixture
+def table() -> Table:
+    hostile = '<script>alert("x")</script>|_a_ `b` [c](http://d) \x1b[31m\u202e*e*\n\nnext'
+    rows = (
+        row("minilm", "cpu1-mem256m", outcome=Outcome.OOM, detail="killed by the kernel: memory limit of 256 MiB"),
+        row(
+            hostile, "cpu1-mem256m", outcome=Outcome.CRASH, detail=f"=1+1 | {hostile}", price=None, price_note="no type"
+        ),
+        measured(
+            "bm25", "cpu1-mem1", 1.634, attempts=2, notes=("the newest of 2 ok results of this cell; not pooled",)
+        ),
+        measured("minilm", "cpu1-mem1", 12.25, isolation=Isolation.PROCESS, notes=("isolation: process",)),
+        measured(
+            "bm25",
+            "cpu2-mem4",
+            0.0456,
+            validity=Validity.NOISY,
+            notes=(f"the slowest trial's mean is 1.49 times the fastest's; then {AGAIN}",),
+            peak_anon_bytes=None,
+            measures={
+                "RR@10": Figure(0.0),
+                "Success@10": Figure(1.0),
+                "nDCG@10": Figure(None, reason="the run cannot be judged"),
+            },
+        ),
+        measured(
+            "minilm",
+            "cpu2-mem4",
+            1234.5,
+            latency_mean_s=Figure(1.2345, reason="an interval needs 11 queries, timed 5"),
+            p50_s=Figure(None, reason="p50 needs 11 queries, timed 5"),
+            p95_s=Figure(None, reason="p95 needs 130 queries, timed 5"),
+        ),
+    )
+    return Table(
+        rows=rows,
+        measures=("RR@10", "Success@10", "nDCG@10"),
+        price_provider="aws",
+        price_region="us-east-1",
+        price_date="2026-07-20",
+        price_source="made up",
+        cost_formula="US$ per million = time x money",
+        notes=("How the interval was made.", "Prices: aws us-east-1, 2026-07-20."),
+    )
+
+
+@pytest.fixture
+def empty() -> Table:
+    return Table((), ("RR@10",), "aws", "us-east-1", "2026-07-20", "made up", "time x money")
+
+
+@pytest.fixture
+def golden() -> Path:
+    return Path(__file__).parent.parent / "golden"

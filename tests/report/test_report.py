@@ -1,0 +1,223 @@
+import csv
+import dataclasses
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import report
+from harness.errors import UnknownName
+from harness.report import layout, markdown, text
+from harness.table import Table
+
+COLUMNS = [
+    "system",
+    "hardware profile",
+    "instance type (US$/h, 2026-07-20)",
+    "RR@10",
+    "Success@10",
+    "nDCG@10",
+    "latency mean (95 % interval), ms",
+    "p50, ms",
+    "p95, ms",
+    "p99, ms",
+    "peak anonymous, MiB",
+    "peak cgroup, MiB",
+    "index, MiB",
+    "load, s",
+    "US$ per million queries",
+    "outcome",
+]
+
+
+@pytest.mark.parametrize(
+    ("format", "name", "width"),
+    [
+        ("md", "report.md", 80),
+        ("csv", "report.csv", 80),
+        ("json", "report.json", 80),
+        ("terminal", "report-80.txt", 80),
+        ("terminal", "report-200.txt", 200),
+    ],
+)
+def test_golden(table: Table, golden: Path, format: str, name: str, width: int) -> None:
+    assert report.render(table, format, width=width).encode() == (golden / name).read_bytes()
+
+
+def test_environment_plays_no_part(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {format: report.render(table, format) for format in report.FORMATS}
+    for name, value in {"COLUMNS": "33", "NO_COLOR": "1", "FORCE_COLOR": "1", "TERM": "dumb", "LC_ALL": "C"}.items():
+        monkeypatch.setenv(name, value)
+    assert {format: report.render(table, format) for format in report.FORMATS} == before
+
+
+def test_unknown_format(table: Table) -> None:
+    with pytest.raises(UnknownName, match="unknown format 'mdd'; did you mean 'md'"):
+        report.render(table, "mdd")
+
+
+def test_columns_stand_in_their_order(table: Table) -> None:
+    assert list(layout.lay_out(table, text.one_line).headers) == COLUMNS
+    header = report.render(table, "csv").partition("\n")[0].split(",")
+    visible = ["system", "hardware_profile", "instance_type", "RR@10", "Success@10", "nDCG@10", "latency_mean_ms"]
+    visible += ["p50_ms", "p95_ms", "p99_ms", "peak_anon_mib", "peak_cgroup_mib", "index_mib", "load_s"]
+    visible += ["usd_per_million_queries", "outcome"]
+    assert [name for name in header if name in visible] == visible
+
+
+def test_gpu_memory_has_a_column_only_where_there_is_a_gpu(table: Table) -> None:
+    assert not any("GPU" in header for header in layout.lay_out(table, str).headers)
+    with_gpu = dataclasses.replace(table.rows[2], gpus=1, peak_gpu_bytes=3 << 30)
+    unread = dataclasses.replace(table.rows[3], gpus=1)
+    sheet = layout.lay_out(dataclasses.replace(table, rows=(with_gpu, unread, table.rows[4])), str)
+    column = sheet.headers.index("peak GPU, MiB")
+    first, second, third = (row[column] for row in sheet.cells)
+    assert first == "3072"
+    assert second.startswith("— [")
+    assert third == "—"
+
+
+def test_markdown_lets_no_stranger_out_of_a_cell(table: Table) -> None:
+    lines = report.render(table, "md").splitlines()
+    grid = [line for line in lines if line.startswith("|")]
+    assert len(grid) == len(table.rows) + 2
+    for line in grid:
+        assert line.replace(r"\|", "").count("|") == len(COLUMNS) + 1
+    body = "\n".join(lines)
+    assert "<" not in body
+    assert ">" not in body
+    assert "\x1b" not in body
+
+
+@pytest.mark.parametrize(
+    ("raw", "safe"),
+    [
+        ("a|b", r"a\|b"),
+        ("<b>&amp;", "&lt;b&gt;&amp;amp;"),
+        ("two\nlines\r\n\tmore", "two lines more"),
+        ("[x](y)", r"\[x\](y)"),
+        ("single_stream _em_ *em*", r"single_stream \_em\_ \*em\*"),
+        ("`code` \\|", r"\`code\` \\\|"),
+        ("\x1b[31m\u202e\u200b\x9b", r"\\x1b\[31m\\u202e\\u200b\\x9b"),
+        ("naïve 検索", "naïve 検索"),
+    ],
+)
+def test_markdown_escape(raw: str, safe: str) -> None:
+    assert markdown.escape(raw) == safe
+
+
+def test_long_texts_are_cut_visibly() -> None:
+    assert text.one_line("x" * 500) == "x" * 500
+    assert text.one_line("x" * 501) == "x" * 499 + "…"
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (0.0, "0"),
+        (0.000646, "0.000646"),
+        (0.0116, "0.0116"),
+        (1.634, "1.63"),
+        (9.999, "10.0"),
+        (12.34, "12.3"),
+        (99.96, "100"),
+        (146.4, "146"),
+        (1024.0, "1024"),
+        (123456.7, "123457"),
+    ],
+)
+def test_numbers_have_three_digits(value: float, written: str) -> None:
+    assert layout.number(value) == written
+
+
+@pytest.mark.parametrize("width", [1, 60, 80, 120, 200, 400])
+def test_terminal_keeps_to_its_width_and_loses_no_cell(table: Table, width: int) -> None:
+    sane = dataclasses.replace(table, rows=tuple(row for row in table.rows if row.system in ("bm25", "minilm")))
+    shown = report.render(sane, "terminal", width=width)
+    assert all(len(line) <= max(width, 40) for line in shown.splitlines())
+    assert all(character == "\n" or character.isprintable() for character in shown)
+    if width >= 80:  # below, long names wrap
+        for row in layout.lay_out(sane, text.one_line).cells:
+            assert all(cell in shown for cell in row)
+
+
+def test_missing_figures_are_marked_with_their_reason(table: Table) -> None:
+    sheet = layout.lay_out(table, text.one_line)
+    row = dict(zip(sheet.headers, sheet.cells[2], strict=True))
+    mark = row["p99, ms"].removeprefix("— ")
+    assert sheet.footnotes[int(mark.strip("[]")) - 1] == "p99 needs 662 queries, timed 300"
+    failed = dict(zip(sheet.headers, sheet.cells[0], strict=True))
+    mark = failed["outcome"].removeprefix("oom ")
+    assert sheet.footnotes[int(mark.strip("[]")) - 1].startswith("oom: killed by the kernel")
+    assert all(failed[name] == "—" for name in COLUMNS[3:-1])
+
+
+def test_csv_reads_back(table: Table) -> None:
+    read = list(csv.DictReader(io.StringIO(report.render(table, "csv"))))
+    assert len(read) == len(table.rows)
+    for line, row in zip(read, table.rows, strict=True):
+        mean = row.latency_mean_s.value
+        assert line["latency_mean_ms"] == ("" if mean is None else repr(mean * 1e3))
+        assert line["p99_ms"] == ""
+        assert line["outcome"] == row.outcome.value
+    assert float(read[2]["RR@10"]) == 0.64321
+    assert read[4]["RR@10"] == "0.0"
+    assert read[4]["nDCG@10"] == ""
+    assert read[1]["detail"].startswith("'=1+1 | <script>")
+
+
+def test_json_is_whole(table: Table) -> None:
+    read = json.loads(report.render(table, "json"))
+    assert read["report_version"] == 1
+    assert read["cost_formula"] == table.cost_formula
+    assert len(read["rows"]) == len(table.rows)
+    for line, row in zip(read["rows"], table.rows, strict=True):
+        assert set(line) == {field.name for field in dataclasses.fields(row)}
+        assert line["system"] == row.system
+        assert line["detail"] == row.detail
+        assert line["notes"] == list(row.notes)
+        assert line["p99_s"]["value"] is None
+        assert line["machine"]["cpu_model"] == "AMD EPYC 9B14"
+
+
+def test_several_datasets_have_a_column(table: Table) -> None:
+    other = dataclasses.replace(table.rows[2], dataset="arg|uana")
+    sheet = layout.lay_out(dataclasses.replace(table, rows=(table.rows[2], other)), markdown.escape)
+    assert sheet.caption == "suite quickstart, scenario single_stream"
+    assert sheet.headers[:3] == ("system", "dataset", "hardware profile")
+    assert [row[1] for row in sheet.cells] == ["scifact", r"arg\|uana"]
+    assert sheet.keys == 3
+
+
+def test_machines_that_differ_are_told_at_their_rows(table: Table) -> None:
+    other = dataclasses.replace(table.rows[4].machine, cpu_model="Other CPU")
+    rows = (table.rows[2], dataclasses.replace(table.rows[4], machine=other))
+    sheet = layout.lay_out(dataclasses.replace(table, rows=rows), text.one_line)
+    assert not any(note.startswith("Measured on") for note in sheet.notes)
+    told = [note for note in sheet.footnotes if note.startswith("Measured on")]
+    assert [note.split(" (")[0] for note in told] == ["Measured on: AMD EPYC 9B14", "Measured on: Other CPU"]
+
+
+def test_nothing_stored(empty: Table) -> None:
+    assert report.render(empty, "md") == "No stored results.\n"
+    assert report.render(empty, "terminal") == "No stored results.\n"
+    assert json.loads(report.render(empty, "json"))["rows"] == []
+    assert report.render(empty, "csv").count("\n") == 1
+
+
+def test_the_writers_load_nothing_heavy() -> None:
+    code = "import sys, harness.report; print([m for m in ('numpy', 'scipy', 'pyarrow') if m in sys.modules])"
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"

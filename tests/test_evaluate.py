@@ -1,0 +1,185 @@
+import gzip
+import math
+from pathlib import Path
+
+import pytest
+
+from harness import evaluate
+from harness.errors import FileError, UsageError
+
+MEASURES = evaluate.parse_measures(evaluate.DEFAULT_MEASURES)
+
+
+def judge(
+    rankings: dict[str, tuple[str, ...]], qrels: evaluate.Qrels, sample: list[str], *names: str
+) -> evaluate.Evaluation:
+    measures = evaluate.parse_measures(names) if names else MEASURES
+    return evaluate.evaluate(evaluate.Run(rankings, ()), qrels, sample, measures)
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+RUN = """\
+q1 Q0 d3 1 9.5 bm25
+q1 Q0 d1 2 8.25 bm25
+q1 Q0 d2 3 1 bm25
+q2 Q0 d9 1 3.5 bm25
+"""
+QRELS = """\
+q1 0 d1 1
+q1 0 d2 2
+q1 0 d3 0
+q2 0 d1 1
+q3 0 d7 1
+q9 0 d1 1
+"""
+
+
+def test_hand_computed_values(tmp_path: Path) -> None:
+    run = evaluate.read_run(write(tmp_path / "run.trec.gz", RUN))
+    qrels = evaluate.read_qrels(write(tmp_path / "qrels.trec.gz", QRELS))
+    found = evaluate.evaluate(run, qrels, ["q1", "q2", "q3", "q4"], MEASURES)
+    # q1: first relevant at rank 2; gains 0, 1, 2 against the ideal 2, 1.  q2: a miss.  q3: no hits.  q4: not judged.
+    # q9 is judged, but not in the sample.
+    gain = (1 / math.log2(3) + 2 / math.log2(4)) / (2 / math.log2(2) + 1 / math.log2(3))
+    assert found.values == {
+        "RR@10": pytest.approx(0.5 / 3),
+        "Success@10": pytest.approx(1 / 3),
+        "nDCG@10": pytest.approx(gain / 3),
+    }
+    assert found.queries == 3
+    assert found.unjudged == ("q4",)
+    assert found.without_hits == ("q3",)
+    assert found.tied_queries == ()
+
+
+def test_cutoff_counts_ranks() -> None:
+    ranking = tuple(f"d{i}" for i in range(1, 12))
+    assert judge({"q": ranking}, {"q": {"d10": 1}}, ["q"]).values["RR@10"] == pytest.approx(0.1)
+    assert judge({"q": ranking}, {"q": {"d11": 1}}, ["q"]).values["RR@10"] == 0.0
+
+
+def test_a_run_without_any_hit_counts_zero_everywhere() -> None:
+    found = judge({}, {"a": {"d": 1}, "b": {"d": 0}}, ["a", "b"])
+    assert found.values == {"RR@10": 0.0, "Success@10": 0.0, "nDCG@10": 0.0}
+    assert found.queries == 2
+    assert found.without_hits == ("a", "b")
+
+
+def test_nothing_judged_is_missing_not_zero() -> None:
+    found = judge({"a": ("d",)}, {"b": {"d": 1}}, ["a"])
+    assert found.values == {"RR@10": None, "Success@10": None, "nDCG@10": None}
+    assert found.queries == 0
+    assert found.unjudged == ("a",)
+
+
+@pytest.mark.parametrize("relevant", ["d1", "d2"])
+def test_equal_scores_are_judged_in_the_order_that_was_returned(tmp_path: Path, relevant: str) -> None:
+    # ir_measures alone would put d1 first for RR@10 and d2 first for nDCG@10, whatever was returned.
+    text = "q Q0 d2 1 5.0 x\nq Q0 d1 2 5.0 x\n"
+    run = evaluate.read_run(write(tmp_path / "run.trec", text))
+    found = evaluate.evaluate(run, {"q": {relevant: 1}}, ["q"], MEASURES)
+    rank = {"d2": 1, "d1": 2}[relevant]
+    assert found.values["RR@10"] == pytest.approx(1 / rank)
+    assert found.values["nDCG@10"] == pytest.approx(1 / math.log2(rank + 1))
+    assert found.tied_queries == ("q",)
+
+
+def test_ranks_decide_not_the_order_of_lines(tmp_path: Path) -> None:
+    run = evaluate.read_run(write(tmp_path / "run.trec", "q Q0 b 2 1.0 x\nq Q0 a 1 2.0 x\n\nq Q0 c 7 0.5 x\n"))
+    assert run.rankings == {"q": ("a", "b", "c")}
+
+
+def test_ids_may_hold_any_character_but_ascii_white_space(tmp_path: Path) -> None:
+    run = evaluate.read_run(write(tmp_path / "run.trec", "q\u00a01 Q0 d\u3000é 0 1 x\n"))
+    assert run.rankings == {"q\u00a01": ("d\u3000é",)}
+
+
+def test_a_stranger_in_the_run_is_named() -> None:
+    with pytest.raises(UsageError, match=r"the run holds 1 queries that are not in the sample, e\.g\. 'zz'"):
+        judge({"zz": ("d",)}, {"a": {"d": 1}}, ["a"])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("q Q0 d 3 1.0", "5 fields, must be 6 (query Q0 document rank score tag)"),
+        ("q Q0 d 3 1.0 x y", "7 fields"),
+        ("q Q0 d three 1.0 x", "rank 'three' is no whole number"),
+        ("q Q0 d 3 high x", "score 'high' is no finite number"),
+        ("q Q0 d 3 nan x", "score 'nan' is no finite number"),
+        ("q Q0 a 3 0.1 x", "document 'a' or rank 3 stands twice in query 'q'"),
+        ("q Q0 d 1 0.1 x", "document 'd' or rank 1 stands twice in query 'q'"),
+        ("q Q0 d 3 2.5 x", "'d' scores 2.5, more than the 1.0 ranked above it"),
+    ],
+)
+def test_malformed_run_line_is_named(tmp_path: Path, line: str, message: str) -> None:
+    path = write(tmp_path / "run.trec.gz", f"q Q0 a 1 2.0 x\nq Q0 b 2 1.0 x\n{line}\n")
+    with pytest.raises(FileError) as caught:
+        evaluate.read_run(path)
+    assert str(caught.value).startswith(f"{path}:3: ")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("q 0 d", "3 fields, must be 4"), ("q 0 d yes", "relevance 'yes'"), ("q 0 a 2", "judged in two ways")],
+)
+def test_malformed_qrels_line_is_named(tmp_path: Path, line: str, message: str) -> None:
+    path = write(tmp_path / "qrels.trec.gz", f"q 0 a 1\nq 0 a 1\n{line}\n")
+    with pytest.raises(FileError) as caught:
+        evaluate.read_qrels(path)
+    assert str(caught.value).startswith(f"{path}:3: ")
+    assert message in str(caught.value)
+
+
+def test_damaged_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="no such file"):
+        evaluate.read_run(tmp_path / "none.gz")
+    whole = gzip.compress((RUN * 2000).encode())
+    contents = {
+        "plain.gz": RUN.encode(),
+        "half.gz": whole[: len(whole) // 2],
+        "flipped.gz": whole[:60] + bytes([whole[60] ^ 0xFF]) + whole[61:],
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(FileError, match=r"(damaged|fields|twice|no whole number|UTF-8)"):
+            evaluate.read_run(tmp_path / name)
+    (tmp_path / "latin.trec").write_bytes(b"q Q0 d 1 1 x\nq Q0 \xe9 2 0.5 x\n")
+    with pytest.raises(FileError, match=r"latin\.trec:2: not UTF-8"):
+        evaluate.read_run(tmp_path / "latin.trec")
+    with pytest.raises(FileError, match="damaged"):
+        evaluate.read_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["rr@10", "nDCG@ten", "nDCG@", "RR(bar=3)@10", "Compat@10", "", "RR@10;1", "__import__('os')", "RR(cutoff='x')"],
+)
+def test_unknown_measure_is_one_line(name: str) -> None:
+    with pytest.raises(UsageError, match="write it as ir_measures does") as caught:
+        evaluate.parse_measures([name])
+    assert repr(name) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_measures_print_as_they_are_written() -> None:
+    names = ("RR@10", "Success@10", "nDCG@10", "AP(rel=2)@100", "R@10", "RR@10")
+    measures = evaluate.parse_measures(names)
+    assert [str(measure) for measure in measures] == list(names[:-1])
+    assert [evaluate.cutoff(measure) for measure in measures] == [10, 10, 10, 100, 10]
+    assert evaluate.cutoff(evaluate.parse_measures(["RR"])[0]) is None
+
+
+def test_many_measures_at_once_agree_with_each_alone() -> None:
+    rankings = {"a": ("x", "y", "z"), "b": ("z",)}
+    qrels = {"a": {"y": 2, "z": 1}, "b": {"z": 1, "q": 3}}
+    names = ("RR@10", "AP(rel=2)", "P@5", "nDCG@3", "Bpref")
+    together = judge(rankings, qrels, ["a", "b"], *names).values
+    alone = {name: judge(rankings, qrels, ["a", "b"], name).values[name] for name in names}
+    assert together == pytest.approx(alone)
+    assert together["AP(rel=2)"] == pytest.approx(0.25)
