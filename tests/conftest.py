@@ -1,0 +1,102 @@
+"""What many tests need: a tiny dataset, a place for everything, an engine folder of planted systems."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+
+import docker
+import pytest
+import requests
+from rich.console import Console
+
+from harness import orchestrator, suite
+from harness.launch.base import Launcher
+from harness.orchestrator import Options, Summary
+from harness.progress import Screen
+
+PLANTED = Path(__file__).parent / "engines" / "planted"
+TOPICS = ("river", "glacier", "volcano", "desert", "forest", "harbour", "bridge", "castle", "market", "orchestra")
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[docker.DockerClient]:
+    """The Docker engine; ``make test`` sees to it that there is one."""
+    try:
+        client = docker.from_env()
+        client.ping()
+    except (docker.errors.DockerException, requests.RequestException) as error:
+        pytest.fail(f"no Docker engine answers ({error}); run `make test`, or deselect with -m 'not docker'")
+    yield client
+    client.close()
+
+
+def write_dataset(folder: Path, queries: int = 4) -> Path:
+    """Ten documents, some queries, one judgement each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    documents = [{"_id": f"d{n}", "title": topic, "text": f"all about the {topic}"} for n, topic in enumerate(TOPICS)]
+    topics = [{"_id": f"q{n}", "text": f"where is the {TOPICS[n]}"} for n in range(queries)]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(each) + "\n" for each in documents), encoding="utf-8")
+    (folder / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in topics), encoding="utf-8")
+    (folder / "qrels.trec").write_text("".join(f"q{n} 0 d{n} 1\n" for n in range(queries)), encoding="utf-8")
+    return folder
+
+
+@dataclass
+class Bench:
+    """A temporary place with a dataset, planted systems, results and cache."""
+
+    folder: Path
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "results"
+
+    @property
+    def cache(self) -> Path:
+        return self.folder / "cache"
+
+    def plant(self, name: str, **params: str | int | float) -> None:
+        """Add a system that misbehaves as its parameters say."""
+        lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in params.items() if key != "build_misdeed")
+        build = f"build_misdeed = {json.dumps(params['build_misdeed'])}\n" if "build_misdeed" in params else ""
+        path = self.folder / "engines" / "planted" / "systems" / f"{name}.toml"
+        path.write_text(f'description = "planted"\n[build_params]\n{build}[search_params]\n{lines}', encoding="utf-8")
+
+    def suite(self, text: str = "", **keys: object) -> Path:
+        """Write a suite over the tiny dataset."""
+        declared = {"systems": ["planted"], "datasets": ["./tiny"], "profiles": ["cpu1-mem256m"], **keys}
+        body = "".join(f"{key} = {json.dumps(value)}\n" for key, value in declared.items())
+        protocol = "" if "[protocol]" in text else "[protocol]\nwarmup_queries = 2\ntrials = 2\nk = 3\n"
+        path = self.folder / "test-suite.toml"
+        path.write_text(f'build_profile = "cpu1-mem1"\n{body}{protocol}{text}', encoding="utf-8")
+        return path
+
+    def run(self, launcher: Launcher, path: Path | None = None, *, only: str | None = None, fresh: bool = False) -> Summary:
+        """Run a suite to its end."""
+        path = path or self.suite()
+        options = Options(self.results, self.cache, path.parent, only, fresh)
+        self.screen = StringIO()
+        return orchestrator.run(suite.load(path), options, launcher, Screen(Console(file=self.screen, width=200)))
+
+
+@pytest.fixture(scope="session")
+def environments(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Environments of the process launcher: the same for all tests, slow to make."""
+    return tmp_path_factory.mktemp("environments")
+
+
+@pytest.fixture
+def bench(tmp_path: Path, environments: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "process").symlink_to(environments)
+    write_dataset(tmp_path / "tiny")
+    shutil.copytree(PLANTED, tmp_path / "engines" / "planted")
+    monkeypatch.setenv("HARNESS_IMAGES", str(tmp_path / "engines"))
+    return Bench(tmp_path)
+
+

@@ -1,0 +1,114 @@
+"""An engine that does what its parameters say, right or wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from harness.measure.adapter import Adapter, Corpus
+from harness.records import Hit
+
+
+class Planted(Adapter):
+    """``misdeed`` names what goes wrong, and ``at`` the search (counted from 0) at which it does."""
+
+    def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
+        """Keep the documents' words by id."""
+        self._misbehave_in_build(index_dir)
+        words = {document.doc_id: f"{document.title} {document.text}".lower().split() for document in corpus}
+        progress(len(words))
+        (index_dir / "words.json").write_text(json.dumps(words), encoding="utf-8")
+
+    def load(self, index_dir: Path) -> None:
+        """Read the index; hold as much memory as asked for."""
+        self._words = {key: set(value) for key, value in json.loads((index_dir / "words.json").read_text()).items()}
+        self._searches = 0
+        self._held = os.urandom(1 << 20) * int(self.params.get("hold_mib", 0))
+        if self.params.get("misdeed") == "raise_in_load":
+            raise RuntimeError("the planted engine does not load")
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Count common words; ties by id."""
+        number, self._searches = self._searches, self._searches + 1
+        time.sleep(float(self.params.get("service_s", 0)))
+        wanted = set(query.lower().split())
+        found = sorted(((len(wanted & words), doc_id) for doc_id, words in self._words.items()), reverse=True)[:k]
+        hits = [Hit(doc_id, float(score)) for score, doc_id in found]
+        if number >= int(self.params.get("at", 0)):
+            return self._misbehave(hits, k)
+        return hits
+
+    def threads(self) -> dict[str, int]:
+        """One, unless it boasts."""
+        return {"planted": int(self.params.get("threads", 1))}
+
+    def libraries(self) -> dict[str, str]:
+        """Python is all there is."""
+        return {"python": sys.version.split()[0]}
+
+    def _misbehave(self, hits: list[Hit], k: int) -> Sequence[Hit]:
+        misdeed = self.params.get("misdeed")
+        if misdeed == "raise":
+            raise ValueError("planted\nin two lines")
+        if misdeed == "hang":
+            time.sleep(3600)
+        if misdeed == "exit":
+            os._exit(0)
+        if misdeed == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if misdeed == "oom":
+            os.urandom(1 << 20) * 4096
+        if misdeed == "oom_child":
+            subprocess.run([sys.executable, "-c", "b'x' * (4 << 30)"], check=False)
+        if misdeed == "flood":
+            while True:
+                sys.stdout.write("x" * 65536)
+        if misdeed == "fork_bomb":
+            children = []
+            while True:
+                children.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
+        if misdeed == "network":
+            import socket
+
+            socket.create_connection(("192.0.2.1", 80), timeout=3)
+        if misdeed == "write_root":
+            Path("/opt/adapter/left-behind").write_text("x", encoding="utf-8")
+        if misdeed == "write_index":
+            Path(os.environ.get("HARNESS_INDEX", "/index"), "left-behind").write_text("x", encoding="utf-8")
+        if misdeed == "fill_out":
+            with Path(os.environ.get("HARNESS_JOB", "/job"), "out", "big").open("wb") as file:
+                while True:
+                    file.write(b"x" * (1 << 20))
+        wrong = {
+            "nan": [Hit(hit.doc_id, float("nan")) for hit in hits],
+            "duplicate": [hits[0], *hits[:-1]],
+            "unknown": [Hit("no-such-document", 99.0), *hits[:-1]],
+            "too_few": hits[:-1],
+            "too_many": [*hits, Hit("more", -1.0)],
+            "rising": [Hit(hit.doc_id, float(rank)) for rank, hit in enumerate(hits)],
+            "huge": [Hit("x" * (1 << 30), 99.0), *hits[1:]] if misdeed == "huge" else [],
+            "million": [Hit(str(rank), -float(rank)) for rank in range(10**6)] if misdeed == "million" else [],
+            "none": None,
+            "fickle": hits[self._searches % 2 :] + hits[: self._searches % 2] if misdeed == "fickle" else [],
+        }
+        if misdeed == "fickle":
+            return [Hit(hit.doc_id, 1.0) for hit in wrong["fickle"] or []]
+        return wrong.get(str(misdeed), hits)  # type: ignore[return-value]
+
+    def _misbehave_in_build(self, index_dir: Path) -> None:
+        misdeed = self.params.get("build_misdeed")
+        if misdeed == "raise":
+            raise RuntimeError("the planted engine does not build")
+        if misdeed == "link":
+            (index_dir / "passwd").symlink_to("/etc/passwd")
+        if misdeed == "oom":
+            os.urandom(1 << 20) * 8192
+
+
+ENGINE = Planted

@@ -1,0 +1,161 @@
+"""Real containers: the limits are enforced and seen from inside, and what goes wrong has its outcome."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import docker
+import pytest
+
+from harness.launch.docker import DockerLauncher
+from harness.launch.owner import HOST_LABEL, LABEL, this_host
+from harness.records import Isolation, Outcome
+from harness.store import read_jobs
+from tests.conftest import Bench
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture
+def launcher(bench: Bench, engine: docker.DockerClient) -> DockerLauncher:
+    made = DockerLauncher(bench.cache)
+    yield made
+    made.close()
+
+
+def ours(engine: docker.DockerClient) -> list[str]:
+    """Containers of this test process."""
+    from harness.launch.owner import me
+
+    return [each.name for each in engine.containers.list(all=True, filters={"label": f"{LABEL}={me()}"})]
+
+
+def test_limits_are_set_seen_from_inside_and_stored(
+    bench: Bench, launcher: DockerLauncher, engine: docker.DockerClient
+) -> None:
+    bench.plant("slow", service_s=0.1)
+    seen: list[dict[str, object]] = []
+
+    def look() -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not seen:
+            for name in ours(engine):
+                if "search" in name:
+                    attributes = engine.containers.get(name).attrs
+                    if attributes["State"]["Running"]:
+                        seen.append(attributes)
+            time.sleep(0.02)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    bench.run(launcher, bench.suite(systems=["slow"]))
+    looking.join()
+
+    host = seen[0]["HostConfig"]
+    assert host["CpusetCpus"].isdigit() and host["NanoCpus"] == 0 and host["CpuQuota"] == 0
+    assert host["Memory"] == host["MemorySwap"] == 256 << 20
+    assert host["NetworkMode"] == "none" and host["ReadonlyRootfs"] and host["CapDrop"] == ["ALL"]
+    assert host["SecurityOpt"] == ["no-new-privileges:true"] and host["PidsLimit"] == 512 and not host["Privileged"]
+    assert seen[0]["Config"]["User"] == "65532:65532"
+    writable = {mount["Destination"] for mount in seen[0]["Mounts"] if mount["RW"]}
+    assert writable == {"/job/out"}
+    assert not any("docker.sock" in mount["Source"] for mount in seen[0]["Mounts"])
+
+    (job,) = read_jobs(bench.results)
+    result = job.result
+    effective = result.effective
+    assert result.outcome is Outcome.OK and result.spec.isolation is Isolation.CONTAINER
+    assert effective is not None
+    assert len(effective.cpus) == 1 and effective.memory_bytes == 256 << 20 and effective.swap_bytes == 0
+    assert effective.pids == 512 and effective.uid == 65532 and effective.effective_capabilities == 0
+    assert effective.root_read_only and effective.no_new_privileges and effective.network_interfaces == ("lo",) or not any(
+        name.startswith("eth") for name in effective.network_interfaces
+    )
+    assert result.memory.peak_anon_bytes is not None and 2 << 20 < result.memory.peak_anon_bytes < 256 << 20
+    assert result.memory.peak_cgroup_bytes is not None
+    assert result.memory.peak_cgroup_bytes >= result.memory.peak_anon_bytes
+    assert result.throttled_periods == 0 and result.oom_kills == 0
+    assert ours(engine) == []
+
+
+@pytest.mark.parametrize(
+    ("misdeed", "outcome", "detail"),
+    [
+        ("oom", Outcome.OOM, "the kernel killed the job at the memory limit of 256 MiB"),
+        ("oom_child", Outcome.OOM, "the kernel killed one of its processes at the memory limit of 256 MiB"),
+        ("exit", Outcome.CRASH, "exit code 0: it left no measurement"),
+        ("raise", Outcome.CRASH, "ValueError: planted in two lines"),
+        ("unknown", Outcome.BAD_OUTPUT, "no-such-document"),
+        ("network", Outcome.CRASH, "Network is unreachable"),
+        ("write_root", Outcome.CRASH, "Read-only file system"),
+        ("write_index", Outcome.CRASH, "Read-only file system"),
+        ("fork_bomb", Outcome.CRASH, "Resource temporarily unavailable"),
+        ("fill_out", Outcome.BAD_OUTPUT, "MiB make sense"),
+    ],
+)
+def test_what_goes_wrong_in_a_container(
+    bench: Bench, launcher: DockerLauncher, engine: docker.DockerClient, misdeed: str, outcome: Outcome, detail: str
+) -> None:
+    bench.plant("bad", misdeed=misdeed, at=3)
+    profile = "cpu1-mem4" if misdeed == "fork_bomb" else "cpu1-mem256m"
+    (result, _), *_ = bench.run(launcher, bench.suite(systems=["bad"], profiles=[profile])).jobs
+    assert (result.outcome, detail in (result.detail or "")) == (outcome, True), result.detail
+    assert ours(engine) == []
+
+
+def test_a_flood_of_log_is_cut(bench: Bench, launcher: DockerLauncher) -> None:
+    bench.plant("loud", misdeed="flood", at=3)
+    text = "[protocol]\nwarmup_queries = 2\ntrials = 1\nk = 3\nquery_timeout_s = 2.0\n"
+    (result, _), *_ = bench.run(launcher, bench.suite(text, systems=["loud"])).jobs
+    assert result.outcome is Outcome.TIMEOUT
+    (job,) = read_jobs(bench.results)
+    assert (job.folder / "log.txt.gz").stat().st_size < 1 << 20
+
+
+def test_an_image_that_does_not_build_says_why_and_the_others_go_on(bench: Bench, launcher: DockerLauncher) -> None:
+    broken = bench.folder / "engines" / "broken"
+    (broken / "systems").mkdir(parents=True)
+    for name in ("engine.toml", "requirements.lock", "adapter.py"):
+        (broken / name).write_text((bench.folder / "engines" / "planted" / name).read_text())
+    text = (bench.folder / "engines" / "planted" / "Dockerfile").read_text()
+    (broken / "Dockerfile").write_text(text + "RUN echo the reason is here && exit 3\n")
+    (broken / "systems" / "unbuilt.toml").write_text('description = "broken"\n')
+    summary = bench.run(launcher, bench.suite(systems=["unbuilt", "planted"]))
+    results = {result.spec.cell.system: result for result, _ in summary.jobs}
+    assert results["planted"].outcome is Outcome.OK
+    assert results["unbuilt"].outcome is Outcome.CRASH
+    assert "the reason is here" in (results["unbuilt"].detail or "")
+
+
+def test_containers_of_a_dead_run_are_removed_and_those_of_a_living_one_stay(
+    bench: Bench, launcher: DockerLauncher, engine: docker.DockerClient
+) -> None:
+    bench.run(launcher)  # the image is there now
+    (image,) = {job.result.spec.image_digest for job in read_jobs(bench.results)}
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+    def leave(owner: str) -> str:
+        labels = {LABEL: owner, HOST_LABEL: this_host()}
+        return str(engine.containers.create(image, labels=labels).id)
+
+    started = Path("/proc/1/stat").read_text().rpartition(")")[2].split()[19]
+    living, dead, reused = leave(f"{boot_id}:1:{started}"), leave(f"{boot_id}:4194303:77"), leave(f"{boot_id}:1:77")
+    try:
+        assert launcher.sweep() == 2
+        left = {each.id for each in engine.containers.list(all=True)}
+        assert living in left and not {dead, reused} & left
+    finally:
+        engine.containers.get(living).remove(force=True)
+
+
+def test_a_profile_with_gpus_is_not_applicable_without_one(bench: Bench, launcher: DockerLauncher) -> None:
+    from harness.launch import gpu
+
+    if gpu.probe().models:
+        pytest.skip("this host has a GPU")
+    (result, _), *_ = bench.run(launcher, bench.suite(profiles=["gpu1-cpu1-mem4"])).jobs
+    assert result.outcome is Outcome.NOT_APPLICABLE
+    assert (result.detail or "").startswith("no GPU on this host")
+    assert result.memory.peak_gpu_bytes is None

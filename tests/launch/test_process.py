@@ -1,0 +1,145 @@
+"""The real driver in a real child process: every way in which an adapter can go wrong has its outcome."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.launch.process import ProcessLauncher
+from harness.records import Isolation, Outcome
+from harness.store import read_jobs
+from tests.conftest import Bench
+
+MISDEEDS = {
+    "raise": (Outcome.CRASH, "ValueError: planted in two lines"),
+    "exit": (Outcome.CRASH, "exit code 0: it left no measurement"),
+    "kill": (Outcome.CRASH, "exit code -9"),
+    "nan": (Outcome.BAD_OUTPUT, "rank 1: the score is nan"),
+    "duplicate": (Outcome.BAD_OUTPUT, "comes twice"),
+    "unknown": (Outcome.BAD_OUTPUT, "1 document ids that the corpus does not have, such as 'no-such-document'"),
+    "too_few": (Outcome.BAD_OUTPUT, "2 hits, expected 3"),
+    "too_many": (Outcome.BAD_OUTPUT, "4 hits, asked for 3"),
+    "rising": (Outcome.BAD_OUTPUT, "is above the one before"),
+    "million": (Outcome.BAD_OUTPUT, "1000000 hits, asked for 3"),
+    "none": (Outcome.BAD_OUTPUT, "search returned NoneType"),
+    "huge": (Outcome.BAD_OUTPUT, "the document id has 1073741824 characters"),
+    "raise_in_load": (Outcome.CRASH, "does not load"),
+}
+
+
+@pytest.mark.parametrize("misdeed", MISDEEDS)
+def test_a_misdeed_is_an_outcome_and_stops_nothing_else(bench: Bench, misdeed: str) -> None:
+    outcome, detail = MISDEEDS[misdeed]
+    bench.plant("bad", misdeed=misdeed, at=5)
+    summary = bench.run(ProcessLauncher(bench.cache), bench.suite(systems=["bad", "planted"]))
+    results = {result.spec.cell.system: result for result, _ in summary.jobs}
+    assert results["planted"].outcome is Outcome.OK
+    assert results["bad"].outcome is outcome
+    assert detail in (results["bad"].detail or "")
+    assert "\n" not in (results["bad"].detail or "")
+    assert [result.spec.cell.system for result in summary.unforeseen] == ["bad"]
+    stored = {job.result.spec.cell.system: job for job in read_jobs(bench.results)}
+    if misdeed not in ("raise_in_load", "unknown"):
+        # Two warm-up queries and three timed ones were finished before the sixth search went wrong.
+        assert stored["bad"].samples().num_rows == 5
+
+
+def test_a_good_job_is_stored_whole(bench: Bench) -> None:
+    bench.run(ProcessLauncher(bench.cache))
+    (job,) = read_jobs(bench.results)
+    result = job.result
+    assert result.outcome is Outcome.OK
+    assert result.spec.isolation is Isolation.PROCESS
+    assert result.load_s is not None and 0 < result.load_s < 60
+    assert result.first_query_s is not None and result.first_query_s > 0
+    assert result.index is not None and result.index.index_bytes > 100 and result.index.build_s > 0
+    assert result.memory.peak_anon_bytes is not None and result.memory.peak_anon_bytes > 1 << 20
+    assert result.memory.peak_cgroup_bytes is None, "a plain process has no cgroup of its own: not measured, never 0"
+    assert result.effective is not None and len(result.effective.cpus) == 1
+    assert result.effective.threads == {"planted": 1}
+    assert [phase.name for phase in result.phases] == ["load", "warmup", "trial-0", "trial-1", "close"]
+    assert result.trials_finished == 2
+    assert result.ranking_disagreements == 0
+    samples = job.samples().to_pylist()
+    assert sum(row["warmup"] for row in samples) == 2
+    assert len([row for row in samples if not row["warmup"]]) == 8
+    warm = {row["query_id"] for row in samples if row["warmup"]}
+    assert not warm & {row["query_id"] for row in samples if not row["warmup"]}
+    assert set(result.files) == {"samples.parquet", "run.trec.gz", "log.txt.gz"}
+
+
+def test_latency_is_the_service_time(bench: Bench) -> None:
+    bench.plant("slow", service_s=0.05)
+    bench.run(ProcessLauncher(bench.cache), bench.suite(systems=["slow"]))
+    (job,) = read_jobs(bench.results)
+    latencies = job.samples().column("latency_ns").to_pylist()
+    assert min(latencies) >= 50_000_000
+
+
+def test_held_memory_is_seen_and_mapped_files_are_not(bench: Bench) -> None:
+    bench.plant("heavy", hold_mib=200, service_s=0.02)
+    bench.run(ProcessLauncher(bench.cache), bench.suite(systems=["planted", "heavy"], profiles=["cpu1-mem1"]))
+    peaks = {job.result.spec.cell.system: job.result.memory.peak_anon_bytes or 0 for job in read_jobs(bench.results)}
+    assert 195 << 20 < peaks["heavy"] - peaks["planted"] < 215 << 20
+
+
+def test_a_hang_ends_as_timeout_and_leaves_no_process(bench: Bench) -> None:
+    bench.plant("stuck", misdeed="hang", at=3)
+    text = "[protocol]\nwarmup_queries = 2\ntrials = 1\nk = 3\nquery_timeout_s = 1.0\n"
+    (result, _), *_ = bench.run(ProcessLauncher(bench.cache), bench.suite(text, systems=["stuck"])).jobs
+    assert result.outcome is Outcome.TIMEOUT
+    assert result.detail == "a query took more than 1 s"
+    assert not [pid for pid in Path("/proc").glob("[0-9]*") if str(bench.folder) in _environment(pid)]
+
+
+def test_rankings_that_change_between_trials_are_counted(bench: Bench) -> None:
+    bench.plant("fickle", misdeed="fickle")
+    (result, _), *_ = bench.run(ProcessLauncher(bench.cache), bench.suite(systems=["fickle"])).jobs
+    assert result.outcome is Outcome.OK
+    assert result.ranking_disagreements is not None and result.ranking_disagreements > 0
+
+
+def test_more_threads_than_cpus_is_a_mismatch(bench: Bench) -> None:
+    bench.plant("greedy", threads=8)
+    (result, _), *_ = bench.run(ProcessLauncher(bench.cache), bench.suite(systems=["greedy"])).jobs
+    assert result.outcome is Outcome.ENVELOPE_MISMATCH
+    assert result.detail == "planted says 8 threads on 1 CPUs"
+
+
+def test_an_index_that_does_not_build_fails_its_cells_once(bench: Bench) -> None:
+    bench.plant("unbuildable", build_misdeed="raise")
+    path = bench.suite(systems=["unbuildable"], profiles=["cpu1-mem256m", "cpu1-mem1"])
+    summary = bench.run(ProcessLauncher(bench.cache), path)
+    assert [result.outcome for result, _ in summary.jobs] == [Outcome.CRASH, Outcome.CRASH]
+    assert all((result.detail or "").startswith("index build: RuntimeError") for result, _ in summary.jobs)
+    assert not list((bench.cache / "indexes").glob("*"))
+
+
+def test_a_link_in_an_index_is_refused(bench: Bench) -> None:
+    bench.plant("linked", build_misdeed="link")
+    (result, _), *_ = bench.run(ProcessLauncher(bench.cache), bench.suite(systems=["linked"])).jobs
+    assert result.outcome is Outcome.BAD_OUTPUT
+    assert "'passwd' is no regular file" in (result.detail or "")
+
+
+def test_the_run_holds_the_rankings_of_the_first_trial(bench: Bench) -> None:
+    import gzip
+
+    bench.run(ProcessLauncher(bench.cache))
+    (job,) = read_jobs(bench.results)
+    assert job.run_path is not None
+    lines = gzip.decompress(job.run_path.read_bytes()).decode().splitlines()
+    assert len(lines) == 4 * 3
+    query_id, q0, doc_id, rank, score, tag = lines[0].split()
+    assert (query_id, q0, doc_id, rank, tag) == ("q0", "Q0", "d0", "1", "planted")
+    assert float(score) == 2.0
+    assert json.loads((job.folder / "result.json").read_text())["schema_version"] == 1
+
+
+def _environment(process: Path) -> str:
+    try:
+        return (process / "environ").read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return ""
