@@ -61,7 +61,10 @@ def system_reference() -> str:
 
 def commands() -> str:
     """The help of every command."""
-    text = "# Commands\n\nGenerated from `harness/cli.py` by `make docs`. Exit codes: 0 done, 1 something failed and is stored,\n2 usage, 130 stopped.\n"
+    text = (
+        "# Commands\n\nGenerated from `harness/cli.py` by `make docs`.\n\n"
+        "Exit codes: 0 done, 1 something failed and is stored, 2 usage, 130 stopped.\n"
+    )
     for name, command in sorted(cli.main.commands.items()):
         context = click.Context(command, info_name=f"harness {name}", max_content_width=100, terminal_width=100)
         text += f"\n## harness {name}\n\n```text\n{command.get_help(context)}\n```\n"

@@ -25,6 +25,8 @@ class BaseFile(Declared):
     """``images/base/base.toml``."""
 
     image: str
+    tag: str
+    digest: str
     suite: str
     packages: tuple[str, ...]
 
@@ -62,17 +64,18 @@ def _pull(
     client: docker.DockerClient, base: BaseFile, folder: Path, tag: str, report: Callable[[str], None]
 ) -> str | None:
     """Pull the official image and tag it; ``None``, or why it cannot be had."""
-    report(f"pulling the base image {base.image.partition('@')[0]}")
+    report(f"pulling the base image {base.image}:{base.tag}")
+    official = f"{base.image}@{base.digest}"
     try:
-        client.images.pull(base.image)
+        client.images.pull(official)
     except (APIError, NotFound) as error:
         return " ".join(str(error.explanation or error).split())[:200]
     # The legacy builder takes a folder; it runs one command, so that the packages can be seen in both kinds of base.
     client.images.build(
         path=str(folder),
         tag=tag,
-        buildargs={"IMAGE": base.image},
-        labels={ORIGIN_LABEL: base.image},
+        buildargs={"IMAGE": official},
+        labels={ORIGIN_LABEL: official},
         network_mode="none",
         rm=True,
         forcerm=True,

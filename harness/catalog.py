@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from pydantic import Field, field_validator
@@ -46,8 +47,8 @@ class Asset(Declared):
 class EngineFile(Declared):
     """``images/<engine>/engine.toml``."""
 
-    description: str
-    assets: tuple[Asset, ...] = ()
+    description: str = Field(description="one line for people")
+    assets: tuple[Asset, ...] = Field(default=(), description="files that all systems of the engine share")
     extra_indexes: tuple[str, ...] = Field(
         default=(), description="package indexes that are asked as well when the plain download of the lock fails"
     )
@@ -62,7 +63,7 @@ class SystemFile(Declared):
     )
     build_params: dict[str, Scalar] = Field(default={}, description="adapter parameters that shape the index")
     search_params: dict[str, Scalar] = Field(default={}, description="adapter parameters of the search alone")
-    assets: tuple[Asset, ...] = ()
+    assets: tuple[Asset, ...] = Field(default=(), description="files of this system alone: its weights")
 
 
 class System(Declared):
@@ -117,6 +118,10 @@ def systems(*folders: Path) -> dict[str, System]:
     for engine_path in sorted(path for folder in looked_in for path in folder.glob("*/engine.toml")):
         engine = validate(EngineFile, read_toml(engine_path), engine_path)
         for path in sorted(engine_path.parent.glob("systems/*.toml")):
+            if not re.fullmatch(NAME, path.stem):
+                raise FileError(
+                    f"{path}: system names are lower-case letters, digits, '.', '_' or '-'; rename the file"
+                )
             if path.stem in found:
                 raise FileError(f"{path}: the engine {found[path.stem].engine!r} has a system of this name; rename one")
             declared = validate(SystemFile, read_toml(path), path)

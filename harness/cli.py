@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 something failed and is stored, 2 usage, 130 stopped.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from harness.table import Table
 
 P = ParamSpec("P")
+
+# A disk that does not take what we write: the user's to mend, and no defect.
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 
 results_option = click.option(
     "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Where results lie."
@@ -67,12 +71,21 @@ def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
         except HarnessError as error:
             click.echo(f"harness: {error}", err=True)
             sys.exit(error.exit_code)
-        except KeyboardInterrupt:
-            click.echo("harness: stopped; what was finished is kept, the same command goes on from there", err=True)
-            sys.exit(130)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has had enough
             sys.exit(0)
+        except OSError as error:
+            if error.errno not in _DISK:
+                raise
+            place = f"{error.filename}: " if error.filename else ""
+            click.echo(
+                f"harness: {place}{error.strerror}; make room or name another place, what was finished is kept",
+                err=True,
+            )
+            sys.exit(1)
+        except KeyboardInterrupt:
+            click.echo("harness: stopped; what was finished is kept, the same command goes on from there", err=True)
+            sys.exit(130)
 
     return wrapped
 

@@ -18,7 +18,7 @@ from harness.launch.base import Ended, Job
 from harness.measure import envelope
 from harness.measure.answers import BadAnswer, check
 from harness.measure.output import MEASUREMENT, SAMPLES, WARMUP_TRIAL
-from harness.records import Hit, JobSpec, Measurement, Memory, Outcome
+from harness.records import Hit, JobSpec, Measurement, Memory, Outcome, to_json
 from harness.untrusted import most_output_bytes, read_regular
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _MEASUREMENT = TypeAdapter(Measurement)
 _MEASUREMENT_BYTES = 4 << 20
+_LAST_BYTES = 4096
+_OTHER_PHASES = 8  # load, warm-up, close or build, and some to spare
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,8 @@ def collect(job: Job, ended: Ended, unknown_ids: Callable[[set[str]], set[str]])
         wrong = wrong or _incomplete(job.spec, samples) or _unknown(samples, unknown_ids)
         if wrong:
             outcome, detail = Outcome.BAD_OUTPUT, wrong
-    memory = ended.memory.summary(measurement.phases if measurement else ())
+    phases = measurement.phases[: job.spec.trials + _OTHER_PHASES] if measurement else ()
+    memory = ended.memory.summary(phases)
     return Collected(outcome, detail, measurement, memory, tuple(samples))
 
 
@@ -128,16 +131,22 @@ def _judge(
     if ended.stopped:
         return ended.stopped.outcome, ended.stopped.detail
     if measurement is None:
+        if b"java.lang.OutOfMemoryError" in ended.log[-_LAST_BYTES:]:  # as -XX:+ExitOnOutOfMemoryError leaves it
+            return Outcome.OOM, f"the Java heap ran out; {_last_line(ended.log)}"
         why = unreadable or "it left no measurement"
         return Outcome.CRASH, f"ended with exit code {ended.exit_code}: {why}; {_last_line(ended.log)}"
+    if measurement.outcome in (Outcome.TIMEOUT, Outcome.NOT_APPLICABLE):
+        return Outcome.BAD_OUTPUT, f"the image says {measurement.outcome.value!r}, which is not its to say"
     if measurement.outcome is not Outcome.OK:
-        return measurement.outcome, measurement.detail
+        return measurement.outcome, _plain(measurement.detail or "the image does not say why")
+    if len(measurement.phases) > job.spec.trials + _OTHER_PHASES:
+        return Outcome.BAD_OUTPUT, f"the image names {len(measurement.phases)} phases for {job.spec.trials} trials"
     if measurement.effective is None:
         return Outcome.BAD_OUTPUT, "the image does not say what limits it ran under"
     lying = envelope.mismatches(job.spec.envelope, measurement.effective, job.spec.isolation)
     lying += envelope.thread_mismatches(job.spec.envelope, measurement.effective.threads)
     if lying:
-        return Outcome.ENVELOPE_MISMATCH, "; ".join(lying)
+        return Outcome.ENVELOPE_MISMATCH, _plain("; ".join(lying))
     if ended.exit_code != 0:
         return Outcome.CRASH, f"exit code {ended.exit_code} after a complete measurement; {_last_line(ended.log)}"
     needed = measurement.build_s if job.spec.kind == "build" else measurement.load_s
@@ -152,11 +161,15 @@ def _measurement(job: Job) -> tuple[Measurement | None, str | None]:
     except OSError:
         return None, None
     try:
-        return _MEASUREMENT.validate_json(text), None
+        measurement = _MEASUREMENT.validate_json(text)
+        to_json(measurement)  # it will be stored, and JSON has no word for nan
+        return measurement, None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        return None, f"its measurement.json is wrong at '{where}': {first['msg']}"
+        return None, f"its measurement.json is wrong at '{_plain(where)}': {first['msg']}"
+    except ValueError as error:
+        return None, f"its measurement.json is wrong: {error}"
 
 
 def _samples(job: Job) -> tuple[list[Sample], str | None]:
@@ -174,8 +187,8 @@ def _samples(job: Job) -> tuple[list[Sample], str | None]:
     for number, line in enumerate(lines, 1):
         try:
             samples.append(_sample(line, job.spec, known))
-        except (ValueError, TypeError, KeyError, RecursionError, BadAnswer) as error:
-            return samples, f"{SAMPLES}: line {number}: {error}"[:300]
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BadAnswer) as error:
+            return samples, _plain(f"{SAMPLES}: line {number}: {error}")
     return samples, f"{SAMPLES}: its last line is cut off" if rest else None
 
 
@@ -199,13 +212,17 @@ def _sample(line: bytes, spec: JobSpec, known: set[str]) -> Sample:
 
 
 def _incomplete(spec: JobSpec, samples: list[Sample]) -> str | None:
-    """What is missing or doubled among the timed samples, if anything."""
+    """What is missing, doubled or not asked for among the samples, if anything."""
     wanted = {(trial, query.query_id) for trial in range(spec.trials) for query in spec.sample}
-    timed = [(sample.trial, sample.query_id) for sample in samples if sample.trial != WARMUP_TRIAL]
-    if len(timed) != len(set(timed)):
-        return f"{len(timed) - len(set(timed))} samples come twice"
-    if set(timed) != wanted:
-        return f"{len(wanted - set(timed))} of {len(wanted)} samples are missing"
+    wanted |= {(WARMUP_TRIAL, query.query_id) for query in spec.warmup}
+    given = [(sample.trial, sample.query_id) for sample in samples]
+    if len(given) != len(set(given)):
+        return f"{len(given) - len(set(given))} samples come twice"
+    if wanted - set(given):
+        return f"{len(wanted - set(given))} of {len(wanted)} samples are missing"
+    if set(given) - wanted:
+        trial, query_id = min(set(given) - wanted)
+        return f"query {query_id!r} was not asked for in {'the warm-up' if trial < 0 else f'trial {trial}'}"
     return None
 
 
@@ -217,5 +234,11 @@ def _unknown(samples: list[Sample], unknown_ids: Callable[[set[str]], set[str]])
 
 
 def _last_line(log: bytes) -> str:
-    lines = log[-4096:].decode("utf-8", "replace").strip().splitlines()
-    return f"its last words: {lines[-1].strip()[:200]}" if lines else "it said nothing"
+    lines = log[-_LAST_BYTES:].decode("utf-8", "replace").strip().splitlines()
+    return f"its last words: {_plain(lines[-1].strip()[:200])}" if lines else "it said nothing"
+
+
+def _plain(text: str) -> str:
+    """Foreign text as one short line that no terminal obeys."""
+    line = " ".join(text[:1000].split())[:500]
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)

@@ -12,6 +12,9 @@ import hashlib
 import json
 import os
 import random
+import re
+import shutil
+import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -100,7 +103,9 @@ def load(folder: Path, cache: Path) -> Dataset:
     queries_path = _file(folder, "queries.jsonl")
     queries: dict[str, Query] = {}
     for number, raw in _json_lines(queries_path):
-        query = Query(_text(queries_path, number, raw, "_id"), _text(queries_path, number, raw, "text"))
+        # A lone surrogate cannot be written as UTF-8; the corpus is treated alike.
+        text = _text(queries_path, number, raw, "text").encode("utf-8", "replace").decode("utf-8")
+        query = Query(_text(queries_path, number, raw, "_id"), text)
         _check_id(queries_path, number, query.query_id, query.query_id in queries)
         queries[query.query_id] = query
     qrels = _qrels(_file(folder, "qrels.trec"), set(queries))
@@ -115,7 +120,7 @@ def draw(dataset: Dataset, size: int, warmup: int, seed: int) -> QuerySample:
     first words of their texts).
 
     Raises:
-        FileError: no query has a judgement.
+        FileError: no query has a judgement, or there are too few texts to warm up with.
     """
     judged = {line.split(maxsplit=1)[0] for line in dataset.qrels.decode("utf-8").splitlines()}
     eligible = sorted((query for query in dataset.queries if query.query_id in judged), key=lambda q: q.query_id)
@@ -124,11 +129,17 @@ def draw(dataset: Dataset, size: int, warmup: int, seed: int) -> QuerySample:
     shuffled = random.Random(f"sample:{seed}").sample(eligible, len(eligible))
     sample = sorted(shuffled[:size], key=lambda query: query.query_id)
     drawn = {query.query_id for query in sample}
-    rest = sorted((query for query in dataset.queries if query.query_id not in drawn), key=lambda q: q.query_id)
-    warm = random.Random(f"warmup:{seed}").sample(rest, min(warmup, len(rest)))
     texts = {query.text for query in sample}
+    others = (query for query in dataset.queries if query.query_id not in drawn and query.text not in texts)
+    rest = sorted(others, key=lambda query: query.query_id)
+    warm = random.Random(f"warmup:{seed}").sample(rest, min(warmup, len(rest)))
     if len(warm) < warmup:
         warm += _titles(dataset.corpus, warmup - len(warm), seed, texts)
+    if len(warm) < warmup:
+        raise FileError(
+            f"dataset {dataset.name}: {len(warm)} warm-up queries outside the sample, {warmup} are wanted; add queries"
+            " without judgements, or lower protocol.warmup_queries or protocol.sample_size"
+        )
     return QuerySample(tuple(sample), tuple(warm))
 
 
@@ -160,11 +171,15 @@ def _prepare(path: Path, cache: Path) -> Corpus:
     if not folder.is_dir():
         partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
         partial.mkdir(parents=True, exist_ok=True)
-        _write_corpus(path, partial)
-        for made in partial.iterdir():
-            made.chmod(0o644)  # a job's user must read it
-        partial.chmod(0o755)
-        partial.rename(folder)
+        try:
+            _write_corpus(path, partial)
+            for made in partial.iterdir():
+                made.chmod(0o644)  # a job's user must read it
+            partial.chmod(0o755)
+            if not folder.is_dir():  # another run was faster
+                partial.rename(folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
     facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
     return Corpus(folder, facts["size"], facts["sha256"])
 
@@ -197,12 +212,12 @@ def _qrels(path: Path, query_ids: set[str]) -> bytes:
                 continue
             if len(fields) != 4:
                 raise FileError(f"{path}: line {number}: {len(fields)} fields, expected 'query 0 document grade'")
-            if not fields[3].removeprefix("-").isdigit():
+            if not re.fullmatch(r"-?[0-9]+", fields[3]):
                 raise FileError(f"{path}: line {number}: grade {fields[3]!r} is no whole number")
             if fields[0] not in query_ids:
                 raise FileError(f"{path}: line {number}: query {fields[0]!r} is not in queries.jsonl")
             lines.append(" ".join(fields))
-    return ("\n".join(lines) + "\n").encode("utf-8")
+    return "".join(f"{line}\n" for line in lines).encode("utf-8")
 
 
 def _file(folder: Path, name: str) -> Path:
@@ -222,7 +237,7 @@ def _lines(path: Path, file: IO[bytes]) -> Iterator[str]:
         for line in file:
             number += 1
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except (UnicodeDecodeError, EOFError, OSError) as error:
+    except (UnicodeDecodeError, EOFError, OSError, zlib.error) as error:
         raise FileError(f"{path}: line {number}: cannot be read: {error}") from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,9 +13,9 @@ from harness.errors import FileError, did_you_mean
 
 
 class Declared(BaseModel):
-    """Base of everything read from TOML: frozen, and unknown keys are errors."""
+    """Base of everything read from TOML: frozen; unknown keys and numbers that are not finite are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 Model = TypeVar("Model", bound=Declared)
@@ -43,9 +44,12 @@ def validate(model: type[Model], raw: Any, path: Path, prefix: str = "") -> Mode
         FileError: names the file, the key and, for an unknown key, the nearest known one.
     """
     try:
-        return model.model_validate(raw)
+        # As JSON, because strictness (no "5" or true for a number) would else refuse TOML's lists for tuples.
+        return model.model_validate_json(json.dumps(raw, default=str), strict=True)
     except ValidationError as error:
-        first = error.errors()[0]
+        errors = error.errors()
+        # A misspelt required key is both unknown and missing; the unknown one is where the mistake stands.
+        first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
         key = ".".join(str(part) for part in (*([prefix] if prefix else []), *first["loc"]))
         if first["type"] == "extra_forbidden":
             known = _known_keys(model, first["loc"])
@@ -53,6 +57,10 @@ def validate(model: type[Model], raw: Any, path: Path, prefix: str = "") -> Mode
             raise FileError(f"{path}: unknown key '{key}'{hint}") from error
         if first["type"] == "missing":
             raise FileError(f"{path}: key '{key}' is missing; add it") from error
+        if first["type"] == "tuple_type":
+            raise FileError(f'{path}: key \'{key}\': expected a list, e.g. ["a", "b"]') from error
+        if first["type"] == "model_type":
+            raise FileError(f"{path}: key '{key}': expected a table: [{key}] and its keys below") from error
         message = first["msg"].removeprefix("Value error, ")
         raise FileError(f"{path}: key '{key}': {message}") from error
 

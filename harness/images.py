@@ -5,6 +5,7 @@ A build gets everything in its context (wheels, assets, adapter, driver) and run
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import re
 import tarfile
@@ -16,12 +17,12 @@ from pathlib import Path
 from typing import IO, Any
 
 import docker
-import requests
-from docker.errors import APIError, DockerException, ImageNotFound
+from docker.errors import ImageNotFound
 
 from harness import assets, base_image
 from harness.catalog import System
-from harness.errors import EngineError, ImageError
+from harness.engine import engine_errors
+from harness.errors import ImageError
 from harness.records import digest
 
 RECIPE_LABEL = "harness.recipe"
@@ -85,9 +86,23 @@ def ensure(
     present = _find(client, system, wanted)
     if present is not None:
         return present
+    with _one_at_a_time(cache):
+        # Another process may have built it meanwhile; a second build would move the tag to another digest.
+        return _find(client, system, wanted) or _make(client, system, wanted, cache=cache, models=models, report=report)
+
+
+def _make(
+    client: docker.DockerClient,
+    system: System,
+    wanted: str,
+    *,
+    cache: Path,
+    models: Path | None,
+    report: Callable[[str], None],
+) -> Image:
     wheelhouse = assets.wheels(system.engine_dir, system.extra_indexes, cache, report)
     files = assets.fetch(system, cache, models, report)
-    with _engine_answers():
+    with engine_errors():
         base = base_image.ensure(client, cache, report)
     report(f"building the image of {system.name}")
     with tempfile.TemporaryFile() as context:
@@ -104,7 +119,7 @@ def ensure(
 
 def _find(client: docker.DockerClient, system: System, wanted: str) -> Image | None:
     reference = _reference(system, wanted)
-    with _engine_answers():
+    with engine_errors():
         try:
             found = client.images.get(reference)
         except ImageNotFound:
@@ -165,7 +180,7 @@ def _build(
     log = cache / "logs" / f"harness-{system.name}-{wanted[:12]}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     step, lines = "the start", list[str]()
-    with _engine_answers(), log.open("w", encoding="utf-8") as sink:
+    with engine_errors(), log.open("w", encoding="utf-8") as sink:
         events = client.api.build(
             fileobj=context,
             custom_context=True,
@@ -205,13 +220,12 @@ def _lines(events: Iterator[dict[str, Any]]) -> Iterator[str]:
 
 
 @contextmanager
-def _engine_answers() -> Iterator[None]:
-    """Turn what the Docker SDK raises when the engine is gone or refuses into one line."""
-    try:
+def _one_at_a_time(cache: Path) -> Iterator[None]:
+    """Let one process at a time fetch and build; the kernel lets go of the lock when a process dies."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "images.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-    except (DockerException, APIError, requests.exceptions.RequestException) as error:
-        detail = " ".join(str(error).split())[:300]
-        raise EngineError(f"the Docker engine does not answer or refuses: {detail}; check that it runs") from error
 
 
 def _sha256(path: Path) -> str:

@@ -58,6 +58,7 @@ def build(
     home = cache / "indexes" / key
     partial = home.with_name(f"{key}.{os.getpid()}.partial")
     _clear(home.parent, key)
+    shutil.rmtree(partial, ignore_errors=True)  # a dead process had our id
     data, folder = partial / "data", partial / "job"
     data.mkdir(parents=True)
     (folder / "out").mkdir(parents=True)
@@ -88,6 +89,9 @@ def build(
         )
         shutil.rmtree(folder)
         (partial / "facts.json").write_text(to_json(facts, indent=2), encoding="utf-8")
+        found = find(cache, key)
+        if found:  # another run was faster; jobs may be reading its index
+            return found
         partial.rename(home)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -16,11 +16,11 @@ from harness.errors import ImageError, JobError, UsageError
 from harness.indexes import Index
 from harness.launch import host
 from harness.launch.base import Ended, Job, Launcher, Limits, Prepared
-from harness.plan import DatasetFacts, Planned, cells, dataset_name, index_key, order, plan
+from harness.plan import DatasetFacts, Planned, cells, index_key, order, plan
 from harness.progress import Screen, duration
 from harness.records import Cell, Envelope, Environment, JobSpec, Memory, Outcome, Result, job_key, to_json
 from harness.store import Store, read_jobs
-from harness.suite import Suite
+from harness.suite import Suite, dataset_name
 
 
 @dataclass(frozen=True)
@@ -292,6 +292,9 @@ def _result(
     if measured and measured.peak_cgroup_bytes and ended:
         # The kernel's own mark, read from inside at the very end, is at least what was seen from outside.
         memory = replace(memory, peak_cgroup_bytes=max(measured.peak_cgroup_bytes, memory.peak_cgroup_bytes or 0))
+    # A sampler outside may miss the last kill; a dying job inside says nothing.
+    seen = (ended.oom_kills if ended else None, measured.oom_kills if measured else None)
+    kills = [count for count in seen if count is not None]
     return Result(
         key=job_key(job.spec),
         spec=job.spec,
@@ -307,7 +310,7 @@ def _result(
         first_query_s=collected.first_query_s,
         phases=measured.phases if measured else (),
         throttled_periods=measured.throttled_periods if measured else None,
-        oom_kills=ended.oom_kills if ended else None,
+        oom_kills=max(kills, default=None),
         exit_code=ended.exit_code if ended else None,
         device=measured.device if measured else None,
         libraries=measured.libraries if measured else {},

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from harness.catalog import System
 from harness.records import Cell, Envelope, Isolation, Outcome, Result, ResultSpec, digest
-from harness.suite import Suite
+from harness.suite import Suite, dataset_name
 
 # The digest of a system whose image could not be, or was not, made.
 NO_IMAGE = "none"
@@ -64,11 +64,6 @@ def cells(suite: Suite, only: str | None = None) -> list[Cell]:
     return [cell for cell in named if only is None or _matches(cell, only)]
 
 
-def dataset_name(declared: str) -> str:
-    """The last part of a path, or the name itself."""
-    return declared.rstrip("/").rpartition("/")[2]
-
-
 def plan(
     suite: Suite,
     wanted: Iterable[Cell],
@@ -107,7 +102,9 @@ def plan(
         reached = [result for result in attempts if result.outcome is expected]
         done = bool(reached) and (not fresh or reason is not None)
         latest = reached[-1] if done else attempts[-1] if attempts else None
-        repetition = latest.spec.repetition if done and latest else len(attempts)
+        # One past the last, not their number: an attempt may have been moved away.
+        free = attempts[-1].spec.repetition + 1 if attempts else 0
+        repetition = latest.spec.repetition if done and latest else free
         planned.append(Planned(cell, replace(spec, repetition=repetition), expected, reason, latest, done))
     return planned
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -29,9 +28,6 @@ class Screen:
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self._bars: Progress | None = None
-        self._started = time.monotonic()
-        self._estimate_s: float | None = None
 
     def say(self, text: str) -> None:
         """One line that stays."""
@@ -76,7 +72,7 @@ class Watcher:
             return
         phase = step.phase
         if phase.startswith("trial-"):
-            phase = f"trial {int(phase[6:]) + 1}" if phase[6:].isdigit() else "trial"
+            phase = f"trial {int(phase[6:]) + 1}" if phase[6:].isdecimal() else "trial"
         text = f"{self._label} [dim]{escape(_PHASES.get(phase, phase))}[/dim]"
         self._bars.update(self._task, description=text, completed=step.done, total=step.total or None)
 

@@ -50,10 +50,18 @@ class StoredJob:
     result: Result
 
     def samples(self) -> pa.Table:
-        """Raw latencies: query_id, trial (0-based; warm-up -1), warmup, latency_ns, stage_<name>_ns."""
+        """Raw latencies: query_id, trial (0-based; warm-up -1), warmup, latency_ns, stage_<name>_ns.
+
+        No rows where the job finished no query.
+        """
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        return pq.read_table(self.folder / SAMPLES)
+        path = self.folder / SAMPLES
+        if path.exists():
+            return pq.read_table(path)
+        columns = {"query_id": pa.string(), "trial": pa.int32(), "warmup": pa.bool_(), "latency_ns": pa.int64()}
+        return pa.schema(columns).empty_table()
 
     @property
     def run_path(self) -> Path | None:
@@ -105,7 +113,7 @@ def read_result(path: Path) -> Result:
         if version != SCHEMA_VERSION:
             raise FileError(f"{path}: schema version {version!r}, this harness reads {SCHEMA_VERSION}; update harness")
         return result_adapter().validate_python(raw)
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         first = error.errors()[0] if isinstance(error, ValidationError) else None
         what = f"key '{'.'.join(map(str, first['loc']))}': {first['msg']}" if first else str(error)
         raise FileError(f"{path}: damaged: {what}; move its folder away and run the suite again") from error

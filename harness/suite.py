@@ -67,12 +67,28 @@ class Suite(Declared):
             raise ValueError(f"{', '.join(sorted(twice))} comes twice; name each once")
         return value
 
+    @field_validator("datasets")
+    @classmethod
+    def _apart(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        names = [dataset_name(declared) for declared in value]
+        for declared, name in zip(value, names, strict=True):
+            if name in ("", ".", ".."):
+                raise ValueError(f"{declared!r} gives no name; write the folder's own, e.g. '../my-data'")
+            if names.count(name) > 1:
+                raise ValueError(f"two datasets are called {name!r}; rename a folder")
+        return value
+
     def expected(self, system: str, profile: str) -> Outcome:
         """The outcome foreseen for a cell."""
         for entry in self.expect:
             if (entry.system, entry.profile) == (system, profile):
                 return entry.outcome
         return Outcome.OK
+
+
+def dataset_name(declared: str) -> str:
+    """The last part of a path, or the name itself: what results call the dataset."""
+    return declared.rstrip("/").rpartition("/")[2]
 
 
 def load(path: Path) -> Suite:
@@ -87,4 +103,6 @@ def load(path: Path) -> Suite:
         for key, name, known in (("system", entry.system, suite.systems), ("profile", entry.profile, suite.profiles)):
             if name not in known:
                 raise FileError(f"{path}: key 'expect.{index}.{key}': {name!r} is not in this suite")
+        if any((entry.system, entry.profile) == (other.system, other.profile) for other in suite.expect[:index]):
+            raise FileError(f"{path}: key 'expect.{index}': {entry.system} on {entry.profile} comes twice; keep one")
     return suite

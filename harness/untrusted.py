@@ -27,11 +27,10 @@ def open_regular(path: Path) -> BinaryIO:
         OSError: it is missing, a symbolic link, or no regular file (a pipe would block us).
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    file = os.fdopen(descriptor, "rb")
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        file.close()
+        os.close(descriptor)
         raise OSError(f"{path} is no regular file")
-    return file
+    return os.fdopen(descriptor, "rb")
 
 
 def read_regular(path: Path, limit: int) -> bytes:

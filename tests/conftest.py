@@ -76,7 +76,9 @@ class Bench:
         path.write_text(f'build_profile = "cpu1-mem1"\n{body}{protocol}{text}', encoding="utf-8")
         return path
 
-    def run(self, launcher: Launcher, path: Path | None = None, *, only: str | None = None, fresh: bool = False) -> Summary:
+    def run(
+        self, launcher: Launcher, path: Path | None = None, *, only: str | None = None, fresh: bool = False
+    ) -> Summary:
         """Run a suite to its end."""
         path = path or self.suite()
         options = Options(self.results, self.cache, path.parent, only, fresh)
@@ -98,5 +100,3 @@ def bench(tmp_path: Path, environments: Path, monkeypatch: pytest.MonkeyPatch) -
     shutil.copytree(PLANTED, tmp_path / "engines" / "planted")
     monkeypatch.setenv("HARNESS_IMAGES", str(tmp_path / "engines"))
     return Bench(tmp_path)
-
-

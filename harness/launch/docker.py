@@ -18,10 +18,10 @@ from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
 from harness import cgroup, images
 from harness.catalog import System
+from harness.engine import engine_errors
 from harness.errors import EngineError
-from harness.launch import gpu
+from harness.launch import gpu, host
 from harness.launch.base import Ended, Job, Prepared, Progress, Report, Stopped, choose_cpus, thread_environment
-from harness.launch.host import larger_than_host, numa_nodes
 from harness.launch.memory import CgroupSource, MemorySampler, MemoryTrace
 from harness.launch.owner import HOST_LABEL, LABEL, alive, me, this_host
 from harness.launch.watch import Watch
@@ -52,69 +52,68 @@ class DockerLauncher:
     def client(self) -> docker.DockerClient:
         """The connection, made at first use."""
         if self._client is None:
-            with _engine_errors():
+            with engine_errors():
                 self._client = docker.from_env(timeout=120)
                 self._client.ping()
         return self._client
 
     def engine_version(self) -> str | None:
         """The engine's version."""
-        with _engine_errors():
+        with engine_errors():
             return str(self.client.version()["Version"])
 
     def cannot(self, envelope: Envelope) -> str | None:
         """Why this host does not have that envelope, or None."""
-        reason = larger_than_host(envelope)
-        if reason or not envelope.gpus:
-            return reason
-        found = gpu.probe()
-        if len(found.models) < envelope.gpus:
-            return found.reason or f"{len(found.models)} GPUs on this host, the profile needs {envelope.gpus}"
-        return None
+        return host.cannot_provide(envelope)
 
     def find(self, system: System) -> Prepared | None:
         """The image, if it was built from exactly this recipe."""
-        with _engine_errors():
+        with engine_errors():
             image = images.find(self.client, system)
         return _prepared(system, image) if image else None
 
     def prepare(self, system: System, report: Report) -> Prepared:
         """Build the image where it is missing."""
-        with _engine_errors():
+        with engine_errors():
             image = images.ensure(self.client, system, cache=self._cache, models=self._models, report=report)
         return _prepared(system, image)
 
     def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
         """Run one container from start to end and remove it."""
         _open_to_job_user(job)
-        with _engine_errors():
+        with engine_errors():
             container = self.client.containers.create(**_container(job))
-        started = time.monotonic()
         try:
-            with _engine_errors():
+            # Before the start: its baseline is what the GPUs hold without the job.
+            with engine_errors(), gpu.memory(job.spec.envelope.gpus) as gpu_memory:
                 refused = _start(container)
                 if refused:
                     return Ended(None, False, None, refused, MemoryTrace(), 0.0, b"")
-                return self._follow(container, job, progress, started)
+                return self._follow(container, job, progress, gpu_memory)
         finally:
             _remove(container)
 
-    def _follow(self, container: Container, job: Job, progress: Callable[[Progress], None], started: float) -> Ended:
+    def _follow(
+        self, container: Container, job: Job, progress: Callable[[Progress], None], gpu_memory: gpu.GpuMemory | None
+    ) -> Ended:
+        started = time.monotonic()
         ended = threading.Event()
         threading.Thread(target=_wait, args=(container, ended), daemon=True, name="container-wait").start()
         watch = Watch(job.spec, job.out, job.limits)
-        with _sampling(container, job.spec.envelope.gpus) as sampler:
+        with _sampling(container, gpu_memory) as sampler:
             stopped = None
             while not ended.wait(_POLL_S):
                 stopped = watch.poll()
                 progress(watch.progress)
                 if stopped:
-                    container.kill()
+                    _kill(container)
                     ended.wait()
                     break
         wall_s = time.monotonic() - started
         container.reload()
         state = container.attrs["State"]
+        if state["Running"]:
+            raise EngineError("the engine dropped the connection while a job ran; see its log, then run again")
         return Ended(
             exit_code=state["ExitCode"],
             oom_killed=bool(state["OOMKilled"]),
@@ -128,7 +127,7 @@ class DockerLauncher:
     def sweep(self) -> int:
         """Remove containers whose harness process on this host is dead."""
         removed = 0
-        with _engine_errors():
+        with engine_errors():
             for container in self.client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True):
                 if container.labels.get(HOST_LABEL) == this_host() and not alive(container.labels[LABEL]):
                     _remove(container)
@@ -165,7 +164,7 @@ def _container(job: Job) -> dict[str, Any]:
         "mounts": mounts,
         # A cpuset, never a quota: a quota flatters p50 and wrecks p99 (rule 1).
         "cpuset_cpus": ",".join(map(str, cpus)),
-        "cpuset_mems": ",".join(map(str, numa_nodes(cpus))) or None,
+        "cpuset_mems": ",".join(map(str, host.numa_nodes(cpus))) or None,
         "mem_limit": envelope.memory_bytes,
         "memswap_limit": envelope.memory_bytes,  # the same figure: no swap on top (rule 2)
         "pids_limit": envelope.pids,
@@ -213,6 +212,14 @@ def _start(container: Container) -> Stopped | None:
     return None
 
 
+def _kill(container: Container) -> None:
+    try:
+        container.kill()
+    except docker.errors.APIError as error:
+        if error.status_code not in (404, 409):  # it ended by itself meanwhile
+            raise
+
+
 def _wait(container: Container, ended: threading.Event) -> None:
     """Block until the container ends; one request, so that waiting costs the measured CPUs nothing."""
     try:
@@ -224,7 +231,7 @@ def _wait(container: Container, ended: threading.Event) -> None:
 
 
 @contextmanager
-def _sampling(container: Container, gpus: int) -> Iterator[MemorySampler | None]:
+def _sampling(container: Container, gpu_memory: gpu.GpuMemory | None) -> Iterator[MemorySampler | None]:
     """Sample the container's cgroup from the host; None where the host does not show it."""
     container.reload()
     pid = container.attrs["State"]["Pid"]
@@ -234,7 +241,6 @@ def _sampling(container: Container, gpus: int) -> Iterator[MemorySampler | None]
         membership = ""
     # The id guards against a remote engine, whose pids are not ours.
     group = cgroup.of_process(membership) if container.id and container.id in membership else None
-    gpu_memory = gpu.GpuMemory(gpus) if gpus else None
     sampler = MemorySampler(CgroupSource(group), gpu_memory) if group else None
     if sampler:
         sampler.start()
@@ -243,8 +249,6 @@ def _sampling(container: Container, gpus: int) -> Iterator[MemorySampler | None]
     finally:
         if sampler:
             sampler.stop()
-        if gpu_memory:
-            gpu_memory.close()
 
 
 def _remove(container: Container) -> None:
@@ -254,14 +258,3 @@ def _remove(container: Container) -> None:
         pass
     except (docker.errors.APIError, requests.RequestException) as error:
         raise EngineError(f"container {container.name} could not be removed: {error}; remove it by hand") from error
-
-
-@contextmanager
-def _engine_errors() -> Iterator[None]:
-    try:
-        yield
-    except (docker.errors.DockerException, requests.RequestException) as error:
-        text = " ".join(str(error).split())[:300]
-        raise EngineError(
-            f"the Docker engine does not do its part: {text}; see `harness doctor`, or use --launcher process"
-        ) from error

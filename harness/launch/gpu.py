@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pynvml
@@ -26,6 +28,8 @@ def probe() -> Gpus:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
         models = tuple(str(pynvml.nvmlDeviceGetName(handle)) for handle in handles)
         return Gpus(models=models, driver=str(pynvml.nvmlSystemGetDriverVersion()))
+    except pynvml.NVMLError as error:
+        return Gpus(reason=f"the GPUs of this host cannot be read: NVML says {error}")
     finally:
         pynvml.nvmlShutdown()
 
@@ -38,9 +42,12 @@ class GpuMemory:
         self._handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
         self._baseline = self._used()
 
-    def used_bytes(self) -> int:
-        """Bytes above the idle baseline, all GPUs together; never negative."""
-        return max(0, self._used() - self._baseline)
+    def used_bytes(self) -> int | None:
+        """Bytes above the idle baseline, all GPUs together; never negative.  None while NVML does not say."""
+        try:
+            return max(0, self._used() - self._baseline)
+        except pynvml.NVMLError:
+            return None
 
     def close(self) -> None:
         """Let go of NVML."""
@@ -48,3 +55,16 @@ class GpuMemory:
 
     def _used(self) -> int:
         return sum(int(pynvml.nvmlDeviceGetMemoryInfo(handle).used) for handle in self._handles)
+
+
+@contextmanager
+def memory(count: int) -> Iterator[GpuMemory | None]:
+    """Follow the memory of the first ``count`` GPUs; None for a job without."""
+    if not count:
+        yield None
+        return
+    followed = GpuMemory(count)
+    try:
+        yield followed
+    finally:
+        followed.close()

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from harness.launch import gpu
 from harness.records import Envelope
 
 _NODES = Path("/sys/devices/system/node")
@@ -28,6 +29,17 @@ def larger_than_host(envelope: Envelope) -> str | None:
         return f"profile {envelope.name} needs {envelope.cpus} CPUs, this host gives {cpus()}"
     if envelope.memory_bytes > memory_bytes():
         return f"profile {envelope.name} needs {envelope.memory_bytes >> 20} MiB, this host has {memory_bytes() >> 20}"
+    return None
+
+
+def cannot_provide(envelope: Envelope) -> str | None:
+    """Why this host does not have that envelope, GPUs included, or None."""
+    reason = larger_than_host(envelope)
+    if reason or not envelope.gpus:
+        return reason
+    found = gpu.probe()
+    if len(found.models) < envelope.gpus:
+        return found.reason or f"{len(found.models)} GPUs on this host, the profile needs {envelope.gpus}"
     return None
 
 

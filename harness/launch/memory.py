@@ -136,8 +136,9 @@ class MemorySampler(threading.Thread):
             self._anon.append((t_ns, anon))
         self._peak = self._peak if peak is None else peak
         self.oom_kills = self.oom_kills if kills is None else kills
-        if self._gpus is not None:
-            self._peak_gpu = max(self._peak_gpu or 0, self._gpus.used_bytes())
+        used = self._gpus.used_bytes() if self._gpus else None
+        if used is not None:
+            self._peak_gpu = max(self._peak_gpu or 0, used)
 
 
 def _tree(root: int) -> list[int]:

@@ -20,9 +20,8 @@ from pathlib import Path
 from harness import assets, images
 from harness.catalog import System
 from harness.errors import ImageError
-from harness.launch import gpu
+from harness.launch import gpu, host
 from harness.launch.base import Ended, Job, Prepared, Progress, Report, choose_cpus, thread_environment
-from harness.launch.host import larger_than_host
 from harness.launch.memory import MemorySampler, ProcessSource
 from harness.launch.watch import Watch
 from harness.records import Envelope, Isolation
@@ -62,13 +61,7 @@ class ProcessLauncher:
 
     def cannot(self, envelope: Envelope) -> str | None:
         """Why this host cannot give that envelope, or None."""
-        reason = larger_than_host(envelope)
-        if reason or not envelope.gpus:
-            return reason
-        found = gpu.probe()
-        if len(found.models) < envelope.gpus:
-            return found.reason or f"{len(found.models)} GPUs on this host, the profile needs {envelope.gpus}"
-        return None
+        return host.cannot_provide(envelope)
 
     def find(self, system: System) -> Prepared | None:
         """The system's environment, if it was made from exactly this recipe."""
@@ -98,9 +91,8 @@ class ProcessLauncher:
     def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
         """Run one child to its end; its whole process group goes with it."""
         cpus = set(choose_cpus(job.spec.envelope.cpus, os.sched_getaffinity(0)))
-        gpu_memory = gpu.GpuMemory(job.spec.envelope.gpus) if job.spec.envelope.gpus else None
         started = time.monotonic()
-        with (job.folder / "log").open("w+b") as log:
+        with (job.folder / "log").open("w+b") as log, gpu.memory(job.spec.envelope.gpus) as gpu_memory:
             child = subprocess.Popen(
                 [self._python or sys.executable, "-c", _START.format(cpus=cpus)],
                 env=self._environment(job),
@@ -122,8 +114,6 @@ class ProcessLauncher:
             finally:
                 _kill_group(child)
                 sampler.stop()
-                if gpu_memory:
-                    gpu_memory.close()
             log.seek(0)
             text = log.read(_LOG_BYTES)
         wall_s = time.monotonic() - started

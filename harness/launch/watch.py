@@ -16,6 +16,7 @@ from harness.records import JobSpec, Outcome
 from harness.untrusted import most_output_bytes, open_regular
 
 _CHUNK = 1 << 20
+_ENTRY = 4096  # bytes that any entry of a folder is counted as, at least
 
 
 class Tail:
@@ -82,11 +83,11 @@ class Watch:
             if event is None:
                 continue
             phase, done, total = event.get("phase"), event.get("done"), event.get("total")
-            if isinstance(phase, str):
+            if isinstance(phase, str) and phase.isprintable():
                 self._step = time.monotonic()
-                self.progress = Progress(phase[:40], 0, total if isinstance(total, int) else 0)
-            elif isinstance(done, int):
-                self.progress = Progress(self.progress.phase, done, self.progress.total)
+                self.progress = Progress(phase[:40], 0, _count(total) or 0)
+            elif (steps := _count(done)) is not None:
+                self.progress = Progress(self.progress.phase, steps, self.progress.total)
         answered = len(self._samples.lines())
         if answered:
             self._step = time.monotonic()
@@ -101,13 +102,18 @@ def _event(line: bytes) -> dict[str, object] | None:
     return value if isinstance(value, dict) else None
 
 
+def _count(value: object) -> int | None:
+    """A number of steps that a progress bar can hold, else None."""
+    return value if type(value) is int and 0 <= value < 1 << 53 else None
+
+
 def _size(folder: Path) -> int:
-    """Bytes in a folder and below it, symbolic links not followed."""
+    """Bytes in a folder and below it, symbolic links not followed; an empty file or folder takes room too."""
     total = 0
-    for parent, _, names in os.walk(folder, followlinks=False):
-        for name in names:
+    for parent, folders, files in os.walk(folder, followlinks=False):
+        for name in (*folders, *files):
             try:
-                total += os.lstat(Path(parent) / name).st_blocks * 512
+                total += max(os.lstat(Path(parent) / name).st_blocks * 512, _ENTRY)
             except OSError:
                 continue  # it went while we looked
     return total

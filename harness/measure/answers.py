@@ -56,7 +56,11 @@ def _pair(rank: int, hit: object) -> tuple[str, float]:
     if not hit.doc_id.isprintable() or " " in hit.doc_id:
         raise BadAnswer(f"rank {rank}: the document id {hit.doc_id!r} has blanks or control characters")
     try:
+        if isinstance(hit.score, bool | str | bytes):  # float() would take them
+            raise TypeError
         score = float(hit.score)
+    except OverflowError:
+        raise BadAnswer(f"rank {rank}: the score is too large") from None
     except (TypeError, ValueError):
         raise BadAnswer(f"rank {rank}: the score is {type(hit.score).__name__}, not a number") from None
     if not math.isfinite(score):

@@ -71,7 +71,13 @@ class Job:
             self._note(outcome=_outcome_of(error), detail=_one_line(error))
         self._note(phases=tuple(self.out.phases))
         self._note_counters()
-        self.out.measurement(self.measurement)
+        try:
+            self.out.measurement(self.measurement)
+        except (TypeError, ValueError) as error:
+            # Something in what the adapter says of itself is no text or number that JSON can hold.
+            self._note(outcome=Outcome.CRASH, detail=_one_line(error), libraries={}, device=None)
+            self._note(effective=replace(self.effective, threads={}))
+            self.out.measurement(self.measurement)
         return self.measurement
 
     def _build(self) -> None:
@@ -126,9 +132,13 @@ class EnvelopeMismatch(Exception):
 
 def _outcome_of(error: BaseException) -> Outcome:
     """Memory that the engine itself refused (a JVM heap, an allocator, a GPU) is ``oom`` like a kernel kill."""
-    if isinstance(error, MemoryError) or "OutOfMemoryError" in f"{type(error).__name__} {error}":
-        return Outcome.OOM
-    return Outcome.CRASH
+    said = f"{type(error).__name__} {error}"
+    refused = (
+        "OutOfMemoryError",
+        "can't allocate memory",
+        "Cannot allocate memory",
+    )  # JVM and CUDA, PyTorch, the C library
+    return Outcome.OOM if isinstance(error, MemoryError) or any(each in said for each in refused) else Outcome.CRASH
 
 
 def _one_line(error: BaseException) -> str:

@@ -24,8 +24,8 @@ find "$root/usr/share/doc" -type d -empty -delete
 rm -rf "$root"/usr/share/{man,info,locale,lintian} "$root"/var/cache/apt/* "$root"/var/lib/apt/lists/* \
     "$root"/var/log/* "$root"/var/cache/debconf/*-old "$root"/var/lib/dpkg/*-old
 
-# The host's resolver and name say where the image was made, not what is in it.
-rm -f "$root/etc/resolv.conf" "$root/etc/hostname"
+# The host's resolver, name and mirror (its address may hold a password) say where the image was made, not what is in it.
+rm -f "$root/etc/resolv.conf" "$root/etc/hostname" "$root/etc/apt/sources.list"
 
 # Sorted names and fixed times: the same packages give the same tar.
 tar --sort=name --mtime=@0 --numeric-owner --exclude='./dev/*' --exclude='./proc/*' --exclude='./sys/*' \

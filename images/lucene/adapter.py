@@ -57,6 +57,7 @@ class Lucene(Adapter):
         """Start the JVM in this process and open the index."""
         import jnius_config
 
+        self._heap = "heap_mib"
         _set_java_home()
         jnius_config.add_options(*self._jvm_options())
         jnius_config.set_classpath(str(self._jar()))

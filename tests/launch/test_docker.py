@@ -70,9 +70,9 @@ def test_limits_are_set_seen_from_inside_and_stored(
     assert effective is not None
     assert len(effective.cpus) == 1 and effective.memory_bytes == 256 << 20 and effective.swap_bytes == 0
     assert effective.pids == 512 and effective.uid == 65532 and effective.effective_capabilities == 0
-    assert effective.root_read_only and effective.no_new_privileges and effective.network_interfaces == ("lo",) or not any(
-        name.startswith("eth") for name in effective.network_interfaces
-    )
+    assert (
+        effective.root_read_only and effective.no_new_privileges and effective.network_interfaces == ("lo",)
+    ) or not any(name.startswith("eth") for name in effective.network_interfaces)
     assert result.memory.peak_anon_bytes is not None and 2 << 20 < result.memory.peak_anon_bytes < 256 << 20
     assert result.memory.peak_cgroup_bytes is not None
     assert result.memory.peak_cgroup_bytes >= result.memory.peak_anon_bytes

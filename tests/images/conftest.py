@@ -1,0 +1,82 @@
+"""The real system images, and a way to run a script inside one under a job's limits."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from harness import catalog, images
+
+# The same place as the command line's: what it has fetched already is not fetched again.
+CACHE = Path(os.environ.get("HARNESS_CACHE") or Path.home() / ".cache" / "ir-harness")
+
+# Runs the adapter over /job/corpus.jsonl in /index, then the probe's own lines.
+PRELUDE = """
+import json, sys
+from pathlib import Path
+import adapter
+from harness.measure.adapter import Corpus
+from harness.records import Envelope
+params = json.loads(Path("/job/params.json").read_text())
+engine = lambda **changes: adapter.ENGINE({**params, **changes}, Envelope("test", 1, 1 << 30), Path("/opt/assets"))
+corpus = Corpus(Path("/job/corpus.jsonl"), 4)
+index = Path("/index/made")
+index.mkdir()
+say = lambda value: print("said", json.dumps(value))
+"""
+
+DOCUMENTS = [
+    {"_id": "glacier", "title": "Glaciers", "text": "Rivers of ice that move slowly down mountains."},
+    {"_id": "volcano", "title": "", "text": "Mountains that throw out molten rock and ash."},
+    {
+        "_id": "caf\u00e9 \U0001f600",
+        "title": "Caf\u00e9s",
+        "text": "Houses where people drink coffee \U0001f600 and talk.",
+    },
+    {"_id": "twin", "title": "", "text": "Mountains that throw out molten rock and ash."},
+]
+
+Probe = Callable[..., list[Any]]
+
+
+@pytest.fixture
+def probe(engine: docker.DockerClient, tmp_path: Path) -> Probe:
+    """Run lines of Python in a system's image; what they ``say`` comes back."""
+
+    def run(name: str, lines: str, memory: str = "1g") -> list[Any]:
+        system = catalog.system(name)
+        image = images.ensure(engine, system, cache=CACHE, models=None, report=print)
+        job, index = tmp_path / "job", tmp_path / "index"
+        job.mkdir()
+        index.mkdir()
+        index.chmod(0o777)
+        (job / "probe.py").write_text(PRELUDE + lines)
+        (job / "params.json").write_text(json.dumps(system.params))
+        (job / "corpus.jsonl").write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS))
+        output = engine.containers.run(
+            image.digest,
+            ["/job/probe.py"],
+            entrypoint=["python3"],
+            remove=True,
+            network_mode="none",
+            read_only=True,
+            cap_drop=["ALL"],
+            security_opt=["no-new-privileges"],
+            user="65532:65532",
+            cpuset_cpus="0",
+            mem_limit=memory,
+            memswap_limit=memory,
+            pids_limit=512,
+            tmpfs={"/tmp": "size=64m"},
+            volumes={str(job): {"bind": "/job", "mode": "ro"}, str(index): {"bind": "/index", "mode": "rw"}},
+        )
+        said = [line for line in output.decode().splitlines() if line.startswith("said ")]
+        return [json.loads(line.removeprefix("said ")) for line in said]
+
+    return run

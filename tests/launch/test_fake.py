@@ -1,0 +1,191 @@
+"""The whole path without an engine: suite -> plan -> jobs -> store -> table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness import instances, rows, store
+from harness.errors import FileError, UnknownName, UsageError
+from harness.launch.base import Job
+from harness.launch.fake import FakeLauncher
+from harness.plan import NO_IMAGE
+from harness.records import Isolation, Outcome
+from harness.report import render
+from harness.store import read_jobs
+from tests.conftest import Bench
+
+EXPECT = '[[expect]]\nsystem = "planted"\nprofile = "cpu1-mem256m"\noutcome = "oom"\n'
+
+
+class Script:
+    """Search jobs end one after the other as said, then ``ok``; builds end ``ok`` unless said otherwise."""
+
+    def __init__(self, *outcomes: Outcome, build: Outcome = Outcome.OK) -> None:
+        self.outcomes, self.build = list(outcomes), build
+
+    def __call__(self, job: Job) -> Outcome:
+        if job.spec.kind == "build":
+            return self.build
+        return self.outcomes.pop(0) if self.outcomes else Outcome.OK
+
+
+def outcomes(bench: Bench) -> dict[int, Outcome]:
+    return {job.result.spec.repetition: job.result.outcome for job in read_jobs(bench.results)}
+
+
+def test_a_suite_becomes_a_table(bench: Bench) -> None:
+    bench.plant("other")
+    launcher = FakeLauncher()
+    path = bench.suite(systems=["planted", "other"], profiles=["cpu1-mem256m", "cpu2-mem4", "gpu1-cpu1-mem4"])
+    summary = bench.run(launcher, path)
+    assert summary.done_before == 0 and len(summary.jobs) == 6 and not summary.unforeseen
+    assert [job.spec.kind for job in launcher.launched].count("build") == 2, "an index serves all profiles"
+    table = rows.build(read_jobs(bench.results), snapshot=instances.latest(), measures=("RR@10", "nDCG@10"))
+    text = render(table, "md")
+    assert text.count("planted") >= 3 and text.count("other") >= 3
+    assert "not_applicable" in text and "fake" in text
+
+
+def test_what_is_done_is_not_run_again(bench: Bench) -> None:
+    bench.run(FakeLauncher())
+    again = FakeLauncher()
+    summary = bench.run(again)
+    assert (summary.done_before, summary.jobs, again.launched) == (1, (), [])
+
+
+def test_fresh_runs_again_and_keeps_the_first(bench: Bench) -> None:
+    bench.run(FakeLauncher())
+    bench.run(FakeLauncher(), fresh=True)
+    assert outcomes(bench) == {0: Outcome.OK, 1: Outcome.OK}
+
+
+@pytest.mark.parametrize(
+    "outcome", [Outcome.OOM, Outcome.TIMEOUT, Outcome.CRASH, Outcome.BAD_OUTPUT, Outcome.ENVELOPE_MISMATCH]
+)
+def test_a_failure_is_stored_and_tried_again_the_next_time(bench: Bench, outcome: Outcome) -> None:
+    summary = bench.run(FakeLauncher(Script(outcome)))
+    assert [result.outcome for result in summary.unforeseen] == [outcome]
+    assert summary.unforeseen[0].detail
+    assert not bench.run(FakeLauncher()).unforeseen
+    assert outcomes(bench) == {0: outcome, 1: Outcome.OK}
+    assert bench.run(FakeLauncher()).done_before == 1
+
+
+def test_a_failure_that_is_foreseen_is_done_the_second_time(bench: Bench) -> None:
+    path = bench.suite(EXPECT)
+    assert not bench.run(FakeLauncher(Script(Outcome.OOM)), path).unforeseen
+    assert "oom (foreseen): the kernel killed the job" in bench.screen.getvalue()
+    assert bench.run(FakeLauncher(), path).done_before == 1
+
+
+def test_an_ok_where_a_failure_was_foreseen_is_unforeseen(bench: Bench) -> None:
+    (result,) = bench.run(FakeLauncher(), bench.suite(EXPECT)).unforeseen
+    assert result.outcome is Outcome.OK
+
+
+def test_one_failure_stops_nothing_else(bench: Bench) -> None:
+    path = bench.suite(profiles=["cpu1-mem256m", "cpu1-mem1", "cpu2-mem4"])
+    summary = bench.run(FakeLauncher(Script(Outcome.OK, Outcome.CRASH)), path)
+    assert [result.outcome for result, _ in summary.jobs] == [Outcome.OK, Outcome.CRASH, Outcome.OK]
+    again = bench.run(FakeLauncher(), path)
+    assert again.done_before == 2 and len(again.jobs) == 1
+
+
+def test_an_index_that_does_not_build_is_tried_once_a_run_and_kept_never(bench: Bench) -> None:
+    launcher = FakeLauncher(Script(build=Outcome.OOM))
+    summary = bench.run(launcher, bench.suite(profiles=["cpu1-mem256m", "cpu1-mem1"]))
+    assert [job.spec.kind for job in launcher.launched] == ["build"]
+    assert {result.outcome for result in summary.unforeseen} == {Outcome.OOM}
+    assert all((result.detail or "").startswith("index build: ") for result in summary.unforeseen)
+    assert list((bench.cache / "indexes").glob("*")) == []
+
+
+def test_a_result_says_that_it_was_invented(bench: Bench) -> None:
+    bench.run(FakeLauncher())
+    (job,) = read_jobs(bench.results)
+    assert job.result.spec.isolation is Isolation.FAKE
+    assert job.result.spec.image_digest.startswith("fake:") and job.result.environment.docker_version is None
+    assert job.result.trials_finished == 2 and job.samples().num_rows == 2 + 2 * 4
+    latencies = job.samples().column("latency_ns").to_pylist()
+    assert all(5_000_000 <= latency <= 15_000_000 for latency in latencies) and len(set(latencies)) > 4
+
+
+def test_a_profile_that_is_not_here_is_stored_as_not_applicable_once(bench: Bench) -> None:
+    path = bench.suite(profiles=["gpu1-cpu1-mem4"])
+    (result, expected), *_ = bench.run(FakeLauncher(), path).jobs
+    assert result.outcome is expected is Outcome.NOT_APPLICABLE
+    assert result.detail == "the fake launcher has no GPU" and result.spec.image_digest == NO_IMAGE
+    assert bench.run(FakeLauncher(), path, fresh=True).done_before == 1
+
+
+def test_a_changed_parameter_is_measured_anew(bench: Bench) -> None:
+    bench.run(FakeLauncher())
+    bench.plant("planted", service_s=0.5)
+    assert bench.run(FakeLauncher()).done_before == 0
+    assert len(read_jobs(bench.results)) == 2
+
+
+def test_an_interrupted_run_keeps_what_is_finished_and_goes_on_from_there(bench: Bench) -> None:
+    path = bench.suite(profiles=["cpu1-mem256m", "cpu1-mem1", "cpu2-mem4"])
+    searches = []
+
+    def interrupt(job: Job) -> Outcome:
+        if job.spec.kind == "search":
+            searches.append(job)
+            if len(searches) == 2:
+                raise KeyboardInterrupt
+        return Outcome.OK
+
+    with pytest.raises(KeyboardInterrupt):
+        bench.run(FakeLauncher(interrupt), path)
+    assert len(read_jobs(bench.results)) == 1
+    assert not list(bench.results.rglob(store.STAGING))
+    summary = bench.run(FakeLauncher(), path)
+    assert summary.done_before == 1 and len(summary.jobs) == 2
+
+
+def test_after_a_damaged_result_was_moved_away_the_run_goes_on(bench: Bench) -> None:
+    bench.run(FakeLauncher(Script(Outcome.CRASH)))
+    (first,) = read_jobs(bench.results)
+    bench.run(FakeLauncher(Script(Outcome.CRASH)))
+    (first.folder / "result.json").write_text("{")
+    with pytest.raises(FileError, match=r"damaged: .*; move its folder away and run the suite again"):
+        bench.run(FakeLauncher())
+    first.folder.rename(bench.folder / "away")
+    assert not bench.run(FakeLauncher()).unforeseen
+    assert outcomes(bench) == {1: Outcome.CRASH, 2: Outcome.OK}
+
+
+def test_the_order_of_jobs_is_that_of_the_seed(bench: Bench) -> None:
+    def order(seed: int) -> list[str]:
+        profiles = ["cpu1-mem256m", "cpu1-mem1", "cpu2-mem4", "cpu1-mem4"]
+        path = bench.suite(f"[protocol]\nwarmup_queries = 2\ntrials = 1\nk = 3\nseed = {seed}\n", profiles=profiles)
+        return [result.spec.cell.profile for result, _ in bench.run(FakeLauncher(), path, fresh=True).jobs]
+
+    first = order(1)
+    assert order(1) == first
+    assert any(order(seed) != first for seed in (2, 3, 4))
+
+
+def test_a_name_or_glob_that_means_nothing_costs_nothing(bench: Bench) -> None:
+    launcher = FakeLauncher()
+    with pytest.raises(UsageError, match="--only 'none' matches no cell of the suite test-suite"):
+        bench.run(launcher, only="none")
+    with pytest.raises(UnknownName, match="unknown system 'plantet'; did you mean 'planted'"):
+        bench.run(launcher, bench.suite(systems=["plantet"]))
+    with pytest.raises(UnknownName, match="unknown hardware profile"):
+        bench.run(launcher, bench.suite(profiles=["cpu3"]))
+    assert launcher.launched == [] and not bench.results.exists()
+
+
+def test_the_runs_can_be_judged_without_the_dataset(bench: Bench) -> None:
+    bench.run(FakeLauncher())
+    (job,) = read_jobs(bench.results)
+    assert job.sample_ids() == ("q0", "q1", "q2", "q3")
+    assert job.qrels_path().is_file()
+    assert json.loads((job.folder / "result.json").read_text())["spec"]["sample_sha256"] in str(
+        list(Path(bench.results).rglob("samples/*.json"))
+    )

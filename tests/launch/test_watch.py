@@ -1,0 +1,182 @@
+"""A job is followed by what it writes, and stopped when it takes too long or writes too much."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from harness.launch import watch
+from harness.launch.base import Limits, Progress
+from harness.launch.watch import Tail, Watch
+from harness.records import Outcome
+from tests.test_records import JOB
+
+LIMITS = Limits(load_s=10, query_s=2, build_s=100, job_s=1000)
+
+
+class Running:
+    """A job whose clock and files are ours."""
+
+    def __init__(self, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.out, self.now = out, 5000.0
+        monkeypatch.setattr(watch.time, "monotonic", lambda: self.now)
+        self.watch = Watch(JOB, out, LIMITS)
+
+    def event(self, **fields: object) -> None:
+        self.write("events.jsonl", json.dumps(fields).encode() + b"\n")
+
+    def write(self, name: str, content: bytes) -> None:
+        with (self.out / name).open("ab") as file:
+            file.write(content)
+
+    def after(self, seconds: float) -> str | None:
+        self.now += seconds
+        stopped = self.watch.poll()
+        assert stopped is None or stopped.outcome is Outcome.TIMEOUT
+        return stopped.detail if stopped else None
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Running:
+    return Running(tmp_path, monkeypatch)
+
+
+def test_progress_follows_phases_events_and_samples(job: Running) -> None:
+    job.watch.poll()
+    assert job.watch.progress == Progress("start", 0, 0)
+    job.event(phase="build", total=5000)
+    job.event(done=700)
+    job.watch.poll()
+    assert job.watch.progress == Progress("build", 700, 5000)
+    job.event(phase="trial-0", total=300)
+    job.write("samples.jsonl", b"{}\n{}\n{half")
+    job.watch.poll()
+    assert job.watch.progress == Progress("trial-0", 2, 300)
+    job.write("samples.jsonl", b" a line}\n")
+    job.watch.poll()
+    assert job.watch.progress == Progress("trial-0", 3, 300)
+
+
+@pytest.mark.parametrize(
+    ("phase", "allowed_s", "said"),
+    [
+        ("load", 10, "load took more than 10 s"),
+        ("warmup", 2, "a query took more than 2 s"),
+        ("trial-3", 2, "a query took more than 2 s"),
+        ("build", 100, "build took more than 100 s"),
+        ("close", 2, "close took more than 2 s"),
+    ],
+)
+def test_each_phase_has_its_limit(job: Running, phase: str, allowed_s: float, said: str) -> None:
+    job.event(phase=phase)
+    assert job.after(1) is None
+    assert job.after(allowed_s) is None
+    assert job.after(0.1) == said
+
+
+def test_a_job_that_never_says_anything_has_the_time_of_a_load(job: Running) -> None:
+    assert job.after(10) is None
+    assert job.after(0.1) == "start took more than 10 s"
+
+
+def test_each_finished_query_starts_the_time_anew(job: Running) -> None:
+    job.event(phase="trial-0")
+    for _ in range(10):
+        assert job.after(1.9) is None
+        job.write("samples.jsonl", b"{}\n")
+    assert job.after(0) is None
+    assert job.after(2.1) == "a query took more than 2 s"
+
+
+def test_events_without_a_finished_query_do_not_buy_time(job: Running) -> None:
+    job.event(phase="trial-0")
+    assert job.after(0) is None
+    for _ in range(4):
+        job.event(done=1)
+        job.write("samples.jsonl", b"half a line ")
+        assert job.after(0.5) is None
+    assert job.after(0.1) == "a query took more than 2 s"
+
+
+def test_a_job_that_goes_on_for_ever_is_stopped(job: Running) -> None:
+    for _ in range(1000):
+        job.event(phase="trial-0")
+        assert job.after(1) is None
+    job.event(phase="trial-0")
+    assert job.after(1) == "the job took more than 1000 s"
+
+
+def test_writing_more_than_makes_sense_ends_a_job(job: Running) -> None:
+    (job.out / "deep").mkdir()
+    with (job.out / "deep" / "big").open("wb") as file:
+        file.truncate(1 << 40)  # a hole takes no room
+    assert job.after(0) is None
+    (job.out / "deep" / "big").write_bytes(b"x" * (18 << 20))
+    stopped = job.watch.poll()
+    assert stopped is not None and stopped.outcome is Outcome.BAD_OUTPUT
+    assert stopped.detail == "wrote 18 MiB, at most 16 MiB make sense"
+
+
+def test_countless_empty_files_are_too_much_as_well(job: Running) -> None:
+    for number in range(5000):
+        os.mknod(job.out / str(number))
+    stopped = job.watch.poll()
+    assert stopped is not None and stopped.outcome is Outcome.BAD_OUTPUT
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"nonsense",
+        b"[1]",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"phase": 7}',
+        b'{"phase": "\\u001b[2J"}',
+        b'{"phase": "two\\nlines"}',
+        b'{"done": "many"}',
+        b'{"done": -1}',
+        b'{"done": true}',
+        b'{"done": 1' + b"0" * 400 + b"}",
+    ],
+)
+def test_an_event_that_makes_no_sense_is_passed_over(job: Running, line: bytes) -> None:
+    job.event(phase="load", total=3)
+    job.write("events.jsonl", line + b"\n")
+    assert job.after(1) is None
+    assert job.watch.progress == Progress("load", 0, 3)
+    job.event(done=2)
+    job.watch.poll()
+    assert job.watch.progress == Progress("load", 2, 3)
+
+
+@pytest.mark.parametrize("total", [None, "3", -3, 1.5, True, 10**400])
+def test_a_total_that_makes_no_sense_is_not_known(job: Running, total: object) -> None:
+    job.event(phase="x" * 100, total=total)
+    job.watch.poll()
+    assert job.watch.progress == Progress("x" * 40, 0, 0)
+
+
+@pytest.mark.parametrize("kind", ["a link", "a pipe", "a folder"])
+def test_files_that_are_none_are_not_followed_and_leave_nothing_open(job: Running, kind: str) -> None:
+    make = {"a link": lambda path: path.symlink_to("/etc/passwd"), "a pipe": os.mkfifo, "a folder": Path.mkdir}[kind]
+    for name in ("events.jsonl", "samples.jsonl"):
+        make(job.out / name)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(10):
+        assert job.after(0.1) is None
+    assert job.watch.progress == Progress("start", 0, 0)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_line_without_end_is_not_held_whole(tmp_path: Path) -> None:
+    tail = Tail(tmp_path / "x")
+    with (tmp_path / "x").open("wb") as file:
+        file.write(b"x" * (5 << 20))
+    for _ in range(6):
+        assert tail.lines() == []
+    assert len(tail._rest) == 1 << 20

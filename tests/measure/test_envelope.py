@@ -1,0 +1,108 @@
+"""Each limit that is not as asked for is named; nothing else is."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.cgroup import UNLIMITED
+from harness.measure import envelope
+from harness.records import EffectiveEnvelope, Envelope, Isolation
+
+ASKED = Envelope("cpu2-mem1", cpus=2, memory_bytes=1 << 30)
+SEEN = EffectiveEnvelope(
+    cpus=(2, 3),
+    cgroup_version=2,
+    memory_bytes=1 << 30,
+    swap_bytes=0,
+    cpu_quota=UNLIMITED,
+    pids=512,
+    gpus=0,
+    network_interfaces=("lo", "sit0", "tunl0"),
+    root_read_only=True,
+    effective_capabilities=0,
+    no_new_privileges=True,
+    uid=65532,
+)
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "too few CPUs": ({"cpus": (0,)}, "1 CPUs in the affinity mask, asked for 2"),
+    "too many CPUs": ({"cpus": (0, 1, 2)}, "3 CPUs in the affinity mask, asked for 2"),
+    "more memory": ({"memory_bytes": 2 << 30}, "memory limit 2147483648 bytes, asked for 1073741824"),
+    "less memory": ({"memory_bytes": (1 << 30) - 4096}, "memory limit 1073737728 bytes, asked for 1073741824"),
+    "endless memory": ({"memory_bytes": UNLIMITED}, "memory limit -1 bytes, asked for 1073741824"),
+    "unknown memory": ({"memory_bytes": None}, "memory limit None bytes, asked for 1073741824"),
+    "swap": ({"swap_bytes": 1 << 20}, "swap limit 1048576 bytes, asked for 0"),
+    "endless swap": ({"swap_bytes": UNLIMITED}, "swap limit -1 bytes, asked for 0"),
+    "unknown swap": ({"swap_bytes": None}, "swap limit None bytes, asked for 0"),
+    "a quota": ({"cpu_quota": 2.0}, "CPU quota of 2.0 CPUs, asked for none"),
+    "more processes": ({"pids": 513}, "pids limit 513, asked for 512"),
+    "endless processes": ({"pids": UNLIMITED}, "pids limit -1, asked for 512"),
+    "unknown processes": ({"pids": None}, "pids limit None, asked for 512"),
+    "a GPU": ({"gpus": 1}, "1 GPUs visible, asked for 0"),
+    "a network": ({"network_interfaces": ("eth0", "lo")}, "network interfaces eth0, lo, asked for none"),
+    "the host's network": ({"network_interfaces": ("enp3s0", "lo")}, "network interfaces enp3s0, lo, asked for none"),
+    "a writable root": ({"root_read_only": False}, "the root file system is writable"),
+    "an unknown root": ({"root_read_only": None}, "the root file system is writable"),
+    "capabilities": ({"effective_capabilities": 0x400}, "capabilities 1024, asked for none"),
+    "unknown capabilities": ({"effective_capabilities": None}, "capabilities None, asked for none"),
+    "new privileges": ({"no_new_privileges": False}, "no-new-privileges is off"),
+    "unknown privileges": ({"no_new_privileges": None}, "no-new-privileges is off"),
+    "root": ({"uid": 0}, "runs as root"),
+}
+
+
+def test_nothing_is_said_when_all_holds() -> None:
+    assert envelope.mismatches(ASKED, SEEN, Isolation.CONTAINER) == []
+    assert envelope.mismatches(ASKED, replace(SEEN, cpu_quota=None, pids=100), Isolation.CONTAINER) == []
+
+
+def test_a_limit_rounded_down_to_a_page_is_the_one_asked_for() -> None:
+    assert envelope.mismatches(replace(ASKED, memory_bytes=(1 << 30) + 4095), SEEN, Isolation.CONTAINER) == []
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_each_single_limit_that_is_off_is_named(name: str) -> None:
+    change, said = WRONG[name]
+    (wrong,) = envelope.mismatches(ASKED, replace(SEEN, **change), Isolation.CONTAINER)
+    assert wrong.startswith(said)
+
+
+def test_all_that_is_off_is_named_at_once() -> None:
+    seen = replace(SEEN, cpus=(0,), memory_bytes=None, uid=0)
+    assert len(envelope.mismatches(ASKED, seen, Isolation.CONTAINER)) == 3
+
+
+@pytest.mark.parametrize("isolation", [Isolation.PROCESS, Isolation.FAKE])
+def test_outside_of_containers_the_affinity_alone_is_checked(isolation: Isolation) -> None:
+    loose = replace(SEEN, memory_bytes=None, swap_bytes=None, pids=None, uid=0, network_interfaces=("eth0",))
+    assert envelope.mismatches(ASKED, loose, isolation) == []
+    (wrong,) = envelope.mismatches(ASKED, replace(loose, cpus=(1,)), isolation)
+    assert "affinity" in wrong
+
+
+def test_each_library_with_more_threads_than_cpus_is_named() -> None:
+    said = envelope.thread_mismatches(ASKED, {"torch_intraop": 2, "faiss_omp": 3, "rayon": 56, "jvm": 1})
+    assert said == ["faiss_omp says 3 threads on 2 CPUs", "rayon says 56 threads on 2 CPUs"]
+    assert envelope.thread_mismatches(ASKED, {}) == []
+
+
+def test_this_process_can_be_read() -> None:
+    seen = envelope.read()
+    assert set(seen.cpus) == os.sched_getaffinity(0)
+    assert seen.uid == os.getuid()
+    assert "lo" in seen.network_interfaces
+    assert seen.effective_capabilities is not None
+    assert seen.no_new_privileges in (True, False)
+    assert seen.threads == {}
+
+
+def test_a_host_without_swap_gives_none_whatever_the_kernel_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(envelope.cgroup, "own", lambda: None)
+    monkeypatch.setattr(envelope, "_host_swap_bytes", lambda: 0)
+    assert envelope.read().swap_bytes == 0
+    monkeypatch.setattr(envelope, "_host_swap_bytes", lambda: 1 << 30)
+    assert envelope.read().swap_bytes is None

@@ -1,0 +1,110 @@
+"""The base of all images: pulled where that works, else bootstrapped, else one line that says what to do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any, cast
+
+import docker
+import pytest
+from docker.errors import APIError, ImageNotFound
+
+from harness import base_image, catalog
+from harness.errors import ImageError
+
+
+class Client:
+    """A stand-in without any image, whose registry answers or not."""
+
+    def __init__(self, reachable: bool) -> None:
+        self.reachable = reachable
+        self.pulled: list[str] = []
+        self.built: list[dict[str, Any]] = []
+        self.images = self
+
+    def get(self, _: str) -> None:
+        raise ImageNotFound("none")
+
+    def pull(self, reference: str) -> None:
+        self.pulled.append(reference)
+        if not self.reachable:
+            raise APIError("no such host")
+
+    def build(self, **options: Any) -> None:
+        self.built.append(options)
+
+
+def ensure(client: Client, cache: Path) -> str:
+    return base_image.ensure(cast(docker.DockerClient, client), cache, lambda _: None)
+
+
+def test_it_is_pulled_by_digest_where_a_registry_answers(tmp_path: Path) -> None:
+    client = Client(reachable=True)
+    tag = ensure(client, tmp_path)
+    assert tag == base_image.reference()
+    (reference,) = client.pulled
+    assert reference.startswith("python@sha256:")
+    assert client.built[0]["buildargs"] == {"IMAGE": reference}
+    assert client.built[0]["network_mode"] == "none"
+    assert client.built[0]["tag"] == tag
+
+
+def test_without_root_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(ImageError, match=r"cannot be pulled \(no such host\), and only root.*connect to a registry"):
+        ensure(Client(reachable=False), tmp_path)
+
+
+def test_without_debootstrap_and_apt_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(ImageError, match="install debootstrap"):
+        ensure(Client(reachable=False), tmp_path)
+
+
+def test_a_failed_bootstrap_shows_the_last_words_and_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "debootstrap").write_text("#!/bin/sh\necho planted: no such suite\nexit 1\n")
+    (programs / "debootstrap").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(ImageError, match=r"planted: no such suite; the whole log is .*\.log$"):
+        ensure(Client(reachable=False), tmp_path / "cache")
+
+
+def test_the_base_is_decided_by_its_folder(tmp_path: Path) -> None:
+    shutil.copytree(catalog.images_dir() / "base", tmp_path / "base")
+    assert base_image.recipe(tmp_path) == base_image.recipe()
+    with (tmp_path / "base" / "base.toml").open("a") as file:
+        file.write("# more\n")
+    assert base_image.reference(tmp_path) != base_image.reference()
+
+
+@pytest.mark.docker
+def test_the_base_names_what_is_in_it_and_nothing_of_the_host(engine: docker.DockerClient, tmp_path: Path) -> None:
+    tag = base_image.ensure(engine, tmp_path, lambda _: None)
+    script = "python3 --version && grep ^libc6 /opt/harness/base-packages.txt && cat /etc/apt/sources.list"
+    output = engine.containers.run(tag, ["sh", "-c", f"{script} || true"], remove=True, network_mode="none")
+    lines = output.decode().splitlines()
+    assert lines[0].startswith("Python 3.11.")
+    assert lines[1].startswith("libc6")
+    assert engine.images.get(tag).labels[base_image.ORIGIN_LABEL]
+
+
+@pytest.mark.docker
+def test_the_dockerfile_of_a_pulled_base_works(engine: docker.DockerClient, tmp_path: Path) -> None:
+    # The bootstrapped base stands in for the pulled one: both are Debian with Python.
+    local = base_image.ensure(engine, tmp_path, lambda _: None)
+    folder = catalog.images_dir() / "base"
+    tag = "harness-base:test-pulled"
+    image, _ = engine.images.build(
+        path=str(folder), tag=tag, buildargs={"IMAGE": local}, network_mode="none", rm=True, forcerm=True
+    )
+    output = engine.containers.run(
+        image.id, ["cat", "/opt/harness/base-packages.txt"], remove=True, network_mode="none"
+    )
+    engine.images.remove(tag, force=True)
+    assert b"libc6" in output

@@ -1,0 +1,101 @@
+"""Engines are folders, systems are files in them: found by looking, refused with the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness import catalog
+from harness.errors import FileError, UnknownName
+
+SHA = "0" * 64
+ASSET = f'[[assets]]\nfolder = "m"\nlicence = "MIT"\nsha256 = {{ "w.bin" = "{SHA}" }}\n'
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    plant(tmp_path, "lucene", "bm25", "[build_params]\nstemmer = true\n[search_params]\nk1 = 0.9\n")
+    return tmp_path
+
+
+def plant(folder: Path, engine: str, system: str, text: str = "", engine_text: str = "") -> None:
+    (folder / engine / "systems").mkdir(parents=True, exist_ok=True)
+    (folder / engine / "engine.toml").write_text(f'description = "an engine"\n{engine_text}')
+    (folder / engine / "systems" / f"{system}.toml").write_text(f'description = "a system"\n{text}')
+
+
+def test_a_system_has_its_engines_folder_and_all_its_parameters(images: Path) -> None:
+    system = catalog.system("bm25", images)
+    assert (system.engine, system.engine_dir) == ("lucene", images / "lucene")
+    assert system.params == {"stemmer": True, "k1": 0.9}
+    assert system.build_params == {"stemmer": True}, "search parameters shape no index"
+    assert not system.fewer_hits_ok
+
+
+def test_a_folder_without_engine_toml_is_no_engine(images: Path) -> None:
+    (images / "base").mkdir()
+    assert list(catalog.systems(images)) == ["bm25"]
+
+
+def test_parameters_keep_their_types(images: Path) -> None:
+    plant(images, "x", "y", '[search_params]\na = true\nb = 1\nc = 1.0\nd = "1"\n')
+    params = catalog.system("y", images).params
+    assert [type(params[name]) for name in "abcd"] == [bool, int, float, str]
+
+
+def test_an_unknown_system_offers_the_nearest(images: Path) -> None:
+    with pytest.raises(UnknownName, match=r"^unknown system 'bm52'; did you mean 'bm25'\?; known: bm25$"):
+        catalog.system("bm52", images)
+
+
+def test_two_systems_of_one_name_are_refused(images: Path) -> None:
+    plant(images, "tantivy", "bm25")
+    with pytest.raises(FileError, match=r"tantivy/systems/bm25.toml: the engine 'lucene' has a system of this name"):
+        catalog.systems(images)
+
+
+@pytest.mark.parametrize("name", ["My System", "UPPER", "-x", "ü"])
+def test_a_name_that_no_container_or_run_could_bear_is_refused(images: Path, name: str) -> None:
+    plant(images, "x", name)
+    with pytest.raises(FileError, match="system names are lower-case letters"):
+        catalog.systems(images)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("surprise = 1\n", "unknown key 'surprise'"),
+        ("[serach_params]\nk1 = 1\n", r"unknown key 'serach_params'; did you mean 'search_params'\?"),
+        ("[search_params]\nk1 = [1, 2]\n", r"key 'search_params.k1"),
+        ("[search_params]\nk1 = nan\n", r"key 'search_params.k1"),
+        (ASSET.replace(SHA, "123"), "'w.bin': a sha256 has 64 hex digits, this has 3"),
+        (ASSET.replace("w.bin", "../w.bin"), "must lie inside the folder"),
+        (ASSET.replace("w.bin", "/w.bin"), "must lie inside the folder"),
+        (ASSET + 'revision = "main"\n', "key 'assets.0.revision'"),
+        (ASSET.replace('licence = "MIT"\n', ""), "key 'assets.0.licence' is missing"),
+    ],
+)
+def test_a_wrong_system_file_says_what_is_wrong(images: Path, text: str, said: str) -> None:
+    plant(images, "x", "y", text)
+    with pytest.raises(FileError, match=f"x/systems/y.toml: .*{said}"):
+        catalog.systems(images)
+
+
+def test_own_engines_stand_beside_the_shipped_ones(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(images, "mine", "my-system")
+    (images / "lucene" / "systems" / "bm25.toml").unlink()
+    monkeypatch.setenv("HARNESS_IMAGES", str(images))
+    assert {"bm25", "minilm", "my-system"} <= catalog.systems().keys()
+
+
+def test_a_wrong_harness_images_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARNESS_IMAGES", "/no/such/folder")
+    with pytest.raises(FileError, match="HARNESS_IMAGES: /no/such/folder is no folder"):
+        catalog.systems()
+
+
+def test_what_is_shipped_can_be_read() -> None:
+    systems = catalog.systems(catalog.images_dir())
+    assert systems["bm25"].params["k1"] == 0.9 and systems["bm25"].params["b"] == 0.4
+    assert all(system.description for system in systems.values())

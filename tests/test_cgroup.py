@@ -1,0 +1,176 @@
+"""One reader, two kernels: v1 as recorded in a container here, v2 after the kernel's documented format."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness import cgroup
+from harness.cgroup import UNLIMITED, Cgroup
+
+RECORDED = Path(__file__).parent / "recorded"
+ID = "9859cadea1858408ffa6935e078da7aca359510c8d1df32526495fe22c9c3eb8"
+V1_PROCESS = "".join(
+    f"{number}:{name}:/docker/{ID}\n" for number, name in enumerate(("cpu", "cpuacct", "cpuset", "memory", "pids"), 1)
+)
+
+
+@pytest.fixture
+def v1(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(RECORDED / "cgroup-v1", tmp_path / "v1"))
+
+
+@pytest.fixture
+def v2(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(RECORDED / "cgroup-v2", tmp_path / "v2"))
+
+
+def own(root: Path) -> Cgroup:
+    group = cgroup.own(root)
+    assert group is not None
+    return group
+
+
+def test_v1_is_read_as_recorded(v1: Path) -> None:
+    group = own(v1)
+    assert group.version == 1
+    assert group.memory_limit_bytes() == 64 << 20
+    assert group.swap_limit_bytes() == 0
+    assert group.cpu_quota() == UNLIMITED
+    assert group.pids_limit() == 512
+    assert group.anon_bytes() == 29_511_680
+    assert group.peak_bytes() == 31_129_600
+    assert group.oom_kills() == 0
+    assert group.throttled_periods() == 0
+
+
+def test_v2_is_read_as_documented(v2: Path) -> None:
+    group = own(v2)
+    assert group.version == 2
+    assert group.memory_limit_bytes() == 256 << 20
+    assert group.swap_limit_bytes() == 0
+    assert group.cpu_quota() == UNLIMITED
+    assert group.pids_limit() == 512
+    assert group.anon_bytes() == (50 << 20) + (4 << 20), "anonymous and shared memory, no file pages"
+    assert group.peak_bytes() == 121_634_816
+    assert group.oom_kills() == 1
+    assert group.throttled_periods() == 0
+
+
+def test_v1_counts_children_and_shared_memory(v1: Path) -> None:
+    (v1 / "memory" / "memory.stat").write_text("rss 1\nshmem 2\ntotal_rss 4096\ntotal_shmem 8192\ntotal_cache 99\n")
+    assert own(v1).anon_bytes() == 4096 + 8192
+
+
+def test_v2_max_is_unlimited(v2: Path) -> None:
+    for name in ("memory.max", "memory.swap.max", "pids.max"):
+        (v2 / name).write_text("max\n")
+    group = own(v2)
+    assert (group.memory_limit_bytes(), group.swap_limit_bytes(), group.pids_limit()) == (UNLIMITED,) * 3
+
+
+def test_v1_largest_number_is_unlimited(v1: Path) -> None:
+    for name in ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"):
+        (v1 / "memory" / name).write_text("9223372036854771712\n")
+    (v1 / "pids" / "pids.max").write_text("max\n")
+    group = own(v1)
+    assert (group.memory_limit_bytes(), group.swap_limit_bytes(), group.pids_limit()) == (UNLIMITED,) * 3
+
+
+def test_v1_swap_is_what_is_allowed_on_top_of_memory(v1: Path) -> None:
+    # As `docker run --memory=64m` alone sets it.
+    (v1 / "memory" / "memory.memsw.limit_in_bytes").write_text(f"{128 << 20}\n")
+    assert own(v1).swap_limit_bytes() == 64 << 20
+
+
+def test_a_quota_is_said_in_cpus(v1: Path, v2: Path) -> None:
+    (v1 / "cpu" / "cpu.cfs_quota_us").write_text("150000\n")
+    (v2 / "cpu.max").write_text("50000 100000\n")
+    assert own(v1).cpu_quota() == 1.5
+    assert own(v2).cpu_quota() == 0.5
+
+
+def test_throttling_is_counted(v1: Path, v2: Path) -> None:
+    for path in (v1 / "cpu" / "cpu.stat", v2 / "cpu.stat"):
+        path.write_text("nr_periods 90\nnr_throttled 7\n")
+        assert own(path.parent.parent if path.parent.name == "cpu" else path.parent).throttled_periods() == 7
+
+
+def test_v1_counts_oom_kills(v1: Path) -> None:
+    (v1 / "memory" / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
+    assert own(v1).oom_kills() == 3
+
+
+def test_a_kernel_without_memory_peak_says_not_measured(v2: Path) -> None:
+    (v2 / "memory.peak").unlink()  # before 5.19
+    assert own(v2).peak_bytes() is None
+
+
+def test_a_kernel_without_swap_accounting_says_not_known(v1: Path, v2: Path) -> None:
+    (v1 / "memory" / "memory.memsw.limit_in_bytes").unlink()
+    (v2 / "memory.swap.max").unlink()
+    assert own(v1).swap_limit_bytes() is None
+    assert own(v2).swap_limit_bytes() is None
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_is_gone_is_none_and_never_0(tmp_path: Path, version: int) -> None:
+    gone = Cgroup(version, tmp_path, tmp_path, tmp_path)
+    assert gone.memory_limit_bytes() is None
+    assert gone.swap_limit_bytes() is None
+    assert gone.cpu_quota() is None
+    assert gone.pids_limit() is None
+    assert gone.anon_bytes() is None
+    assert gone.peak_bytes() is None
+    assert gone.oom_kills() is None
+    assert gone.throttled_periods() is None
+
+
+def test_a_container_of_a_v1_host_is_found_from_outside(tmp_path: Path) -> None:
+    for controller in ("memory", "cpu", "pids"):
+        shutil.copytree(RECORDED / "cgroup-v1" / controller, tmp_path / controller / "docker" / ID)
+    group = cgroup.of_process(V1_PROCESS, tmp_path)
+    assert group is not None and group.version == 1
+    assert group.memory_limit_bytes() == 64 << 20
+    assert group.pids_limit() == 512
+    assert group.cpu_quota() == UNLIMITED
+
+
+def test_controllers_that_are_mounted_together_are_found(tmp_path: Path) -> None:
+    shutil.copytree(RECORDED / "cgroup-v1" / "memory", tmp_path / "memory" / "docker" / ID)
+    shutil.copytree(RECORDED / "cgroup-v1" / "cpu", tmp_path / "cpu,cpuacct" / "docker" / ID)
+    (tmp_path / "cpu").symlink_to("cpu,cpuacct")
+    membership = f"5:cpu,cpuacct:/docker/{ID}\n3:memory:/docker/{ID}\n1:name=systemd:/docker/{ID}\n"
+    group = cgroup.of_process(membership, tmp_path)
+    assert group is not None and group.throttled_periods() == 0
+
+
+def test_a_container_of_a_v2_host_is_found_from_outside(tmp_path: Path) -> None:
+    scope = tmp_path / "system.slice" / f"docker-{ID}.scope"
+    shutil.copytree(RECORDED / "cgroup-v2", scope)
+    group = cgroup.of_process(f"0::/system.slice/docker-{ID}.scope\n", tmp_path)
+    assert group is not None and group.version == 2
+    assert group.memory_limit_bytes() == 256 << 20
+
+
+def test_on_a_hybrid_host_the_memory_controller_decides(tmp_path: Path) -> None:
+    shutil.copytree(RECORDED / "cgroup-v1" / "memory", tmp_path / "memory" / "docker" / ID)
+    shutil.copytree(RECORDED / "cgroup-v2", tmp_path / "unified" / "docker" / ID)
+    group = cgroup.of_process(V1_PROCESS + f"0::/docker/{ID}\n", tmp_path)
+    assert group is not None and group.version == 1
+    # A hybrid host's own root has v2 in a folder of its own, which holds no memory controller.
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("9223372036854771712\n")
+    assert cgroup.host_version(tmp_path) == 1
+
+
+@pytest.mark.parametrize("membership", ["", "\n", "nonsense", "0::/gone\n", V1_PROCESS, "1:name=systemd:/x\n"])
+def test_a_process_whose_cgroup_is_not_there_has_none(tmp_path: Path, membership: str) -> None:
+    assert cgroup.of_process(membership, tmp_path) is None
+
+
+def test_a_host_without_cgroups_has_no_version(tmp_path: Path, v1: Path, v2: Path) -> None:
+    assert cgroup.host_version(tmp_path) is None
+    assert cgroup.host_version(v1) == 1
+    assert cgroup.host_version(v2) == 2

@@ -1,0 +1,241 @@
+"""A dataset is read line by line, and a wrong line is named by file, number and what is wrong."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from harness import datasets
+from harness.datasets import Dataset
+from harness.errors import FileError, UnknownName
+from harness.records import Query, digest
+from tests.conftest import write_dataset
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    return write_dataset(tmp_path / "tiny", queries=8)
+
+
+def load(folder: Path) -> Dataset:
+    return datasets.load(folder, folder.parent / "cache")
+
+
+def said(folder: Path) -> str:
+    with pytest.raises(FileError) as caught:
+        load(folder)
+    assert "\n" not in str(caught.value)
+    assert not list((folder.parent / "cache" / "corpora").glob("*")), "nothing half-read is kept"
+    return str(caught.value)
+
+
+def test_a_good_dataset_is_read_whole(tiny: Path) -> None:
+    dataset = load(tiny)
+    assert dataset.name == "tiny"
+    assert dataset.corpus.size == 10
+    assert dataset.queries[0] == Query("q0", "where is the river")
+    assert dataset.qrels.splitlines()[0] == b"q0 0 d0 1"
+    lines = (dataset.corpus.folder / "corpus.jsonl").read_text().splitlines()
+    assert json.loads(lines[0]) == {"_id": "d0", "title": "river", "text": "all about the river"}
+
+
+WRONG_LINES = {
+    "no JSON": (b'{"_id": \n', "not valid JSON: Expecting value"),
+    "deep JSON": (b"[" * 100_000 + b"\n", "not valid JSON: maximum recursion depth exceeded"),
+    "no object": (b"[1]\n", "list, expected an object"),
+    "no id": (b'{"text": "t"}\n', "key '_id' is missing"),
+    "no text": (b'{"_id": "x"}\n', "key 'text' is missing"),
+    "null text": (b'{"_id": "x", "text": null}\n', "key 'text' is missing"),
+    "a number as id": (b'{"_id": 7, "text": "t"}\n', "key '_id' is int, expected text"),
+    "a list as text": (b'{"_id": "x", "text": []}\n', "key 'text' is list, expected text"),
+    "an empty id": (b'{"_id": "", "text": "t"}\n', "id '' must be 1 to 256 characters with no blanks"),
+    "a blank in an id": (b'{"_id": "a b", "text": "t"}\n', "id 'a b' must be"),
+    "a line end in an id": (b'{"_id": "a\\nb", "text": "t"}\n', "id 'a\\nb' must be"),
+    "a surrogate in an id": (b'{"_id": "\\ud800", "text": "t"}\n', "id '\\ud800' must be"),
+    "no UTF-8": (b'{"_id": "x", "text": "\xff"}\n', "cannot be read: 'utf-8' codec can't decode"),
+}
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl"])
+@pytest.mark.parametrize("wrong", WRONG_LINES)
+def test_a_wrong_line_is_named(tiny: Path, name: str, wrong: str) -> None:
+    content, what = WRONG_LINES[wrong]
+    path = tiny / name
+    # A blank line counts as a line and is nothing else.
+    path.write_bytes(path.read_bytes() + b"\n" + content)
+    number = path.read_bytes().count(b"\n")
+    assert said(tiny).startswith(f"{path}: line {number}: {what}")
+
+
+@pytest.mark.parametrize(("name", "known"), [("corpus.jsonl", "d0"), ("queries.jsonl", "q0")])
+def test_an_id_that_comes_twice_is_named(tiny: Path, name: str, known: str) -> None:
+    lines = (tiny / name).read_text().splitlines(keepends=True)
+    (tiny / name).write_text("".join([*lines[:2], lines[0], *lines[2:]]))
+    assert said(tiny) == f"{tiny / name}: line 3: id {known!r} comes twice"
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("q0 0 d0", "3 fields, expected 'query 0 document grade'"),
+        ("q0 0 d0 1 x", "5 fields"),
+        ("q0 0 d0 high", "grade 'high' is no whole number"),
+        ("q0 0 d0 1.5", "grade '1.5' is no whole number"),
+        ("q0 0 d0 ²", "grade '²' is no whole number"),
+        ("q99 0 d0 1", "query 'q99' is not in queries.jsonl"),
+    ],
+)
+def test_a_wrong_judgement_is_named(tiny: Path, line: str, what: str) -> None:
+    path = tiny / "qrels.trec"
+    path.write_text(f"q1\t0\td1\t-1\n\n{line}\n", encoding="utf-8")
+    assert said(tiny).startswith(f"{path}: line 3: {what}")
+
+
+def test_judgements_are_kept_in_one_form(tiny: Path) -> None:
+    (tiny / "qrels.trec").write_bytes(b"\xef\xbb\xbfq1\t0\td1\t-1\r\n\nq2  0 d2   2")
+    assert load(tiny).qrels == b"q1 0 d1 -1\nq2 0 d2 2\n"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tiny: Path) -> None:
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        (tiny / name).write_bytes(b"\xef\xbb\xbf" + (tiny / name).read_bytes())
+    assert load(tiny).corpus.size == 10
+
+
+def compress(path: Path) -> Path:
+    packed = path.with_name(path.name + ".gz")
+    packed.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+    path.unlink()
+    return packed
+
+
+def test_compressed_files_give_the_same_dataset(tiny: Path) -> None:
+    plain = load(tiny)
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels.trec"):
+        compress(tiny / name)
+    packed = load(tiny)
+    assert (packed.corpus.sha256, packed.queries, packed.qrels) == (plain.corpus.sha256, plain.queries, plain.qrels)
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels.trec"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "no gzip"])
+def test_a_damaged_compressed_file_is_named(tiny: Path, name: str, damage: str) -> None:
+    path = compress(tiny / name)
+    content = path.read_bytes()
+    damaged = {"cut": content[:-9], "flipped": content[:12] + bytes([0xFF] * 12) + content[24:], "no gzip": b"plain"}
+    path.write_bytes(damaged[damage])
+    assert said(tiny).startswith(f"{path}: line ")
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels.trec"])
+def test_a_missing_file_is_named(tiny: Path, name: str) -> None:
+    (tiny / name).unlink()
+    assert said(tiny) == f"{tiny / name}: no such file (nor {name}.gz); a dataset needs corpus, queries and qrels"
+
+
+def test_an_empty_corpus_is_refused(tiny: Path) -> None:
+    (tiny / "corpus.jsonl").write_text("\n\n")
+    assert said(tiny) == f"{tiny / 'corpus.jsonl'}: no documents in it; give one JSON object a line"
+
+
+def test_a_lone_surrogate_in_a_text_becomes_a_question_mark(tiny: Path) -> None:
+    (tiny / "queries.jsonl").write_text('{"_id": "q0", "text": "a\\ud800b"}\n')
+    (tiny / "qrels.trec").write_text("q0 0 d0 1\n")
+    (tiny / "corpus.jsonl").write_text('{"_id": "d0", "title": "c\\udc00", "text": "\\ud800"}\n')
+    dataset = load(tiny)
+    assert dataset.queries == (Query("q0", "a?b"),)
+    assert json.loads((dataset.corpus.folder / "corpus.jsonl").read_bytes())["title"] == "c?"
+    assert datasets.draw(dataset, 1, 1, 0).warmup == (Query("title:d0", "c?"),)
+
+
+def test_a_corpus_is_prepared_once_for_each_content(tiny: Path) -> None:
+    first = load(tiny).corpus
+    made = (first.folder / "corpus.jsonl").stat().st_mtime_ns
+    assert load(tiny).corpus == first
+    assert (first.folder / "corpus.jsonl").stat().st_mtime_ns == made
+    with (tiny / "corpus.jsonl").open("a") as file:
+        file.write('{"_id": "new", "text": "more"}\n')
+    assert load(tiny).corpus.folder != first.folder
+
+
+def test_a_job_of_another_user_can_read_the_corpus_whatever_our_umask(tiny: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        folder = load(tiny).corpus.folder
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o644}
+
+
+def test_unknown_document_ids_are_found(tiny: Path) -> None:
+    corpus = load(tiny).corpus
+    assert corpus.unknown({"d0", "d9", "d10", "D0", ""}) == {"d10", "D0", ""}
+    assert corpus.unknown(set()) == set()
+
+
+def test_a_dataset_is_a_path_beside_the_suite_or_a_shipped_name(tmp_path: Path) -> None:
+    assert datasets.find("./tiny", tmp_path) == tmp_path / "tiny"
+    assert datasets.find("/data/tiny", tmp_path) == Path("/data/tiny")
+    assert datasets.find("scifact", tmp_path).name == "scifact"
+    with pytest.raises(UnknownName, match="unknown dataset 'scifakt'; did you mean 'scifact'"):
+        datasets.find("scifakt", tmp_path)
+
+
+def test_a_sample_is_fixed_by_the_seed_and_never_warmed_up(tiny: Path) -> None:
+    dataset = load(tiny)
+    drawn = datasets.draw(dataset, 4, 3, 2023)
+    assert drawn == datasets.draw(dataset, 4, 3, 2023)
+    # Written down once: another choice would make stored results incomparable.
+    assert [query.query_id for query in drawn.sample] == ["q2", "q4", "q5", "q7"]
+    assert [query.query_id for query in drawn.warmup] == ["q3", "q6", "q1"]
+    assert drawn.sample != datasets.draw(dataset, 4, 3, 2024).sample
+    assert not {query.query_id for query in drawn.sample} & {query.query_id for query in drawn.warmup}
+
+
+def test_the_hash_names_ids_and_texts(tiny: Path) -> None:
+    drawn = datasets.draw(load(tiny), 2, 1, 0)
+    raw = [{"query_id": query.query_id, "text": query.text} for query in drawn.sample]
+    assert drawn.sample_sha256 == digest(raw) != digest([{**raw[0], "text": "other"}, raw[1]])
+
+
+def test_where_topics_run_out_titles_warm_up(tiny: Path) -> None:
+    drawn = datasets.draw(load(tiny), 6, 5, 0)
+    topics = [query for query in drawn.warmup if not query.query_id.startswith("title:")]
+    titles = [query for query in drawn.warmup if query.query_id.startswith("title:")]
+    assert (len(topics), len(titles)) == (2, 3)
+    assert drawn == datasets.draw(load(tiny), 6, 5, 0) and len(set(titles)) == 3
+
+
+def test_a_query_of_the_same_words_is_no_warm_up(tiny: Path) -> None:
+    with (tiny / "queries.jsonl").open("a") as file:
+        file.writelines(f'{{"_id": "twin{n}", "text": "where is the river"}}\n' for n in range(5))
+    (tiny / "qrels.trec").write_text("q0 0 d0 1\n")
+    drawn = datasets.draw(load(tiny), 1, 7, 0)
+    assert [query.query_id for query in drawn.sample] == ["q0"]
+    assert "where is the river" not in {query.text for query in drawn.warmup}
+
+
+def test_a_document_without_a_title_warms_up_with_its_first_words(tiny: Path) -> None:
+    words = " ".join(str(number) for number in range(20))
+    (tiny / "corpus.jsonl").write_text(f'{{"_id": "d0", "text": "{words}"}}\n{{"_id": "d1", "text": " "}}\n')
+    (title,) = datasets.draw(load(tiny), 8, 1, 0).warmup
+    assert title == Query("title:d0", "0 1 2 3 4 5 6 7 8 9 10 11")
+    with pytest.raises(FileError, match="1 warm-up queries outside the sample, 5 are wanted; add queries"):
+        datasets.draw(load(tiny), 8, 5, 0)
+
+
+def test_only_judged_queries_are_drawn(tiny: Path) -> None:
+    (tiny / "qrels.trec").write_text("q3 0 d1 1\nq5 0 d1 0\n")
+    assert [query.query_id for query in datasets.draw(load(tiny), 1000, 1, 0).sample] == ["q3", "q5"]
+
+
+def test_a_dataset_without_judgements_is_refused(tiny: Path) -> None:
+    (tiny / "qrels.trec").write_text("")
+    with pytest.raises(FileError, match="dataset tiny: no query has a judgement"):
+        datasets.draw(load(tiny), 10, 1, 0)

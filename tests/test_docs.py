@@ -1,0 +1,82 @@
+"""The pages say what the code does."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from docs import generate
+from harness import catalog, hardware, suite
+from harness.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.parametrize("name", sorted(generate.pages()))
+def test_generated_pages_are_fresh(name: str) -> None:
+    assert (ROOT / "docs" / name).read_text(encoding="utf-8") == generate.pages()[name], "run `make docs`"
+
+
+def test_every_command_has_help_and_stands_in_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name, command in main.commands.items():
+        assert command.help, name
+        assert f"harness {name}" in readme, name
+
+
+def test_every_key_that_people_write_is_described() -> None:
+    for model in (
+        suite.Suite,
+        suite.Protocol,
+        suite.Expectation,
+        catalog.SystemFile,
+        catalog.EngineFile,
+        catalog.Asset,
+    ):
+        for name, field in model.model_fields.items():
+            assert field.description, f"{model.__name__}.{name}"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "suites").glob("*.toml")), ids=lambda path: path.name)
+def test_shipped_suites_name_what_exists(path: Path) -> None:
+    declared = suite.load(path)
+    assert set(declared.systems) <= set(catalog.systems())
+    assert set(declared.profiles) <= set(hardware.profiles())
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+            if not target.startswith(("http:", "https:")):
+                assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_what_runs_inside_images_imports_the_standard_library_alone() -> None:
+    import ast
+    import sys
+
+    from harness import images
+
+    for name, path in images.driver_files().items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for module in modules:
+                inside = module == "harness" or any(
+                    module == prefix or module.startswith(prefix + ".")
+                    for prefix in ("harness.measure", "harness.records", "harness.cgroup")
+                )
+                assert inside or module.partition(".")[0] in sys.stdlib_module_names, f"{name}: {module}"
+
+
+def test_the_lock_names_no_index() -> None:
+    for lock in (ROOT / "requirements.lock", *(ROOT / "images").glob("*/requirements.lock")):
+        assert "://" not in lock.read_text(encoding="utf-8"), lock
+
+
+def test_the_version_is_one() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert "version" in declared["project"]["dynamic"] and "version" not in declared["project"]

@@ -1,0 +1,120 @@
+"""Each line says what was looked at, how it stands, and what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import docker
+import pytest
+import requests
+
+from harness import doctor
+from harness.doctor import Finding, Level
+from harness.launch.gpu import Gpus
+
+INFO = {"ServerVersion": "20.10.24", "Driver": "overlay2", "OperatingSystem": "Debian"}
+FINE = {"MemoryLimit": True, "PidsLimit": True, "CPUSet": True, "SwapLimit": True}
+
+
+class Host:
+    """A host on which all is well until a test says otherwise."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.info: dict[str, Any] | Exception = {**INFO, **FINE}
+        self.memory = {"MemAvailable": 20 << 30, "SwapTotal": 0}
+        self.load, self.cpus, self.cgroup, self.gpus, self.closed = 0.1, 2, 2, Gpus(("H200",), "590.1"), 0
+        client = type("Client", (), {"info": self._info, "close": self._close})
+        monkeypatch.setattr(docker, "from_env", lambda timeout: client)
+        monkeypatch.setattr(doctor, "_meminfo", lambda key: dict(self.memory).get(key))
+        monkeypatch.setattr(doctor.host, "cpus", lambda: self.cpus)
+        monkeypatch.setattr(doctor.os, "getloadavg", lambda: (self.load, 0, 0))
+        monkeypatch.setattr(doctor.cgroup, "host_version", lambda: self.cgroup)
+        monkeypatch.setattr(doctor.gpu, "probe", lambda: self.gpus)
+
+    def _info(self) -> dict[str, Any]:
+        if isinstance(self.info, Exception):
+            raise self.info
+        return self.info
+
+    def _close(self) -> None:
+        self.closed += 1
+
+    def bad(self) -> list[Finding]:
+        findings = list(doctor.examine())
+        assert all(finding.fact for finding in findings)
+        assert all(finding.remedy for finding in findings if finding.level is not Level.OK), "each has its remedy"
+        assert not any(finding.remedy for finding in findings if finding.level is Level.OK)
+        return [finding for finding in findings if finding.level is not Level.OK]
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+    return Host(monkeypatch)
+
+
+def test_a_good_host_has_nothing_to_mend(host: Host) -> None:
+    assert host.bad() == []
+    assert host.closed == 1
+    assert [finding.what for finding in doctor.examine()] == [
+        "engine",
+        "cgroup",
+        "CPUs",
+        "memory",
+        "swap",
+        "load",
+        "GPUs",
+    ]
+
+
+@pytest.mark.parametrize(
+    "error", [docker.errors.DockerException("Error while\nfetching"), requests.ConnectionError("refused")]
+)
+def test_without_an_engine_the_rest_is_still_looked_at(host: Host, error: Exception) -> None:
+    host.info = error
+    (finding,) = host.bad()
+    assert (finding.level, finding.what) == (Level.FAIL, "engine")
+    assert "\n" not in finding.fact and "--launcher process" in finding.remedy
+    assert host.closed == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "said"), [("MemoryLimit", "memory limits"), ("PidsLimit", "pids limits"), ("CPUSet", "CPU sets")]
+)
+def test_a_limit_that_cannot_be_enforced_fails(host: Host, key: str, said: str) -> None:
+    host.info = {**INFO, **FINE, key: False}
+    (finding,) = host.bad()
+    assert finding.level is Level.FAIL and said in finding.fact
+
+
+def test_swap_that_cannot_be_limited_fails_only_where_there_is_some(host: Host) -> None:
+    host.info = {**INFO, **FINE, "SwapLimit": False}
+    assert host.bad() == []
+    host.memory["SwapTotal"] = 2 << 30
+    assert [(finding.level, finding.what) for finding in host.bad()] == [(Level.FAIL, "limits"), (Level.WARN, "swap")]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"cgroup": None}, "cgroup: no memory controller in /sys/fs/cgroup"),
+        ({"cpus": 1, "load": 0.0}, "CPUs: 1 usable of "),
+        ({"memory": {"MemAvailable": 3 << 30, "SwapTotal": 0}}, "3.0 GiB available"),
+        ({"memory": {"MemAvailable": 8 << 30, "SwapTotal": 1 << 30}}, "swap: 1.0 GiB"),
+        ({"load": 0.6}, "load: 0.60 over the last minute on 2 CPUs"),
+    ],
+)
+def test_what_disturbs_a_measurement_is_a_warning(host: Host, change: dict[str, Any], said: str) -> None:
+    vars(host).update(change)
+    (finding,) = host.bad()
+    assert finding.level is Level.WARN and said in f"{finding.what}: {finding.fact}"
+
+
+def test_a_host_without_gpus_is_no_worse_for_it(host: Host) -> None:
+    host.gpus = Gpus(reason="no GPU on this host: NVML says none")
+    assert host.bad() == []
+    assert "not_applicable here (no GPU on this host" in list(doctor.examine())[-1].fact
+
+
+def test_this_hosts_own_files_can_be_read() -> None:
+    assert (doctor._meminfo("MemTotal") or 0) > 1 << 28
+    assert doctor._meminfo("NoSuchKey") is None

@@ -1,0 +1,73 @@
+"""What a job ran on is read from the host, and what is not there is None."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import harness
+from harness import environment
+from harness.launch.gpu import Gpus
+
+
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
+    environment.commit.cache_clear()
+    yield
+    environment.commit.cache_clear()
+
+
+def test_this_host_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment.gpu, "probe", lambda: Gpus(("H200",), "590.1"))
+    seen = environment.read("20.10.24")
+    assert seen.kernel == platform.release() and seen.architecture == platform.machine()
+    assert seen.cpu_model and seen.host_cpus >= 1 and seen.host_memory_bytes > 1 << 28
+    assert seen.cgroup_version in (1, 2, None)
+    assert (seen.docker_version, seen.harness_version) == ("20.10.24", harness.__version__)
+    assert (seen.gpu_models, seen.gpu_driver) == (("H200",), "590.1")
+    assert seen.instance_type is None
+    assert environment.read(None).docker_version is None
+
+
+def test_a_processor_without_a_name_is_called_by_its_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpuinfo = "processor\t: 0\nmodel name\t: A CPU @ 3 GHz \nprocessor\t: 1\nmodel name\t: A CPU @ 3 GHz\n"
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: cpuinfo)
+    assert environment.cpu_model() == "A CPU @ 3 GHz"
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: "processor\t: 0\nCPU implementer\t: 0x41\n")
+    assert environment.cpu_model() == platform.machine()
+
+
+def test_a_changed_checkout_is_dirty_and_a_package_has_no_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "harness" / "__init__.py"
+    package.parent.mkdir()
+    package.touch()
+    monkeypatch.setattr(harness, "__file__", str(package))
+    assert environment.commit() is None
+
+    def git(*arguments: str) -> str:
+        who = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
+        done = subprocess.run(
+            ["git", "-C", str(tmp_path), *who, *arguments], capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    def commit() -> str | None:
+        environment.commit.cache_clear()
+        return environment.commit()
+
+    git("init", "-q")
+    assert commit() is None, "nothing is committed yet"
+    git("add", "-A")
+    git("commit", "-qm", "first")
+    head = git("rev-parse", "HEAD")
+    assert commit() == head
+    (tmp_path / "untracked").touch()
+    assert commit() == head
+    package.write_text("changed")
+    assert commit() == f"{head}-dirty"

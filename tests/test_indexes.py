@@ -1,0 +1,129 @@
+"""An index is whole or absent, and what it cost stands beside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness import catalog, datasets, indexes
+from harness.errors import JobError
+from harness.launch.base import Ended, Job, Limits, Progress
+from harness.launch.fake import FakeLauncher
+from harness.records import Envelope, Outcome
+from tests.conftest import Bench
+
+ENVELOPE = Envelope("cpu1-mem1", 1, 1 << 30)
+
+
+class Builder(FakeLauncher):
+    """Builds as a fake does, then does ``mischief`` in the index."""
+
+    def __init__(self, mischief: Callable[[Path], object] = lambda _: None) -> None:
+        super().__init__()
+        self.mischief = mischief
+
+    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+        ended = super().launch(job, progress)
+        self.mischief(job.index_dir)
+        return ended
+
+
+def build(bench: Bench, launcher: FakeLauncher, key: str = "key") -> indexes.Index:
+    prepared = launcher.prepare(catalog.system("planted"), lambda _: None)
+    corpus = datasets.load(bench.folder / "tiny", bench.cache).corpus
+    return indexes.build(
+        launcher,
+        prepared,
+        corpus,
+        key,
+        envelope=ENVELOPE,
+        limits=Limits(),
+        cache=bench.cache,
+        progress=lambda _: None,
+    )
+
+
+def left(bench: Bench) -> list[str]:
+    return sorted(path.name for path in (bench.cache / "indexes").glob("*"))
+
+
+def test_an_index_is_found_once_it_is_built(bench: Bench) -> None:
+    assert indexes.find(bench.cache, "key") is None
+    built = build(bench, FakeLauncher())
+    assert indexes.find(bench.cache, "key") == built
+    assert indexes.find(bench.cache, "other") is None
+    assert built.facts.build_s == 2.0 and built.facts.index_bytes == len("fake\n")
+    assert built.facts.peak_anon_bytes == 100 << 20 and built.facts.envelope == ENVELOPE
+    assert (built.folder / "index").read_text() == "fake\n"
+    assert left(bench) == ["key"]
+    assert sorted(path.name for path in (bench.cache / "indexes" / "key").iterdir()) == ["data", "facts.json"]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.CRASH, Outcome.OOM, Outcome.TIMEOUT])
+def test_a_build_that_fails_leaves_nothing(bench: Bench, outcome: Outcome) -> None:
+    with pytest.raises(JobError, match=r"^index build: ") as caught:
+        build(bench, FakeLauncher(lambda _: outcome))
+    assert caught.value.outcome is outcome
+    assert left(bench) == []
+
+
+def empty(folder: Path) -> None:
+    (folder / "index").write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("mischief", "said"),
+    [
+        (empty, "the index is empty"),
+        (lambda folder: (folder / "passwd").symlink_to("/etc/passwd"), "'passwd' is no regular file"),
+        (lambda folder: (folder / "out").symlink_to("/etc"), "'out' is no regular file"),
+        (lambda folder: os.mkfifo(folder / "pipe"), "'pipe' is no regular file"),
+    ],
+)
+def test_an_index_that_leads_out_of_itself_or_is_empty_is_refused(
+    bench: Bench, mischief: Callable[[Path], object], said: str
+) -> None:
+    with pytest.raises(JobError, match=said) as caught:
+        build(bench, Builder(mischief))
+    assert caught.value.outcome is Outcome.BAD_OUTPUT
+    assert left(bench) == []
+
+
+def test_the_hash_names_content_and_places(bench: Bench) -> None:
+    plain = build(bench, FakeLauncher(), "1").facts.content_sha256
+    assert build(bench, FakeLauncher(), "2").facts.content_sha256 == plain
+    renamed = build(bench, Builder(lambda folder: (folder / "index").rename(folder / "x")), "3").facts.content_sha256
+    changed = build(bench, Builder(lambda folder: (folder / "index").write_text("f4ke\n")), "4").facts.content_sha256
+    odd = build(bench, Builder(lambda folder: (folder / os.fsdecode(b"\xff")).touch()), "5").facts.content_sha256
+    assert len({plain, renamed, changed, odd}) == 4
+
+
+def test_what_a_dead_build_left_goes_and_a_living_ones_stays(bench: Bench) -> None:
+    folder = bench.cache / "indexes"
+    for name in ("key.4194303.partial", f"key.{os.getpid()}.partial", "key.1.partial", "other.4194303.partial"):
+        (folder / name / "data").mkdir(parents=True)
+    build(bench, FakeLauncher())
+    assert left(bench) == ["key", "key.1.partial", "other.4194303.partial"]
+
+
+def test_an_index_that_another_run_finished_first_is_taken(bench: Bench) -> None:
+    def faster(_: Path) -> None:
+        build(bench, FakeLauncher(), "other")
+        (bench.cache / "indexes" / "other").rename(bench.cache / "indexes" / "key")
+
+    assert build(bench, Builder(faster)) == indexes.find(bench.cache, "key")
+    assert left(bench) == ["key"]
+
+
+def test_damaged_facts_are_no_index(bench: Bench) -> None:
+    build(bench, FakeLauncher())
+    (bench.cache / "indexes" / "key" / "facts.json").write_text("{")
+    assert indexes.find(bench.cache, "key") is None
+
+
+def test_a_build_has_all_cpus_and_half_of_the_memory() -> None:
+    envelope = indexes.build_envelope(16, (3 << 30) + 12345)
+    assert (envelope.cpus, envelope.memory_bytes) == (16, 3 << 29)

@@ -1,0 +1,166 @@
+"""The whole costly half with nothing costly in it: what is run, what is kept, what is run again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.errors import FileError, StoreError, UnknownName
+from harness.launch.base import Job
+from harness.launch.fake import FakeLauncher
+from harness.records import Outcome
+from harness.store import Store, StoredJob, read_jobs
+from tests.conftest import Bench
+
+
+def test_every_cell_is_stored_and_the_second_run_runs_nothing(bench: Bench) -> None:
+    path = bench.suite(profiles=["cpu1-mem1", "cpu2-mem4"])
+    first = bench.run(FakeLauncher(), path)
+    assert (first.done_before, len(first.jobs), first.unforeseen) == (0, 2, [])
+    again = FakeLauncher()
+    second = bench.run(again, path)
+    assert (second.done_before, second.jobs, again.launched) == (2, (), [])
+
+
+def test_fresh_measures_again_and_keeps_what_was(bench: Bench) -> None:
+    bench.run(FakeLauncher())
+    bench.run(FakeLauncher(), fresh=True)
+    assert sorted(job.result.spec.repetition for job in read_jobs(bench.results)) == [0, 1]
+
+
+def test_a_failure_is_stored_and_tried_again(bench: Bench) -> None:
+    failing = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
+    assert [result.outcome for result in bench.run(failing).unforeseen] == [Outcome.CRASH]
+    assert bench.run(FakeLauncher()).unforeseen == []
+    outcomes = [(job.result.spec.repetition, job.result.outcome) for job in read_jobs(bench.results)]
+    assert sorted(outcomes) == [(0, Outcome.CRASH), (1, Outcome.OK)]
+    assert bench.run(FakeLauncher()).done_before == 1
+
+
+def test_a_foreseen_outcome_is_done_and_no_failure(bench: Bench) -> None:
+    expect = '[[expect]]\nsystem = "planted"\nprofile = "cpu1-mem256m"\noutcome = "oom"\n'
+    path = bench.suite(expect)
+    small = FakeLauncher(lambda job: Outcome.OOM if job.spec.kind == "search" else Outcome.OK)
+    assert bench.run(small, path).unforeseen == []
+    assert bench.run(small, path).done_before == 1
+
+
+def test_only_runs_what_matches(bench: Bench) -> None:
+    path = bench.suite(profiles=["cpu1-mem1", "cpu2-mem4"])
+    launcher = FakeLauncher()
+    bench.run(launcher, path, only="planted/*/cpu2-*")
+    assert {job.spec.envelope.name for job in launcher.launched if job.spec.kind == "search"} == {"cpu2-mem4"}
+    with pytest.raises(Exception, match="matches no cell"):
+        bench.run(launcher, path, only="nothing")
+
+
+def test_the_index_is_built_once_for_all_profiles_and_runs(bench: Bench) -> None:
+    launcher = FakeLauncher()
+    path = bench.suite(profiles=["cpu1-mem1", "cpu2-mem4"])
+    bench.run(launcher, path)
+    bench.run(launcher, path, fresh=True)
+    assert [job.spec.kind for job in launcher.launched].count("build") == 1
+
+
+def test_unknown_names_are_usage_errors_before_anything_runs(bench: Bench) -> None:
+    launcher = FakeLauncher()
+    for keys, message in (
+        ({"systems": ["plantet"]}, "unknown system 'plantet'; did you mean 'planted'"),
+        ({"profiles": ["cpu1-mem2"]}, "unknown hardware profile 'cpu1-mem2'; did you mean"),
+        ({"datasets": ["scifakt"]}, "unknown dataset 'scifakt'; did you mean 'scifact'"),
+    ):
+        with pytest.raises(UnknownName, match=message) as caught:
+            bench.run(launcher, bench.suite(**keys))
+        assert caught.value.exit_code == 2
+    assert launcher.launched == [] and not bench.results.exists()
+
+
+def test_a_profile_larger_than_the_host_is_not_applicable(bench: Bench) -> None:
+    from harness.launch.process import ProcessLauncher
+
+    cpus = len(os.sched_getaffinity(0))
+    if cpus >= 16:
+        pytest.skip("this host has the CPUs of every profile")
+    (result, _), *_ = bench.run(ProcessLauncher(bench.cache), bench.suite(profiles=["cpu16-mem4"])).jobs
+    assert result.outcome is Outcome.NOT_APPLICABLE
+    assert result.detail == f"profile cpu16-mem4 needs 16 CPUs, this host gives {cpus}"
+
+
+def test_a_wrong_corpus_line_is_named_and_nothing_is_lost(bench: Bench) -> None:
+    bench.run(FakeLauncher())
+    with (bench.folder / "tiny" / "corpus.jsonl").open("a") as file:
+        file.write('{"_id": "d10", "text": 7}\n')
+    with pytest.raises(FileError, match=r"corpus\.jsonl: line 11: key 'text' is int, expected text"):
+        bench.run(FakeLauncher())
+    assert len(read_jobs(bench.results)) == 1
+
+
+def test_a_second_run_on_the_same_results_is_refused(bench: Bench) -> None:
+    bench.run(FakeLauncher())
+    with Store(bench.results, "test-suite").held(), pytest.raises(StoreError, match="another run holds it"):
+        bench.run(FakeLauncher())
+
+
+def test_an_interrupt_keeps_what_is_finished(bench: Bench) -> None:
+    def stop_at_second(job: Job) -> Outcome:
+        if job.spec.kind == "search" and len([each for each in launcher.launched if each.spec.kind == "search"]) == 2:
+            raise KeyboardInterrupt
+        return Outcome.OK
+
+    launcher = FakeLauncher(stop_at_second)
+    path = bench.suite(profiles=["cpu1-mem1", "cpu2-mem4", "cpu1-mem4"])
+    with pytest.raises(KeyboardInterrupt):
+        bench.run(launcher, path)
+    assert len(read_jobs(bench.results)) == 1
+    summary = bench.run(FakeLauncher(), path)
+    assert (summary.done_before, len(summary.jobs)) == (1, 2)
+
+
+def test_after_kill_9_the_next_run_goes_on(bench: Bench) -> None:
+    """A real orchestrator with real child processes, killed three times at different moments."""
+    bench.plant("steady", service_s=0.05)
+    path = bench.suite(systems=["steady"], profiles=["cpu1-mem1", "cpu1-mem4", "cpu1-mem256m"])
+    command = [sys.executable, "-m", "harness", "run", str(path), "--launcher", "process"]
+    command += ["--results", str(bench.results), "--cache", str(bench.cache)]
+    finished: set[str] = set()
+    for pause_s in (1.0, 2.0, 3.0):
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(pause_s)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        after = {job.result.key for job in _jobs(bench.results)}
+        assert finished <= after, "a finished job was lost"
+        finished = after
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    jobs = read_jobs(bench.results)
+    assert sorted(job.result.spec.cell.profile for job in jobs) == ["cpu1-mem1", "cpu1-mem256m", "cpu1-mem4"]
+    assert finished <= {job.result.key for job in jobs}
+    assert {job.result.outcome for job in jobs} == {Outcome.OK}
+    assert not (bench.results / "test-suite" / ".staging").exists()
+    assert not list((bench.cache / "indexes").glob("*.partial"))
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.run(FakeLauncher())
+
+    def full(self: Path, *_: object, **__: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(StoreError, match=r"cannot be written: No space left on device; what was finished is kept"):
+        bench.run(FakeLauncher(), fresh=True)
+    monkeypatch.undo()
+    (job,) = read_jobs(bench.results)
+    assert json.loads((job.folder / "result.json").read_text())["outcome"] == "ok"
+
+
+def _jobs(results: Path) -> tuple[StoredJob, ...]:
+    return read_jobs(results) if results.is_dir() else ()

@@ -1,0 +1,166 @@
+"""What is done, what is to do, and in which order: pure functions over what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.catalog import System
+from harness.plan import NO_IMAGE, DatasetFacts, Planned, cells, index_key, order, plan
+from harness.records import Cell, Envelope, Environment, Isolation, Outcome, Result, job_key
+from harness.suite import Expectation, Suite
+
+SUITE = Suite(name="demo", systems=("a", "b"), datasets=("./tiny", "big"), profiles=("p1", "p2"))
+DIGESTS = {"a": "sha256:a", "b": "sha256:b"}
+HOST = Environment("cpu", "x86_64", 2, 1 << 34, "6", 1, None, "0", None)
+
+
+def system(name: str, **build_params: Any) -> System:
+    return System(
+        name=name,
+        engine="e",
+        engine_dir=Path("e"),
+        description="",
+        fewer_hits_ok=False,
+        build_params=build_params,
+        search_params={"k1": 0.9},
+        engine_assets=(),
+        system_assets=(),
+    )
+
+
+def make(suite: Suite = SUITE, stored: Iterable[Result] = (), only: str | None = None, **keys: Any) -> list[Planned]:
+    given: dict[str, Any] = {
+        "systems": {name: system(name) for name in ("a", "b")},
+        "profiles": {name: Envelope(name, 1, 1 << 30) for name in ("p1", "p2")},
+        "datasets": {name: DatasetFacts(f"c-{name}", "q", "s", "w", 300) for name in ("tiny", "big")},
+        "digests": DIGESTS,
+        "cannot": {},
+        "isolation": Isolation.CONTAINER,
+        **keys,
+    }
+    return plan(suite, cells(suite, only), stored=stored, **given)
+
+
+ONE = "a/tiny/single_stream/p1"
+
+
+def ended(job: Planned, outcome: Outcome) -> Result:
+    return Result(job_key(job.spec), job.spec, outcome, None, "2026-11-05T10:00:00+00:00", 1.0, HOST)
+
+
+def one(stored: Iterable[Result] = (), suite: Suite = SUITE, **keys: Any) -> Planned:
+    (job,) = make(suite, stored, ONE, **keys)
+    return job
+
+
+def test_the_plan_is_the_product_of_what_the_suite_names() -> None:
+    jobs = make()
+    assert len(jobs) == len({job_key(job.spec) for job in jobs}) == 8
+    assert {job.why for job in jobs} == {"to do"}
+    assert jobs[0].cell == Cell("demo", "a", "tiny", "single_stream", "p1")
+
+
+@pytest.mark.parametrize(
+    ("glob", "count"),
+    [("a", 4), ("p1", 4), ("[ab]", 8), ("t*", 4), ("a/*", 4), ("*/p1", 4), (ONE, 1), ("A", 0), ("single_stream", 8)],
+)
+def test_only_matches_a_cell_or_any_one_of_its_parts(glob: str, count: int) -> None:
+    assert len(cells(SUITE, glob)) == count
+
+
+def test_what_is_stored_as_ok_is_done() -> None:
+    job = one([ended(one(), Outcome.OK)])
+    assert job.done and job.why == "done (ok)" and job.spec.repetition == 0
+    assert sum(each.done for each in make(stored=[ended(one(), Outcome.OK)])) == 1
+
+
+@pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.OK])
+def test_a_failure_is_tried_again_under_the_next_repetition(outcome: Outcome) -> None:
+    job = one([ended(one(), outcome)])
+    assert not job.done and job.spec.repetition == 1
+    assert job.why == f"to do again: ended {outcome.value}"
+
+
+def test_the_second_try_that_ends_ok_is_done() -> None:
+    first = ended(one(), Outcome.CRASH)
+    second = ended(one([first]), Outcome.OK)
+    job = one([second, first])
+    assert job.done and job.latest == second and job.spec.repetition == 1
+
+
+def test_a_repetition_is_never_taken_twice_though_one_was_moved_away() -> None:
+    first = ended(one(), Outcome.CRASH)
+    second = ended(one([first]), Outcome.CRASH)
+    assert one([second]).spec.repetition == 2, "the first one's folder was moved away, the second one's is there"
+
+
+def test_fresh_measures_again_whatever_is_stored() -> None:
+    stored = [ended(one(), Outcome.OK)]
+    job = one(stored, fresh=True)
+    assert not job.done and job.spec.repetition == 1
+    assert one([*stored, ended(job, Outcome.OK)]).spec.repetition == 1, "the newest is shown as done"
+
+
+def test_an_outcome_that_is_foreseen_is_done_and_ok_is_not() -> None:
+    suite = SUITE.model_copy(update={"expect": (Expectation(system="a", profile="p1", outcome=Outcome.OOM),)})
+    assert one([ended(one(), Outcome.OOM)], suite).why == "done (oom)"
+    assert one([ended(one(), Outcome.OK)], suite).why == "to do again: ended ok"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"digests": {"a": "sha256:new"}},
+        {"systems": {"a": system("a", stemmer=True)}},
+        {"profiles": {"p1": Envelope("p1", 1, 2 << 30)}},
+        {"datasets": {"tiny": DatasetFacts("other", "q", "s", "w", 300)}},
+        {"datasets": {"tiny": DatasetFacts("c-tiny", "q", "other", "w", 300)}},
+        {"isolation": Isolation.PROCESS},
+    ],
+)
+def test_what_is_measured_differently_is_not_done(change: dict[str, Any]) -> None:
+    job = one([ended(one(), Outcome.OK)], **change)
+    assert not job.done and job.spec.repetition == 0 and job.latest is None
+
+
+def test_a_system_without_its_image_is_to_do() -> None:
+    job = one(digests={})
+    assert job.spec.image_digest == NO_IMAGE and job.why == "to do: its image is not built yet"
+
+
+def test_a_profile_that_is_not_here_is_not_applicable_until_that_is_stored() -> None:
+    cannot = {"p1": "no GPU on this host"}
+    job = one(cannot=cannot)
+    assert not job.done and job.expected is Outcome.NOT_APPLICABLE
+    assert job.why == "not applicable: no GPU on this host"
+    stored = [ended(job, Outcome.NOT_APPLICABLE)]
+    assert one(stored, cannot=cannot).done
+    assert one(stored, cannot=cannot, fresh=True).done, "nothing new can be learnt from trying again"
+    assert one(stored, cannot=cannot, digests={}).done, "an image plays no part"
+    assert not one(stored).done, "the hardware has come"
+
+
+def test_the_order_is_random_but_fixed_by_the_seed_and_leaves_out_what_is_done() -> None:
+    jobs = make(stored=[ended(one(), Outcome.OK)])
+    first = order(jobs, 1)
+    assert len(first) == 7 and all(not job.done for job in first)
+    assert order(jobs, 1) == first
+    assert order(jobs, 2) != first
+    assert first != [job for job in jobs if not job.done]
+
+
+def test_an_index_is_named_by_image_corpus_and_build_parameters_alone() -> None:
+    key = index_key(system("a"), "d", "c")
+    assert index_key(system("b").model_copy(update={"search_params": {"k1": 1.2}}), "d", "c") == key
+    assert len({key, index_key(system("a"), "d2", "c"), index_key(system("a"), "d", "c2")}) == 3
+    assert index_key(system("a", stemmer=True), "d", "c") != key
+
+
+def test_repetitions_of_one_cell_have_keys_of_their_own() -> None:
+    job = one()
+    assert job_key(job.spec) != job_key(replace(job.spec, repetition=1))

@@ -1,0 +1,125 @@
+"""What crosses a boundary comes out as it went in; what decides a measurement decides its name."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.records import (
+    Cell,
+    Envelope,
+    Isolation,
+    JobSpec,
+    Outcome,
+    Query,
+    ResultSpec,
+    digest,
+    job_key,
+    spec_from_json,
+    to_json,
+)
+
+ROOT = str(Path(__file__).parents[1])
+ENVELOPE = Envelope("cpu1-mem1", 1, 1 << 30)
+JOB = JobSpec(
+    "search",
+    "bm25",
+    {"k1": 0.9, "stem": True, "model": "x", "depth": 3},
+    ENVELOPE,
+    Isolation.CONTAINER,
+    trials=5,
+    warmup=(Query("w", "wärm"),),
+    sample=(Query("q", "森林"),),
+)
+SPEC = ResultSpec(
+    cell=Cell("demo", "bm25", "tiny", "single_stream", "cpu1-mem1"),
+    protocol="santhanam2023",
+    envelope=ENVELOPE,
+    isolation=Isolation.CONTAINER,
+    params={"k1": 0.9},
+    image_digest="sha256:1",
+    index_key="i",
+    corpus_sha256="c",
+    qrels_sha256="q",
+    sample_sha256="s",
+    warmup_sha256="w",
+    sample_size=4,
+    warmup_queries=2,
+    trials=2,
+    k=3,
+    seed=7,
+)
+
+
+def test_a_job_spec_comes_out_as_it_went_in() -> None:
+    assert spec_from_json(to_json(JOB)) == JOB
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"protocol_version": 2}, "contract version 2, this image speaks 1"),
+        ({"protocol_version": None}, "contract version None"),
+        ({"surprise": 1}, "does not follow the contract: .*surprise"),
+        ({"envelope": {"cpus": 1}}, "does not follow the contract: .*name"),
+        ({"isolation": "jail"}, "'jail' is not a valid Isolation"),
+        ({"sample": [{"query_id": "q"}]}, "does not follow the contract: .*text"),
+        ({"sample": None}, "does not follow the contract"),
+    ],
+)
+def test_a_spec_that_breaks_the_contract_is_refused(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        spec_from_json(json.dumps({**json.loads(to_json(JOB)), **change}))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "1", "{}", '{"protocol_version": 1}'])
+def test_what_is_no_spec_at_all_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        spec_from_json(text)
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(ResultSpec)])
+def test_everything_that_decides_a_measurement_changes_its_key(field: str) -> None:
+    value = getattr(SPEC, field)
+    other: Any = {
+        "cell": replace(SPEC.cell, profile="cpu2-mem4"),
+        "envelope": replace(ENVELOPE, pids=99),
+        "isolation": Isolation.PROCESS,
+        "params": {"k1": 1.2},
+    }.get(field, value + 1 if isinstance(value, int) else f"{value}?")
+    assert job_key(replace(SPEC, **{field: other})) != job_key(SPEC)
+
+
+def test_a_key_never_changes_between_versions() -> None:
+    """Stored folders are named by it: another hash would measure everything again."""
+    assert job_key(SPEC) == "7205c0a4c7cca513"
+
+
+def test_a_digest_does_not_depend_on_the_order_of_keys() -> None:
+    assert digest({"a": 1, "b": [1.5, None]}) == digest({"b": (1.5, None), "a": 1})
+    assert digest(JOB) == digest(json.loads(to_json(JOB)))
+
+
+def test_no_number_that_json_does_not_know_is_written() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        to_json({"a": float("inf")})
+
+
+def test_every_outcome_has_its_word() -> None:
+    words = ["ok", "oom", "timeout", "crash", "bad_output", "envelope_mismatch", "not_applicable"]
+    assert [outcome.value for outcome in Outcome] == words
+
+
+def test_what_runs_in_images_imports_the_standard_library_alone() -> None:
+    code = "import sys, harness.measure.driver; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {ROOT!r}); {code}"],
+                          capture_output=True, text=True, check=True)  # fmt: skip
+    foreign = set(done.stdout.split()) - set(sys.stdlib_module_names) - {"harness", "__main__"}
+    assert not foreign

@@ -1,0 +1,245 @@
+"""What is stored is whole, is never overwritten, and stays readable for ever."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pyarrow as pa
+import pytest
+
+from harness.errors import FileError, StoreError
+from harness.records import (
+    EffectiveEnvelope,
+    Environment,
+    IndexFacts,
+    Memory,
+    Outcome,
+    Phase,
+    Result,
+    job_key,
+    to_json,
+)
+from harness.store import RESULT, Store, cell_path, read_jobs, read_result
+from tests.measure.test_envelope import SEEN
+from tests.test_records import ENVELOPE, SPEC
+
+GOLDEN = Path(__file__).parent / "golden" / "result.v1.json"
+SCHEMA = Path(__file__).parents[1] / "docs" / "result.v1.schema.json"
+HOST = Environment("a cpu", "x86_64", 2, 1 << 34, "6.18", 1, "20.10.24", "0.1.0", "abc")
+TABLE = pa.table({"query_id": ["q0"], "trial": pa.array([0], pa.int32()), "warmup": [False], "latency_ns": [5]})
+
+
+def result(repetition: int = 0, **change: Any) -> Result:
+    spec = replace(SPEC, repetition=repetition)
+    made = Result(job_key(spec), spec, Outcome.OK, None, "2026-11-05T10:00:00.000+00:00", 2.0, HOST)
+    return replace(made, **change)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path, "demo")
+
+
+def put(store: Store, made: Result) -> Path:
+    return store.put(made, TABLE, b"q0 Q0 d0 1 2.0 bm25\n", b"log\n").folder
+
+
+def test_a_job_comes_back_as_it_was_stored(tmp_path: Path, store: Store) -> None:
+    with store.held():
+        folder = put(store, result())
+    assert folder == tmp_path / "demo" / "bm25" / "tiny" / "single_stream" / "cpu1-mem1" / job_key(SPEC)
+    assert folder == tmp_path / cell_path(SPEC.cell) / job_key(SPEC)
+    (job,) = read_jobs(tmp_path)
+    assert job.folder == folder and job.result.files.keys() == {"log.txt.gz", "run.trec.gz", "samples.parquet"}
+    assert replace(job.result, files={}) == result()
+    assert job.samples().equals(TABLE)
+    assert job.run_path is not None and gzip.decompress(job.run_path.read_bytes()) == b"q0 Q0 d0 1 2.0 bm25\n"
+    assert gzip.decompress((folder / "log.txt.gz").read_bytes()) == b"log\n"
+    assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == [".lock", "bm25"]
+
+
+def test_a_job_that_finished_no_query_has_a_table_without_rows(tmp_path: Path, store: Store) -> None:
+    with store.held():
+        store.put(result(outcome=Outcome.CRASH), None, None, b"")
+    (job,) = read_jobs(tmp_path)
+    assert job.samples().schema.equals(TABLE.schema) and job.samples().num_rows == 0
+    assert job.run_path is None
+
+
+def test_nothing_is_ever_overwritten(tmp_path: Path, store: Store) -> None:
+    with store.held():
+        folder = put(store, result())
+        before = (folder / RESULT).read_bytes()
+        with pytest.raises(StoreError, match="exists already; nothing is ever overwritten"):
+            put(store, result(wall_s=99.0))
+        put(store, result(repetition=1))
+    assert (folder / RESULT).read_bytes() == before
+    assert len(read_jobs(tmp_path)) == 2
+
+
+def test_a_job_is_whole_or_absent(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(source: Path, target: Path) -> None:
+        assert (source / RESULT).exists() and not target.exists()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "rename", die)
+    with pytest.raises(KeyboardInterrupt), store.held():
+        put(store, result())
+    assert read_jobs(tmp_path) == ()
+
+
+def test_what_a_dead_run_left_in_the_making_is_no_result_and_goes(tmp_path: Path, store: Store) -> None:
+    left = store.staging / "put-x"
+    left.mkdir(parents=True)
+    (left / RESULT).write_text(to_json(result()))
+    assert read_jobs(tmp_path) == () == read_jobs(tmp_path / "demo")
+    with store.held():
+        assert list(store.staging.iterdir()) == []
+    assert not store.staging.exists()
+
+
+def test_a_second_run_is_refused_in_one_line(tmp_path: Path, store: Store) -> None:
+    code = (
+        "from harness.store import Store; from pathlib import Path\n"
+        f"with Store(Path({str(tmp_path)!r}), 'demo').held(): pass"
+    )
+    with store.held():
+        with pytest.raises(StoreError, match="demo: another run holds it; wait for its end"), store.held():
+            pass
+        assert store.staging.is_dir(), "the loser took nothing away"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert "another run holds it" in done.stderr
+    with store.held():
+        pass
+
+
+def test_a_folder_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
+    (tmp_path / "demo").write_text("a file")
+    with pytest.raises(StoreError, match=r"demo: cannot be written: .*; choose"), Store(tmp_path, "demo").held():
+        pass
+
+
+def test_a_read_only_folder_is_said_at_once() -> None:
+    there = Store(Path("/sys"), "demo")  # not even root may
+    with pytest.raises(StoreError, match=r"/sys/demo: cannot be written: .*; choose"), there.held():
+        pass
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    with store.held():
+        monkeypatch.setattr(Path, "write_bytes", full)
+        with pytest.raises(StoreError, match="No space left on device; what was finished is kept"):
+            put(store, result())
+    assert read_jobs(tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "damaged: Expecting value"),
+        (b'{"schema_version": 1', "damaged: Expecting"),
+        (b"\xff", "damaged: 'utf-8' codec"),
+        (b"[]", "damaged: 'list' object"),
+        (b"[" * 100_000, "damaged: maximum recursion depth"),
+        (b"{}", "schema version None, this harness reads 1; update harness"),
+        (b'{"schema_version": 2}', "schema version 2, this harness reads 1; update harness"),
+        (b'{"schema_version": 1}', "damaged: key 'key': "),
+    ],
+)
+def test_a_damaged_result_is_one_clear_line(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "demo" / RESULT
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(FileError) as caught:
+        read_jobs(tmp_path)
+    assert str(caught.value).startswith(f"{path}: {said}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_value_in_a_result_is_named(tmp_path: Path) -> None:
+    raw = json.loads(GOLDEN.read_text())
+    raw["spec"]["cell"]["system"] = 7
+    (tmp_path / RESULT).write_text(json.dumps(raw))
+    with pytest.raises(FileError, match=r"damaged: key 'spec.cell.system': .*; move its folder away"):
+        read_result(tmp_path / RESULT)
+
+
+def test_a_place_without_results_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="no results here; run a suite first"):
+        read_jobs(tmp_path / "none")
+
+
+def test_what_judges_the_runs_is_kept_beside_them_once(tmp_path: Path, store: Store) -> None:
+    with store.held():
+        store.keep_inputs(b"q0 0 d0 1\n", "q", {"s": '[{"query_id": "q0", "text": "x"}]'})
+        store.keep_inputs(b"other", "q", {"s": "other"})
+        put(store, result())
+    (job,) = read_jobs(tmp_path)
+    assert gzip.decompress(job.qrels_path().read_bytes()) == b"q0 0 d0 1\n"
+    assert job.sample_ids() == ("q0",)
+    (tmp_path / "demo" / "samples" / "s.json").unlink()
+    with pytest.raises(FileError, match=r"s.json: the query sample cannot be read"):
+        job.sample_ids()
+
+
+def test_scratch_is_empty_each_time_and_gone_at_the_end(store: Store) -> None:
+    with store.held():
+        folder = store.scratch("x")
+        (folder / "out").mkdir()
+        assert store.scratch("x") == folder and list(folder.iterdir()) == []
+    assert not folder.exists()
+
+
+FULL = result(
+    outcome=Outcome.OOM,
+    detail="the kernel killed the job at the memory limit of 1024 MiB",
+    effective=replace(SEEN, threads={"torch_intraop": 1}),
+    index=IndexFacts(2.5, 1 << 20, 100 << 20, None, "1" * 64, ENVELOPE),
+    memory=Memory(100 << 20, 150 << 20, None, {"load": 1 << 20}, "cgroup v1", 77, 0.02),
+    load_s=0.5,
+    first_query_s=0.025,
+    phases=(Phase("load", 1_000, 2_000),),
+    throttled_periods=0,
+    oom_kills=1,
+    exit_code=137,
+    device="cpu",
+    libraries={"faiss": "1.15.1"},
+    trials_finished=1,
+    ranking_disagreements=0,
+    files={"log.txt.gz": "2" * 64},
+)
+
+
+def test_the_golden_result_of_version_1_is_read_for_ever() -> None:
+    """Never change that file: it stands for all that was ever stored.  Convert old versions when reading."""
+    assert read_result(GOLDEN) == FULL
+
+
+def test_no_field_is_left_out_of_the_golden_result() -> None:
+    raw = json.loads(GOLDEN.read_text())
+    for record, cls in ((raw, Result), (raw["memory"], Memory), (raw["effective"], EffectiveEnvelope)):
+        assert record.keys() == {field.name for field in dataclasses.fields(cls)}
+
+
+@pytest.mark.parametrize("made", [FULL, result()])
+def test_what_is_stored_follows_the_published_schema(tmp_path: Path, store: Store, made: Result) -> None:
+    schema = json.loads(SCHEMA.read_text())
+    with store.held():
+        stored = json.loads((put(store, replace(made, key="k")) / RESULT).read_text())
+    for raw in (stored, json.loads(GOLDEN.read_text())):
+        jsonschema.validate(raw, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**stored, "outcome": "blank"}, schema)

@@ -1,0 +1,100 @@
+"""A suite file says what to measure, or says in one line what is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness import suite
+from harness.errors import FileError
+from harness.records import Outcome
+from harness.suite import dataset_name
+
+LEAST = 'systems = ["bm25"]\ndatasets = ["scifact"]\nprofiles = ["cpu1-mem1"]\n'
+EXPECT = '[[expect]]\nsystem = "bm25"\nprofile = "cpu1-mem1"\noutcome = "oom"\n'
+
+
+def load(folder: Path, text: str) -> suite.Suite:
+    path = folder / "my-suite.toml"
+    path.write_text(text, encoding="utf-8")
+    return suite.load(path)
+
+
+def test_the_least_suite_has_the_papers_protocol(tmp_path: Path) -> None:
+    loaded = load(tmp_path, LEAST)
+    assert loaded.name == "my-suite"
+    assert loaded.scenarios == ("single_stream",)
+    assert loaded.measures == ("RR@10", "Success@10", "nDCG@10")
+    protocol = loaded.protocol
+    assert (protocol.name, protocol.warmup_queries, protocol.trials) == ("santhanam2023", 10, 5)
+    assert (protocol.sample_size, protocol.k) == (1000, 10)
+
+
+def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
+    protocol = load(tmp_path, LEAST + "[protocol]\ntrials = 2\nquery_timeout_s = 1\n").protocol
+    assert (protocol.trials, protocol.query_timeout_s, protocol.k) == (2, 1.0, 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (LEAST.replace("systems", "system"), r"unknown key 'system'; did you mean 'systems'\?"),
+        (LEAST + "trials = 3\n", "unknown key 'trials'; known keys: build_profile, datasets"),
+        (LEAST + "[protocol]\ntrails = 3\n", r"unknown key 'protocol.trails'; did you mean 'trials'\?"),
+        (LEAST + EXPECT.replace("outcome", "outcom"), r"unknown key 'expect.0.outcom'; did you mean 'outcome'\?"),
+        ('systems = ["bm25"]\nprofiles = ["p"]\n', "key 'datasets' is missing; add it"),
+        (LEAST.replace('["bm25"]', '"bm25"'), "key 'systems': expected a list"),
+        (LEAST.replace('["bm25"]', "[]"), "key 'systems': Tuple should have at least 1 item"),
+        (LEAST.replace('["bm25"]', "[1]"), "key 'systems.0': Input should be a valid string"),
+        (LEAST.replace('["bm25"]', '["a", "b", "a"]'), "key 'systems': a comes twice; name each once"),
+        (LEAST.replace('["cpu1-mem1"]', '["p", "p"]'), "key 'profiles': p comes twice"),
+        (LEAST.replace('["scifact"]', '["./a/x", "./b/x/"]'), "key 'datasets': two datasets are called 'x'"),
+        (LEAST.replace('["scifact"]', '[".."]'), "key 'datasets': '..' gives no name"),
+        (LEAST.replace('["scifact"]', '["./"]'), "key 'datasets': './' gives no name"),
+        (LEAST + 'scenarios = ["server"]\n', "key 'scenarios.0': Input should be 'single_stream'"),
+        (LEAST + 'name = "../escape"\n', "key 'name': String should match pattern"),
+        (LEAST + "protocol = 3\n", "key 'protocol': expected a table"),
+        (LEAST + '[protocol]\nname = "mine"\n', "key 'protocol.name': Input should be 'santhanam2023'"),
+        (LEAST + "[protocol]\ntrials = 0\n", "key 'protocol.trials': Input should be greater than or equal to 1"),
+        (LEAST + "[protocol]\ntrials = 1.5\n", "key 'protocol.trials': Input should be a valid integer"),
+        (LEAST + '[protocol]\nk = "ten"\n', "key 'protocol.k': Input should be a valid integer"),
+        (LEAST + "[protocol]\nquery_timeout_s = 0\n", "key 'protocol.query_timeout_s': Input should be greater than 0"),
+        (LEAST + "[protocol]\njob_timeout_s = inf\n", "key 'protocol.job_timeout_s': Input should be a finite number"),
+        (LEAST + EXPECT.replace("bm25", "bm52"), "key 'expect.0.system': 'bm52' is not in this suite"),
+        (LEAST + EXPECT.replace("mem1", "mem2"), "key 'expect.0.profile': 'cpu1-mem2' is not in this suite"),
+        (LEAST + EXPECT.replace("oom", "fire"), "key 'expect.0.outcome': Input should be 'ok', 'oom'"),
+        (LEAST + EXPECT + EXPECT, "key 'expect.1': bm25 on cpu1-mem1 comes twice"),
+    ],
+)
+def test_each_mistake_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(FileError, match=rf"^{tmp_path}/my-suite.toml: {said}") as caught:
+        load(tmp_path, text)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_name_that_is_no_name_must_be_given_one(tmp_path: Path) -> None:
+    path = tmp_path / "My Suite.toml"
+    path.write_text(LEAST)
+    with pytest.raises(FileError, match="key 'name': String should match pattern"):
+        suite.load(path)
+    path.write_text('name = "mine"\n' + LEAST)
+    assert suite.load(path).name == "mine"
+
+
+def test_an_expected_outcome_is_that_cells_alone(tmp_path: Path) -> None:
+    text = LEAST.replace('["bm25"]', '["bm25", "minilm"]').replace('["cpu1-mem1"]', '["cpu1-mem1", "cpu2-mem4"]')
+    loaded = load(tmp_path, text + EXPECT)
+    assert loaded.expected("bm25", "cpu1-mem1") is Outcome.OOM
+    assert loaded.expected("minilm", "cpu1-mem1") is Outcome.OK
+    assert loaded.expected("bm25", "cpu2-mem4") is Outcome.OK
+
+
+@pytest.mark.parametrize("declared", ["tiny", "./tiny", "../data/tiny", "/data/tiny/", "tiny//"])
+def test_a_dataset_is_called_by_the_last_part_of_its_path(declared: str) -> None:
+    assert dataset_name(declared) == "tiny"
+
+
+def test_every_shipped_suite_can_be_read() -> None:
+    paths = sorted((Path(__file__).parents[1] / "suites").glob("*.toml"))
+    assert paths and all(suite.load(path).systems for path in paths)
