@@ -23,8 +23,8 @@ import harness
 from harness.errors import FileError, HarnessError, UsageError
 
 if TYPE_CHECKING:
+    from harness.inputs import Options
     from harness.launch.base import Launcher
-    from harness.orchestrator import Options
     from harness.table import Table
 
 P = ParamSpec("P")
@@ -77,11 +77,9 @@ def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
         except OSError as error:
             if error.errno not in _DISK:
                 raise
-            place = f"{error.filename}: " if error.filename else ""
-            click.echo(
-                f"harness: {place}{error.strerror}; make room or name another place, what was finished is kept",
-                err=True,
-            )
+            place = error.filename or "the disk of --results or --cache"
+            remedy = "make room or name another place, what was finished is kept"
+            click.echo(f"harness: {place}: {error.strerror}; {remedy}", err=True)
             sys.exit(1)
         except KeyboardInterrupt:
             click.echo("harness: stopped; what was finished is kept, the same command goes on from there", err=True)
@@ -126,10 +124,8 @@ def run(
     finally:
         chosen.close()
     _finish(results / loaded.name, loaded.measures, summary.done_before, len(summary.jobs))
-    for result in summary.unforeseen:
-        cell = result.spec.cell
-        place = f"{cell.system} {cell.dataset} {cell.profile}"
-        click.echo(f"harness: {place} ended {result.outcome.value}: {result.detail}", err=True)
+    for complaint in summary.complaints:
+        click.echo(f"harness: {complaint}", err=True)
     sys.exit(1 if summary.unforeseen else 0)
 
 
@@ -146,14 +142,14 @@ def plan(
     suite: Path, results: Path, only: str | None, fresh: bool, launcher: str, cache: Path, models: Path | None
 ) -> None:
     """Show what `harness run SUITE` would run and what is done, and run nothing."""
-    from harness import orchestrator
+    from harness import inputs
     from harness.suite import load
 
     loaded = load(suite)
     options = _options(suite, results, only, fresh, cache)
     chosen = _launcher(launcher, options.cache, models)
     try:
-        jobs = orchestrator.planned(orchestrator.gather(loaded, options), options, chosen)
+        jobs = inputs.planned(inputs.gather(loaded, options), options, chosen)
     finally:
         chosen.close()
     _columns(
@@ -234,7 +230,7 @@ def conformance(system: str, profile: str, launcher: str, cache: Path, models: P
 
 
 def _options(suite: Path, results: Path, only: str | None, fresh: bool, cache: Path) -> Options:
-    from harness.orchestrator import Options
+    from harness.inputs import Options
 
     return Options(results.absolute(), cache.expanduser().absolute(), suite.absolute().parent, only, fresh)
 

@@ -3,47 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
-from harness import catalog, datasets, environment, hardware, indexes
-from harness.catalog import System
+from harness import environment, indexes
 from harness.collect import Collected, collect
 from harness.datasets import Dataset, QuerySample
-from harness.errors import ImageError, JobError, UsageError
+from harness.errors import ImageError, JobError
 from harness.indexes import Index
+from harness.inputs import Inputs, Options, gather, plan_with, planned
 from harness.launch import host
 from harness.launch.base import Ended, Job, Launcher, Limits, Prepared
-from harness.plan import DatasetFacts, Planned, cells, index_key, order, plan
+from harness.plan import Planned, index_key, order
 from harness.progress import Screen, duration
-from harness.records import Cell, Envelope, Environment, JobSpec, Memory, Outcome, Result, job_key, to_json
+from harness.records import Environment, JobSpec, Memory, Outcome, Result, job_key, to_json
 from harness.store import Store, read_jobs
-from harness.suite import Suite, dataset_name
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the command line says about a run."""
-
-    results: Path
-    cache: Path
-    suite_dir: Path
-    only: str | None = None
-    fresh: bool = False
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """Everything a suite names, found and checked before anything costs time."""
-
-    suite: Suite
-    cells: list[Cell]
-    systems: dict[str, System]
-    profiles: dict[str, Envelope]
-    datasets: dict[str, Dataset]
-    samples: dict[str, QuerySample]
+from harness.suite import Suite
 
 
 @dataclass(frozen=True)
@@ -58,39 +33,14 @@ class Summary:
         """Jobs that did not end as foreseen."""
         return [result for result, expected in self.jobs if result.outcome is not expected]
 
-
-def gather(suite: Suite, options: Options) -> Inputs:
-    """Find and check all that the suite names.
-
-    Raises:
-        UsageError: a name is unknown, a file is wrong, or ``only`` matches nothing.
-    """
-    systems = {name: catalog.system(name) for name in suite.systems}
-    profiles = {name: hardware.profile(name) for name in suite.profiles}
-    if suite.build_profile is not None:
-        profiles[suite.build_profile] = hardware.profile(suite.build_profile)
-    wanted = cells(suite, options.only)
-    if not wanted:
-        raise UsageError(f"--only {options.only!r} matches no cell of the suite {suite.name}; see `harness plan`")
-    loaded = {
-        dataset_name(name): datasets.load(datasets.find(name, options.suite_dir), options.cache)
-        for name in suite.datasets
-    }
-    protocol = suite.protocol
-    samples = {
-        name: datasets.draw(dataset, protocol.sample_size, protocol.warmup_queries, protocol.seed)
-        for name, dataset in loaded.items()
-    }
-    return Inputs(suite, wanted, systems, profiles, loaded, samples)
-
-
-def planned(inputs: Inputs, options: Options, launcher: Launcher) -> list[Planned]:
-    """What is done and what is to do, with nothing changed."""
-    folder = options.results / inputs.suite.name
-    stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
-    ready = {name: launcher.find(system) for name, system in inputs.systems.items()}
-    digests = {name: found.digest for name, found in ready.items() if found}
-    return _plan(inputs, launcher, digests, stored, options.fresh)
+    @property
+    def complaints(self) -> list[str]:
+        """One line for each of those: what, and why."""
+        return [
+            f"{_place(result)} ended {result.outcome.value}: {_why(result, expected)}"
+            for result, expected in self.jobs
+            if result.outcome is not expected
+        ]
 
 
 def run(suite: Suite, options: Options, launcher: Launcher, screen: Screen) -> Summary:
@@ -139,8 +89,12 @@ class _Run:
             found = self.launcher.find(self.inputs.systems[name])
             if found:
                 digests[name] = found.digest
-        jobs = _plan(self.inputs, self.launcher, digests, stored, self.options.fresh)
+        jobs = plan_with(self.inputs, self.launcher, digests, stored, self.options.fresh)
         todo = order(jobs, self.inputs.suite.protocol.seed)
+        for job in todo:
+            prepared = self.prepared.get(job.cell.system)
+            if isinstance(prepared, Prepared) and not job.cannot:
+                self._index(job, prepared)  # before the first timed job, so that what is left can be told from those
         started = time.monotonic()
         for number, job in enumerate(todo, 1):
             left = (time.monotonic() - started) / (number - 1) * (len(todo) - number + 1) if number > 1 else None
@@ -174,14 +128,14 @@ class _Run:
         if isinstance(index, JobError):
             return self._keep(job, started_at, _nothing(index.outcome, index.detail), None, None)
         dataset, sample = self.inputs.datasets[job.cell.dataset], self.inputs.samples[job.cell.dataset]
-        folder = self.store.scratch(job_key(job.spec))
-        (folder / "out").mkdir()
         spec = _job_spec(job, prepared, dataset, sample)
-        (folder / "spec.json").write_text(to_json(spec), encoding="utf-8")
-        launched = Job(spec, prepared, folder, dataset.corpus.folder, index.folder, self.limits)
-        with self.screen.task(f"{job.cell.system} {job.cell.dataset} {job.cell.profile}", part) as watcher:
-            ended = self.launcher.launch(launched, watcher)
-            collected = collect(launched, ended, dataset.corpus.unknown)
+        with self.store.scratch(job_key(job.spec)) as folder:
+            (folder / "out").mkdir()
+            (folder / "spec.json").write_text(to_json(spec), encoding="utf-8")
+            launched = Job(spec, prepared, folder, dataset.corpus.folder, index.folder, self.limits)
+            with self.screen.task(f"{job.cell.system} {job.cell.dataset} {job.cell.profile}", part) as watcher:
+                ended = self.launcher.launch(launched, watcher)
+                collected = collect(launched, ended, dataset.corpus.unknown)
         return self._keep(job, started_at, collected, ended, index)
 
     def _index(self, job: Planned, prepared: Prepared) -> Index | JobError:
@@ -226,34 +180,6 @@ class _Run:
         result = _result(job, started_at, collected, ended, index, self.environment)
         stored = self.store.put(result, collected.table(), collected.run(job.cell.system), ended.log if ended else b"")
         return stored.result
-
-
-def _plan(
-    inputs: Inputs, launcher: Launcher, digests: Mapping[str, str], stored: list[Result], fresh: bool
-) -> list[Planned]:
-    facts = {
-        name: DatasetFacts(
-            corpus_sha256=dataset.corpus.sha256,
-            qrels_sha256=dataset.qrels_sha256,
-            sample_sha256=inputs.samples[name].sample_sha256,
-            warmup_sha256=inputs.samples[name].warmup_sha256,
-            sample_size=len(inputs.samples[name].sample),
-        )
-        for name, dataset in inputs.datasets.items()
-    }
-    cannot = {name: reason for name, envelope in inputs.profiles.items() if (reason := launcher.cannot(envelope))}
-    return plan(
-        inputs.suite,
-        inputs.cells,
-        systems=inputs.systems,
-        profiles=inputs.profiles,
-        datasets=facts,
-        digests=digests,
-        cannot=cannot,
-        isolation=launcher.isolation,
-        stored=stored,
-        fresh=fresh,
-    )
 
 
 def _job_spec(job: Planned, prepared: Prepared, dataset: Dataset, sample: QuerySample) -> JobSpec:
@@ -319,10 +245,20 @@ def _result(
     )
 
 
-def _line(number: int, total: int, result: Result, expected: Outcome) -> str:
+def _place(result: Result) -> str:
     cell = result.spec.cell
-    text = f"  [{number}/{total}] {cell.system} {cell.dataset} {cell.profile}: {result.outcome.value}"
-    if result.outcome is not Outcome.OK:
-        text += " (foreseen)" if result.outcome is expected else ""
-        text += f": {result.detail}"
+    return f"{cell.system} {cell.dataset} {cell.profile}"
+
+
+def _why(result: Result, expected: Outcome) -> str:
+    """Why a job ended as it did, or that it ended well against what the suite foresees."""
+    return result.detail or f"the suite foresees {expected.value}; change its [[expect]]"
+
+
+def _line(number: int, total: int, result: Result, expected: Outcome) -> str:
+    text = f"  [{number}/{total}] {_place(result)}: {result.outcome.value}"
+    if result.outcome is expected and expected is not Outcome.OK:
+        text += " (foreseen)"
+    if result.outcome is not expected or result.detail:
+        text += f": {_why(result, expected)}"
     return f"{text}  [{duration(result.wall_s)}]"

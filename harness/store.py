@@ -153,13 +153,16 @@ class Store:
             finally:
                 shutil.rmtree(self.staging, ignore_errors=True)
 
-    def scratch(self, name: str) -> Path:
-        """An empty folder for a job in the making; gone when it is stored or the run ends."""
+    @contextmanager
+    def scratch(self, name: str) -> Iterator[Path]:
+        """An empty folder for a job in the making; gone afterwards."""
         path = self.staging / name
         with _disk_errors(path):
-            shutil.rmtree(path, ignore_errors=True)
             path.mkdir(parents=True)
-        return path
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
 
     def keep_inputs(self, qrels: bytes, qrels_sha256: str, samples: Mapping[str, str]) -> None:
         """Keep judgements and query samples beside the results, so that they can be judged anywhere."""

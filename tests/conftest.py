@@ -15,8 +15,9 @@ import requests
 from rich.console import Console
 
 from harness import orchestrator, suite
+from harness.inputs import Options
 from harness.launch.base import Launcher
-from harness.orchestrator import Options, Summary
+from harness.orchestrator import Summary
 from harness.progress import Screen
 
 PLANTED = Path(__file__).parent / "engines" / "planted"

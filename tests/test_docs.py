@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from docs import generate
-from harness import catalog, hardware, suite
+from harness import catalog, hardware, images, instances, report, rows, store, suite
 from harness.cli import main
+from harness.launch.fake import FakeLauncher
+from tests.conftest import Bench
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -55,11 +59,6 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 
 def test_what_runs_inside_images_imports_the_standard_library_alone() -> None:
-    import ast
-    import sys
-
-    from harness import images
-
     for name, path in images.driver_files().items():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
@@ -80,3 +79,16 @@ def test_the_lock_names_no_index() -> None:
 def test_the_version_is_one() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert "version" in declared["project"]["dynamic"] and "version" not in declared["project"]
+
+
+def test_the_readmes_table_has_the_columns_and_notes_of_today(bench: Bench) -> None:
+    bench.run(FakeLauncher(), bench.suite())
+    jobs = store.read_jobs(bench.results)
+    made = report.render(rows.build(jobs, snapshot=instances.latest()), "md").splitlines()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    (header,) = [line for line in made if line.startswith("| system")]
+    assert header in readme
+    # What holds for every table stands under it word for word.
+    for start in ("- Latency mean:", "- Percentiles:", "- Peak anonymous:", "- Cost:", "- Prices:"):
+        (line,) = [each for each in made if each.startswith(start)]
+        assert line in readme

@@ -197,10 +197,11 @@ def test_what_judges_the_runs_is_kept_beside_them_once(tmp_path: Path, store: St
 
 def test_scratch_is_empty_each_time_and_gone_at_the_end(store: Store) -> None:
     with store.held():
-        folder = store.scratch("x")
-        (folder / "out").mkdir()
-        assert store.scratch("x") == folder and list(folder.iterdir()) == []
-    assert not folder.exists()
+        with store.scratch("x") as folder:
+            (folder / "out").mkdir()
+        assert not folder.exists()
+        with store.scratch("x") as again:
+            assert again == folder and list(again.iterdir()) == []
 
 
 FULL = result(

@@ -214,6 +214,7 @@ def _machine(row: Row) -> str:
     parts.append(f"kernel {machine.kernel}")
     parts.append("cgroup version unknown" if machine.cgroup_version is None else f"cgroup v{machine.cgroup_version}")
     parts += [f"Docker {machine.docker_version}"] if machine.docker_version else []
-    commit = f" ({machine.harness_commit[:12]})" if machine.harness_commit else ""
+    head, _, changed = (machine.harness_commit or "").partition("-")
+    commit = f" ({head[:12]}{' with changes' if changed else ''})" if head else ""
     parts.append(f"harness {machine.harness_version}{commit}")
     return "Measured on: " + ", ".join(parts)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -159,3 +162,35 @@ def test_a_profile_with_gpus_is_not_applicable_without_one(bench: Bench, launche
     assert result.outcome is Outcome.NOT_APPLICABLE
     assert (result.detail or "").startswith("no GPU on this host")
     assert result.memory.peak_gpu_bytes is None
+
+
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
+def test_after_a_stop_no_container_is_left_and_the_next_run_goes_on(
+    bench: Bench, engine: docker.DockerClient, blow: signal.Signals
+) -> None:
+    """Ctrl-C ends the container at once; after a kill -9 the next run finds and removes it."""
+    bench.plant("steady", service_s=0.2)
+    path = bench.suite(systems=["steady", "planted"])
+    command = [sys.executable, "-m", "harness", "run", str(path)]
+    command += ["--results", str(bench.results), "--cache", str(bench.cache)]
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    mine = {"label": LABEL, "status": "running", "name": "harness-steady-search"}
+    deadline = time.monotonic() + 120
+    while not (running := engine.containers.list(filters=mine)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert running
+    child.send_signal(blow)
+    _, said = child.communicate(timeout=60)
+    left = [each.id for each in engine.containers.list(filters=mine)]
+    if blow is signal.SIGINT:
+        assert (child.returncode, left) == (130, [])
+        assert "stopped; what was finished is kept" in said
+    else:
+        assert left == [running[0].id]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert ("removed 1 containers that a dead run had left" in done.stderr) == (blow is signal.SIGKILL)
+    assert engine.containers.list(all=True, filters={"name": "harness-steady"}) == []
+    assert {job.result.outcome for job in read_jobs(bench.results)} == {Outcome.OK}
+    assert len(read_jobs(bench.results)) == 2
+    assert not (bench.results / "test-suite" / ".staging").exists()

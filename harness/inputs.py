@@ -1,0 +1,103 @@
+"""Everything that a suite names, found and checked; and what of it is done.  Costs seconds, changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import catalog, datasets, hardware
+from harness.catalog import System
+from harness.datasets import Dataset, QuerySample
+from harness.errors import UsageError
+from harness.launch.base import Launcher
+from harness.plan import DatasetFacts, Planned, cells, plan
+from harness.records import Cell, Envelope, Result
+from harness.store import read_jobs
+from harness.suite import Suite, dataset_name
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says about a run."""
+
+    results: Path
+    cache: Path
+    suite_dir: Path
+    only: str | None = None
+    fresh: bool = False
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything a suite names, found and checked before anything costs time."""
+
+    suite: Suite
+    cells: list[Cell]
+    systems: dict[str, System]
+    profiles: dict[str, Envelope]
+    datasets: dict[str, Dataset]
+    samples: dict[str, QuerySample]
+
+
+def gather(suite: Suite, options: Options) -> Inputs:
+    """Find and check all that the suite names.
+
+    Raises:
+        UsageError: a name is unknown, a file is wrong, or ``only`` matches nothing.
+    """
+    systems = {name: catalog.system(name) for name in suite.systems}
+    profiles = {name: hardware.profile(name) for name in suite.profiles}
+    if suite.build_profile is not None:
+        profiles[suite.build_profile] = hardware.profile(suite.build_profile)
+    wanted = cells(suite, options.only)
+    if not wanted:
+        raise UsageError(f"--only {options.only!r} matches no cell of the suite {suite.name}; see `harness plan`")
+    loaded = {
+        dataset_name(name): datasets.load(datasets.find(name, options.suite_dir), options.cache)
+        for name in suite.datasets
+    }
+    protocol = suite.protocol
+    samples = {
+        name: datasets.draw(dataset, protocol.sample_size, protocol.warmup_queries, protocol.seed)
+        for name, dataset in loaded.items()
+    }
+    return Inputs(suite, wanted, systems, profiles, loaded, samples)
+
+
+def planned(inputs: Inputs, options: Options, launcher: Launcher) -> list[Planned]:
+    """What is done and what is to do, with nothing changed."""
+    folder = options.results / inputs.suite.name
+    stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
+    ready = {name: launcher.find(system) for name, system in inputs.systems.items()}
+    digests = {name: found.digest for name, found in ready.items() if found}
+    return plan_with(inputs, launcher, digests, stored, options.fresh)
+
+
+def plan_with(
+    inputs: Inputs, launcher: Launcher, digests: Mapping[str, str], stored: list[Result], fresh: bool
+) -> list[Planned]:
+    """Plan with these image digests (system name -> digest) and stored results."""
+    facts = {
+        name: DatasetFacts(
+            corpus_sha256=dataset.corpus.sha256,
+            qrels_sha256=dataset.qrels_sha256,
+            sample_sha256=inputs.samples[name].sample_sha256,
+            warmup_sha256=inputs.samples[name].warmup_sha256,
+            sample_size=len(inputs.samples[name].sample),
+        )
+        for name, dataset in inputs.datasets.items()
+    }
+    cannot = {name: reason for name, envelope in inputs.profiles.items() if (reason := launcher.cannot(envelope))}
+    return plan(
+        inputs.suite,
+        inputs.cells,
+        systems=inputs.systems,
+        profiles=inputs.profiles,
+        datasets=facts,
+        digests=digests,
+        cannot=cannot,
+        isolation=launcher.isolation,
+        stored=stored,
+        fresh=fresh,
+    )
