@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench docs format lock clean
+.PHONY: demo test check docs format lock
 
 # The main job, end to end: two real systems on a real collection.
 demo: .venv/ready
@@ -28,14 +28,8 @@ format: .venv/ready
 	$(BIN)/ruff check --fix .
 
 # Pin the newest versions that pyproject.toml allows (needs uv).
-lock:
+lock: .venv/ready
 	uv pip compile pyproject.toml --group dev --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-annotate --upgrade -o requirements.lock
 
 .venv/ready: requirements.lock pyproject.toml
-	$(PYTHON) -m venv .venv || { echo "no virtual environment could be made: install Python 3.11 or newer with venv (Debian: apt-get install python3-venv), or name one: make PYTHON=python3.12"; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	touch $@
-
-clean:
-	rm -rf .venv results/quickstart
+	scripts/make-venv $(PYTHON)

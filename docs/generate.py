@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from harness import cli, store
 from harness.catalog import Asset, EngineFile, SystemFile
@@ -74,9 +75,17 @@ def commands() -> str:
 def _section(title: str, model: type[BaseModel]) -> str:
     rows = [f"\n## {title}\n\n| key | type | default | meaning |\n|---|---|---|---|\n"]
     for name, field in model.model_fields.items():
-        default = "required" if field.is_required() else _value(field.default)
+        default = _default(field)
         rows.append(f"| `{name}` | {_type(field.annotation)} | {default} | {field.description or ''} |\n")
     return "".join(rows)
+
+
+def _default(field: FieldInfo) -> str:
+    """The default; one that is worked out on reading stands in words beside the field."""
+    extra = field.json_schema_extra
+    if isinstance(extra, dict) and "default" in extra:
+        return str(extra["default"])
+    return "required" if field.is_required() else _value(field.default)
 
 
 def _value(value: Any) -> str:

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from harness.declared import Declared, read_toml, validate
 from harness.errors import FileError, UnknownName
@@ -42,6 +42,13 @@ class Asset(Declared):
             if len(checksum) != 64:
                 raise ValueError(f"{name!r}: a sha256 has 64 hex digits, this has {len(checksum)}")
         return value
+
+    @model_validator(mode="after")
+    def _pinned(self) -> Asset:
+        # pip runs an sdist's own code to read its metadata: what it runs must be known beforehand.
+        if self.package is not None and ("==" not in self.package or self.package_sha256 is None):
+            raise ValueError("a package needs a version, pinned with ==, and its package_sha256")
+        return self
 
 
 class EngineFile(Declared):

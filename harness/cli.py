@@ -25,6 +25,7 @@ from harness.errors import FileError, HarnessError, UsageError
 if TYPE_CHECKING:
     from harness.inputs import Options
     from harness.launch.base import Launcher
+    from harness.orchestrator import Summary
     from harness.table import Table
 
 P = ParamSpec("P")
@@ -123,7 +124,7 @@ def run(
         summary = orchestrator.run(loaded, options, chosen, Screen(Console(stderr=True)))
     finally:
         chosen.close()
-    _finish(results / loaded.name, loaded.measures, summary.done_before, len(summary.jobs))
+    _finish(results / loaded.name, loaded.measures, summary)
     for complaint in summary.complaints:
         click.echo(f"harness: {complaint}", err=True)
     sys.exit(1 if summary.unforeseen else 0)
@@ -216,6 +217,9 @@ def conformance(system: str, profile: str, launcher: str, cache: Path, models: P
     cache = cache.expanduser().absolute()
     chosen = _launcher(launcher, cache, models)
     chosen.check()
+    cannot = chosen.cannot(envelope)
+    if cannot:
+        raise UsageError(f"{cannot}; choose another --profile")
     failed = 0
     with tempfile.TemporaryDirectory(prefix="harness-conformance-") as folder:
         try:
@@ -249,23 +253,23 @@ def _launcher(name: str, cache: Path, models: Path | None) -> Launcher:
     return FakeLauncher()
 
 
-def _table(results: Path, measures: tuple[str, ...]) -> Table:
+def _table(results: Path, measures: tuple[str, ...], keys: frozenset[str] | None = None) -> Table:
     from harness import instances, rows, store
 
     jobs = store.read_jobs(results)
     if not jobs:
         raise UsageError(f"{results}: no finished job in it; run a suite first")
-    return rows.build(jobs, snapshot=instances.latest(), measures=measures)
+    return rows.build(jobs, snapshot=instances.latest(), measures=measures, keys=keys)
 
 
-def _finish(folder: Path, measures: tuple[str, ...], done_before: int, ran: int) -> None:
+def _finish(folder: Path, measures: tuple[str, ...], summary: Summary) -> None:
     """Print the table, write the report, and say where everything lies."""
     from harness.report import render
 
-    table = _table(folder, measures)
+    table = _table(folder, measures, summary.keys)
     click.echo(render(table, "terminal", width=Console().width), nl=False)
     _write(folder / "report.md", render(table, "md"))
-    click.echo(f"\n{ran} jobs run, {done_before} were done before")
+    click.echo(f"\n{len(summary.jobs)} jobs run, {summary.done_before} were done before")
     click.echo(f"results: {folder}\nreport:  {folder / 'report.md'}")
 
 

@@ -6,10 +6,11 @@ against what was asked.  What the kernel and the engine saw outranks what the jo
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -19,7 +20,7 @@ from harness.measure import envelope
 from harness.measure.answers import BadAnswer, check
 from harness.measure.output import MEASUREMENT, SAMPLES, WARMUP_TRIAL
 from harness.records import Hit, JobSpec, Measurement, Memory, Outcome, to_json
-from harness.untrusted import most_output_bytes, read_regular
+from harness.untrusted import lines_of, most_line_bytes, open_regular, read_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,18 +28,30 @@ if TYPE_CHECKING:
 _MEASUREMENT = TypeAdapter(Measurement)
 _MEASUREMENT_BYTES = 4 << 20
 _LAST_BYTES = 4096
+_MOST_STAGES = 16
+_KILLED = 137  # 128 + SIGKILL
+_AT_LIMIT = 0.98
+_CLOCK_SLACK_S = 0.05
 _OTHER_PHASES = 8  # load, warm-up, close or build, and some to spare
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One query of one trial, as the job wrote it and we checked it."""
+    """One query of one trial, as the job wrote it and we checked it.
+
+    ``ranking`` is a hash of the ranked ids; the hits themselves are held for the first trial alone.
+    """
 
     trial: int
     query_id: str
     latency_ns: int
     stages_ns: dict[str, int]
+    ranking: bytes
     hits: list[tuple[str, float]]
+
+    def without_hits(self) -> Sample:
+        """The sample, lighter."""
+        return replace(self, hits=[])
 
 
 @dataclass(frozen=True)
@@ -62,9 +75,9 @@ class Collected:
 
     def ranking_disagreements(self) -> int | None:
         """Sample queries whose ranked ids differ between trials; None without two trials to compare."""
-        rankings: dict[str, set[tuple[str, ...]]] = {}
+        rankings: dict[str, set[bytes]] = {}
         for sample in self._timed():
-            rankings.setdefault(sample.query_id, set()).add(tuple(doc_id for doc_id, _ in sample.hits))
+            rankings.setdefault(sample.query_id, set()).add(sample.ranking)
         if len({sample.trial for sample in self._timed()}) < 2:
             return None
         return sum(len(seen) > 1 for seen in rankings.values())
@@ -108,10 +121,12 @@ def collect(job: Job, ended: Ended, unknown_ids: Callable[[set[str]], set[str]])
         unknown_ids: says which of some document ids the corpus does not have.
     """
     measurement, unreadable = _measurement(job)
-    samples, wrong = _samples(job)
+    samples, doc_ids, wrong = _samples(job)
     outcome, detail = _judge(job, ended, measurement, unreadable)
-    if outcome is Outcome.OK and job.spec.kind == "search":
-        wrong = wrong or _incomplete(job.spec, samples) or _unknown(samples, unknown_ids)
+    if outcome is Outcome.OK and measurement is not None:
+        if job.spec.kind == "search":
+            wrong = wrong or _incomplete(job.spec, samples) or _unknown(doc_ids, unknown_ids)
+        wrong = wrong or _impossible(job.spec, measurement, samples, ended.wall_s)
         if wrong:
             outcome, detail = Outcome.BAD_OUTPUT, wrong
     phases = measurement.phases[: job.spec.trials + _OTHER_PHASES] if measurement else ()
@@ -124,10 +139,14 @@ def _judge(
 ) -> tuple[Outcome, str | None]:
     """The outcome, from the strongest evidence to the weakest."""
     inside_kills = measurement.oom_kills if measurement else None
+    limit = job.spec.envelope.memory_bytes >> 20
     if ended.oom_killed or ended.oom_kills or inside_kills:
-        limit = job.spec.envelope.memory_bytes >> 20
-        what = "the job" if ended.exit_code == 137 else "one of its processes"
+        what = "the job" if ended.exit_code == _KILLED else "one of its processes"
         return Outcome.OOM, f"the kernel killed {what} at the memory limit of {limit} MiB"
+    peak = ended.memory.peak_cgroup_bytes or 0
+    if ended.exit_code == _KILLED and not ended.stopped and peak >= _AT_LIMIT * job.spec.envelope.memory_bytes:
+        # Old engines on cgroup v2 miss the flag, and the counter went with the cgroup before we could read it.
+        return Outcome.OOM, f"killed (exit code {_KILLED}) with its memory at the limit of {limit} MiB"
     if ended.stopped:
         return ended.stopped.outcome, ended.stopped.detail
     if measurement is None:
@@ -172,24 +191,37 @@ def _measurement(job: Job) -> tuple[Measurement | None, str | None]:
         return None, f"its measurement.json is wrong: {error}"
 
 
-def _samples(job: Job) -> tuple[list[Sample], str | None]:
-    """All samples up to the first wrong one, and what is wrong with that."""
-    limit = most_output_bytes(job.spec)
-    try:
-        text = read_regular(job.out / SAMPLES, limit + 1)
-    except OSError:
-        return [], None
-    if len(text) > limit:
-        return [], f"{SAMPLES} has more than {limit >> 20} MiB"
-    *lines, rest = text.split(b"\n")  # what follows the last newline was cut off by a kill
+def _samples(job: Job) -> tuple[list[Sample], set[str], str | None]:
+    """All samples up to the first wrong one, every document id in them, and what is wrong with that one."""
     known = {query.query_id for query in (*job.spec.warmup, *job.spec.sample)}
     samples: list[Sample] = []
-    for number, line in enumerate(lines, 1):
-        try:
-            samples.append(_sample(line, job.spec, known))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BadAnswer) as error:
-            return samples, _plain(f"{SAMPLES}: line {number}: {error}")
-    return samples, f"{SAMPLES}: its last line is cut off" if rest else None
+    doc_ids: set[str] = set()
+    stages: set[str] = set()
+    longest = most_line_bytes(job.spec)
+    most = 2 * (len(job.spec.warmup) + job.spec.trials * len(job.spec.sample))  # ``_incomplete`` names the doubled ones
+    try:
+        with open_regular(job.out / SAMPLES) as file:
+            for number, line in enumerate(lines_of(file, longest), 1):
+                if number > most:
+                    return samples, doc_ids, f"{SAMPLES}: more than {most} samples"
+                if not line.endswith(b"\n"):
+                    why = (
+                        f"line {number} has more than {longest} bytes"
+                        if len(line) == longest
+                        else "its last line is cut off"
+                    )
+                    return samples, doc_ids, f"{SAMPLES}: {why}"
+                sample = _sample(line, job.spec, known)
+                stages.update(sample.stages_ns)
+                if len(stages) > _MOST_STAGES:
+                    return samples, doc_ids, f"{SAMPLES}: line {number}: more than {_MOST_STAGES} stages"
+                doc_ids.update(doc_id for doc_id, _ in sample.hits)
+                samples.append(sample.without_hits() if sample.trial != 0 else sample)
+    except OSError:
+        return samples, doc_ids, None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BadAnswer) as error:
+        return samples, doc_ids, _plain(f"{SAMPLES}: line {len(samples) + 1}: {error}")
+    return samples, doc_ids, None
 
 
 def _sample(line: bytes, spec: JobSpec, known: set[str]) -> Sample:
@@ -208,7 +240,8 @@ def _sample(line: bytes, spec: JobSpec, known: set[str]) -> Sample:
     }
     fewest = 0 if spec.fewer_hits_ok else min(spec.k, spec.corpus_size)
     hits = check([Hit(doc_id, score) for doc_id, score in raw["hits"]], spec.k, fewest)
-    return Sample(trial, query_id, latency_ns, stages_ns, hits)
+    ranking = hashlib.sha256("\n".join(doc_id for doc_id, _ in hits).encode("utf-8")).digest()
+    return Sample(trial, query_id, latency_ns, stages_ns, ranking, hits)
 
 
 def _incomplete(spec: JobSpec, samples: list[Sample]) -> str | None:
@@ -226,11 +259,19 @@ def _incomplete(spec: JobSpec, samples: list[Sample]) -> str | None:
     return None
 
 
-def _unknown(samples: list[Sample], unknown_ids: Callable[[set[str]], set[str]]) -> str | None:
-    unknown = unknown_ids({doc_id for sample in samples for doc_id, _ in sample.hits})
+def _unknown(doc_ids: set[str], unknown_ids: Callable[[set[str]], set[str]]) -> str | None:
+    unknown = unknown_ids(doc_ids)
     if not unknown:
         return None
     return f"{len(unknown)} document ids that the corpus does not have, such as {min(unknown)!r}"
+
+
+def _impossible(spec: JobSpec, measurement: Measurement, samples: list[Sample], wall_s: float) -> str | None:
+    """Times that do not fit into the time that we saw pass."""
+    inside_s = (measurement.load_s or 0) + (measurement.build_s or 0) + sum(each.latency_ns for each in samples) / 1e9
+    if inside_s <= wall_s + _CLOCK_SLACK_S:
+        return None
+    return f"the image says it worked {inside_s:.3f} s in a {spec.kind} job that lasted {wall_s:.3f} s"
 
 
 def _last_line(log: bytes) -> str:

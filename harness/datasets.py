@@ -204,7 +204,7 @@ def _write_corpus(path: Path, folder: Path) -> None:
 
 
 def _qrels(path: Path, query_ids: set[str]) -> bytes:
-    lines = []
+    lines, seen = [], set()
     with _open(path) as file:
         for number, raw in enumerate(_lines(path, file), 1):
             fields = raw.split()
@@ -216,6 +216,9 @@ def _qrels(path: Path, query_ids: set[str]) -> bytes:
                 raise FileError(f"{path}: line {number}: grade {fields[3]!r} is no whole number")
             if fields[0] not in query_ids:
                 raise FileError(f"{path}: line {number}: query {fields[0]!r} is not in queries.jsonl")
+            if (fields[0], fields[2]) in seen:
+                raise FileError(f"{path}: line {number}: document {fields[2]!r} is judged twice for {fields[0]!r}")
+            seen.add((fields[0], fields[2]))
             lines.append(" ".join(fields))
     return "".join(f"{line}\n" for line in lines).encode("utf-8")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -76,7 +77,9 @@ def _cgroup() -> Finding:
 
 def _cpus() -> Finding:
     usable, online = host.cpus(), os.cpu_count() or 0
-    fact = f"{usable} usable of {online}"
+    fact = f"{usable} usable of {online}, {platform.machine()}"
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return Finding(Level.FAIL, "CPUs", fact, "images are made for x86-64; take such a host")
     if usable < 2:
         return Finding(Level.WARN, "CPUs", fact, "the harness shares its CPU with what it measures; take two or more")
     return Finding(Level.OK, "CPUs", fact)

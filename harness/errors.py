@@ -7,8 +7,7 @@ HarnessError                 one line for the user; knows its exit code
 ├── EngineError         (1)  the Docker engine does not answer or refuses
 ├── ImageError          (1)  an image or one of its assets could not be made
 ├── JobError            (1)  one job went wrong in a way that is stored as its outcome
-├── StoreError          (1)  the results folder cannot be written, read or locked
-└── Interrupted       (130)  the user pressed Ctrl-C
+└── StoreError          (1)  the results folder cannot be written, read or locked
 """
 
 from __future__ import annotations
@@ -53,12 +52,6 @@ class ImageError(HarnessError):
 
 class StoreError(HarnessError):
     """The results folder does not do its part."""
-
-
-class Interrupted(HarnessError):
-    """The user asked to stop."""
-
-    exit_code = 130
 
 
 class JobError(HarnessError):

@@ -21,6 +21,10 @@ from harness.errors import FileError, UsageError
 
 DEFAULT_MEASURES = ("RR@10", "Success@10", "nDCG@10")
 
+# Measures without a cutoff that look at what was retrieved as a set, or at the judgements alone: no deeper ranks exist
+# for them.
+_OF_THE_SET = frozenset({"Judged", "NumQ", "NumRel", "NumRelRet", "NumRet", "SetAP", "SetF", "SetP", "SetR", "SetRelP"})
+
 # query id -> document id -> relevance
 Qrels = dict[str, dict[str, int]]
 
@@ -78,6 +82,12 @@ def cutoff(measure: Any) -> int | None:
     """The rank down to which a measure looks, or ``None`` if it has none."""
     value = measure.params.get("cutoff")
     return value if isinstance(value, int) else None
+
+
+def looks_deeper(measure: Any, k: int) -> bool:
+    """Whether a measure asks for ranks below ``k``; one without a cutoff goes down the whole ranking."""
+    depth = cutoff(measure)
+    return measure.NAME not in _OF_THE_SET if depth is None else depth > k
 
 
 def evaluate(run: Run, qrels: Qrels, sample_ids: Sequence[str], measures: Sequence[Any]) -> Evaluation:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import platform
 import re
 import tarfile
 import tempfile
@@ -100,6 +101,8 @@ def _make(
     models: Path | None,
     report: Callable[[str], None],
 ) -> Image:
+    if platform.machine() not in ("x86_64", "AMD64"):
+        raise ImageError(f"system {system.name!r}: images are made for x86-64, this host is {platform.machine()}")
     wheelhouse = assets.wheels(system.engine_dir, system.extra_indexes, cache, report)
     files = assets.fetch(system, cache, models, report)
     with engine_errors():

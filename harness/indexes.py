@@ -83,7 +83,8 @@ def build(
             build_s=collected.measurement.build_s or 0.0,
             index_bytes=size,
             peak_anon_bytes=collected.memory.peak_anon_bytes,
-            peak_cgroup_bytes=collected.measurement.peak_cgroup_bytes or collected.memory.peak_cgroup_bytes,
+            peak_cgroup_bytes=max(collected.measurement.peak_cgroup_bytes or 0, collected.memory.peak_cgroup_bytes or 0)
+            or None,
             content_sha256=checksum,
             envelope=envelope,
         )

@@ -1,4 +1,7 @@
-"""Everything that a suite names, found and checked; and what of it is done.  Costs seconds, changes nothing."""
+"""Everything that a suite names, found and checked; and what of it is done.
+
+Costs seconds and runs no job; the one thing it writes are the corpora that it makes ready in the cache.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import catalog, datasets, hardware
+from harness import catalog, datasets, evaluate, hardware
 from harness.catalog import System
 from harness.datasets import Dataset, QuerySample
 from harness.errors import UsageError
@@ -44,8 +47,9 @@ def gather(suite: Suite, options: Options) -> Inputs:
     """Find and check all that the suite names.
 
     Raises:
-        UsageError: a name is unknown, a file is wrong, or ``only`` matches nothing.
+        UsageError: a name or a measure is unknown, a file is wrong, or ``only`` matches nothing.
     """
+    evaluate.parse_measures(suite.measures)  # a table that cannot be made is known before what costs
     systems = {name: catalog.system(name) for name in suite.systems}
     profiles = {name: hardware.profile(name) for name in suite.profiles}
     if suite.build_profile is not None:
@@ -66,7 +70,7 @@ def gather(suite: Suite, options: Options) -> Inputs:
 
 
 def planned(inputs: Inputs, options: Options, launcher: Launcher) -> list[Planned]:
-    """What is done and what is to do, with nothing changed."""
+    """What is done and what is to do.  Reads alone."""
     folder = options.results / inputs.suite.name
     stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
     ready = {name: launcher.find(system) for name, system in inputs.systems.items()}

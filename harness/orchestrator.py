@@ -23,10 +23,14 @@ from harness.suite import Suite
 
 @dataclass(frozen=True)
 class Summary:
-    """How a run ended: how many cells were done before, and each job of this run against what was foreseen."""
+    """How a run ended: how many cells were done before, and each job of this run against what was foreseen.
+
+    ``keys`` name the stored jobs that answer the suite as it stands now, whatever else lies beside them.
+    """
 
     done_before: int
     jobs: tuple[tuple[Result, Outcome], ...]
+    keys: frozenset[str]
 
     @property
     def unforeseen(self) -> list[Result]:
@@ -102,7 +106,9 @@ class _Run:
             result = self._job(job, part)
             self.finished.append((result, job.expected))
             self.screen.say(_line(number, len(todo), result, job.expected))
-        return Summary(len(jobs) - len(todo), tuple(self.finished))
+        done = {job.latest.key for job in jobs if job.done and job.latest}
+        foreseen = {result.key for result, expected in self.finished if result.outcome is expected}
+        return Summary(len(jobs) - len(todo), tuple(self.finished), frozenset(done | foreseen))
 
     def _prepare(self, names: set[str]) -> None:
         """Make the systems ready; one that cannot be is remembered, and the others go on."""
@@ -153,9 +159,9 @@ class _Run:
     def _build_index(self, prepared: Prepared, dataset: Dataset, key: str) -> Index:
         name = self.inputs.suite.build_profile
         envelope = self.inputs.profiles[name] if name else indexes.build_envelope(host.cpus(), host.memory_bytes())
-        too_large = host.larger_than_host(envelope)
-        if too_large:
-            raise JobError(Outcome.NOT_APPLICABLE, f"index build: {too_large}")
+        cannot = self.launcher.cannot(envelope)
+        if cannot:
+            raise JobError(Outcome.NOT_APPLICABLE, f"index build: {cannot}")
         with self.screen.task(f"{prepared.system.name}: index of {dataset.name}") as watcher:
             index = indexes.build(
                 self.launcher,
@@ -178,6 +184,9 @@ class _Run:
         self, job: Planned, started_at: str, collected: Collected, ended: Ended | None, index: Index | None
     ) -> Result:
         result = _result(job, started_at, collected, ended, index, self.environment)
+        prepared = self.prepared.get(job.cell.system)
+        if isinstance(prepared, Prepared):
+            result = replace(result, image_bytes=prepared.size_bytes)
         stored = self.store.put(result, collected.table(), collected.run(job.cell.system), ended.log if ended else b"")
         return stored.result
 
@@ -217,10 +226,7 @@ def _result(
     memory = collected.memory
     if measured and measured.peak_cgroup_bytes and ended:
         # The kernel's own mark, read from inside at the very end, is at least what was seen from outside.
-        memory = replace(memory, peak_cgroup_bytes=max(measured.peak_cgroup_bytes, memory.peak_cgroup_bytes or 0))
-    # A sampler outside may miss the last kill; a dying job inside says nothing.
-    seen = (ended.oom_kills if ended else None, measured.oom_kills if measured else None)
-    kills = [count for count in seen if count is not None]
+        memory = replace(memory, peak_cgroup_bytes=_most(measured.peak_cgroup_bytes, memory.peak_cgroup_bytes))
     return Result(
         key=job_key(job.spec),
         spec=job.spec,
@@ -235,14 +241,21 @@ def _result(
         load_s=measured.load_s if measured else None,
         first_query_s=collected.first_query_s,
         phases=measured.phases if measured else (),
-        throttled_periods=measured.throttled_periods if measured else None,
-        oom_kills=max(kills, default=None),
+        throttled_periods=_most(
+            ended.throttled_periods if ended else None, measured.throttled_periods if measured else None
+        ),
+        # A sampler outside may miss the last kill; a dying job inside says nothing.
+        oom_kills=_most(ended.oom_kills if ended else None, measured.oom_kills if measured else None),
         exit_code=ended.exit_code if ended else None,
         device=measured.device if measured else None,
         libraries=measured.libraries if measured else {},
         trials_finished=collected.trials_finished(job.spec.sample_size),
         ranking_disagreements=collected.ranking_disagreements(),
     )
+
+
+def _most(*counts: int | None) -> int | None:
+    return max((count for count in counts if count is not None), default=None)
 
 
 def _place(result: Result) -> str:

@@ -261,6 +261,7 @@ class Result:
     throttled_periods: int | None = None
     oom_kills: int | None = None
     exit_code: int | None = None
+    image_bytes: int | None = None
     device: str | None = None
     libraries: dict[str, str] = field(default_factory=dict)
     trials_finished: int = 0

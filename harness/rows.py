@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -43,16 +43,18 @@ def build(
     *,
     snapshot: instances.Snapshot,
     measures: Sequence[str] = evaluate.DEFAULT_MEASURES,
+    keys: Collection[str] | None = None,
 ) -> Table:
     """Make the table: one row for each cell and isolation.
 
-    Of several attempts the newest that ended ``ok`` is shown, else the newest; attempts are never pooled.
+    Which of several attempts is shown, :func:`harness.attempts.choose` says; they are never pooled.
     A file of one job that cannot be read costs that job's numbers only, and the row says why.
 
     Args:
         jobs: stored jobs, in any order.
         snapshot: prices.
         measures: names as ir_measures writes them.
+        keys: jobs to show in their cells, whatever else is stored of those; the other cells choose as ever.
 
     Raises:
         UsageError: a measure is unknown.
@@ -62,7 +64,7 @@ def build(
     cells: dict[tuple[Cell, Isolation], list[Job]] = defaultdict(list)
     for job in jobs:
         cells[job.result.spec.cell, job.result.spec.isolation].append(job)
-    rows = sorted((_row(tries, snapshot, judge) for tries in cells.values()), key=_reading_order)
+    rows = sorted((_row(tries, snapshot, judge, keys) for tries in cells.values()), key=_reading_order)
     return Table(
         rows=tuple(rows),
         measures=tuple(str(measure) for measure in judge.measures),
@@ -80,8 +82,8 @@ def _reading_order(row: Row) -> tuple[Any, ...]:
     return (*place, row.system, row.isolation, row.suite, row.scenario)
 
 
-def _row(jobs: list[Job], snapshot: instances.Snapshot, judge: _Judge) -> Row:
-    shown, hidden = attempts.choose(jobs)
+def _row(jobs: list[Job], snapshot: instances.Snapshot, judge: _Judge, keys: Collection[str] | None) -> Row:
+    shown, hidden = attempts.choose(jobs, keys)
     row = replace(_outline(shown.result, snapshot, len(jobs)), notes=hidden)
     if shown.result.outcome is Outcome.OK:
         row = _with_measures(_with_latency(row, shown), shown, judge)
@@ -209,9 +211,10 @@ def _with_measures(row: Row, job: Job, judge: _Judge) -> Row:
         notes.append(f"{_named(judged.without_hits)} judged queries got no hits and count 0")
     if judged.tied_queries:
         notes.append(f"{_named(judged.tied_queries)} queries have equal scores, judged in the order that was returned")
-    deep = [str(m) for m in judge.measures if (evaluate.cutoff(m) or 0) > row.k]
+    deep = [str(measure) for measure in judge.measures if evaluate.looks_deeper(measure, row.k)]
     if deep:
-        notes.append(f"{', '.join(deep)}: looks deeper than the {row.k} hits that were retrieved")
+        look = "looks" if len(deep) == 1 else "look"
+        notes.append(f"{', '.join(deep)}: {look} deeper than the {row.k} hits that were retrieved")
     return replace(
         row,
         measures={name: Figure(judged.values[name], reason=none) for name in names},
@@ -237,13 +240,50 @@ def _table_notes(rows: Sequence[Row], snapshot: instances.Snapshot) -> tuple[str
     notes.append(
         f"Prices: {snapshot.provider} {snapshot.region}, Linux on demand, {snapshot.as_of} (source: {snapshot.source})."
     )
+    return (*notes, *_smallest(rows), *_shared_cpus(rows), *_mixed(rows))
+
+
+def _smallest(rows: Sequence[Row]) -> Iterator[str]:
+    """The third memory figure (measuring rule 16): the smallest limit that still passes, as far as rows tell."""
+    held: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row.isolation is Isolation.CONTAINER and row.outcome is not Outcome.NOT_APPLICABLE:
+            held[row.dataset][row.system].append(row)
+    for dataset, systems in sorted(held.items()):
+        compared = {name: of for name, of in sorted(systems.items()) if len({row.memory_limit_bytes for row in of}) > 1}
+        if compared:
+            found = ", ".join(f"{name} {_smallest_profile(of)}" for name, of in compared.items())
+            yield f"Smallest profile here that passes on {dataset}: {found}."
+
+
+def _smallest_profile(rows: Sequence[Row]) -> str:
+    passed = [row for row in rows if row.outcome is Outcome.OK]
+    smallest = min(passed, key=lambda row: (row.memory_limit_bytes, row.cpus, row.gpus, row.profile), default=None)
+    return smallest.profile if smallest else "none"
+
+
+def _shared_cpus(rows: Sequence[Row]) -> Iterator[str]:
+    """A job that has all CPUs of its host shares them with the sampling from outside."""
+    full = {
+        f"{row.profile}: {row.cpus} of {row.machine.host_cpus}"
+        for row in rows
+        if row.outcome is Outcome.OK and row.isolation is not Isolation.FAKE and row.machine.host_cpus <= row.cpus
+    }
+    if full:
+        yield (
+            f"Profiles with all CPUs of their host ({', '.join(sorted(full))}) share them with the harness's own "
+            "sampling; measure on a machine with more CPUs to separate the two."
+        )
+
+
+def _mixed(rows: Sequence[Row]) -> Iterator[str]:
+    """Rows that must not be compared."""
     for dataset in sorted({row.dataset for row in rows}):
         same = [row for row in rows if row.dataset == dataset and row.outcome is Outcome.OK]
         for what, name in (("query samples", "sample"), ("corpora", "corpus"), ("judgements", "qrels")):
             hashes = {getattr(row, f"{name}_sha256") for row in same}
             if len(hashes) > 1:
-                notes.append(
+                yield (
                     f"Rows of {dataset} were measured with {len(hashes)} different {what}: do not compare them; "
                     "measure them again in one suite."
                 )
-    return tuple(notes)

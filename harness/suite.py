@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -23,7 +24,7 @@ class Protocol(Declared):
     trials: int = Field(default=5, ge=1, le=1000, description="timed passes over the query sample")
     sample_size: int = Field(default=1000, ge=1, description="queries in the sample, at most those judged")
     k: int = Field(default=10, ge=1, le=10_000, description="documents to retrieve for each query")
-    seed: int = Field(default=2023, description="chooses sample, warm-up queries and their order")
+    seed: int = Field(default=2023, ge=0, description="chooses sample, warm-up queries and their order")
     load_timeout_s: float = Field(default=600.0, gt=0, description="longest load")
     query_timeout_s: float = Field(default=60.0, gt=0, description="longest single query")
     build_timeout_s: float = Field(default=7200.0, gt=0, description="longest index build")
@@ -41,7 +42,11 @@ class Expectation(Declared):
 class Suite(Declared):
     """A declared set: systems x datasets x scenarios x hardware profiles, and a protocol."""
 
-    name: str = Field(pattern=NAME, description="names the folder of the results; by default the file's name")
+    name: str = Field(
+        pattern=NAME,
+        description="names the folder of the results: lowercase letters, digits, '.', '_', '-'",
+        json_schema_extra={"default": "the file's name"},
+    )
     systems: tuple[str, ...] = Field(min_length=1, description="system names (`harness systems`)")
     datasets: tuple[str, ...] = Field(
         min_length=1, description="names of shipped datasets, or folders relative to the suite file (./my-data)"
@@ -98,6 +103,11 @@ def load(path: Path) -> Suite:
         FileError: missing, no TOML, an unknown or wrong key: one line that names file, key and fix.
     """
     raw = read_toml(path)
+    if "name" not in raw and not re.fullmatch(NAME, path.stem):
+        raise FileError(
+            f"{path}: {path.stem!r} is no good as the suite's name; set `name` in the file "
+            "(lowercase letters, digits, '.', '_', '-'; at most 63)"
+        )
     suite = validate(Suite, {"name": path.stem, **raw}, path)
     for index, entry in enumerate(suite.expect):
         for key, name, known in (("system", entry.system, suite.systems), ("profile", entry.profile, suite.profiles)):

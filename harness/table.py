@@ -44,7 +44,7 @@ class Price:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a row was measured on."""
+    """What a row was measured on.  ``host_cpus`` are those that the harness and the job had between them."""
 
     cpu_model: str
     architecture: str
@@ -55,6 +55,7 @@ class Machine:
     harness_commit: str | None
     gpu_models: tuple[str, ...]
     instance_type: str | None
+    host_cpus: int
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,10 +15,15 @@ _SAMPLE_BYTES = 4096
 _FREE_BYTES = 16 << 20
 
 
+def most_line_bytes(spec: JobSpec) -> int:
+    """The longest honest line of ``samples.jsonl``."""
+    return _SAMPLE_BYTES + spec.k * _HIT_BYTES
+
+
 def most_output_bytes(spec: JobSpec) -> int:
     """What a job of this spec can honestly leave in ``out/``, generously."""
     samples = len(spec.warmup) + spec.trials * len(spec.sample)
-    return _FREE_BYTES + samples * (_SAMPLE_BYTES + spec.k * _HIT_BYTES)
+    return _FREE_BYTES + samples * most_line_bytes(spec)
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -31,6 +37,14 @@ def open_regular(path: Path) -> BinaryIO:
         os.close(descriptor)
         raise OSError(f"{path} is no regular file")
     return os.fdopen(descriptor, "rb")
+
+
+def lines_of(file: BinaryIO, longest: int) -> Iterator[bytes]:
+    """Lines of at most ``longest`` bytes; a longer one comes cut, without its newline, and is the last."""
+    while line := file.readline(longest):
+        yield line
+        if not line.endswith(b"\n"):
+            return
 
 
 def read_regular(path: Path, limit: int) -> bytes:

@@ -10,12 +10,17 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.records import Cell, Isolation, Outcome, Result
+from harness.records import Cell, Isolation, Outcome, Result, ResultSpec
 from harness.table import Validity
 
 # Largest slowest / fastest trial mean that is still called steady.  The same task was seen to drift 1.49-fold while
 # another job shared the machine (measuring rule 21); we doubt from about half of that on.
 MAX_TRIAL_RATIO = 1.25
+
+# What a named protocol's paper says, by the names of the suite's keys.
+_PAPERS = {"santhanam2023": {"warmup_queries": 10, "trials": 5, "k": 10}}
+# Its sample is 1,000 queries, or all that a smaller dataset has: only a larger one departs from it.
+_LARGEST_SAMPLES = {"santhanam2023": 1000}
 
 _ORDER = (Validity.CLEAN, Validity.NOISY, Validity.INVALID)
 
@@ -47,14 +52,14 @@ def assess(result: Result, *, trial_means_s: Sequence[float] = (), queries_timed
     findings = _isolation(result)
     if result.outcome is Outcome.OK:
         findings += _envelope(result) + _completeness(result, queries_timed) + _steadiness(result, trial_means_s)
+        findings += _protocol(result.spec)
     worst = max((finding.validity for finding in findings), key=_ORDER.index, default=Validity.CLEAN)
     return Verdict(worst, tuple(finding.text for finding in findings))
 
 
-def again(cell: Cell) -> str:
-    """The command that measures a cell again."""
-    path = f"{cell.system}/{cell.dataset}/{cell.scenario}/{cell.profile}"
-    return f"harness run suites/{cell.suite}.toml --fresh --only '{path}'"
+def again(cell: Cell, option: str = "--fresh") -> str:
+    """What measures a cell again, in words: a result knows its suite's name, not where the file lies."""
+    return f"run its suite again with {option} --only '{cell.system}/{cell.dataset}/{cell.scenario}/{cell.profile}'"
 
 
 def _isolation(result: Result) -> list[Finding]:
@@ -63,11 +68,11 @@ def _isolation(result: Result) -> list[Finding]:
         text = (
             "isolation: process: CPUs are pinned, but the memory limit of "
             f"{result.spec.envelope.memory_bytes / 2**20:,.0f} MiB and the network were not enforced; "
-            f"not comparable with container results; measure in a container: {again(result.spec.cell)}"
+            f"not comparable with container results; {again(result.spec.cell, '--launcher docker')}"
         )
         return [Finding(Validity.CLEAN, text)]
     if isolation is Isolation.FAKE:
-        text = f"isolation: fake: scripted times, nothing was measured; measure: {again(result.spec.cell)}"
+        text = f"isolation: fake: scripted times, nothing was measured; {again(result.spec.cell, '--launcher docker')}"
         return [Finding(Validity.INVALID, text)]
     return []
 
@@ -86,10 +91,10 @@ def _envelope(result: Result) -> list[Finding]:
 def _completeness(result: Result, queries_timed: int | None) -> list[Finding]:
     spec, found = result.spec, []
     if result.trials_finished < spec.trials:
-        text = f"only {result.trials_finished} of {spec.trials} trials finished; measure again: {again(spec.cell)}"
+        text = f"only {result.trials_finished} of {spec.trials} trials finished; {again(spec.cell)}"
         found.append(Finding(Validity.NOISY, text))
     if queries_timed is not None and queries_timed != spec.sample_size:
-        text = f"{queries_timed:,} of {spec.sample_size:,} sample queries were timed; measure again: {again(spec.cell)}"
+        text = f"{queries_timed:,} of {spec.sample_size:,} sample queries were timed; {again(spec.cell)}"
         found.append(Finding(Validity.NOISY, text))
     if result.ranking_disagreements:
         text = (
@@ -123,3 +128,17 @@ def _steadiness(result: Result, trial_means_s: Sequence[float]) -> list[Finding]
             f"(harness doctor shows its load), then {again(result.spec.cell)}"
         )
     return [Finding(Validity.NOISY, text)]
+
+
+def _protocol(spec: ResultSpec) -> list[Finding]:
+    """A suite may change a named protocol's figures; the name must not hide that."""
+    paper = dict(_PAPERS.get(spec.protocol, {}))
+    largest = _LARGEST_SAMPLES.get(spec.protocol, spec.sample_size)
+    if spec.sample_size > largest:
+        paper["sample_size"] = largest
+    changed = [
+        f"{name} {getattr(spec, name):,} (the paper: {figure:,})"
+        for name, figure in paper.items()
+        if getattr(spec, name) != figure
+    ]
+    return [Finding(Validity.CLEAN, f"protocol {spec.protocol} with {', '.join(changed)}")] if changed else []

@@ -91,7 +91,7 @@ def test_a_wrong_checksum_names_file_expected_and_found(tmp_path: Path) -> None:
 
 
 def test_nowhere_to_be_found_names_all_that_was_tried(tmp_path: Path) -> None:
-    toy = system(tmp_path, hub="someone/model", revision="0" * 40, package="toy==1")
+    toy = system(tmp_path, hub="someone/model", revision="0" * 40, package="toy==1", package_sha256="a" * 64)
     with pytest.raises(ImageError) as caught:
         assets.fetch(toy, tmp_path / "cache", tmp_path, says([]))
     for part in ("'toy'", "config.json, weights.bin", "hub does not answer", "not in the local folder", "no network"):
@@ -157,7 +157,7 @@ def test_a_link_in_an_sdist_is_no_file(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(assets, "_pip_download", download)
     with pytest.raises(ImageError, match=r"cannot find config\.json"):
-        assets.fetch(system(tmp_path, package="toy==1"), tmp_path / "cache", None, says([]))
+        assets.fetch(system(tmp_path, package="toy==1", package_sha256="a" * 64), tmp_path / "cache", None, says([]))
 
 
 def test_a_hub_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,6 +175,34 @@ def test_measures_print_as_they_are_written() -> None:
     assert evaluate.cutoff(evaluate.parse_measures(["RR"])[0]) is None
 
 
+@pytest.mark.parametrize("name", ["AP", "nDCG", "RR", "Rprec", "Bpref", "infAP", "AP(rel=2)", "R@11", "AP@100"])
+def test_a_measure_without_a_cutoff_goes_down_the_whole_ranking(name: str) -> None:
+    assert evaluate.looks_deeper(evaluate.parse_measures([name])[0], 10)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "RR@10",
+        "P@5",
+        "nDCG@10",
+        "Judged@10",
+        "Judged",
+        "NumRet",
+        "NumRet(rel=1)",
+        "NumRel",
+        "NumQ",
+        "SetP",
+        "SetR",
+        "SetF",
+        "SetAP",
+        "SetRelP",
+    ],
+)
+def test_a_cutoff_or_a_set_ends_what_a_measure_sees(name: str) -> None:
+    assert not evaluate.looks_deeper(evaluate.parse_measures([name])[0], 10)
+
+
 def test_many_measures_at_once_agree_with_each_alone() -> None:
     rankings = {"a": ("x", "y", "z"), "b": ("z",)}
     qrels = {"a": {"y": 2, "z": 1}, "b": {"z": 1, "q": 3}}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import instances, rows
 from harness.errors import FileError, StoreError, UnknownName
 from harness.launch.base import Job
 from harness.launch.fake import FakeLauncher
@@ -164,3 +165,14 @@ def test_a_full_disk_is_one_line_and_loses_nothing(bench: Bench, monkeypatch: py
 
 def _jobs(results: Path) -> tuple[StoredJob, ...]:
     return read_jobs(results) if results.is_dir() else ()
+
+
+def test_the_table_of_a_run_shows_what_the_suite_asks_for_now(bench: Bench) -> None:
+    text = "[protocol]\nwarmup_queries = 2\nk = 3\ntrials = {}\n"
+    for trials in (3, 2, 3):
+        summary = bench.run(FakeLauncher(), bench.suite(text.format(trials)))
+    assert summary.done_before == 1
+    table = rows.build(read_jobs(bench.results), snapshot=instances.latest(), keys=summary.keys)
+    assert [row.trials for row in table.rows] == [3]
+    (row,) = rows.build(read_jobs(bench.results), snapshot=instances.latest()).rows
+    assert row.trials == 2 and any("another spec" in note for note in row.notes)

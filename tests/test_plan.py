@@ -133,16 +133,24 @@ def test_a_system_without_its_image_is_to_do() -> None:
     assert job.spec.image_digest == NO_IMAGE and job.why == "to do: its image is not built yet"
 
 
-def test_a_profile_that_is_not_here_is_not_applicable_until_that_is_stored() -> None:
+def test_missing_gpus_are_not_applicable_until_that_is_stored() -> None:
     cannot = {"p1": "no GPU on this host"}
-    job = one(cannot=cannot)
+    gpus = {"p1": Envelope("p1", 1, 1 << 30, gpus=1), "p2": Envelope("p2", 1, 1 << 30)}
+    job = one(cannot=cannot, profiles=gpus)
     assert not job.done and job.expected is Outcome.NOT_APPLICABLE
     assert job.why == "not applicable: no GPU on this host"
     stored = [ended(job, Outcome.NOT_APPLICABLE)]
-    assert one(stored, cannot=cannot).done
-    assert one(stored, cannot=cannot, fresh=True).done, "nothing new can be learnt from trying again"
-    assert one(stored, cannot=cannot, digests={}).done, "an image plays no part"
-    assert not one(stored).done, "the hardware has come"
+    assert one(stored, cannot=cannot, profiles=gpus).done
+    assert one(stored, cannot=cannot, profiles=gpus, fresh=True).done, "nothing new can be learnt from trying again"
+    assert one(stored, cannot=cannot, profiles=gpus, digests={}).done, "an image plays no part"
+    assert not one(stored, profiles=gpus).done, "the hardware has come"
+
+
+def test_a_profile_that_is_too_large_was_not_foreseen() -> None:
+    cannot = {"p1": "needs 64 CPUs, this host gives 2"}
+    job = one(cannot=cannot)
+    assert not job.done and job.expected is Outcome.OK
+    assert not one([ended(job, Outcome.NOT_APPLICABLE)], cannot=cannot).done
 
 
 def test_the_order_is_random_but_fixed_by_the_seed_and_leaves_out_what_is_done() -> None:

@@ -277,7 +277,7 @@ def test_what_differs_is_told_and_not_pooled(
     new = make(base_ms=4.0, changes={"started_at": at(5)})
     row = one([new, old], snapshot)
     assert row.latency_mean_s.value == pytest.approx(4.695e-3)
-    assert row.notes == (f"other stored results of this cell that differ in {word}: 1; not pooled",)
+    assert row.notes == (f"1 result of another spec ({word}) is stored beside; not pooled",)
 
 
 def test_isolations_have_rows_of_their_own(make: Maker, snapshot: instances.Snapshot) -> None:
@@ -342,6 +342,93 @@ def test_a_measure_deeper_than_the_run_is_told(make: Maker, snapshot: instances.
     table = rows.build([make()], snapshot=snapshot, measures=["RR@10", "R@100"])
     assert table.measures == ("RR@10", "R@100")
     assert table.rows[0].notes == ("R@100: looks deeper than the 10 hits that were retrieved",)
+
+
+def test_a_measure_without_a_cutoff_is_deeper_than_any_run(make: Maker, snapshot: instances.Snapshot) -> None:
+    table = rows.build([make()], snapshot=snapshot, measures=["AP", "P@5", "SetP", "nDCG"])
+    assert table.rows[0].notes == ("AP, nDCG: look deeper than the 10 hits that were retrieved",)
+
+
+def test_a_new_images_crash_is_not_hidden_by_the_old_images_result(make: Maker, snapshot: instances.Snapshot) -> None:
+    old = make(changes={"started_at": at(0)})
+    new = make(outcome=Outcome.CRASH, image_digest="sha256:2", changes={"started_at": at(5), "detail": "raised"})
+    row = one([old, new], snapshot)
+    assert (row.outcome, row.detail, row.latency_mean_s.value) == (Outcome.CRASH, "raised", None)
+    assert row.notes == ("1 result of another spec (image) is stored beside; not pooled",)
+
+
+def test_the_jobs_that_are_asked_for_are_shown(make: Maker, snapshot: instances.Snapshot) -> None:
+    five = make(base_ms=2.0, changes={"started_at": at(0)})
+    two = make(base_ms=4.0, trials=2, changes={"started_at": at(5), "trials_finished": 2})
+    other = make("minilm", base_ms=8.0)
+    jobs = [five, two, other]
+
+    def keys(table: Table) -> list[str]:
+        return [row.key for row in table.rows]
+
+    assert keys(rows.build(jobs, snapshot=snapshot)) == [two.result.key, other.result.key]
+    asked = rows.build(jobs, snapshot=snapshot, keys={five.result.key})
+    assert keys(asked) == [five.result.key, other.result.key]
+    assert asked.rows[0].latency_mean_s.value == pytest.approx(2.695e-3)
+    assert asked.rows[0].notes == ("1 result of another spec (protocol) is stored beside; not pooled",)
+
+
+def notes_with(jobs: list[FakeJob], snapshot: instances.Snapshot, word: str) -> list[str]:
+    return [note for note in rows.build(jobs, snapshot=snapshot).notes if word in note]
+
+
+def test_the_smallest_profile_that_passes_is_said(make: Maker, snapshot: instances.Snapshot) -> None:
+    jobs = [
+        make("minilm", "cpu1-mem256m", Outcome.OOM),
+        make("minilm", "cpu2-mem4"),
+        make("minilm", "cpu1-mem1"),
+        make("bm25", "cpu1-mem256m"),
+        make("bm25", "cpu1-mem1"),
+        make("hopeless", "cpu1-mem256m", Outcome.OOM),
+        make("hopeless", "cpu1-mem1", Outcome.CRASH),
+        make("once", "cpu1-mem1"),
+    ]
+    assert notes_with(jobs, snapshot, "Smallest profile") == [
+        "Smallest profile here that passes on scifact: bm25 cpu1-mem256m, hopeless none, minilm cpu1-mem1."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("isolation", "outcome"), [(Isolation.PROCESS, Outcome.OK), (Isolation.CONTAINER, Outcome.NOT_APPLICABLE)]
+)
+def test_only_containers_of_two_sizes_tell_a_smallest_profile(
+    make: Maker, snapshot: instances.Snapshot, isolation: Isolation, outcome: Outcome
+) -> None:
+    jobs = [make(profile="cpu1-mem1"), make(profile="cpu1-mem256m", isolation=isolation, outcome=outcome)]
+    assert notes_with(jobs, snapshot, "Smallest profile") == []
+
+
+def test_of_equal_memory_the_fewest_cpus_are_smallest(make: Maker, snapshot: instances.Snapshot) -> None:
+    four = Envelope("cpu1-mem4", 1, 4096 * MIB)
+    cell = Cell("quick", "bm25", "scifact", "single_stream", "cpu1-mem4")
+    jobs = [make(profile="cpu2-mem4"), make(cell=cell, envelope=four), make(profile="cpu1-mem1", outcome=Outcome.OOM)]
+    assert "bm25 cpu1-mem4." in notes_with(jobs, snapshot, "Smallest profile")[0]
+
+
+def test_less_memory_is_smaller_whatever_the_cpus(make: Maker, snapshot: instances.Snapshot) -> None:
+    lean = Envelope("cpu2-mem256m", 2, 256 * MIB)
+    cell = Cell("quick", "bm25", "scifact", "single_stream", "cpu2-mem256m")
+    jobs = [make(profile="cpu1-mem1"), make(cell=cell, envelope=lean)]
+    assert "bm25 cpu2-mem256m." in notes_with(jobs, snapshot, "Smallest profile")[0]
+
+
+def test_profiles_that_take_the_whole_host_are_told_once(make: Maker, snapshot: instances.Snapshot) -> None:
+    jobs = [make(profile="cpu2-mem4"), make("minilm", "cpu2-mem4"), make(profile="cpu1-mem1")]
+    (note,) = notes_with(jobs, snapshot, "sampling")
+    assert note.startswith("Profiles with all CPUs of their host (cpu2-mem4: 2 of 2) share them")
+    assert {row.validity for row in rows.build(jobs, snapshot=snapshot).rows} == {Validity.CLEAN}
+    larger = replace(jobs[0].result.environment, host_cpus=3)
+    apart = [
+        make(profile="cpu2-mem4", changes={"environment": larger}),
+        make("minilm", "cpu2-mem4", Outcome.OOM),
+        make("fake", "cpu2-mem4", isolation=Isolation.FAKE),
+    ]
+    assert notes_with(apart, snapshot, "sampling") == []
 
 
 def test_doubts_reach_the_row(make: Maker, snapshot: instances.Snapshot) -> None:

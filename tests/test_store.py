@@ -216,6 +216,7 @@ FULL = result(
     throttled_periods=0,
     oom_kills=1,
     exit_code=137,
+    image_bytes=306_000_000,
     device="cpu",
     libraries={"faiss": "1.15.1"},
     trials_finished=1,

@@ -57,6 +57,7 @@ def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
         (LEAST + "protocol = 3\n", "key 'protocol': expected a table"),
         (LEAST + '[protocol]\nname = "mine"\n', "key 'protocol.name': Input should be 'santhanam2023'"),
         (LEAST + "[protocol]\ntrials = 0\n", "key 'protocol.trials': Input should be greater than or equal to 1"),
+        (LEAST + "[protocol]\nseed = -1\n", "key 'protocol.seed': Input should be greater than or equal to 0"),
         (LEAST + "[protocol]\ntrials = 1.5\n", "key 'protocol.trials': Input should be a valid integer"),
         (LEAST + '[protocol]\nk = "ten"\n', "key 'protocol.k': Input should be a valid integer"),
         (LEAST + "[protocol]\nquery_timeout_s = 0\n", "key 'protocol.query_timeout_s': Input should be greater than 0"),
@@ -76,8 +77,11 @@ def test_each_mistake_is_one_line(tmp_path: Path, text: str, said: str) -> None:
 def test_a_file_name_that_is_no_name_must_be_given_one(tmp_path: Path) -> None:
     path = tmp_path / "My Suite.toml"
     path.write_text(LEAST)
-    with pytest.raises(FileError, match="key 'name': String should match pattern"):
+    with pytest.raises(
+        FileError, match=r"My Suite.toml: 'My Suite' is no good as the suite's name; set `name`"
+    ) as caught:
         suite.load(path)
+    assert "lowercase letters, digits, '.', '_', '-'" in str(caught.value)
     path.write_text('name = "mine"\n' + LEAST)
     assert suite.load(path).name == "mine"
 

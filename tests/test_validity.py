@@ -7,7 +7,7 @@ from harness import validity
 from harness.records import Cell, Envelope, Environment, Isolation, Outcome, Result, ResultSpec
 from harness.table import Validity
 
-AGAIN = "harness run suites/s.toml --fresh --only 'bm25/scifact/single_stream/cpu1-mem1'"
+AGAIN = "run its suite again with --fresh --only 'bm25/scifact/single_stream/cpu1-mem1'"
 
 
 def result(isolation: Isolation = Isolation.CONTAINER, **changes: Any) -> Result:
@@ -92,7 +92,7 @@ def test_process_is_marked_but_not_doubted() -> None:
     verdict = validity.assess(result(Isolation.PROCESS))
     assert verdict.validity is Validity.CLEAN
     assert "the memory limit of 1,024 MiB and the network were not enforced" in verdict.reasons[0]
-    assert AGAIN in verdict.reasons[0]
+    assert verdict.reasons[0].endswith(AGAIN.replace("--fresh", "--launcher docker"))
 
 
 def test_fake_is_never_valid() -> None:
@@ -106,3 +106,25 @@ def test_a_failed_job_has_no_numbers_to_doubt() -> None:
     assert validity.assess(failed) == validity.Verdict(Validity.CLEAN, ())
     process = result(Isolation.PROCESS, outcome=Outcome.OOM)
     assert len(validity.assess(process).reasons) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"trials": 1}, "protocol santhanam2023 with trials 1 (the paper: 5)"),
+        ({"warmup_queries": 1500}, "protocol santhanam2023 with warmup_queries 1,500 (the paper: 10)"),
+        ({"trials": 2, "k": 3}, "protocol santhanam2023 with trials 2 (the paper: 5), k 3 (the paper: 10)"),
+        ({"sample_size": 1001}, "protocol santhanam2023 with sample_size 1,001 (the paper: 1,000)"),
+    ],
+)
+def test_a_changed_protocol_is_said_but_not_doubted(changes: dict[str, int], said: str) -> None:
+    changed = result(spec=replace(result().spec, **changes), trials_finished=changes.get("trials", 5))
+    assert validity.assess(changed) == validity.Verdict(Validity.CLEAN, (said,))
+    assert validity.assess(replace(changed, outcome=Outcome.OOM)).reasons == ()
+
+
+def test_what_a_protocol_leaves_open_is_no_change() -> None:
+    small = replace(result().spec, sample_size=50)
+    assert validity.assess(result(spec=small)).reasons == ()
+    another = replace(result().spec, protocol="mine", trials=1)
+    assert validity.assess(result(spec=another)).reasons == ()

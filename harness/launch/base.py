@@ -76,11 +76,12 @@ class Stopped:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a job ended, seen from outside it.  ``oom_kills`` is the cgroup's own counter."""
+    """How a job ended, seen from outside it.  ``oom_kills`` and ``throttled_periods`` are the cgroup's own counters."""
 
     exit_code: int | None
     oom_killed: bool
     oom_kills: int | None
+    throttled_periods: int | None
     stopped: Stopped | None
     memory: MemoryTrace
     wall_s: float

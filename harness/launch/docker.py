@@ -19,19 +19,22 @@ from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 from harness import cgroup, images
 from harness.catalog import System
 from harness.engine import engine_errors
-from harness.errors import EngineError
+from harness.errors import EngineError, ImageError
 from harness.launch import gpu, host
 from harness.launch.base import Ended, Job, Prepared, Progress, Report, Stopped, choose_cpus, thread_environment
 from harness.launch.memory import CgroupSource, MemorySampler, MemoryTrace
 from harness.launch.owner import HOST_LABEL, LABEL, alive, me, this_host
 from harness.launch.watch import Watch
 from harness.records import Envelope, Isolation, Outcome
+from harness.untrusted import most_output_bytes
 
 # A user that exists in no image: nothing in the image belongs to it.
 NOBODY = 65532
 _POLL_S = 0.1
 _LOG_BYTES = 10 << 20
 _SCRATCH_BYTES = 64 << 20
+# What the engine says when the fault is the image's (its entry point, its user), not its own.
+_NO_START = ("OCI runtime", "executable file not found", "no such file or directory", "permission denied", "No command")
 
 
 class DockerLauncher:
@@ -76,30 +79,40 @@ class DockerLauncher:
         """Build the image where it is missing."""
         with engine_errors():
             image = images.ensure(self.client, system, cache=self._cache, models=self._models, report=report)
+            volumes = self.client.images.get(image.digest).attrs["Config"].get("Volumes")
+        if volumes:
+            # The engine would give each a writable folder on the host's disk, under a root that is to be read-only.
+            raise ImageError(f"system {system.name!r}: its image declares VOLUME {', '.join(volumes)}; remove it")
         return _prepared(system, image)
 
     def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
         """Run one container from start to end and remove it."""
         _open_to_job_user(job)
+        cpus = choose_cpus(job.spec.envelope.cpus, os.sched_getaffinity(0))
         with engine_errors():
-            container = self.client.containers.create(**_container(job))
+            container = self.client.containers.create(**_container(job, cpus))
         try:
             # Before the start: its baseline is what the GPUs hold without the job.
-            with engine_errors(), gpu.memory(job.spec.envelope.gpus) as gpu_memory:
+            with engine_errors(), host.aside(cpus), gpu.memory(job.spec.envelope.gpus) as gpu_memory:
+                started = time.monotonic()
                 refused = _start(container)
                 if refused:
-                    return Ended(None, False, None, refused, MemoryTrace(), 0.0, b"")
-                return self._follow(container, job, progress, gpu_memory)
+                    return Ended(None, False, None, None, refused, MemoryTrace(), 0.0, b"")
+                return self._follow(container, job, progress, gpu_memory, started)
         finally:
             _remove(container)
 
     def _follow(
-        self, container: Container, job: Job, progress: Callable[[Progress], None], gpu_memory: gpu.GpuMemory | None
+        self,
+        container: Container,
+        job: Job,
+        progress: Callable[[Progress], None],
+        gpu_memory: gpu.GpuMemory | None,
+        started: float,
     ) -> Ended:
-        started = time.monotonic()
         ended = threading.Event()
         threading.Thread(target=_wait, args=(container, ended), daemon=True, name="container-wait").start()
-        watch = Watch(job.spec, job.out, job.limits)
+        watch = Watch(job)
         with _sampling(container, gpu_memory) as sampler:
             stopped = None
             while not ended.wait(_POLL_S):
@@ -118,6 +131,7 @@ class DockerLauncher:
             exit_code=state["ExitCode"],
             oom_killed=bool(state["OOMKilled"]),
             oom_kills=sampler.oom_kills if sampler else None,
+            throttled_periods=sampler.throttled_periods if sampler else None,
             stopped=stopped,
             memory=sampler.trace() if sampler else MemoryTrace(),
             wall_s=wall_s,
@@ -144,10 +158,9 @@ def _prepared(system: System, image: images.Image) -> Prepared:
     return Prepared(system, image.digest, image.digest, image.size_bytes)
 
 
-def _container(job: Job) -> dict[str, Any]:
+def _container(job: Job, cpus: tuple[int, ...]) -> dict[str, Any]:
     """Every limit of the envelope as arguments of the engine's create call (measuring rules 1, 2, 3 and 5)."""
     envelope = job.spec.envelope
-    cpus = choose_cpus(envelope.cpus, os.sched_getaffinity(0))
     building = job.spec.kind == "build"
     mounts = [
         Mount("/job", str(job.folder), type="bind", read_only=True),
@@ -174,10 +187,19 @@ def _container(job: Job) -> dict[str, Any]:
         "security_opt": ["no-new-privileges:true"],
         "tmpfs": {"/tmp": f"rw,noexec,nosuid,nodev,size={_SCRATCH_BYTES},mode=1777"},  # noqa: S108
         "shm_size": _SCRATCH_BYTES,
-        "ulimits": [Ulimit(name="core", soft=0, hard=0)],
+        "ulimits": [Ulimit(name="core", soft=0, hard=0), *_file_limit(job)],
+        "healthcheck": {"test": ["NONE"]},  # nothing but the job runs inside the measured envelope
         "log_config": LogConfig(type="json-file", config={"max-size": str(_LOG_BYTES), "max-file": "1"}),
         "device_requests": _device_requests(envelope.gpus),
     }
+
+
+def _file_limit(job: Job) -> list[Ulimit]:
+    """No single file of a search job can outgrow what the whole job may leave; an index may be large."""
+    if job.spec.kind == "build":
+        return []
+    most = most_output_bytes(job.spec)
+    return [Ulimit(name="fsize", soft=most, hard=most)]
 
 
 def _device_requests(gpus: int) -> list[DeviceRequest] | None:
@@ -208,6 +230,10 @@ def _start(container: Container) -> Stopped | None:
         if "device driver" in str(error):
             reason = "the engine cannot hand out GPUs; install the NVIDIA container toolkit"
             return Stopped(Outcome.NOT_APPLICABLE, reason)
+        if any(words in str(error) for words in _NO_START):
+            return Stopped(
+                Outcome.CRASH, f"the image does not start: {' '.join(str(error.explanation).split())[-300:]}"
+            )
         raise
     return None
 

@@ -75,9 +75,10 @@ class FakeLauncher:
             exit_code=0 if outcome is Outcome.OK else 137 if outcome is Outcome.OOM else 1,
             oom_killed=outcome is Outcome.OOM,
             oom_kills=int(outcome is Outcome.OOM),
+            throttled_periods=0,
             stopped=Stopped(outcome, "scripted timeout") if outcome is Outcome.TIMEOUT else None,
             memory=trace,
-            wall_s=1.0,
+            wall_s=60.0,
             log=b"fake log\n",
         )
 

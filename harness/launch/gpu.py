@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import pynvml
 
+from harness.errors import EngineError
+
 
 @dataclass(frozen=True)
 class Gpus:
@@ -63,7 +65,10 @@ def memory(count: int) -> Iterator[GpuMemory | None]:
     if not count:
         yield None
         return
-    followed = GpuMemory(count)
+    try:
+        followed = GpuMemory(count)
+    except pynvml.NVMLError as error:
+        raise EngineError(f"the memory of {count} GPUs cannot be followed: NVML says {error}") from error
     try:
         yield followed
     finally:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from harness.launch import gpu
@@ -41,6 +42,21 @@ def cannot_provide(envelope: Envelope) -> str | None:
     if len(found.models) < envelope.gpus:
         return found.reason or f"{len(found.models)} GPUs on this host, the profile needs {envelope.gpus}"
     return None
+
+
+@contextmanager
+def aside(cpus: Iterable[int]) -> Iterator[None]:
+    """Keep this thread, and those that it starts, off a job's CPUs; where the job has all of them, nothing changes."""
+    before = os.sched_getaffinity(0)
+    rest = before - set(cpus)
+    if not rest:
+        yield
+        return
+    os.sched_setaffinity(0, rest)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def numa_nodes(wanted_cpus: Iterable[int], root: Path = _NODES) -> tuple[int, ...]:

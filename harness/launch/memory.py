@@ -60,6 +60,9 @@ class Source(Protocol):
     def oom_kills(self) -> int | None:
         """Kills so far, where they are counted."""
 
+    def throttled_periods(self) -> int | None:
+        """Quota periods in which it was stopped, where they are counted."""
+
 
 class CgroupSource:
     """A container's cgroup, read from the host."""
@@ -69,6 +72,7 @@ class CgroupSource:
         self.anon_bytes = group.anon_bytes
         self.peak_bytes = group.peak_bytes
         self.oom_kills = group.oom_kills
+        self.throttled_periods = group.throttled_periods
 
 
 class ProcessSource:
@@ -92,6 +96,10 @@ class ProcessSource:
         """Not counted for a process."""
         return None
 
+    def throttled_periods(self) -> int | None:
+        """Not counted for a process."""
+        return None
+
 
 class MemorySampler(threading.Thread):
     """Samples a source until stopped."""
@@ -106,6 +114,7 @@ class MemorySampler(threading.Thread):
         self._peak: int | None = None
         self._peak_gpu: int | None = None
         self.oom_kills: int | None = None
+        self.throttled_periods: int | None = None
 
     def run(self) -> None:
         """Sample; a source that is gone gives None and the last values stay."""
@@ -136,6 +145,8 @@ class MemorySampler(threading.Thread):
             self._anon.append((t_ns, anon))
         self._peak = self._peak if peak is None else peak
         self.oom_kills = self.oom_kills if kills is None else kills
+        throttled = self._source.throttled_periods()
+        self.throttled_periods = self.throttled_periods if throttled is None else throttled
         used = self._gpus.used_bytes() if self._gpus else None
         if used is not None:
             self._peak_gpu = max(self._peak_gpu or 0, used)

@@ -90,11 +90,15 @@ class ProcessLauncher:
 
     def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
         """Run one child to its end; its whole process group goes with it."""
-        cpus = set(choose_cpus(job.spec.envelope.cpus, os.sched_getaffinity(0)))
+        cpus = choose_cpus(job.spec.envelope.cpus, os.sched_getaffinity(0))
         started = time.monotonic()
-        with (job.folder / "log").open("w+b") as log, gpu.memory(job.spec.envelope.gpus) as gpu_memory:
+        with (
+            (job.folder / "log").open("w+b") as log,
+            host.aside(cpus),
+            gpu.memory(job.spec.envelope.gpus) as gpu_memory,
+        ):
             child = subprocess.Popen(
-                [self._python or sys.executable, "-c", _START.format(cpus=cpus)],
+                [self._python or sys.executable, "-c", _START.format(cpus=set(cpus))],
                 env=self._environment(job),
                 cwd=job.out,
                 stdin=subprocess.DEVNULL,
@@ -104,7 +108,7 @@ class ProcessLauncher:
             )
             sampler = MemorySampler(ProcessSource(child.pid), gpu_memory)
             sampler.start()
-            watch = Watch(job.spec, job.out, job.limits)
+            watch = Watch(job)
             stopped = None
             try:
                 while child.poll() is None and stopped is None:
@@ -117,7 +121,7 @@ class ProcessLauncher:
             log.seek(0)
             text = log.read(_LOG_BYTES)
         wall_s = time.monotonic() - started
-        return Ended(child.returncode, False, None, stopped, sampler.trace(), wall_s, text)
+        return Ended(child.returncode, False, None, None, stopped, sampler.trace(), wall_s, text)
 
     def sweep(self) -> int:
         """Children die with their harness process; nothing can be left."""

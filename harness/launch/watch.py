@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
-from harness.launch.base import Limits, Progress, Stopped
-from harness.records import JobSpec, Outcome
+from harness.launch.base import Job, Progress, Stopped
+from harness.records import Outcome
 from harness.untrusted import most_output_bytes, open_regular
 
 _CHUNK = 1 << 20
+_LEAST_FREE_BYTES = 256 << 20
+_FREE_INDEX_BYTES = 1 << 30
+_LONGEST_PATH = 3000
 _ENTRY = 4096  # bytes that any entry of a folder is counted as, at least
 
 
@@ -44,13 +48,14 @@ class Tail:
 class Watch:
     """Follows one job; :meth:`poll` says why it must be stopped, if it must."""
 
-    def __init__(self, spec: JobSpec, out: Path, limits: Limits) -> None:
-        self._spec = spec
-        self._out = out
-        self._limits = limits
-        self._most_bytes = most_output_bytes(spec)
-        self._events = Tail(out / "events.jsonl")
-        self._samples = Tail(out / "samples.jsonl")
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._limits = job.limits
+        self._most_bytes = most_output_bytes(job.spec)
+        self._most_index_bytes = _most_index_bytes(job) if job.spec.kind == "build" else None
+        self._enough_disk = _free_bytes(job.out) > _LEAST_FREE_BYTES
+        self._events = Tail(job.out / "events.jsonl")
+        self._samples = Tail(job.out / "samples.jsonl")
         self._started = self._step = time.monotonic()
         self.progress = Progress("start", 0, 0)
 
@@ -64,11 +69,22 @@ class Watch:
         if now - self._step > allowed_s:
             what = "a query" if self.progress.phase.startswith(("warmup", "trial")) else self.progress.phase
             return Stopped(Outcome.TIMEOUT, f"{what} took more than {allowed_s:g} s")
-        size = _size(self._out)
+        return self._too_much()
+
+    def _too_much(self) -> Stopped | None:
+        """Does the job take more of our disk than it can honestly need?"""
+        size = _size(self._job.out)
         if size > self._most_bytes:
-            return Stopped(
-                Outcome.BAD_OUTPUT, f"wrote {size >> 20} MiB, at most {self._most_bytes >> 20} MiB make sense"
-            )
+            most = self._most_bytes >> 20
+            return Stopped(Outcome.BAD_OUTPUT, f"wrote {size >> 20} MiB, at most {most} MiB make sense")
+        # What a job has opened and unlinked is in no folder; the disk still tells.
+        if self._enough_disk and _free_bytes(self._job.out) < _LEAST_FREE_BYTES:
+            return Stopped(Outcome.CRASH, f"the disk has less than {_LEAST_FREE_BYTES >> 20} MiB left; make room")
+        if self._most_index_bytes is None:
+            return None
+        size, most = _size(self._job.index_dir), self._most_index_bytes
+        if size > most:
+            return Stopped(Outcome.BAD_OUTPUT, f"the index has {size >> 20} MiB, at most {most >> 20} MiB make sense")
         return None
 
     def _allowed_s(self) -> float:
@@ -94,6 +110,15 @@ class Watch:
             self.progress = Progress(self.progress.phase, self.progress.done + answered, self.progress.total)
 
 
+def _most_index_bytes(job: Job) -> int:
+    """Late interaction keeps a vector for each word; nothing we know of needs 100 times its text."""
+    return _FREE_INDEX_BYTES + 100 * (job.corpus_dir / "corpus.jsonl").stat().st_size
+
+
+def _free_bytes(folder: Path) -> int:
+    return shutil.disk_usage(folder).free
+
+
 def _event(line: bytes) -> dict[str, object] | None:
     try:
         value = json.loads(line)
@@ -108,9 +133,14 @@ def _count(value: object) -> int | None:
 
 
 def _size(folder: Path) -> int:
-    """Bytes in a folder and below it, symbolic links not followed; an empty file or folder takes room too."""
+    """Bytes in a folder and below it, symbolic links not followed; an empty file or folder takes room too.
+
+    A folder too deep for a path to name counts as more than anything may have.
+    """
     total = 0
     for parent, folders, files in os.walk(folder, followlinks=False):
+        if len(parent) > _LONGEST_PATH:
+            return 1 << 62
         for name in (*folders, *files):
             try:
                 total += max(os.lstat(Path(parent) / name).st_blocks * 512, _ENTRY)

@@ -104,7 +104,7 @@ class Dense(Adapter):
         return dict(self._stages_s)
 
     def threads(self) -> dict[str, int]:
-        """What PyTorch, faiss and the tokeniser say."""
+        """What PyTorch and faiss say; the tokeniser is held by ``RAYON_NUM_THREADS`` and cannot be asked."""
         import faiss
         import torch
 
@@ -112,7 +112,6 @@ class Dense(Adapter):
             "torch_intraop": torch.get_num_threads(),
             "torch_interop": torch.get_num_interop_threads(),
             "faiss_omp": faiss.omp_get_max_threads(),
-            "rayon": int(os.environ["RAYON_NUM_THREADS"]),
         }
 
     def libraries(self) -> dict[str, str]:

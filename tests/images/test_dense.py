@@ -36,7 +36,7 @@ minilm.close()
         assert len(ranking) == len(DOCUMENTS)  # asked for ten, there are four
         assert scores == sorted(scores, reverse=True)
         assert all(-1.001 < score < 1.001 for score in scores)
-    threads = {"torch_intraop": 1, "torch_interop": 1, "faiss_omp": 1, "rayon": 1}
+    threads = {"torch_intraop": 1, "torch_interop": 1, "faiss_omp": 1}
     assert facts == [0, len(DOCUMENTS), threads, "cpu", ["encode", "retrieve"]]
     assert len(empty) == 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -95,7 +96,8 @@ def test_limits_are_set_seen_from_inside_and_stored(
         ("write_root", Outcome.CRASH, "Read-only file system"),
         ("write_index", Outcome.CRASH, "Read-only file system"),
         ("fork_bomb", Outcome.CRASH, "Resource temporarily unavailable"),
-        ("fill_out", Outcome.BAD_OUTPUT, "MiB make sense"),
+        ("big_file", Outcome.CRASH, "File too large"),
+        ("many_files", Outcome.BAD_OUTPUT, "MiB make sense"),
     ],
 )
 def test_what_goes_wrong_in_a_container(
@@ -117,19 +119,47 @@ def test_a_flood_of_log_is_cut(bench: Bench, launcher: DockerLauncher) -> None:
     assert (job.folder / "log.txt.gz").stat().st_size < 1 << 20
 
 
-def test_an_image_that_does_not_build_says_why_and_the_others_go_on(bench: Bench, launcher: DockerLauncher) -> None:
-    broken = bench.folder / "engines" / "broken"
-    (broken / "systems").mkdir(parents=True)
-    for name in ("engine.toml", "requirements.lock", "adapter.py"):
-        (broken / name).write_text((bench.folder / "engines" / "planted" / name).read_text())
-    text = (bench.folder / "engines" / "planted" / "Dockerfile").read_text()
-    (broken / "Dockerfile").write_text(text + "RUN echo the reason is here && exit 3\n")
-    (broken / "systems" / "unbuilt.toml").write_text('description = "broken"\n')
-    summary = bench.run(launcher, bench.suite(systems=["unbuilt", "planted"]))
+def plant_image(bench: Bench, name: str, last_line: str) -> None:
+    """Add an engine whose Dockerfile ends with one more line, and a system of it."""
+    folder = bench.folder / "engines" / name
+    (folder / "systems").mkdir(parents=True)
+    for file in ("engine.toml", "requirements.lock", "adapter.py", "Dockerfile"):
+        shutil.copy(bench.folder / "engines" / "planted" / file, folder / file)
+    with (folder / "Dockerfile").open("a") as dockerfile:
+        dockerfile.write(last_line + "\n")
+    (folder / "systems" / f"{name}.toml").write_text('description = "planted"\n')
+
+
+@pytest.mark.parametrize(
+    ("last_line", "detail"),
+    [
+        ("RUN echo the reason is here && exit 3", "the reason is here"),
+        ('ENTRYPOINT ["nope"]', "the image does not start"),
+        ("VOLUME /scratch", "its image declares VOLUME /scratch; remove it"),
+    ],
+)
+def test_an_image_that_is_no_good_says_why_and_the_others_go_on(
+    bench: Bench, launcher: DockerLauncher, last_line: str, detail: str
+) -> None:
+    plant_image(bench, "broken", "USER 0\n" + last_line if "RUN" in last_line else last_line)
+    summary = bench.run(launcher, bench.suite(systems=["broken", "planted"]))
     results = {result.spec.cell.system: result for result, _ in summary.jobs}
     assert results["planted"].outcome is Outcome.OK
-    assert results["unbuilt"].outcome is Outcome.CRASH
-    assert "the reason is here" in (results["unbuilt"].detail or "")
+    assert results["broken"].outcome is Outcome.CRASH
+    assert detail in (results["broken"].detail or "")
+
+
+def test_an_images_own_health_check_does_not_run(bench: Bench, launcher: DockerLauncher) -> None:
+    plant_image(bench, "checked", "HEALTHCHECK --interval=1s CMD touch /job/out/checked && sleep 1")
+    text = "[search_params]\nservice_s = 0.5\n"
+    (bench.folder / "engines" / "checked" / "systems" / "checked.toml").write_text('description = "x"\n' + text)
+    (result, _), *_ = bench.run(launcher, bench.suite(systems=["checked"])).jobs
+    assert result.outcome is Outcome.OK
+    assert result.wall_s > 3
+    (job,) = read_jobs(bench.results)
+    # A second process would have been charged to the job.
+    assert result.memory.peak_anon_bytes is not None and result.memory.peak_anon_bytes < 64 << 20
+    assert job.result.image_bytes is not None and job.result.image_bytes > 50 << 20
 
 
 def test_containers_of_a_dead_run_are_removed_and_those_of_a_living_one_stay(

@@ -22,6 +22,7 @@ class Scripted:
 
     def __init__(self, anon: Iterable[int | None], peak: Iterable[int | None], kills: Iterable[int | None]) -> None:
         self._anon, self._peak, self._kills = iter(anon), iter(peak), iter(kills)
+        self._throttled = [False, True, *[False] * 1000]
 
     def anon_bytes(self) -> int | None:
         return next(self._anon, None)
@@ -31,6 +32,9 @@ class Scripted:
 
     def oom_kills(self) -> int | None:
         return next(self._kills, None)
+
+    def throttled_periods(self) -> int | None:
+        return 7 if self._throttled.pop(0) else None
 
 
 class ScriptedGpu:
@@ -52,7 +56,7 @@ def test_the_highest_reading_is_the_peak_and_the_last_known_counters_stay() -> N
     sampler = sampled(Scripted([5, 50, 20], [60, 70, 70], [0, 0, 1]))
     summary = sampler.trace().summary()
     assert (summary.peak_anon_bytes, summary.peak_cgroup_bytes, summary.samples) == (50, 70, 3)
-    assert sampler.oom_kills == 1
+    assert sampler.oom_kills == 1 and sampler.throttled_periods == 7
     assert (summary.source, summary.sample_interval_s) == ("script", 0.02)
 
 

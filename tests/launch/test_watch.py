@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from harness import catalog
 from harness.launch import watch
-from harness.launch.base import Limits, Progress
+from harness.launch.base import Job, Limits, Prepared, Progress
 from harness.launch.watch import Tail, Watch
 from harness.records import Outcome
 from tests.test_records import JOB
 
+PREPARED = Prepared(catalog.system("bm25"), "sha256:0", "sha256:0")
 LIMITS = Limits(load_s=10, query_s=2, build_s=100, job_s=1000)
 
 
@@ -21,9 +24,12 @@ class Running:
     """A job whose clock and files are ours."""
 
     def __init__(self, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.out, self.now = out, 5000.0
+        self.out, self.now = out / "out", 5000.0
+        self.out.mkdir()
         monkeypatch.setattr(watch.time, "monotonic", lambda: self.now)
-        self.watch = Watch(JOB, out, LIMITS)
+        monkeypatch.setattr(watch, "_free_bytes", lambda _: self.free)
+        self.free = 1 << 40
+        self.watch = Watch(Job(JOB, PREPARED, out, out, out, LIMITS))
 
     def event(self, **fields: object) -> None:
         self.write("events.jsonl", json.dumps(fields).encode() + b"\n")
@@ -180,3 +186,27 @@ def test_a_line_without_end_is_not_held_whole(tmp_path: Path) -> None:
     for _ in range(6):
         assert tail.lines() == []
     assert len(tail._rest) == 1 << 20
+
+
+def test_a_disk_that_runs_full_behind_our_back_ends_the_job(job: Running) -> None:
+    """Files that a job has unlinked are in no folder."""
+    assert job.watch.poll() is None
+    job.free = 100 << 20
+    stopped = job.watch.poll()
+    assert stopped is not None and stopped.outcome is Outcome.CRASH and "256 MiB left" in stopped.detail
+
+
+def test_an_index_out_of_all_proportion_ends_its_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "corpus.jsonl").write_bytes(b"x" * 1000)
+    (tmp_path / "index").mkdir()
+    (tmp_path / "out").mkdir()
+    monkeypatch.setattr(watch, "_FREE_INDEX_BYTES", 1 << 20)
+    following = Watch(Job(replace(JOB, kind="build"), PREPARED, tmp_path, tmp_path, tmp_path / "index", LIMITS))
+    assert following.poll() is None
+    (tmp_path / "index" / "big").write_bytes(b"x" * (2 << 20))
+    stopped = following.poll()
+    assert (
+        stopped is not None
+        and stopped.outcome is Outcome.BAD_OUTPUT
+        and stopped.detail.startswith("the index has 2 MiB")
+    )

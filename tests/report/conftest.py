@@ -9,13 +9,13 @@ from harness.records import Isolation, Outcome
 from harness.table import Figure, Machine, Price, Row, Table, Validity
 
 MIB = 2**20
-MACHINE = Machine("AMD EPYC 9B14", "x86_64", "6.18.5", 1, "20.10.24", "0.1.0", "0123456789abcdef", (), None)
+MACHINE = Machine("AMD EPYC 9B14", "x86_64", "6.18.5", 1, "20.10.24", "0.1.0", "0123456789abcdef", (), None, 4)
 PRICES = {
     "cpu1-mem256m": ("a1.medium", 0.0255, 1, 256),
     "cpu1-mem1": ("a1.medium", 0.0255, 1, 1024),
     "cpu2-mem4": ("a1.large", 0.051, 2, 4096),
 }
-AGAIN = "harness run suites/quickstart.toml --fresh --only 'bm25/scifact/single_stream/cpu2-mem4'"
+AGAIN = "run its suite again with --fresh --only 'bm25/scifact/single_stream/cpu2-mem4'"
 
 
 def row(system: str, profile: str, **changes: Any) -> Row:

@@ -81,10 +81,14 @@ class Planted(Adapter):
             Path("/opt/adapter/left-behind").write_text("x", encoding="utf-8")
         if misdeed == "write_index":
             Path(os.environ.get("HARNESS_INDEX", "/index"), "left-behind").write_text("x", encoding="utf-8")
-        if misdeed == "fill_out":
+        if misdeed == "big_file":
             with Path(os.environ.get("HARNESS_JOB", "/job"), "out", "big").open("wb") as file:
                 while True:
                     file.write(b"x" * (1 << 20))
+        if misdeed == "many_files":
+            for file_number in range(10_000):
+                path = Path(os.environ.get("HARNESS_JOB", "/job"), "out", str(file_number))
+                path.write_bytes(b"x" * (1 << 20))
         wrong = {
             "nan": [Hit(hit.doc_id, float("nan")) for hit in hits],
             "duplicate": [hits[0], *hits[:-1]],

@@ -1,0 +1,99 @@
+"""What a suite names is found and checked before anything costs time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from harness import inputs, suite
+from harness.errors import UsageError
+from harness.inputs import Inputs, Options
+from harness.launch.fake import FakeLauncher
+from tests.conftest import Bench
+
+Gather = Callable[..., Inputs]
+
+
+def options(bench: Bench, **changes: object) -> Options:
+    return Options(**{"results": bench.results, "cache": bench.cache, "suite_dir": bench.folder, **changes})
+
+
+@pytest.fixture
+def gather(bench: Bench) -> Gather:
+    def call(text: str = "", only: str | None = None, **keys: object) -> Inputs:
+        return inputs.gather(suite.load(bench.suite(text, **keys)), options(bench, only=only))
+
+    return call
+
+
+def test_all_that_a_suite_names_is_at_hand(gather: Gather) -> None:
+    found = gather(profiles=["cpu1-mem256m", "cpu2-mem4"])
+    assert [(cell.system, cell.dataset, cell.profile) for cell in found.cells] == [
+        ("planted", "tiny", "cpu1-mem256m"),
+        ("planted", "tiny", "cpu2-mem4"),
+    ]
+    assert set(found.systems) == {"planted"}
+    assert set(found.profiles) == {"cpu1-mem256m", "cpu2-mem4", "cpu1-mem1"}, "the build profile is one of them"
+    assert found.datasets["tiny"].corpus.size == 10
+    sample = found.samples["tiny"]
+    assert {query.query_id for query in sample.sample} == {"q0", "q1", "q2", "q3"}
+    assert len(sample.warmup) == 2
+    assert not {query.text for query in sample.warmup} & {query.text for query in sample.sample}
+
+
+@pytest.mark.parametrize("name", ["nDCG@ten", "rr@10", "P"])
+def test_a_wrong_measure_is_a_usage_error_before_anything_is_prepared(bench: Bench, gather: Gather, name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        gather(measures=["RR@10", name])
+    assert caught.value.exit_code == 2
+    assert repr(name) in str(caught.value) and "\n" not in str(caught.value)
+    assert not bench.results.exists()
+    assert [path.name for path in bench.cache.iterdir()] == ["process"], "no corpus was prepared"
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"systems": ["plantet"]}, "unknown system 'plantet'; did you mean 'planted'"),
+        ({"profiles": ["cpu1-mem2"]}, "unknown hardware profile 'cpu1-mem2'"),
+        ({"datasets": ["scifakt"]}, "unknown dataset 'scifakt'; did you mean 'scifact'"),
+        ({"datasets": ["./absent"]}, "absent"),
+        ({"only": "minilm"}, "--only 'minilm' matches no cell of the suite test-suite"),
+    ],
+)
+def test_an_unknown_name_is_a_usage_error(gather: Gather, keys: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        gather(**keys)
+    assert caught.value.exit_code == 2
+
+
+def test_the_build_profile_must_exist_too(bench: Bench) -> None:
+    path = bench.suite()
+    path.write_text(path.read_text().replace('build_profile = "cpu1-mem1"', 'build_profile = "cpu3"'))
+    with pytest.raises(UsageError, match="unknown hardware profile 'cpu3'"):
+        inputs.gather(suite.load(path), options(bench))
+
+
+def test_the_sample_follows_the_seed(gather: Gather) -> None:
+    protocol = "[protocol]\nwarmup_queries = 2\nsample_size = 2\nseed = {}\n"
+    hashes = [gather(protocol.format(seed)).samples["tiny"].sample_sha256 for seed in (0, 0, 1, 2, 3, 4)]
+    assert hashes[0] == hashes[1]
+    assert len(set(hashes)) > 1
+
+
+def test_planning_runs_nothing_and_sees_what_is_stored(bench: Bench) -> None:
+    path = bench.suite(profiles=["cpu1-mem256m", "cpu2-mem4"])
+    launcher = FakeLauncher()
+    found = inputs.gather(suite.load(path), options(bench))
+    assert [job.done for job in inputs.planned(found, options(bench), launcher)] == [False, False]
+    assert launcher.launched == [] and not bench.results.exists()
+    bench.run(FakeLauncher(), path, only="cpu2-mem4")
+    assert [job.done for job in inputs.planned(found, options(bench), launcher)] == [False, True]
+    assert [job.done for job in inputs.planned(found, options(bench, fresh=True), launcher)] == [False, False]
+
+
+def test_a_profile_that_the_host_cannot_give_is_planned_with_its_reason(bench: Bench, gather: Gather) -> None:
+    (job,) = inputs.planned(gather(profiles=["gpu1-cpu1-mem4"]), options(bench), FakeLauncher())
+    assert job.cannot == "the fake launcher has no GPU"
+    assert job.why == "not applicable: the fake launcher has no GPU"
