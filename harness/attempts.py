@@ -26,6 +26,7 @@ _DIFFERENCES = {
     "protocol": "protocol",
     "trials": "protocol",
     "warmup_queries": "protocol",
+    "warmup_cap": "protocol",
     "warmup_sha256": "warm-up queries",
     "k": "hits asked for",
     "seed": "seed",

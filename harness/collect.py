@@ -20,7 +20,7 @@ from harness.measure import envelope
 from harness.measure.answers import BadAnswer, check
 from harness.measure.output import MEASUREMENT, SAMPLES, WARMUP_TRIAL
 from harness.records import Hit, JobSpec, Measurement, Memory, Outcome, to_json
-from harness.untrusted import lines_of, most_line_bytes, open_regular, read_regular
+from harness.untrusted import lines_of, most_line_bytes, most_samples, open_regular, read_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,6 +68,11 @@ class Collected:
     def first_query_s(self) -> float | None:
         """The first query after load, in seconds."""
         return self.samples[0].latency_ns / 1e9 if self.samples else None
+
+    @property
+    def warmup_done(self) -> int:
+        """Warm-up queries that were asked."""
+        return len(self.samples) - len(self._timed())
 
     def trials_finished(self, sample_size: int) -> int:
         """Trials in which every query of the sample was answered."""
@@ -198,7 +203,7 @@ def _samples(job: Job) -> tuple[list[Sample], set[str], str | None]:
     doc_ids: set[str] = set()
     stages: set[str] = set()
     longest = most_line_bytes(job.spec)
-    most = 2 * (len(job.spec.warmup) + job.spec.trials * len(job.spec.sample))  # ``_incomplete`` names the doubled ones
+    most = 2 * most_samples(job.spec)  # ``_incomplete`` names the doubled ones
     try:
         with open_regular(job.out / SAMPLES) as file:
             for number, line in enumerate(lines_of(file, longest), 1):
@@ -249,8 +254,11 @@ def _incomplete(spec: JobSpec, samples: list[Sample]) -> str | None:
     wanted = {(trial, query.query_id) for trial in range(spec.trials) for query in spec.sample}
     wanted |= {(WARMUP_TRIAL, query.query_id) for query in spec.warmup}
     given = [(sample.trial, sample.query_id) for sample in samples]
-    if len(given) != len(set(given)):
-        return f"{len(given) - len(set(given))} samples come twice"
+    warmed = sum(trial == WARMUP_TRIAL for trial, _ in given)
+    # Warm-up may pass over its queries again, up to the cap; nothing else may.
+    doubled = len(given) - len(set(given)) - (max(0, warmed - len(spec.warmup)) if warmed <= spec.warmup_cap else 0)
+    if doubled:
+        return f"{doubled} samples come twice"
     if wanted - set(given):
         return f"{len(wanted - set(given))} of {len(wanted)} samples are missing"
     if set(given) - wanted:

@@ -204,6 +204,7 @@ def _job_spec(job: Planned, prepared: Prepared, dataset: Dataset, sample: QueryS
         seed=job.spec.seed,
         corpus_size=dataset.corpus.size,
         fewer_hits_ok=prepared.system.fewer_hits_ok,
+        warmup_cap=job.spec.warmup_cap or 0,
         warmup=sample.warmup,
         sample=sample.sample,
     )
@@ -249,6 +250,8 @@ def _result(
         exit_code=ended.exit_code if ended else None,
         device=measured.device if measured else None,
         libraries=measured.libraries if measured else {},
+        warmup_done=collected.warmup_done,
+        warmup_steady=measured.warmup_steady if measured else None,
         trials_finished=collected.trials_finished(job.spec.sample_size),
         ranking_disagreements=collected.ranking_disagreements(),
     )

@@ -146,6 +146,7 @@ def _spec(
         warmup_sha256=dataset.warmup_sha256,
         sample_size=dataset.sample_size,
         warmup_queries=suite.protocol.warmup_queries,
+        warmup_cap=suite.protocol.warmup_cap,
         trials=suite.protocol.trials,
         k=suite.protocol.k,
         seed=suite.protocol.seed,

@@ -77,7 +77,8 @@ class JobSpec:
     """What the driver inside the image is told: the content of ``/job/spec.json``.
 
     ``kind`` is ``build`` or ``search``.  ``params`` belong to the adapter and are opaque to us.
-    A build job has no queries; a search job has warm-up queries and a sample that share no query id.
+    A build job has no queries; a search job has warm-up queries and a sample that share no query id.  Warm-up
+    runs through its queries once, and again until it is steady or has asked ``warmup_cap`` queries.
     """
 
     kind: str
@@ -91,6 +92,7 @@ class JobSpec:
     seed: int = 0
     corpus_size: int = 0
     fewer_hits_ok: bool = False
+    warmup_cap: int = 0
     warmup: tuple[Query, ...] = ()
     sample: tuple[Query, ...] = ()
     protocol_version: int = PROTOCOL_VERSION
@@ -135,6 +137,7 @@ class Measurement:
     ``outcome`` is the driver's own view; the host may know better (an OOM kill, a time-out).
     ``peak_cgroup_bytes`` is the kernel's own high-water mark, ``throttled_periods`` and ``oom_kills``
     its counters, all read from inside just before the end; ``None`` where the kernel shows none.
+    ``warmup_steady`` is ``None`` when warm-up had only one pass, with nothing to compare.
     """
 
     outcome: Outcome
@@ -148,6 +151,7 @@ class Measurement:
     oom_kills: int | None = None
     libraries: dict[str, str] = field(default_factory=dict)
     device: str | None = None
+    warmup_steady: bool | None = None
     protocol_version: int = PROTOCOL_VERSION
 
 
@@ -204,6 +208,7 @@ class ResultSpec:
     trials: int
     k: int
     seed: int
+    warmup_cap: int | None = None
     repetition: int = 0
 
 
@@ -242,7 +247,8 @@ class Result:
     """One stored job: spec, environment, measurement and outcome.  Immutable; no money in it.
 
     ``ranking_disagreements`` counts sample queries whose ranked ids differ between trials (the stored run is
-    the first trial's).  ``files`` maps each file beside ``result.json`` to its sha256.
+    the first trial's).  ``warmup_done`` counts the warm-up queries that were asked.  ``files`` maps each file
+    beside ``result.json`` to its sha256.
     """
 
     key: str
@@ -264,6 +270,8 @@ class Result:
     image_bytes: int | None = None
     device: str | None = None
     libraries: dict[str, str] = field(default_factory=dict)
+    warmup_done: int = 0
+    warmup_steady: bool | None = None
     trials_finished: int = 0
     ranking_disagreements: int | None = None
     files: dict[str, str] = field(default_factory=dict)

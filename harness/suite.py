@@ -21,6 +21,13 @@ class Protocol(Declared):
         default="santhanam2023", description="Santhanam et al. 2023: warm-up and all trials in one container"
     )
     warmup_queries: int = Field(default=10, ge=1, le=10_000, description="queries before the first timed one")
+    warmup_cap: int | None = Field(
+        default=None,
+        ge=1,
+        le=1_000_000,
+        description="where set, warm-up passes over its queries again until two passes agree within 10 %, and asks at"
+        " most this many; the paper's protocol has one pass",
+    )
     trials: int = Field(default=5, ge=1, le=1000, description="timed passes over the query sample")
     sample_size: int = Field(default=1000, ge=1, description="queries in the sample, at most those judged")
     k: int = Field(default=10, ge=1, le=10_000, description="documents to retrieve for each query")

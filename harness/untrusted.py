@@ -20,10 +20,14 @@ def most_line_bytes(spec: JobSpec) -> int:
     return _SAMPLE_BYTES + spec.k * _HIT_BYTES
 
 
+def most_samples(spec: JobSpec) -> int:
+    """Queries that a job of this spec may ask, warm-up included."""
+    return max(len(spec.warmup), spec.warmup_cap) + spec.trials * len(spec.sample)
+
+
 def most_output_bytes(spec: JobSpec) -> int:
     """What a job of this spec can honestly leave in ``out/``, generously."""
-    samples = len(spec.warmup) + spec.trials * len(spec.sample)
-    return _FREE_BYTES + samples * most_line_bytes(spec)
+    return _FREE_BYTES + most_samples(spec) * most_line_bytes(spec)
 
 
 def open_regular(path: Path) -> BinaryIO:

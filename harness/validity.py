@@ -107,6 +107,12 @@ def _completeness(result: Result, queries_timed: int | None) -> list[Finding]:
 
 
 def _steadiness(result: Result, trial_means_s: Sequence[float]) -> list[Finding]:
+    if result.warmup_steady is False:
+        text = (
+            f"warm-up ended at its cap after {result.warmup_done:,} queries without a steady level; raise "
+            f"protocol.warmup_cap in the suite, then {again(result.spec.cell)}"
+        )
+        return [Finding(Validity.NOISY, text)]
     if len(trial_means_s) < 2 or min(trial_means_s) <= 0:
         return []
     ratio = max(trial_means_s) / min(trial_means_s)
@@ -117,9 +123,9 @@ def _steadiness(result: Result, trial_means_s: Sequence[float]) -> list[Finding]
         # A busy machine slows any trial; only a cold system slows the first.
         means = ", ".join(f"{mean * 1e3:.3g}" for mean in trial_means_s)
         text = (
-            f"the first trial is the slowest (trial means {means} ms): {result.spec.warmup_queries} warm-up queries do "
-            "not warm this system up (a JIT compiler, caches), and the mean holds that; raise protocol.warmup_queries "
-            f"in the suite, then {again(result.spec.cell)}"
+            f"the first trial is the slowest (trial means {means} ms): {result.warmup_done} warm-up queries do not "
+            "warm this system up (a JIT compiler, caches), and the mean holds that; set protocol.warmup_cap in the "
+            f"suite (warm-up then goes on until it is steady), then {again(result.spec.cell)}"
         )
     else:
         text = (
@@ -141,4 +147,6 @@ def _protocol(spec: ResultSpec) -> list[Finding]:
         for name, figure in paper.items()
         if getattr(spec, name) != figure
     ]
+    if spec.warmup_cap is not None and spec.protocol in _PAPERS:
+        changed.append(f"warm-up until steady, {spec.warmup_cap:,} queries at most (the paper: one pass)")
     return [Finding(Validity.CLEAN, f"protocol {spec.protocol} with {', '.join(changed)}")] if changed else []

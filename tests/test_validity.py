@@ -63,6 +63,13 @@ def test_what_was_not_read_is_no_reproach() -> None:
         ({}, (), 290, Validity.NOISY, "290 of 300 sample queries were timed"),
         ({"ranking_disagreements": 7}, (), 300, Validity.NOISY, "7 of 300 queries were ranked differently"),
         ({}, (0.013, 0.010, 0.010), 300, Validity.NOISY, "the first trial is the slowest (trial means 13, 10, 10 ms)"),
+        (
+            {"warmup_steady": False, "warmup_done": 90},
+            (0.010, 0.010),
+            300,
+            Validity.NOISY,
+            "warm-up ended at its cap after 90 queries without a steady level",
+        ),
         ({}, (0.010, 0.013), 300, Validity.NOISY, "1.30 times the fastest's (steady: up to 1.25), 13 against 10 ms"),
     ],
 )

@@ -100,7 +100,7 @@ class Job:
         self.effective = replace(self.effective, threads=adapter.threads())
         self._note(effective=self.effective, libraries=adapter.libraries(), device=adapter.device())
         self._verify(envelope.thread_mismatches(self.spec.envelope, self.effective.threads))
-        SCENARIOS[self.spec.scenario](adapter, self.spec, self.out)
+        self._note(warmup_steady=SCENARIOS[self.spec.scenario](adapter, self.spec, self.out))
         with self.out.phase("close"):
             adapter.close()
 

@@ -143,3 +143,16 @@ def _environment(process: Path) -> str:
         return (process / "environ").read_bytes().decode("utf-8", "replace")
     except OSError:
         return ""
+
+
+def test_warm_up_goes_on_until_it_is_steady_and_no_longer(bench: Bench) -> None:
+    bench.plant("cold", service_s=0.01, cold_s=0.2)
+    text = "[protocol]\nwarmup_queries = 2\ntrials = 1\nk = 3\nwarmup_cap = {}\n"
+    for cap, steady in ((200, True), (6, False)):
+        path = bench.suite(text.format(cap), systems=["cold"])
+        (result, _), *_ = bench.run(ProcessLauncher(bench.cache), path).jobs
+        assert result.outcome is Outcome.OK, result.detail
+        assert result.warmup_steady is steady
+        assert (6 < result.warmup_done < 200) if steady else result.warmup_done == 6
+    jobs = {job.result.warmup_done: job for job in read_jobs(bench.results)}
+    assert sum(row["warmup"] for row in jobs[6].samples().to_pylist()) == 6

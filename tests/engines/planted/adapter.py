@@ -36,7 +36,9 @@ class Planted(Adapter):
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """Count common words; ties by id."""
         number, self._searches = self._searches, self._searches + 1
-        time.sleep(float(self.params.get("service_s", 0)))
+        # A cold system: the first search takes that much longer, the second half of it, and so on.
+        slope_s = float(self.params.get("cold_s", 0)) * 0.5 ** (number / 2)
+        time.sleep(float(self.params.get("service_s", 0)) + (slope_s if slope_s > 1e-4 else 0))
         wanted = set(query.lower().split())
         found = sorted(((len(wanted & words), doc_id) for doc_id, words in self._words.items()), reverse=True)[:k]
         hits = [Hit(doc_id, float(score)) for score, doc_id in found]
