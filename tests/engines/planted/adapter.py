@@ -85,8 +85,7 @@ class Planted(Adapter):
             Path(os.environ.get("HARNESS_INDEX", "/index"), "left-behind").write_text("x", encoding="utf-8")
         if misdeed == "big_file":
             with Path(os.environ.get("HARNESS_JOB", "/job"), "out", "big").open("wb") as file:
-                while True:
-                    file.write(b"x" * (1 << 20))
+                file.truncate(1 << 40)
         if misdeed == "many_files":
             for file_number in range(10_000):
                 path = Path(os.environ.get("HARNESS_JOB", "/job"), "out", str(file_number))
