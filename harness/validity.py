@@ -18,6 +18,9 @@ from harness.table import Validity
 MAX_TRIAL_RATIO = 1.25
 
 # What a named protocol's paper says, by the names of the suite's keys.
+# The fewest queries before the first timed one (measuring rule 8).
+MIN_WARMUP_QUERIES = 10
+
 _PAPERS = {"santhanam2023": {"warmup_queries": 10, "trials": 5, "k": 10}}
 # Its sample is 1,000 queries, or all that a smaller dataset has: only a larger one departs from it.
 _LARGEST_SAMPLES = {"santhanam2023": 1000}
@@ -51,7 +54,12 @@ def assess(result: Result, *, trial_means_s: Sequence[float] = (), queries_timed
     """
     findings = _isolation(result)
     if result.outcome is Outcome.OK:
-        findings += _envelope(result) + _completeness(result, queries_timed) + _steadiness(result, trial_means_s)
+        findings += (
+            _envelope(result)
+            + _preparation(result)
+            + _completeness(result, queries_timed)
+            + _steadiness(result, trial_means_s)
+        )
         findings += _protocol(result.spec)
     worst = max((finding.validity for finding in findings), key=_ORDER.index, default=Validity.CLEAN)
     return Verdict(worst, tuple(finding.text for finding in findings))
@@ -86,6 +94,24 @@ def _envelope(result: Result) -> list[Finding]:
         f"{again(result.spec.cell)}"
     )
     return [Finding(Validity.INVALID, text)]
+
+
+def _preparation(result: Result) -> list[Finding]:
+    """What must have been done before the clock ran: warm-up (rule 8), thread counts read back (rule 3)."""
+    found = []
+    if result.spec.warmup_queries < MIN_WARMUP_QUERIES:
+        text = (
+            f"{result.spec.warmup_queries} warm-up queries, the least is {MIN_WARMUP_QUERIES}; raise "
+            f"protocol.warmup_queries in the suite, then {again(result.spec.cell)}"
+        )
+        found.append(Finding(Validity.NOISY, text))
+    if result.effective is not None and not result.effective.threads:
+        text = (
+            "the adapter says no library's thread count, so nothing shows that they keep to "
+            f"{result.spec.envelope.cpus} CPUs; let its threads() say them, then {again(result.spec.cell)}"
+        )
+        found.append(Finding(Validity.NOISY, text))
+    return found
 
 
 def _completeness(result: Result, queries_timed: int | None) -> list[Finding]:

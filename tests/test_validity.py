@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from harness import validity
-from harness.records import Cell, Envelope, Environment, Isolation, Outcome, Result, ResultSpec
+from harness.records import Cell, EffectiveEnvelope, Envelope, Environment, Isolation, Outcome, Result, ResultSpec
 from harness.table import Validity
 
 AGAIN = "run its suite again with --fresh --only 'bm25/scifact/single_stream/cpu1-mem1'"
@@ -93,6 +93,16 @@ def test_the_worst_decides_and_all_are_told() -> None:
 def test_the_spread_limit_itself_is_steady() -> None:
     assert validity.assess(result(), trial_means_s=[0.8, 1.0]).validity is Validity.CLEAN
     assert validity.assess(result(), trial_means_s=[0.79, 1.0]).validity is Validity.NOISY
+
+
+def test_too_little_warm_up_and_silent_libraries_are_doubts() -> None:
+    cold = result()
+    cold = replace(cold, spec=replace(cold.spec, warmup_queries=9))
+    assert validity.assess(cold).validity is Validity.NOISY
+    assert "9 warm-up queries, the least is 10" in validity.assess(cold).reasons[0]
+    seen = EffectiveEnvelope((1,), 1, 2**30, 0, -1.0, 512, 0, ("lo",), True, 0, True, 65532)
+    assert "says no library's thread count" in validity.assess(result(effective=seen)).reasons[0]
+    assert validity.assess(result(effective=replace(seen, threads={"faiss_omp": 1}))).validity is Validity.CLEAN
 
 
 def test_process_is_marked_but_not_doubted() -> None:
