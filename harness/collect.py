@@ -6,21 +6,21 @@ against what was asked.  What the kernel and the engine saw outranks what the jo
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from harness import samples
 from harness.launch.base import Ended, Job
 from harness.measure import envelope
-from harness.measure.answers import BadAnswer, check
-from harness.measure.output import MEASUREMENT, SAMPLES, WARMUP_TRIAL
-from harness.records import Hit, JobSpec, Measurement, Memory, Outcome, to_json
-from harness.untrusted import lines_of, most_line_bytes, most_samples, open_regular, read_regular
+from harness.measure.output import MEASUREMENT, WARMUP_TRIAL
+from harness.records import JobSpec, Measurement, Outcome, to_json
+from harness.result import Counters, Memory
+from harness.samples import Sample
+from harness.untrusted import most_trials, plain, read_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,30 +28,10 @@ if TYPE_CHECKING:
 _MEASUREMENT = TypeAdapter(Measurement)
 _MEASUREMENT_BYTES = 4 << 20
 _LAST_BYTES = 4096
-_MOST_STAGES = 16
 _KILLED = 137  # 128 + SIGKILL
 _AT_LIMIT = 0.98
 _CLOCK_SLACK_S = 0.05
 _OTHER_PHASES = 8  # load, warm-up, close or build, and some to spare
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One query of one trial, as the job wrote it and we checked it.
-
-    ``ranking`` is a hash of the ranked ids; the hits themselves are held for the first trial alone.
-    """
-
-    trial: int
-    query_id: str
-    latency_ns: int
-    stages_ns: dict[str, int]
-    ranking: bytes
-    hits: list[tuple[str, float]]
-
-    def without_hits(self) -> Sample:
-        """The sample, lighter."""
-        return replace(self, hits=[])
 
 
 @dataclass(frozen=True)
@@ -63,6 +43,7 @@ class Collected:
     measurement: Measurement | None
     memory: Memory
     samples: tuple[Sample, ...]
+    counters: Counters = field(default_factory=Counters)
 
     @property
     def first_query_s(self) -> float | None:
@@ -72,24 +53,26 @@ class Collected:
     @property
     def warmup_done(self) -> int:
         """Warm-up queries that were asked."""
-        return len(self.samples) - len(self._timed())
+        return sum(sample.trial == WARMUP_TRIAL for sample in self.samples)
 
     def trials_finished(self, sample_size: int) -> int:
         """Trials in which every query of the sample was answered."""
         return sum(count == sample_size for count in Counter(sample.trial for sample in self._timed()).values())
 
     def ranking_disagreements(self) -> int | None:
-        """Sample queries whose ranked ids differ between trials; None without two trials to compare."""
+        """Sample queries whose ranked ids differ between trials or repeats; None where nothing was asked twice."""
         rankings: dict[str, set[bytes]] = {}
-        for sample in self._timed():
+        asked = [sample for sample in self.samples if sample.trial != WARMUP_TRIAL]
+        for sample in asked:
             rankings.setdefault(sample.query_id, set()).add(sample.ranking)
-        if len({sample.trial for sample in self._timed()}) < 2:
+        if len({sample.trial for sample in asked}) < 2:
             return None
         return sum(len(seen) > 1 for seen in rankings.values())
 
     def run(self, system: str) -> bytes | None:
         """The first trial's rankings as a TREC run."""
-        first = sorted((s for s in self._timed() if s.trial == 0), key=lambda sample: sample.query_id)
+        first_trial = min((sample.trial for sample in self._timed()), default=0)
+        first = sorted((s for s in self._timed() if s.trial == first_trial), key=lambda sample: sample.query_id)
         lines = [
             f"{sample.query_id} Q0 {doc_id} {rank} {score!r} {system}\n"
             for sample in first
@@ -110,13 +93,17 @@ class Collected:
             "warmup": pa.array([sample.trial == WARMUP_TRIAL for sample in self.samples], pa.bool_()),
             "latency_ns": pa.array([sample.latency_ns for sample in self.samples], pa.int64()),
         }
+        for name in ("scheduled_ns", "service_ns", "batch"):
+            extra = [getattr(sample, name) for sample in self.samples]
+            if any(value is not None for value in extra):
+                columns[name] = pa.array(extra, pa.int64())
         for name in stages:
             values = [sample.stages_ns.get(name) for sample in self.samples]
             columns[f"stage_{name}_ns"] = pa.array(values, pa.int64())
         return pa.table(columns)
 
     def _timed(self) -> list[Sample]:
-        return [sample for sample in self.samples if sample.trial != WARMUP_TRIAL]
+        return [sample for sample in self.samples if sample.trial >= 0]
 
 
 def collect(job: Job, ended: Ended, unknown_ids: Callable[[set[str]], set[str]]) -> Collected:
@@ -126,17 +113,18 @@ def collect(job: Job, ended: Ended, unknown_ids: Callable[[set[str]], set[str]])
         unknown_ids: says which of some document ids the corpus does not have.
     """
     measurement, unreadable = _measurement(job)
-    samples, doc_ids, wrong = _samples(job)
+    found, doc_ids, wrong = samples.read(job)
     outcome, detail = _judge(job, ended, measurement, unreadable)
     if outcome is Outcome.OK and measurement is not None:
         if job.spec.kind == "search":
-            wrong = wrong or _incomplete(job.spec, samples) or _unknown(doc_ids, unknown_ids)
-        wrong = wrong or _impossible(job.spec, measurement, samples, ended.wall_s)
+            wrong = wrong or samples.incomplete(job.spec, measurement, found) or _unknown(doc_ids, unknown_ids)
+        wrong = wrong or _impossible(job.spec, measurement, found, ended.wall_s)
         if wrong:
             outcome, detail = Outcome.BAD_OUTPUT, wrong
-    phases = measurement.phases[: job.spec.trials + _OTHER_PHASES] if measurement else ()
-    memory = ended.memory.summary(phases)
-    return Collected(outcome, detail, measurement, memory, tuple(samples))
+    phases = measurement.phases[: most_trials(job.spec) + _OTHER_PHASES] if measurement else ()
+    return Collected(
+        outcome, detail, measurement, ended.memory.summary(phases), tuple(found), ended.counters.summary(phases)
+    )
 
 
 def _judge(
@@ -162,15 +150,15 @@ def _judge(
     if measurement.outcome in (Outcome.TIMEOUT, Outcome.NOT_APPLICABLE):
         return Outcome.BAD_OUTPUT, f"the image says {measurement.outcome.value!r}, which is not its to say"
     if measurement.outcome is not Outcome.OK:
-        return measurement.outcome, _plain(measurement.detail or "the image does not say why")
-    if len(measurement.phases) > job.spec.trials + _OTHER_PHASES:
+        return measurement.outcome, plain(measurement.detail or "the image does not say why")
+    if len(measurement.phases) > most_trials(job.spec) + _OTHER_PHASES:
         return Outcome.BAD_OUTPUT, f"the image names {len(measurement.phases)} phases for {job.spec.trials} trials"
     if measurement.effective is None:
         return Outcome.BAD_OUTPUT, "the image does not say what limits it ran under"
     lying = envelope.mismatches(job.spec.envelope, measurement.effective, job.spec.isolation)
     lying += envelope.thread_mismatches(job.spec.envelope, measurement.effective.threads)
     if lying:
-        return Outcome.ENVELOPE_MISMATCH, _plain("; ".join(lying))
+        return Outcome.ENVELOPE_MISMATCH, plain("; ".join(lying))
     if ended.exit_code != 0:
         return Outcome.CRASH, f"exit code {ended.exit_code} after a complete measurement; {_last_line(ended.log)}"
     needed = measurement.build_s if job.spec.kind == "build" else measurement.load_s
@@ -191,80 +179,9 @@ def _measurement(job: Job) -> tuple[Measurement | None, str | None]:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        return None, f"its measurement.json is wrong at '{_plain(where)}': {first['msg']}"
+        return None, f"its measurement.json is wrong at '{plain(where)}': {first['msg']}"
     except ValueError as error:
         return None, f"its measurement.json is wrong: {error}"
-
-
-def _samples(job: Job) -> tuple[list[Sample], set[str], str | None]:
-    """All samples up to the first wrong one, every document id in them, and what is wrong with that one."""
-    known = {query.query_id for query in (*job.spec.warmup, *job.spec.sample)}
-    samples: list[Sample] = []
-    doc_ids: set[str] = set()
-    stages: set[str] = set()
-    longest = most_line_bytes(job.spec)
-    most = 2 * most_samples(job.spec)  # ``_incomplete`` names the doubled ones
-    try:
-        with open_regular(job.out / SAMPLES) as file:
-            for number, line in enumerate(lines_of(file, longest), 1):
-                if number > most:
-                    return samples, doc_ids, f"{SAMPLES}: more than {most} samples"
-                if not line.endswith(b"\n"):
-                    why = (
-                        f"line {number} has more than {longest} bytes"
-                        if len(line) == longest
-                        else "its last line is cut off"
-                    )
-                    return samples, doc_ids, f"{SAMPLES}: {why}"
-                sample = _sample(line, job.spec, known)
-                stages.update(sample.stages_ns)
-                if len(stages) > _MOST_STAGES:
-                    return samples, doc_ids, f"{SAMPLES}: line {number}: more than {_MOST_STAGES} stages"
-                doc_ids.update(doc_id for doc_id, _ in sample.hits)
-                samples.append(sample.without_hits() if sample.trial != 0 else sample)
-    except OSError:
-        return samples, doc_ids, None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BadAnswer) as error:
-        return samples, doc_ids, _plain(f"{SAMPLES}: line {len(samples) + 1}: {error}")
-    return samples, doc_ids, None
-
-
-def _sample(line: bytes, spec: JobSpec, known: set[str]) -> Sample:
-    raw = json.loads(line)
-    trial, query_id, latency_ns = raw["trial"], raw["query_id"], raw["latency_ns"]
-    if not isinstance(query_id, str) or query_id not in known:
-        raise ValueError(f"unknown query id {str(query_id)[:80]!r}")
-    if type(trial) is not int or not WARMUP_TRIAL <= trial < spec.trials:
-        raise ValueError(f"trial {str(trial)[:20]} of {spec.trials}")
-    if type(latency_ns) is not int or not 0 < latency_ns < 1 << 62:
-        raise ValueError(f"latency_ns {str(latency_ns)[:40]} is no positive whole number")
-    stages_ns = {
-        name: value
-        for name, value in raw.get("stages_ns", {}).items()
-        if name.isidentifier() and len(name) <= 40 and type(value) is int and 0 <= value < 1 << 62
-    }
-    fewest = 0 if spec.fewer_hits_ok else min(spec.k, spec.corpus_size)
-    hits = check([Hit(doc_id, score) for doc_id, score in raw["hits"]], spec.k, fewest)
-    ranking = hashlib.sha256("\n".join(doc_id for doc_id, _ in hits).encode("utf-8")).digest()
-    return Sample(trial, query_id, latency_ns, stages_ns, ranking, hits)
-
-
-def _incomplete(spec: JobSpec, samples: list[Sample]) -> str | None:
-    """What is missing, doubled or not asked for among the samples, if anything."""
-    wanted = {(trial, query.query_id) for trial in range(spec.trials) for query in spec.sample}
-    wanted |= {(WARMUP_TRIAL, query.query_id) for query in spec.warmup}
-    given = [(sample.trial, sample.query_id) for sample in samples]
-    warmed = sum(trial == WARMUP_TRIAL for trial, _ in given)
-    # Warm-up may pass over its queries again, up to the cap; nothing else may.
-    doubled = len(given) - len(set(given)) - (max(0, warmed - len(spec.warmup)) if warmed <= spec.warmup_cap else 0)
-    if doubled:
-        return f"{doubled} samples come twice"
-    if wanted - set(given):
-        return f"{len(wanted - set(given))} of {len(wanted)} samples are missing"
-    if set(given) - wanted:
-        trial, query_id = min(set(given) - wanted)
-        return f"query {query_id!r} was not asked for in {'the warm-up' if trial < 0 else f'trial {trial}'}"
-    return None
 
 
 def _unknown(doc_ids: set[str], unknown_ids: Callable[[set[str]], set[str]]) -> str | None:
@@ -274,9 +191,9 @@ def _unknown(doc_ids: set[str], unknown_ids: Callable[[set[str]], set[str]]) -> 
     return f"{len(unknown)} document ids that the corpus does not have, such as {min(unknown)!r}"
 
 
-def _impossible(spec: JobSpec, measurement: Measurement, samples: list[Sample], wall_s: float) -> str | None:
+def _impossible(spec: JobSpec, measurement: Measurement, found: list[Sample], wall_s: float) -> str | None:
     """Times that do not fit into the time that we saw pass."""
-    inside_s = (measurement.load_s or 0) + (measurement.build_s or 0) + sum(each.latency_ns for each in samples) / 1e9
+    inside_s = (measurement.load_s or 0) + (measurement.build_s or 0) + samples.worked_s(spec, found)
     if inside_s <= wall_s + _CLOCK_SLACK_S:
         return None
     return f"the image says it worked {inside_s:.3f} s in a {spec.kind} job that lasted {wall_s:.3f} s"
@@ -284,10 +201,4 @@ def _impossible(spec: JobSpec, measurement: Measurement, samples: list[Sample], 
 
 def _last_line(log: bytes) -> str:
     lines = log[-_LAST_BYTES:].decode("utf-8", "replace").strip().splitlines()
-    return f"its last words: {_plain(lines[-1].strip()[:200])}" if lines else "it said nothing"
-
-
-def _plain(text: str) -> str:
-    """Foreign text as one short line that no terminal obeys."""
-    line = " ".join(text[:1000].split())[:500]
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)
+    return f"its last words: {plain(lines[-1].strip()[:200])}" if lines else "it said nothing"

@@ -1,4 +1,6 @@
-"""The container contract, checked on a ten-document corpus: build, load, search twice, and look at everything."""
+"""The container contract, checked on a ten-document corpus: build, load, search twice and in batches, and look at
+everything.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,14 @@ from harness.catalog import System
 from harness.collect import Collected, collect
 from harness.errors import JobError
 from harness.launch.base import Job, Launcher, Limits, Prepared, Progress
+from harness.plan import NULL
 from harness.progress import Screen
-from harness.records import Envelope, JobSpec, Outcome, Query, to_json
+from harness.records import Envelope, JobSpec, Outcome, Query, ScenarioParams, to_json
 
 _TOPICS = ("river", "glacier", "volcano", "desert", "forest", "harbour", "bridge", "castle", "market", "orchestra")
 _LIMITS = Limits(load_s=300, query_s=60, build_s=600, job_s=900)
+# Ten queries are three batches, the last of them smaller.
+_BATCH = 4
 
 
 @dataclass(frozen=True)
@@ -56,11 +61,15 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
         return
     yield Check(True, "builds an index", f"{index.facts.index_bytes} bytes in {index.facts.build_s:.1f} s")
     with screen.task(f"{system.name}: search"):
-        collected = _search(launcher, prepared, corpus, index.folder, envelope, folder / "search")
-    yield from _judge(collected)
+        alone = _search(launcher, prepared, corpus, index.folder, envelope, folder / "search")
+    yield from _judge(system, alone)
+    if alone.outcome is Outcome.OK:
+        with screen.task(f"{system.name}: search in batches"):
+            batches = _search(launcher, prepared, corpus, index.folder, envelope, folder / "batches", _BATCH)
+        yield from _judge_batches(alone, batches)
 
 
-def _judge(collected: Collected) -> Iterator[Check]:
+def _judge(system: System, collected: Collected) -> Iterator[Check]:
     measured = collected.measurement
     yield Check(
         collected.outcome is Outcome.OK,
@@ -71,9 +80,10 @@ def _judge(collected: Collected) -> Iterator[Check]:
         return
     disagreements = collected.ranking_disagreements()
     yield Check(disagreements == 0, "ranks the same in both trials", f"{disagreements} queries differ")
-    found = {sample.query_id: sample.hits for sample in collected.samples if sample.trial == 0}
-    right = sum(bool(hits) and hits[0][0] == query_id for query_id, hits in found.items())
-    yield Check(right >= 8, "finds the document that is meant", f"{right} of {len(found)} queries have it first")
+    if system.name != NULL:  # it answers without looking, on purpose
+        found = {sample.query_id: sample.hits for sample in collected.samples if sample.trial == 0}
+        right = sum(bool(hits) and hits[0][0] == query_id for query_id, hits in found.items())
+        yield Check(right >= 8, "finds the document that is meant", f"{right} of {len(found)} queries have it first")
     threads = measured.effective.threads if measured.effective else {}
     yield Check(
         bool(threads), "says how many threads its libraries use", json.dumps(threads) if threads else "none said"
@@ -81,9 +91,33 @@ def _judge(collected: Collected) -> Iterator[Check]:
     yield Check(bool(measured.libraries), "names its libraries", json.dumps(measured.libraries))
 
 
+def _judge_batches(alone: Collected, batches: Collected) -> Iterator[Check]:
+    what = "answers batches as it answers single queries"
+    if batches.outcome is not Outcome.OK:
+        yield Check(False, what, batches.detail or batches.outcome.value)
+        return
+    # Scores may differ in their last digits: a batch is padded and summed in another order.
+    single = {sample.query_id: sample.ranking for sample in alone.samples if sample.trial == 0}
+    differ = [
+        sample.query_id for sample in batches.samples if sample.trial == 0 and sample.ranking != single[sample.query_id]
+    ]
+    yield Check(
+        not differ,
+        what,
+        f"{len(differ)} of {len(single)} queries get other ids" + (f", first {differ[0]}" if differ else ""),
+    )
+
+
 def _search(
-    launcher: Launcher, prepared: Prepared, corpus: datasets.Corpus, index: Path, envelope: Envelope, folder: Path
+    launcher: Launcher,
+    prepared: Prepared,
+    corpus: datasets.Corpus,
+    index: Path,
+    envelope: Envelope,
+    folder: Path,
+    batch_size: int | None = None,
 ) -> Collected:
+    """Run a search job over ten queries; with a ``batch_size`` as ``offline``."""
     (folder / "out").mkdir(parents=True)
     queries = tuple(Query(f"d{number}", f"the {topic} of the north") for number, topic in enumerate(_TOPICS))
     spec = JobSpec(
@@ -92,8 +126,13 @@ def _search(
         params=prepared.system.params,
         envelope=envelope,
         isolation=launcher.isolation,
+        scenario="offline" if batch_size else "single_stream",
+        scenario_params=ScenarioParams(batch_size=batch_size),
         k=5,
         trials=2,
+        # A job with more than one trial, a pause between them and repeats: everything that the driver does.
+        repeats=0 if batch_size else 3,
+        pause=True,
         corpus_size=corpus.size,
         fewer_hits_ok=prepared.system.fewer_hits_ok,
         warmup=tuple(Query(f"w{query.query_id}", f"old {query.text}") for query in queries),

@@ -1,4 +1,4 @@
-"""The records that cross a boundary: host to container, stage to stage, run to disk.
+"""The records that cross the boundary between host and container.
 
 Frozen dataclasses, standard library only: this module is copied into every system image.  The host
 validates what comes back with pydantic (which reads plain dataclasses); the in-image driver only builds
@@ -14,13 +14,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-# Version of result.json.  History:
-#   1  first version
-SCHEMA_VERSION = 1
-
 # Version of the container contract (spec.json, out/): see docs/container-contract.md.  History:
 #   1  first version
-PROTOCOL_VERSION = 1
+#   2  first_trial, repeats, pause and scenario_params in spec.json; probes and rate_qps in measurement.json
+PROTOCOL_VERSION = 2
 
 Scalar = str | int | float | bool
 
@@ -57,6 +54,19 @@ class Envelope:
 
 
 @dataclass(frozen=True)
+class ScenarioParams:
+    """What a scenario needs beyond its name: ``offline`` a batch size, ``server`` a latency target.
+
+    The target reads: ``latency_percentile`` per cent of the queries answered within ``latency_target_s`` of their
+    scheduled arrival.
+    """
+
+    batch_size: int | None = None
+    latency_target_s: float | None = None
+    latency_percentile: float | None = None
+
+
+@dataclass(frozen=True)
 class Query:
     """One topic: an id and a text."""
 
@@ -78,7 +88,9 @@ class JobSpec:
 
     ``kind`` is ``build`` or ``search``.  ``params`` belong to the adapter and are opaque to us.
     A build job has no queries; a search job has warm-up queries and a sample that share no query id.  Warm-up
-    runs through its queries once, and again until it is steady or has asked ``warmup_cap`` queries.
+    runs through its queries once, and again until it is steady or has asked ``warmup_cap`` queries.  The trials of this
+    job are numbered from ``first_trial``.  After them ``repeats`` queries are each asked again at once, which shows a
+    result cache.  With ``pause`` the driver waits between trials until the host has looked at the machine.
     """
 
     kind: str
@@ -89,6 +101,10 @@ class JobSpec:
     scenario: str = "single_stream"
     k: int = 10
     trials: int = 0
+    first_trial: int = 0
+    repeats: int = 0
+    pause: bool = False
+    scenario_params: ScenarioParams = ScenarioParams()
     seed: int = 0
     corpus_size: int = 0
     fewer_hits_ok: bool = False
@@ -131,13 +147,32 @@ class Phase:
 
 
 @dataclass(frozen=True)
+class Probe:
+    """One rate that the ``server`` scenario tried: trial number, scheduled rate, and what came of it.
+
+    ``latency_s`` is the latency, from the scheduled arrival, at the target's percentile; ``late`` counts queries
+    beyond the target.  ``passed`` asks more than ``late`` alone: see :mod:`harness.measure.server`.  ``check`` marks
+    a probe that tries again, with other arrivals, a rate that the search believes in.
+    """
+
+    trial: int
+    rate_qps: float
+    queries: int
+    latency_s: float
+    late: int
+    passed: bool
+    check: bool
+
+
+@dataclass(frozen=True)
 class Measurement:
     """What the driver says at the end of a job: the content of ``out/measurement.json``.
 
     ``outcome`` is the driver's own view; the host may know better (an OOM kill, a time-out).
     ``peak_cgroup_bytes`` is the kernel's own high-water mark, ``throttled_periods`` and ``oom_kills``
     its counters, all read from inside just before the end; ``None`` where the kernel shows none.
-    ``warmup_steady`` is ``None`` when warm-up had only one pass, with nothing to compare.
+    ``warmup_steady`` is ``None`` when warm-up had only one pass, with nothing to compare.  ``rate_qps`` is the highest
+    rate of the ``server`` scenario that met its target and met it again; ``None`` where none did.
     """
 
     outcome: Outcome
@@ -152,130 +187,9 @@ class Measurement:
     libraries: dict[str, str] = field(default_factory=dict)
     device: str | None = None
     warmup_steady: bool | None = None
+    probes: tuple[Probe, ...] = ()
+    rate_qps: float | None = None
     protocol_version: int = PROTOCOL_VERSION
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Peak memory of a job as seen from outside it.
-
-    ``peak_anon_bytes`` is anonymous plus shared memory, sampled every ``sample_interval_s``; it never counts
-    file pages.  ``peak_cgroup_bytes`` is the kernel's high-water mark of everything charged, page
-    cache included.  ``None`` means not measured; it is never 0.
-    """
-
-    peak_anon_bytes: int | None = None
-    peak_cgroup_bytes: int | None = None
-    peak_gpu_bytes: int | None = None
-    peak_anon_by_phase_bytes: dict[str, int] = field(default_factory=dict)
-    source: str | None = None
-    samples: int = 0
-    sample_interval_s: float | None = None
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One point of the product that a suite declares."""
-
-    suite: str
-    system: str
-    dataset: str
-    scenario: str
-    profile: str
-
-
-@dataclass(frozen=True)
-class ResultSpec:
-    """Everything that decides what was measured; its hash is the job key (see :func:`job_key`).
-
-    ``index_key`` names the inputs of the index (image digest, corpus, build parameters); ``isolation``
-    keeps container, process and fake results apart.
-    """
-
-    cell: Cell
-    protocol: str
-    envelope: Envelope
-    isolation: Isolation
-    params: dict[str, Scalar]
-    image_digest: str
-    index_key: str
-    corpus_sha256: str
-    qrels_sha256: str
-    sample_sha256: str
-    warmup_sha256: str
-    sample_size: int
-    warmup_queries: int
-    trials: int
-    k: int
-    seed: int
-    warmup_cap: int | None = None
-    repetition: int = 0
-
-
-@dataclass(frozen=True)
-class IndexFacts:
-    """What building the index cost, and what came out."""
-
-    build_s: float
-    index_bytes: int
-    peak_anon_bytes: int | None
-    peak_cgroup_bytes: int | None
-    content_sha256: str
-    envelope: Envelope
-
-
-@dataclass(frozen=True)
-class Environment:
-    """What a job ran on."""
-
-    cpu_model: str
-    architecture: str
-    host_cpus: int
-    host_memory_bytes: int
-    kernel: str
-    cgroup_version: int | None
-    docker_version: str | None
-    harness_version: str
-    harness_commit: str | None
-    gpu_models: tuple[str, ...] = ()
-    gpu_driver: str | None = None
-    instance_type: str | None = None
-
-
-@dataclass(frozen=True)
-class Result:
-    """One stored job: spec, environment, measurement and outcome.  Immutable; no money in it.
-
-    ``ranking_disagreements`` counts sample queries whose ranked ids differ between trials (the stored run is
-    the first trial's).  ``warmup_done`` counts the warm-up queries that were asked.  ``files`` maps each file
-    beside ``result.json`` to its sha256.
-    """
-
-    key: str
-    spec: ResultSpec
-    outcome: Outcome
-    detail: str | None
-    started_at: str
-    wall_s: float
-    environment: Environment
-    effective: EffectiveEnvelope | None = None
-    index: IndexFacts | None = None
-    memory: Memory = Memory()
-    load_s: float | None = None
-    first_query_s: float | None = None
-    phases: tuple[Phase, ...] = ()
-    throttled_periods: int | None = None
-    oom_kills: int | None = None
-    exit_code: int | None = None
-    image_bytes: int | None = None
-    device: str | None = None
-    libraries: dict[str, str] = field(default_factory=dict)
-    warmup_done: int = 0
-    warmup_steady: bool | None = None
-    trials_finished: int = 0
-    ranking_disagreements: int | None = None
-    files: dict[str, str] = field(default_factory=dict)
-    schema_version: int = SCHEMA_VERSION
 
 
 def to_json(record: Any, *, indent: int | None = None) -> str:
@@ -287,11 +201,6 @@ def to_json(record: Any, *, indent: int | None = None) -> str:
 def digest(value: Any) -> str:
     """Hash a record or plain value: sha256 (hex) of its canonical JSON."""
     return hashlib.sha256(to_json(value).encode("utf-8")).hexdigest()
-
-
-def job_key(spec: ResultSpec) -> str:
-    """The name of a stored job: the first 16 hex digits of the hash of all that decides what is measured."""
-    return digest(spec)[:16]
 
 
 def spec_from_json(text: str) -> JobSpec:
@@ -307,6 +216,7 @@ def spec_from_json(text: str) -> JobSpec:
             raise ValueError(f"contract version {version!r}, this image speaks {PROTOCOL_VERSION}")
         raw["envelope"] = Envelope(**raw["envelope"])
         raw["isolation"] = Isolation(raw["isolation"])
+        raw["scenario_params"] = ScenarioParams(**raw["scenario_params"])
         for name in ("warmup", "sample"):
             raw[name] = tuple(Query(**query) for query in raw[name])
         return JobSpec(**raw)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
+from harness.measure.output import MAX_PROBES
 from harness.records import JobSpec
 
 _HIT_BYTES = 2048  # an id of 256 characters, escaped, and a score
@@ -22,7 +24,12 @@ def most_line_bytes(spec: JobSpec) -> int:
 
 def most_samples(spec: JobSpec) -> int:
     """Queries that a job of this spec may ask, warm-up included."""
-    return max(len(spec.warmup), spec.warmup_cap) + spec.trials * len(spec.sample)
+    return max(len(spec.warmup), spec.warmup_cap) + most_trials(spec) * len(spec.sample) + 2 * spec.repeats
+
+
+def most_trials(spec: JobSpec) -> int:
+    """Trials that a job of this spec may run; the ``server`` scenario's search ends when it ends."""
+    return MAX_PROBES if spec.scenario == "server" else spec.trials
 
 
 def most_output_bytes(spec: JobSpec) -> int:
@@ -30,7 +37,7 @@ def most_output_bytes(spec: JobSpec) -> int:
     return _FREE_BYTES + most_samples(spec) * most_line_bytes(spec)
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BufferedReader:
     """Open a file for reading.
 
     Raises:
@@ -55,3 +62,9 @@ def read_regular(path: Path, limit: int) -> bytes:
     """At most ``limit`` bytes of a regular file; OSError as :func:`open_regular`."""
     with open_regular(path) as file:
         return file.read(limit)
+
+
+def plain(text: str) -> str:
+    """Foreign text as one short line that no terminal obeys."""
+    line = " ".join(text[:1000].split())[:500]
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)

@@ -223,6 +223,7 @@ def test_missing_doubled_and_uncalled_for_samples_are_named(left: Left) -> None:
     left.ends(Outcome.BAD_OUTPUT, "1 samples come twice")
     left.wrote(*lines, line(1, "w0"))
     left.ends(Outcome.BAD_OUTPUT, "query 'w0' was not asked for in trial 1")
+    left.job = replace(left.job, spec=replace(SPEC, warmup_cap=2))
     left.wrote(line(-1, "q0"), *lines)
     left.ends(Outcome.BAD_OUTPUT, "query 'q0' was not asked for in the warm-up")
     left.samples.unlink()
@@ -233,10 +234,10 @@ WRONG_LINES: dict[str, tuple[Any, str]] = {
     "no trial": ({"query_id": "q0"}, "'trial'"),
     "an unknown query": (line(0, "q9"), "unknown query id 'q9'"),
     "no text as query": (line(0, ["q0"]), "unknown query id \"['q0']\""),  # type: ignore[arg-type]
-    "a trial too many": (line(2, "q0"), "trial 2 of 2"),
-    "a trial before all": (line(-2, "q0"), "trial -2 of 2"),
-    "a truth as trial": (line(True, "q0"), "trial True of 2"),
-    "a text as trial": (line("\n\x1b", "q0"), "of 2"),  # type: ignore[arg-type]
+    "a trial too many": (line(2, "q0"), "trial 2, asked for 0 to 1"),
+    "a trial before all": (line(-3, "q0"), "trial -3, asked for 0 to 1"),
+    "a truth as trial": (line(True, "q0"), "trial True, asked for 0 to 1"),
+    "a text as trial": (line("\n\x1b", "q0"), ", asked for 0 to 1"),  # type: ignore[arg-type]
     "no time": (line(0, "q0", latency_ns=0), "latency_ns 0 is no positive whole number"),
     "endless time": (line(0, "q0", latency_ns=1 << 62), "is no positive whole number"),
     "no hits": (line(0, "q0", hits=None), "'NoneType' object is not iterable"),

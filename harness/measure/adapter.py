@@ -31,6 +31,11 @@ class Corpus:
         self._path = path
         self._size = size
 
+    @property
+    def path(self) -> Path:
+        """The file itself, for engines that read it with their own hands."""
+        return self._path
+
     def __len__(self) -> int:
         return self._size
 
@@ -71,8 +76,19 @@ class Adapter(ABC):
         is complete (device synchronised) when it returns.
         """
 
+    def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
+        """Rank for several query texts at once: one answer for each, in order; timed as ``search`` is.
+
+        An engine that can share work between queries says so here; others are asked one query after the other.
+        """
+        return [self.search(query, k) for query in queries]
+
+    def streams(self) -> int:
+        """How many threads may call ``search`` at once (``server`` scenario)."""
+        return 1
+
     def stages_s(self) -> dict[str, float]:
-        """Seconds of the last search by stage (``encode``, ``retrieve``, ``rerank``), where known."""
+        """Seconds of the last search, or batch, by stage (``encode``, ``retrieve``, ``rerank``), where known."""
         return {}
 
     def threads(self) -> dict[str, int]:

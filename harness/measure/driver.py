@@ -20,8 +20,18 @@ from harness.measure import envelope
 from harness.measure.adapter import Adapter, Corpus
 from harness.measure.answers import BadAnswer
 from harness.measure.output import Output
-from harness.measure.scenarios import SCENARIOS
+from harness.measure.scenarios import Done, Pause, offline, single_stream
+from harness.measure.server import server
 from harness.records import Isolation, JobSpec, Measurement, Outcome, spec_from_json
+
+SCENARIOS: dict[str, Callable[[Adapter, JobSpec, Output, Pause], Done]] = {
+    "single_stream": single_stream,
+    "offline": offline,
+    "server": server,
+}
+
+PAUSE_S = 10.0
+PAUSE_POLL_S = 0.005
 
 
 class Places:
@@ -100,9 +110,23 @@ class Job:
         self.effective = replace(self.effective, threads=adapter.threads())
         self._note(effective=self.effective, libraries=adapter.libraries(), device=adapter.device())
         self._verify(envelope.thread_mismatches(self.spec.envelope, self.effective.threads))
-        self._note(warmup_steady=SCENARIOS[self.spec.scenario](adapter, self.spec, self.out))
+        if self.spec.scenario not in SCENARIOS:
+            raise ValueError(f"this image knows no scenario {self.spec.scenario!r}, only {', '.join(SCENARIOS)}")
+        done = SCENARIOS[self.spec.scenario](adapter, self.spec, self.out, self._pause)
+        self._note(warmup_steady=done.warmup_steady, probes=done.probes, rate_qps=done.rate_qps)
         with self.out.phase("close"):
             adapter.close()
+
+    def _pause(self, number: int) -> None:
+        """Wait between trials until the host has looked at the machine, which then creates ``/job/go-<number>``."""
+        if not self.spec.pause:
+            return
+        self.out.pause(number)
+        go = self.places.job / f"go-{number}"
+        deadline = time.monotonic() + PAUSE_S
+        # A host that never answers costs a wait, not the job.
+        while not go.exists() and time.monotonic() < deadline:
+            time.sleep(PAUSE_POLL_S)
 
     def _adapter(self) -> Adapter:
         module = importlib.import_module("adapter")

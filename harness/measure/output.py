@@ -19,6 +19,9 @@ EVENTS = "events.jsonl"
 SAMPLES = "samples.jsonl"
 MEASUREMENT = "measurement.json"
 WARMUP_TRIAL = -1
+REPEAT_TRIAL = -2
+# Most rates that one job of the server scenario tries.
+MAX_PROBES = 32
 
 
 class Output:
@@ -44,12 +47,22 @@ class Output:
         """Tell the host how far the present phase is."""
         self._event(done=done, t_ns=time.perf_counter_ns())
 
+    def pause(self, number: int) -> None:
+        """Tell the host that the next trial waits for it."""
+        self._event(pause=number, t_ns=time.perf_counter_ns())
+
     def sample(
-        self, trial: int, query_id: str, latency_ns: int, stages_ns: dict[str, int], hits: list[tuple[str, float]]
+        self,
+        trial: int,
+        query_id: str,
+        latency_ns: int,
+        stages_ns: dict[str, int],
+        hits: list[tuple[str, float]],
+        **extra: int,
     ) -> None:
-        """Keep one finished query."""
+        """Keep one finished query; ``extra`` is ``batch``, or ``scheduled_ns`` and ``service_ns``."""
         line = {"trial": trial, "query_id": query_id, "latency_ns": latency_ns, "stages_ns": stages_ns, "hits": hits}
-        self._samples.write(_line(line))
+        self._samples.write(_line({**line, **extra}))
 
     def measurement(self, measurement: Measurement) -> None:
         """Write the end of the job; renamed into place, so it is whole or absent."""

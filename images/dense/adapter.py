@@ -90,28 +90,44 @@ class Dense(Adapter):
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """Encode the query and compare it with every document."""
+        return self.search_batch([query], k)[0]
+
+    def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
+        """Encode all queries in one forward pass and compare them with every document in one search."""
         start = time.perf_counter()
-        # The vector comes back to the host as numbers, so an accelerator has finished here.
-        vector = self._encode([query], int(self.params["query_tokens"]))
+        # The vectors come back to the host as numbers, so an accelerator has finished here.
+        vectors = self._encode(list(queries), int(self.params["query_tokens"]))
         encoded = time.perf_counter()
-        scores, rows = self._index.search(vector, min(k, len(self._ids)))
-        hits = [Hit(self._ids[row], score) for row, score in zip(rows[0].tolist(), scores[0].tolist(), strict=True)]
+        scores, rows = self._index.search(vectors, min(k, len(self._ids)))
+        answers = [
+            [Hit(self._ids[row], score) for row, score in zip(*ranked, strict=True)]
+            for ranked in zip(rows.tolist(), scores.tolist(), strict=True)
+        ]
         self._stages_s = {"encode": encoded - start, "retrieve": time.perf_counter() - encoded}
-        return hits
+        return answers
 
     def stages_s(self) -> dict[str, float]:
-        """Seconds of the last search: ``encode`` and ``retrieve``."""
+        """Seconds of the last search or batch: ``encode`` and ``retrieve``."""
         return dict(self._stages_s)
 
     def threads(self) -> dict[str, int]:
-        """What PyTorch and faiss say; the tokeniser is held by ``RAYON_NUM_THREADS`` and cannot be asked."""
+        """What PyTorch, faiss and every BLAS and OpenMP library in this process say.
+
+        The tokeniser is held by ``RAYON_NUM_THREADS`` and cannot be asked.
+        """
         import faiss
         import torch
+        from threadpoolctl import threadpool_info
 
+        # Several copies of one library may be loaded, each with a pool of its own: the largest counts.
+        pools: dict[str, int] = {}
+        for pool in threadpool_info():
+            pools[pool["prefix"]] = max(int(pool["num_threads"]), pools.get(pool["prefix"], 0))
         return {
             "torch_intraop": torch.get_num_threads(),
             "torch_interop": torch.get_num_interop_threads(),
             "faiss_omp": faiss.omp_get_max_threads(),
+            **pools,
         }
 
     def libraries(self) -> dict[str, str]:

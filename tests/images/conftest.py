@@ -53,7 +53,7 @@ def probe(engine: docker.DockerClient, tmp_path: Path) -> Probe:
         system = catalog.system(name)
         image = images.ensure(engine, system, cache=CACHE, models=None, report=print)
         job, index = tmp_path / "job", tmp_path / "index"
-        job.mkdir()
+        job.mkdir(exist_ok=True)  # a test may have put files there
         index.mkdir()
         index.chmod(0o777)
         (job / "probe.py").write_text(PRELUDE + lines)

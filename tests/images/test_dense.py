@@ -36,9 +36,29 @@ minilm.close()
         assert len(ranking) == len(DOCUMENTS)  # asked for ten, there are four
         assert scores == sorted(scores, reverse=True)
         assert all(-1.001 < score < 1.001 for score in scores)
-    threads = {"torch_intraop": 1, "torch_interop": 1, "faiss_omp": 1}
-    assert facts == [0, len(DOCUMENTS), threads, "cpu", ["encode", "retrieve"]]
+    first, last, threads, *rest = facts
+    assert [first, last, *rest] == [0, len(DOCUMENTS), "cpu", ["encode", "retrieve"]]
+    assert threads.keys() > {"torch_intraop", "torch_interop", "faiss_omp"}, "and the pools under them"
+    assert set(threads.values()) == {1}
     assert len(empty) == 1
+
+
+def test_a_batch_is_answered_as_its_queries_are(probe: Probe) -> None:
+    lines = """
+queries = ["frozen water", "eruption of lava", "a hot drink " * 40, ""]
+say([[[hit.doc_id, hit.score] for hit in hits] for hits in minilm.search_batch(queries, 3)])
+say([[[hit.doc_id, hit.score] for hit in minilm.search(query, 3)] for query in queries])
+calls = []
+encode = minilm._encode
+minilm._encode = lambda texts, tokens: calls.append(len(texts)) or encode(texts, tokens)
+minilm.search_batch(queries, 3)
+say([calls, sorted(minilm.stages_s())])
+"""
+    batched, alone, (calls, stages) = probe("minilm", BUILT + lines)
+    for ours, theirs in zip(batched, alone, strict=True):
+        assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=1e-4)
+        assert {doc_id for doc_id, _ in ours} == {doc_id for doc_id, _ in theirs}
+    assert calls == [4] and stages == ["encode", "retrieve"]
 
 
 def test_padding_does_not_move_a_vector(probe: Probe) -> None:

@@ -80,3 +80,17 @@ for _ in range(200):
 say(hits[0].doc_id)
 """
     assert probe("bm25", lines, "256m") == ["glacier"]
+
+
+def test_options_that_every_jvm_gets_do_no_harm(probe: Probe) -> None:
+    """What the launcher sets for all JVMs is read by both of ours, and the adapter's own options win."""
+    lines = """
+import os
+os.environ["JAVA_TOOL_OPTIONS"] = "-XX:ActiveProcessorCount=7"
+bm25 = engine()
+bm25.build(corpus, index, lambda _: None)
+bm25.load(index)
+say([bm25.threads(), [hit.doc_id for hit in bm25.search("ice", 1)]])
+bm25.close()
+"""
+    assert probe("bm25", lines) == [[{"jvm_available_processors": 1}, ["glacier"]]]

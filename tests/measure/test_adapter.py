@@ -26,7 +26,8 @@ def test_build_load_and_search_are_all_that_is_needed(tmp_path: Path) -> None:
     adapter = Least({"k1": 0.9}, envelope, tmp_path)
     assert (adapter.params, adapter.envelope, adapter.assets) == ({"k1": 0.9}, envelope, tmp_path)
     assert adapter.stages_s() == adapter.threads() == adapter.libraries() == {}
-    assert adapter.device() == "cpu"
+    assert adapter.device() == "cpu" and adapter.streams() == 1
+    assert adapter.search_batch(["one", "two"], 3) == [[], []]
     adapter.close()
 
 
@@ -47,7 +48,7 @@ def test_the_corpus_streams_documents_as_often_as_asked(tmp_path: Path) -> None:
     raw = [{"_id": "d1", "title": "t", "text": "first"}, {"_id": "d2", "text": odd}]
     path.write_text("".join(json.dumps(each, ensure_ascii=False) + "\n" for each in raw), encoding="utf-8")
     corpus = Corpus(path, 2)
-    assert len(corpus) == 2
+    assert len(corpus) == 2 and corpus.path == path
     expected = [Document("d1", "t", "first"), Document("d2", "", odd)]
     assert list(corpus) == expected
     assert list(corpus) == expected

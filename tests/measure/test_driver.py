@@ -9,16 +9,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from harness import cgroup
-from harness.measure import driver, scenarios
+from harness.measure import driver
 from harness.measure.adapter import Corpus
 from harness.measure.driver import Places
-from harness.measure.output import MEASUREMENT, SAMPLES, Output
-from harness.records import PROTOCOL_VERSION, Hit, Isolation, JobSpec, Query, to_json
+from harness.measure.output import EVENTS, MEASUREMENT, SAMPLES, Output
+from harness.records import PROTOCOL_VERSION, Hit, Isolation, JobSpec, Query, ScenarioParams, to_json
+from harness.suite import Suite
 from tests.measure.test_adapter import Least
 from tests.measure.test_envelope import ASKED, SEEN
 from tests.test_cgroup import RECORDED
@@ -199,7 +200,7 @@ def test_an_image_without_an_adapter_says_so(job: Job, monkeypatch: pytest.Monke
 
 def test_importing_the_engine_counts_as_load(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0]
-    monkeypatch.setattr(scenarios.time, "perf_counter_ns", lambda: clock[0])
+    monkeypatch.setattr(driver.time, "perf_counter_ns", lambda: clock[0])
 
     def slow_import(name: str) -> ModuleType:
         clock[0] += 3_000_000_000
@@ -212,9 +213,65 @@ def test_importing_the_engine_counts_as_load(job: Job, monkeypatch: pytest.Monke
 
 
 def test_a_spec_of_another_contract_is_refused(job: Job) -> None:
-    with pytest.raises(ValueError, match="contract version 2, this image speaks 1"):
-        job.run(replace(SEARCH, protocol_version=2))
+    with pytest.raises(ValueError, match="contract version 1, this image speaks 2"):
+        job.run(replace(SEARCH, protocol_version=1))
     assert not (job.folder / "out" / MEASUREMENT).exists()
+
+
+def test_between_trials_it_waits_until_the_host_says_go(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    polls = []
+
+    def host(seconds: float) -> None:
+        polls.append(seconds)
+        pauses = [line["pause"] for line in events(job) if "pause" in line]
+        if len(polls) % 3 == 0:
+            (job.folder / f"go-{pauses[-1]}").touch()
+
+    monkeypatch.setattr(driver.time, "sleep", host)
+    code, _ = job.run(replace(SEARCH, trials=3, pause=True))
+    assert code == 0 and len(polls) == 6
+    told = [line.get("pause", line.get("phase")) for line in events(job)]
+    assert told == ["load", "warmup", "trial-0", 1, "trial-1", 2, "trial-2", "close"]
+    assert max(polls) <= 0.01
+
+
+def events(job: Job) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (job.folder / "out" / EVENTS).read_text().splitlines()]
+
+
+def test_a_host_that_never_answers_costs_a_wait_and_not_the_job(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "PAUSE_S", 0.05)
+    code, _ = job.run(replace(SEARCH, pause=True))
+    assert code == 0 and [line["pause"] for line in events(job) if "pause" in line] == [1]
+
+
+def test_nobody_is_waited_for_unasked(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver.time, "sleep", throw(AssertionError("slept")))
+    assert job.run()[0] == 0 and not any("pause" in line for line in events(job))
+    (job.folder / "out" / EVENTS).unlink()
+    assert job.run(replace(SEARCH, trials=1, pause=True))[0] == 0, "one trial has no between"
+
+
+def test_each_scenario_that_a_suite_may_name_is_there() -> None:
+    named = get_args(get_args(Suite.model_fields["scenarios"].annotation)[0])
+    assert set(driver.SCENARIOS) == set(named)
+
+
+def test_a_scenario_of_another_day_is_named(job: Job) -> None:
+    _, measurement = job.run(replace(SEARCH, scenario="sideways"))
+    assert measurement["detail"] == (
+        "ValueError: this image knows no scenario 'sideways', only single_stream, offline, server"
+    )
+
+
+def test_offline_and_server_jobs_run_to_their_end(job: Job) -> None:
+    _, measurement = job.run(replace(SEARCH, scenario="offline", scenario_params=ScenarioParams(batch_size=4)))
+    assert measurement["outcome"] == "ok" and measurement["rate_qps"] is None
+    target = ScenarioParams(latency_target_s=0.5, latency_percentile=50.0)
+    _, measurement = job.run(replace(SEARCH, scenario="server", scenario_params=target))
+    assert measurement["outcome"] == "ok", measurement["detail"]
+    assert len(measurement["probes"]) == 1, "one query proves nothing, whatever the rate"
+    assert measurement["probes"][0]["passed"] is False and measurement["rate_qps"] is None
 
 
 def test_a_container_has_fixed_places() -> None:

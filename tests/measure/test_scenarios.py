@@ -1,120 +1,21 @@
-"""Nothing but search is in the timed window; a clock that only we move proves it."""
+"""The closed loops: phases in order, trials numbered, pauses between trials, repeats at the end."""
 
 from __future__ import annotations
 
-import gc
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.measure import scenarios
-from harness.measure.adapter import Adapter
-from harness.measure.answers import BadAnswer
-from harness.measure.output import SAMPLES, Output
-from harness.measure.scenarios import SCENARIOS, single_stream, trial_order
-from harness.records import Envelope, Hit, Isolation, JobSpec, Query
-from tests.measure.test_adapter import Least
+from harness.launch.base import Job, Prepared
+from harness.measure.output import MEASUREMENT, Output
+from harness.measure.scenarios import Done, offline, repeated, single_stream
+from harness.records import Hit, Measurement, Outcome, ScenarioParams
+from harness.samples import incomplete, read
+from tests.measure.test_passes import SAMPLE, WARMUP, Clock, Timed, clock, collector, run, spec, timed
 
-SAMPLE = tuple(Query(f"q{n}", f"text {n}") for n in range(8))
-WARMUP = (Query("w0", "warm 0"), Query("w1", "warm 1"))
-
-
-class Clock:
-    """Nanoseconds that pass only when somebody says so."""
-
-    def __init__(self) -> None:
-        self.now = 1_000
-
-    def pass_ns(self, count: int) -> None:
-        self.now += count
-
-    def __call__(self) -> int:
-        return self.now
-
-
-class Timed(Least):
-    """Each search takes 5 ms; each look at what it says of itself takes an hour."""
-
-    clock: Clock
-    searched: list[tuple[str, int]]
-
-    def search(self, query: str, k: int) -> Sequence[Hit]:
-        self.searched.append((query, k))
-        self.clock.pass_ns(5_000_000)
-        return [Hit("d1", 2.0), Hit("d2", 1.0)]
-
-    def stages_s(self) -> dict[str, float]:
-        self.clock.pass_ns(3_600_000_000_000)
-        return {"encode": 0.003, "retrieve": 0.0015}
-
-
-def spec(**keys: Any) -> JobSpec:
-    envelope = Envelope("cpu1-mem1", 1, 1 << 30)
-    given = {"k": 2, "trials": 3, "corpus_size": 10, "warmup": WARMUP, "sample": SAMPLE, **keys}
-    return JobSpec("search", "fake", {}, envelope, Isolation.PROCESS, **given)
-
-
-@pytest.fixture(autouse=True)
-def collector() -> Iterator[None]:
-    """The scenario holds the garbage collector; give it back."""
-    yield
-    gc.enable()
-    gc.unfreeze()
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(scenarios.time, "perf_counter_ns", made)
-    return made
-
-
-def run(folder: Path, adapter: Adapter, job: JobSpec) -> tuple[list[dict[str, Any]], list[str]]:
-    out = Output(folder)
-    try:
-        single_stream(adapter, job, out)
-    finally:
-        out.close()
-    samples = [json.loads(line) for line in (folder / SAMPLES).read_text().splitlines()]
-    return samples, [phase.name for phase in out.phases]
-
-
-def timed(clock: Clock, cls: type[Timed] = Timed) -> Timed:
-    adapter = cls({}, Envelope("e", 1, 1), Path())
-    adapter.clock, adapter.searched = clock, []
-    return adapter
-
-
-def test_the_time_of_search_is_all_that_counts(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checking, writing, collecting garbage and asking for stages take an hour each here, and none of it counts."""
-
-    def slow(function: Any) -> Any:
-        def slowed(*args: Any, **keys: Any) -> Any:
-            clock.pass_ns(3_600_000_000_000)
-            return function(*args, **keys)
-
-        return slowed
-
-    monkeypatch.setattr(scenarios, "check", slow(scenarios.check))
-    monkeypatch.setattr(scenarios.gc, "collect", slow(gc.collect))
-    monkeypatch.setattr(Output, "sample", slow(Output.sample))
-    samples, _ = run(tmp_path, timed(clock), spec())
-    assert {sample["latency_ns"] for sample in samples} == {5_000_000}
-    assert clock.now > len(samples) * 4 * 3_600_000_000_000
-    assert samples[0]["stages_ns"] == {"encode": 3_000_000, "retrieve": 1_500_000}
-
-
-def test_a_slow_search_is_a_slow_sample(tmp_path: Path, clock: Clock) -> None:
-    class Slow(Timed):
-        def search(self, query: str, k: int) -> Sequence[Hit]:
-            clock.pass_ns(70_000_000 if query == "text 3" else 0)
-            return super().search(query, k)
-
-    samples, _ = run(tmp_path, timed(clock, Slow), spec())
-    assert {s["query_id"] for s in samples if s["latency_ns"] == 75_000_000} == {"q3"}
+__all__ = ["clock", "collector"]  # fixtures
 
 
 def test_warm_up_comes_before_the_trials_and_is_marked(tmp_path: Path, clock: Clock) -> None:
@@ -134,49 +35,75 @@ def test_each_trial_passes_over_the_whole_sample_in_its_own_order(tmp_path: Path
     assert len({tuple(order) for order in orders}) == 3
 
 
-def test_a_trials_order_is_fixed_by_the_seed() -> None:
-    assert trial_order(SAMPLE, 2023, 1) == trial_order(SAMPLE, 2023, 1)
-    assert trial_order(SAMPLE, 2023, 1) != trial_order(SAMPLE, 2024, 1)
-    # Written down once: another order would make old and new results of one key differ.
-    assert [query.query_id for query in trial_order(SAMPLE, 2023, 0)] == [
-        "q1",
-        "q4",
-        "q6",
-        "q3",
-        "q2",
-        "q7",
-        "q5",
-        "q0",
-    ]
+def test_trials_are_numbered_from_the_first_of_this_job(tmp_path: Path, clock: Clock) -> None:
+    whole, phases = run(tmp_path, timed(clock), spec(trials=4))
+    assert phases == ["warmup", "trial-0", "trial-1", "trial-2", "trial-3"]
+    (tmp_path / "part").mkdir()
+    part, phases = run(tmp_path / "part", timed(clock), spec(first_trial=2, trials=2))
+    assert phases == ["warmup", "trial-2", "trial-3"]
+    assert part[2:] == whole[2 + 2 * 8 :], "a trial is the same whichever job it runs in"
 
 
-def test_a_bad_answer_ends_the_job_after_what_was_finished(tmp_path: Path, clock: Clock) -> None:
-    class Failing(Timed):
-        def search(self, query: str, k: int) -> Sequence[Hit]:
-            hits = super().search(query, k)
-            return hits[:1] if len(self.searched) == 5 else hits
-
-    with pytest.raises(BadAnswer, match="1 hits, expected 2"):
-        run(tmp_path, timed(clock, Failing), spec())
-    assert len((tmp_path / SAMPLES).read_text().splitlines()) == 4
+def test_after_the_trials_some_queries_are_asked_twice_in_a_row(tmp_path: Path, clock: Clock) -> None:
+    job = spec(first_trial=1, trials=1, repeats=3)
+    samples, phases = run(tmp_path, timed(clock), job)
+    assert phases == ["warmup", "trial-1", "repeat"]
+    again = [sample["query_id"] for sample in samples if sample["trial"] == -2]
+    assert again == [query.query_id for query in repeated(job) for _ in range(2)]
+    assert len(set(again)) == 3 and samples[-6:] == [sample for sample in samples if sample["trial"] == -2]
 
 
-def test_no_more_hits_are_expected_than_there_are_documents(tmp_path: Path, clock: Clock) -> None:
-    samples, _ = run(tmp_path, timed(clock), spec(k=10, corpus_size=2))
-    assert len(samples) == 26
-    with pytest.raises(BadAnswer, match="2 hits, expected 3"):
-        run(tmp_path, timed(clock), spec(k=10, corpus_size=3))
-    run(tmp_path, timed(clock), spec(k=10, corpus_size=3, fewer_hits_ok=True))
+@pytest.mark.parametrize("scenario", [single_stream, offline])
+def test_pauses_come_between_trials_only(tmp_path: Path, clock: Clock, scenario: Any) -> None:
+    adapter = timed(clock)
+    asked_before: list[tuple[int, int]] = []
+    job = spec(repeats=2 if scenario is single_stream else 0)
+    run(tmp_path, adapter, job, scenario, pause=lambda number: asked_before.append((number, len(adapter.searched))))
+    assert asked_before == [(1, 2 + 8), (2, 2 + 16)]
 
 
-def test_the_collector_rests_while_a_query_runs(tmp_path: Path, clock: Clock) -> None:
-    class Looking(Timed):
-        def search(self, query: str, k: int) -> Sequence[Hit]:
-            assert not gc.isenabled()
-            return super().search(query, k)
+@pytest.mark.parametrize(
+    ("scenario", "job"),
+    [
+        (single_stream, spec(first_trial=3, repeats=4)),
+        (offline, spec(scenario="offline", first_trial=1, scenario_params=ScenarioParams(batch_size=3))),
+        (single_stream, spec(warmup_cap=20)),
+        (offline, spec(scenario="offline", warmup_cap=20, scenario_params=ScenarioParams(batch_size=100))),
+    ],
+)
+def test_what_is_written_is_what_the_host_asks_for(tmp_path: Path, clock: Clock, scenario: Any, job: Any) -> None:
+    (tmp_path / "out").mkdir()
+    run(tmp_path / "out", timed(clock), job, scenario)
+    found, doc_ids, wrong = read(Job(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
+    assert wrong is None and doc_ids == {"d1", "d2"}
+    assert incomplete(job, Measurement(Outcome.OK, None, None), found) is None
 
-    run(tmp_path, timed(clock, Looking), spec())
+
+class Warming(Timed):
+    """Each pass over the warm-up takes what the script says."""
+
+    script: list[int]
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        passes, first = divmod(len(self.searched), len(WARMUP))
+        self.clock.pass_ns(self.script[passes] if not first and passes < len(self.script) else 0)
+        return super().search(query, k)
 
 
-def test_every_scenario_that_a_suite_may_name_is_there() -> None:
-    assert list(SCENARIOS.items()) == [("single_stream", single_stream)]
+def test_warm_up_goes_on_until_its_level_is_stable(tmp_path: Path, clock: Clock) -> None:
+    adapter = timed(clock, Warming)
+    assert isinstance(adapter, Warming)
+    adapter.script = [90_000_000, 20_000_000, 5_000_000]
+    samples, _ = run(tmp_path, adapter, spec(warmup_cap=40))
+    assert sum(sample["trial"] == -1 for sample in samples) == 2 * (3 + 3)
+
+
+@pytest.mark.parametrize(("cap", "steady"), [(0, None), (3, None), (4, False), (6, False), (40, True)])
+def test_the_cap_bounds_it_and_the_result_is_said(tmp_path: Path, clock: Clock, cap: int, steady: bool | None) -> None:
+    adapter = timed(clock, Warming)
+    assert isinstance(adapter, Warming)
+    adapter.script = [90_000_000, 20_000_000, 5_000_000]
+    out = Output(tmp_path)
+    done = single_stream(adapter, spec(warmup_cap=cap), out)
+    out.close()
+    assert done == Done(steady) and not (tmp_path / MEASUREMENT).exists()

@@ -1,0 +1,159 @@
+"""The arithmetic of the open loop: arrivals, what a probe shows, the search for the highest rate.  No clock here."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from harness.records import Probe, ScenarioParams
+
+# LoadGen's rule for "at most": it is claimed only where chance alone would show so few late queries one time in 100.
+ALPHA = 0.01
+
+# The first rate, as a share of what the warm system can do: low enough to pass for most, near enough to be quick.
+_START = 0.5
+_GROW, _SHRINK = 1.5, 0.5
+# A target that is missed at this share of the first rate is out of reach: the system is then all but idle.
+_LEAST = 1 / 16
+_CLOSE = 1.05
+_STEP_DOWN = 0.9
+# Probes that the search leaves for checking what it found.
+_FOR_CHECKS = 8
+
+
+@dataclass(frozen=True)
+class Served:
+    """One query of a probe; nanoseconds since the probe's start.
+
+    ``free_ns`` is when the stream that took it had answered the one before.
+    """
+
+    scheduled_ns: int
+    free_ns: int
+    start_ns: int
+    end_ns: int
+
+    @property
+    def latency_ns(self) -> int:
+        """From the scheduled arrival: what waited in the queue counts."""
+        return self.end_ns - self.scheduled_ns
+
+    @property
+    def service_ns(self) -> int:
+        """From the moment that the system had the query."""
+        return self.end_ns - self.start_ns
+
+    @property
+    def busy_ns(self) -> int:
+        """How long it kept its stream from taking another."""
+        return self.end_ns - max(self.scheduled_ns, self.free_ns)
+
+
+def arrivals_ns(seed: int, trial: int, count: int, rate_qps: float) -> list[int]:
+    """Poisson arrivals: ``count`` rising times in nanoseconds, gaps exponential with mean ``1 / rate_qps`` seconds."""
+    chance = random.Random(f"{seed}:{trial}")
+    times, now = [], 0.0
+    for _ in range(count):
+        now += chance.expovariate(1.0) / rate_qps
+        times.append(round(now * 1e9))
+    return times
+
+
+def late_allowed(queries: int, percentile: float) -> int | None:
+    """Most late queries that still prove "``percentile`` per cent are in time" (LoadGen's rule, confidence 0.99).
+
+    The largest t with P(Binomial(n, 1 - percentile / 100) <= t) <= 0.01; ``None`` where even t = 1 proves nothing:
+    below 11 queries for 50 per cent, 64 for 90, 130 for 95, 662 for 99.
+    """
+    late = 1 - percentile / 100
+    if not 0 < late < 1:
+        return None
+    below, allowed = 0.0, None
+    for count in range(queries + 1):
+        # In logarithms: the first terms of a large sample are smaller than any float.
+        ways = math.lgamma(queries + 1) - math.lgamma(count + 1) - math.lgamma(queries - count + 1)
+        below += math.exp(ways + count * math.log(late) + (queries - count) * math.log1p(-late))
+        if below > ALPHA:
+            break
+        allowed = count
+    return allowed if allowed else None
+
+
+def judge(
+    served: Sequence[Served], trial: int, rate_qps: float, target: ScenarioParams, *, streams: int, check: bool
+) -> Probe:
+    """What a probe shows.
+
+    It passes when the late queries are no more than :func:`late_allowed`, and when the work that came was no more than
+    the streams could do in that time.  The latter matters where the sample is shorter than the target: a queue that
+    grows without end would else pass because it ends in time.
+    """
+    percentile, target_ns = target.latency_percentile or 0.0, round((target.latency_target_s or 0.0) * 1e9)
+    latencies = sorted(each.latency_ns for each in served)
+    # The guard keeps 0.95 * 200 from becoming rank 191 by rounding.
+    rank = max(1, math.ceil(percentile / 100 * len(latencies) - 1e-9))
+    late = sum(latency > target_ns for latency in latencies)
+    allowed = late_allowed(len(served), percentile)
+    kept_up = sum(each.busy_ns for each in served) <= streams * max(each.scheduled_ns for each in served)
+    return Probe(
+        trial=trial,
+        rate_qps=rate_qps,
+        queries=len(served),
+        latency_s=latencies[rank - 1] / 1e9,
+        late=late,
+        passed=allowed is not None and late <= allowed and kept_up,
+        check=check,
+    )
+
+
+def out_of_reach(served: Sequence[Served], target: ScenarioParams) -> bool:
+    """Do too many queries miss the target by their service alone, so that no rate can keep it?"""
+    allowed = late_allowed(len(served), target.latency_percentile or 0.0)
+    target_ns = round((target.latency_target_s or 0.0) * 1e9)
+    return allowed is None or sum(each.service_ns > target_ns for each in served) > allowed
+
+
+class Unreachable(Exception):
+    """No rate keeps the target; the probe that showed it is over."""
+
+
+def highest_rate(probe: Callable[[float, bool], bool], service_qps: float, most_probes: int) -> float | None:
+    """Search the highest rate that passes, and believe it only when it passes again with other arrivals.
+
+    Grows or shrinks geometrically until a rate passes and a higher one does not, halves that gap (in logarithms) to
+    5 %, then checks; a rate that fails its check is lowered by 10 % and checked again.
+
+    Args:
+        probe: tries a rate (queries a second) with arrivals of its own; its second argument marks a check.
+        service_qps: what the warm system does in a closed loop.
+        most_probes: most calls of ``probe``.
+
+    Returns:
+        The rate, or ``None`` where none passed and passed again within ``most_probes``.
+    """
+    left = most_probes
+    start = rate = _START * service_qps
+    low, high = None, None
+    try:
+        while (low is None or high is None) and left > _FOR_CHECKS:
+            left -= 1
+            if probe(rate, False):
+                low, rate = rate, rate * _GROW
+            else:
+                high, rate = rate, rate * _SHRINK
+                if high <= _LEAST * start:
+                    return None
+        while low and high and high > _CLOSE * low and left > _FOR_CHECKS:
+            left -= 1
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if probe(middle, False) else (low, middle)
+        while low and left:
+            left -= 1
+            if probe(low, True):
+                return low
+            low *= _STEP_DOWN
+    except Unreachable:
+        pass
+    return None
