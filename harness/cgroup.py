@@ -7,8 +7,13 @@ show the file; unlimited is :data:`UNLIMITED`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+Read = Callable[[Path], "str | None"]
 
 ROOT = Path("/sys/fs/cgroup")
 UNLIMITED = -1
@@ -16,24 +21,98 @@ UNLIMITED = -1
 _V1_UNLIMITED = 1 << 62
 
 
+def read_text(path: Path) -> str | None:
+    """A small file's content, None where it cannot be had."""
+    try:
+        return path.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+class KeptOpen:
+    """Reads the same files again and again without opening them again: for samplers."""
+
+    _MOST_BYTES = 1 << 16
+
+    def __init__(self) -> None:
+        self._descriptors: dict[Path, int | None] = {}
+
+    def __call__(self, path: Path) -> str | None:
+        """The file's content now; None where it cannot be had, or is gone."""
+        if path not in self._descriptors:
+            self._descriptors[path] = _open(path)
+        descriptor = self._descriptors[path]
+        if descriptor is None:
+            return None
+        try:
+            return os.pread(descriptor, self._MOST_BYTES, 0).decode("ascii")
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    def close(self) -> None:
+        """Let go of the files."""
+        while self._descriptors:
+            _, descriptor = self._descriptors.popitem()
+            if descriptor is not None:
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)
+
+
+def _open(path: Path) -> int | None:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+@dataclass(frozen=True)
+class MemoryStat:
+    """Part of ``memory.stat``, children included, from one reading.
+
+    ``anon_bytes`` is anonymous plus shared memory (tmpfs, shm), never file pages; ``mapped_bytes`` is file pages that
+    are mapped and were first touched by this cgroup; ``swap_bytes`` is what it has in swap (v1 alone shows it here).
+    """
+
+    anon_bytes: int
+    mapped_bytes: int | None
+    swap_bytes: int | None
+    major_faults: int | None
+
+
+# The names in ``memory.stat`` of anonymous, shared, mapped and swapped memory, and of major faults.
+_STAT_NAMES = {
+    1: ("total_rss", "total_shmem", "total_mapped_file", "total_swap", "total_pgmajfault"),
+    2: ("anon", "shmem", "file_mapped", "swap", "pgmajfault"),
+}
+
+
 @dataclass(frozen=True)
 class Cgroup:
-    """The folders that hold one cgroup's files; on v2 all three are the same."""
+    """The folders that hold one cgroup's files; on v2 all are the same.
+
+    ``read`` gets a file's content; ``cpuacct`` is v1's own folder for CPU time where it is not ``cpu``.
+    """
 
     version: int
     memory: Path
     cpu: Path
     pids: Path
+    cpuacct: Path | None = None
+    read: Read = read_text
+
+    def reading_with(self, read: Read) -> Cgroup:
+        """The same cgroup, its files read another way."""
+        return replace(self, read=read)
 
     def memory_limit_bytes(self) -> int | None:
         """Limit of all charged memory, page cache included."""
-        return _limit(self.memory / ("memory.max" if self.version == 2 else "memory.limit_in_bytes"))
+        return self._limit(self.memory / ("memory.max" if self.version == 2 else "memory.limit_in_bytes"))
 
     def swap_limit_bytes(self) -> int | None:
         """Swap allowed on top of the memory limit."""
         if self.version == 2:
-            return _limit(self.memory / "memory.swap.max")
-        both = _limit(self.memory / "memory.memsw.limit_in_bytes")
+            return self._limit(self.memory / "memory.swap.max")
+        both = self._limit(self.memory / "memory.memsw.limit_in_bytes")
         memory = self.memory_limit_bytes()
         if both is None or memory is None:
             return None
@@ -42,39 +121,81 @@ class Cgroup:
     def cpu_quota(self) -> float | None:
         """CPUs that the bandwidth quota allows; :data:`UNLIMITED` without a quota."""
         if self.version == 2:
-            words = (_read(self.cpu / "cpu.max") or "").split()
+            words = (self.read(self.cpu / "cpu.max") or "").split()
             if len(words) != 2:
                 return None
             return float(UNLIMITED) if words[0] == "max" else int(words[0]) / int(words[1])
-        quota, period = _number(self.cpu / "cpu.cfs_quota_us"), _number(self.cpu / "cpu.cfs_period_us")
+        quota, period = self._number(self.cpu / "cpu.cfs_quota_us"), self._number(self.cpu / "cpu.cfs_period_us")
         if quota is None or not period:
             return None
         return float(UNLIMITED) if quota < 0 else quota / period
 
     def pids_limit(self) -> int | None:
         """Most processes and threads at once."""
-        return _limit(self.pids / "pids.max")
+        return self._limit(self.pids / "pids.max")
+
+    def memory_stat(self) -> MemoryStat | None:
+        """Memory now, in one reading; None where the kernel does not show it."""
+        text = self.read(self.memory / "memory.stat")
+        if text is None:
+            return None
+        anon, shmem, mapped, swap, faults = (_field(text, name) for name in _STAT_NAMES[self.version])
+        return None if anon is None else MemoryStat(anon + (shmem or 0), mapped, swap, faults)
 
     def anon_bytes(self) -> int | None:
         """Anonymous plus shared memory (tmpfs, shm) now, children included; never file pages."""
-        stat = _table(self.memory / "memory.stat")
-        anon, shmem = ("anon", "shmem") if self.version == 2 else ("total_rss", "total_shmem")
-        if anon not in stat:
-            return None
-        return stat[anon] + stat.get(shmem, 0)
+        stat = self.memory_stat()
+        return stat.anon_bytes if stat else None
+
+    def swap_bytes(self) -> int | None:
+        """What is in swap now."""
+        if self.version == 2:
+            return self._number(self.memory / "memory.swap.current")
+        stat = self.memory_stat()
+        return stat.swap_bytes if stat else None
 
     def peak_bytes(self) -> int | None:
         """The kernel's high-water mark of all that was charged, page cache included."""
-        return _number(self.memory / ("memory.peak" if self.version == 2 else "memory.max_usage_in_bytes"))
+        return self._number(self.memory / ("memory.peak" if self.version == 2 else "memory.max_usage_in_bytes"))
 
     def oom_kills(self) -> int | None:
         """Processes that the OOM killer ended in this cgroup."""
         name = "memory.events" if self.version == 2 else "memory.oom_control"
-        return _table(self.memory / name).get("oom_kill")
+        return _field(self.read(self.memory / name), "oom_kill")
 
     def throttled_periods(self) -> int | None:
         """Quota periods in which the cgroup was stopped."""
-        return _table(self.cpu / "cpu.stat").get("nr_throttled")
+        return _field(self.read(self.cpu / "cpu.stat"), "nr_throttled")
+
+    def throttled_ns(self) -> int | None:
+        """How long a quota stopped the cgroup, so far."""
+        text = self.read(self.cpu / "cpu.stat")
+        if self.version == 1:
+            return _field(text, "throttled_time")
+        stopped_us = _field(text, "throttled_usec")
+        return None if stopped_us is None else stopped_us * 1000
+
+    def cpu_ns(self) -> int | None:
+        """CPU time that was used so far, children included."""
+        if self.version == 1:
+            return self._number((self.cpuacct or self.cpu) / "cpuacct.usage")
+        used_us = _field(self.read(self.cpu / "cpu.stat"), "usage_usec")
+        return None if used_us is None else used_us * 1000
+
+    def threads(self) -> list[int] | None:
+        """Thread ids now, as the reader's own pid namespace numbers them."""
+        text = self.read(self.memory / ("cgroup.threads" if self.version == 2 else "tasks"))
+        return None if text is None else [int(word) for word in text.split() if word.isdigit()]
+
+    def _number(self, path: Path) -> int | None:
+        text = (self.read(path) or "").strip()
+        return int(text) if text.lstrip("-").isdigit() else None
+
+    def _limit(self, path: Path) -> int | None:
+        if (self.read(path) or "").strip() == "max":
+            return UNLIMITED
+        value = self._number(path)
+        return UNLIMITED if value is not None and value >= _V1_UNLIMITED else value
 
 
 def own(root: Path = ROOT) -> Cgroup | None:
@@ -82,7 +203,7 @@ def own(root: Path = ROOT) -> Cgroup | None:
     if (root / "cgroup.controllers").exists():
         return Cgroup(2, root, root, root)
     if (root / "memory" / "memory.limit_in_bytes").exists():
-        return Cgroup(1, root / "memory", root / "cpu", root / "pids")
+        return Cgroup(1, root / "memory", root / "cpu", root / "pids", root / "cpuacct")
     return None
 
 
@@ -101,8 +222,10 @@ def of_process(membership: str, root: Path = ROOT) -> Cgroup | None:
             paths[controller] = parts[2].lstrip("/")
     # A host with both hierarchies lists "0::" too; its memory controller decides which one counts.
     if "memory" in paths:
-        folders = [root / name / paths.get(name, paths["memory"]) for name in ("memory", "cpu", "pids")]
-        return Cgroup(1, *folders) if folders[0].is_dir() else None
+        memory, cpu, pids, cpuacct = (
+            root / name / paths.get(name, paths["memory"]) for name in ("memory", "cpu", "pids", "cpuacct")
+        )
+        return Cgroup(1, memory, cpu, pids, cpuacct) if memory.is_dir() else None
     if "" in paths:
         folder = root / paths[""]
         return Cgroup(2, folder, folder, folder) if folder.is_dir() else None
@@ -115,25 +238,14 @@ def host_version(root: Path = ROOT) -> int | None:
     return found.version if found else None
 
 
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError):
+def _field(text: str | None, name: str) -> int | None:
+    """The number after a name that starts a line.  Searched for, not split: samplers call this often."""
+    if text is None:
         return None
-
-
-def _number(path: Path) -> int | None:
-    text = (_read(path) or "").strip()
-    return int(text) if text.lstrip("-").isdigit() else None
-
-
-def _limit(path: Path) -> int | None:
-    if (_read(path) or "").strip() == "max":
-        return UNLIMITED
-    value = _number(path)
-    return UNLIMITED if value is not None and value >= _V1_UNLIMITED else value
-
-
-def _table(path: Path) -> dict[str, int]:
-    pairs = (line.split() for line in (_read(path) or "").splitlines())
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+    start = 0 if text.startswith(name + " ") else text.find(f"\n{name} ") + 1
+    if not start and not text.startswith(name + " "):
+        return None
+    start += len(name) + 1
+    end = text.find("\n", start)
+    value = text[start:] if end < 0 else text[start:end]
+    return int(value) if value.isdigit() else None

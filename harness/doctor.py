@@ -14,7 +14,13 @@ import docker
 import requests
 
 from harness import cgroup
-from harness.launch import gpu, host
+from harness.launch import gpu, host, topology
+from harness.launch.canary import Canary
+from harness.result import Placement
+
+_CANARY_READINGS = 3
+# Quiet machines repeat within a few per cent.
+_CANARY_SPREAD = 0.10
 
 
 class Level(str, Enum):
@@ -40,9 +46,11 @@ def examine() -> Iterator[Finding]:
     yield from _engine()
     yield _cgroup()
     yield _cpus()
+    yield _topology()
     yield _memory()
     yield _swap()
     yield _load()
+    yield _canary()
     yield _gpu()
 
 
@@ -82,7 +90,46 @@ def _cpus() -> Finding:
         return Finding(Level.FAIL, "CPUs", fact, "images are made for x86-64; take such a host")
     if usable < 2:
         return Finding(Level.WARN, "CPUs", fact, "the harness shares its CPU with what it measures; take two or more")
-    return Finding(Level.OK, "CPUs", fact)
+    alone = 1
+    while alone < usable and _apart(topology.place(alone + 1)):
+        alone += 1
+    return Finding(Level.OK, "CPUs", f"{fact}; jobs of up to {alone} do not share theirs with the harness")
+
+
+def _apart(placement: Placement) -> bool:
+    return placement.apart and placement.whole_cores is not False
+
+
+def _topology() -> Finding:
+    seen = topology.read(os.sched_getaffinity(0))
+    if not seen.shown:
+        remedy = "jobs may share a physical core with other work; take a host whose /sys shows its cores"
+        return Finding(Level.WARN, "topology", "the kernel does not show which CPUs share a core", remedy)
+    cores, halves = len(seen.cores), sum(not core.whole for core in seen.cores)
+    fact = f"{cores} physical cores, {max(1, len(seen.nodes))} NUMA nodes"
+    if halves:
+        remedy = "others may use the other half; give harness both CPUs of each core (`taskset`)"
+        return Finding(Level.WARN, "topology", f"{fact}; of {halves} cores only a half is ours", remedy)
+    return Finding(Level.OK, "topology", fact)
+
+
+def _canary() -> Finding:
+    """Does the same work take the same time, three times in a row?"""
+    placement, canary = topology.place(1), Canary()
+    canary.prepare(placement)
+    with host.aside(placement):
+        readings = [canary.look("before", placement, None) for _ in range(_CANARY_READINGS)]
+    spreads = {
+        name: max(values) / min(values) - 1
+        for name, values in {
+            "CPU": [reading.cpu_s for reading in readings],
+            "memory": [reading.memory_s for reading in readings],
+        }.items()
+    }
+    fact = "the same work three times: " + ", ".join(f"{name} within {100 * s:.0f} %" for name, s in spreads.items())
+    if max(spreads.values()) > _CANARY_SPREAD:
+        return Finding(Level.WARN, "canary", fact, "something else uses the machine; end it, or wait, then look again")
+    return Finding(Level.OK, "canary", fact)
 
 
 def _memory() -> Finding:

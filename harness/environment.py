@@ -11,7 +11,7 @@ from pathlib import Path
 import harness
 from harness import cgroup
 from harness.launch import gpu, host
-from harness.records import Environment
+from harness.result import Environment
 
 
 def read(docker_version: str | None) -> Environment:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness import cgroup
-from harness.cgroup import UNLIMITED, Cgroup
+from harness.cgroup import UNLIMITED, Cgroup, KeptOpen, MemoryStat
 
 RECORDED = Path(__file__).parent / "recorded"
 ID = "9859cadea1858408ffa6935e078da7aca359510c8d1df32526495fe22c9c3eb8"
@@ -115,6 +115,58 @@ def test_a_kernel_without_swap_accounting_says_not_known(v1: Path, v2: Path) -> 
     assert own(v2).swap_limit_bytes() is None
 
 
+def test_memory_is_read_in_one_piece(v1: Path, v2: Path) -> None:
+    assert own(v1).memory_stat() == MemoryStat(29_511_680, 12_288, 0, 3)
+    assert own(v2).memory_stat() == MemoryStat(54 << 20, 20_480_000, None, 7), "mapped file pages stand apart"
+
+
+def test_swap_in_use(v1: Path, v2: Path) -> None:
+    assert own(v1).swap_bytes() == 0
+    assert own(v2).swap_bytes() is None, "a kernel without swap accounting says not known"
+    (v2 / "memory.swap.current").write_text("8192\n")
+    assert own(v2).swap_bytes() == 8192
+
+
+def test_cpu_time_and_throttled_time_are_in_nanoseconds(v1: Path, v2: Path) -> None:
+    (v1 / "cpuacct").mkdir()
+    (v1 / "cpuacct" / "cpuacct.usage").write_text("6191704000\n")
+    (v1 / "cpu" / "cpu.stat").write_text("nr_periods 90\nnr_throttled 7\nthrottled_time 123456789\n")
+    assert (own(v1).cpu_ns(), own(v1).throttled_ns()) == (6_191_704_000, 123_456_789)
+    (v2 / "cpu.stat").write_text("usage_usec 2157410\nnr_throttled 7\nthrottled_usec 40\n")
+    assert (own(v2).cpu_ns(), own(v2).throttled_ns()) == (2_157_410_000, 40_000)
+
+
+def test_threads_are_listed(v1: Path, v2: Path) -> None:
+    (v1 / "memory" / "tasks").write_text("17\n18\n")
+    (v2 / "cgroup.threads").write_text("4\n")
+    assert own(v1).threads() == [17, 18]
+    assert own(v2).threads() == [4]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "anon", "anon \n", "anon x\n", "inactive_anon 7\n", "file 1\nactive_anon 9\n", "xanon 7\n"]
+)
+def test_a_name_that_only_looks_alike_is_not_read(v2: Path, text: str) -> None:
+    (v2 / "memory.stat").write_text(text)
+    assert own(v2).anon_bytes() is None
+
+
+def test_files_that_are_kept_open_are_read_anew_each_time(v1: Path, v2: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for root in (v1, v2):
+        kept = KeptOpen()
+        group = own(root).reading_with(kept)
+        assert group.anon_bytes() == own(root).anon_bytes()
+        path = group.memory / "memory.stat"
+        path.write_text(
+            path.read_text().replace("anon 52428800", "anon 1").replace("total_rss 29511680", "total_rss 1")
+        )
+        assert group.anon_bytes() == (1 if root == v1 else 1 + (4 << 20))
+        assert group.threads() is None and group.threads() is None
+        kept.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_what_is_gone_is_none_and_never_0(tmp_path: Path, version: int) -> None:
     gone = Cgroup(version, tmp_path, tmp_path, tmp_path)
@@ -126,6 +178,11 @@ def test_what_is_gone_is_none_and_never_0(tmp_path: Path, version: int) -> None:
     assert gone.peak_bytes() is None
     assert gone.oom_kills() is None
     assert gone.throttled_periods() is None
+    assert gone.throttled_ns() is None
+    assert gone.cpu_ns() is None
+    assert gone.memory_stat() is None
+    assert gone.swap_bytes() is None
+    assert gone.threads() is None
 
 
 def test_a_container_of_a_v1_host_is_found_from_outside(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import docker
@@ -11,6 +13,8 @@ import requests
 from harness import doctor
 from harness.doctor import Finding, Level
 from harness.launch.gpu import Gpus
+from harness.launch.topology import Core, Topology
+from harness.result import CanaryReading, Placement
 
 INFO = {"ServerVersion": "20.10.24", "Driver": "overlay2", "OperatingSystem": "Debian"}
 FINE = {"MemoryLimit": True, "PidsLimit": True, "CPUSet": True, "SwapLimit": True}
@@ -30,11 +34,28 @@ class Host:
         monkeypatch.setattr(doctor.os, "getloadavg", lambda: (self.load, 0, 0))
         monkeypatch.setattr(doctor.cgroup, "host_version", lambda: self.cgroup)
         monkeypatch.setattr(doctor.gpu, "probe", lambda: self.gpus)
+        self.topology = Topology(
+            (Core(frozenset({0}), frozenset({0}), 0), Core(frozenset({1}), frozenset({1}), 0)), True
+        )
+        self.cpu_s, self.memory_s = [0.004, 0.0041, 0.0042], [0.008] * 3
+        monkeypatch.setattr(doctor.topology, "read", lambda usable: self.topology)
+        monkeypatch.setattr(doctor.topology, "place", self._place)
+        monkeypatch.setattr(doctor.Canary, "prepare", lambda canary, placement: None)
+        monkeypatch.setattr(doctor.Canary, "look", self._look)
 
     def _info(self) -> dict[str, Any]:
         if isinstance(self.info, Exception):
             raise self.info
         return self.info
+
+    def _place(self, count: int) -> Placement:
+        """The harness's CPU is its own while there is one left."""
+        mine = tuple(os.sched_getaffinity(0))
+        return Placement(tuple(range(count)), (0,), True, mine, apart=count < self.cpus)
+
+    def _look(self, when: str, placement: Placement, folder: Path | None) -> CanaryReading:
+        assert folder is None
+        return CanaryReading(when, 0, 0.1, self.cpu_s.pop(0), self.memory_s.pop(0), None)
 
     def _close(self) -> None:
         self.closed += 1
@@ -55,13 +76,16 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
 def test_a_good_host_has_nothing_to_mend(host: Host) -> None:
     assert host.bad() == []
     assert host.closed == 1
+    host.cpu_s, host.memory_s = [0.004] * 3, [0.008] * 3
     assert [finding.what for finding in doctor.examine()] == [
         "engine",
         "cgroup",
         "CPUs",
+        "topology",
         "memory",
         "swap",
         "load",
+        "canary",
         "GPUs",
     ]
 
@@ -89,6 +113,7 @@ def test_a_limit_that_cannot_be_enforced_fails(host: Host, key: str, said: str) 
 def test_swap_that_cannot_be_limited_fails_only_where_there_is_some(host: Host) -> None:
     host.info = {**INFO, **FINE, "SwapLimit": False}
     assert host.bad() == []
+    host.cpu_s, host.memory_s = [0.004] * 3, [0.008] * 3
     host.memory["SwapTotal"] = 2 << 30
     assert [(finding.level, finding.what) for finding in host.bad()] == [(Level.FAIL, "limits"), (Level.WARN, "swap")]
 
@@ -100,6 +125,13 @@ def test_swap_that_cannot_be_limited_fails_only_where_there_is_some(host: Host) 
         ({"cpus": 1, "load": 0.0}, "CPUs: 1 usable of "),
         ({"memory": {"MemAvailable": 3 << 30, "SwapTotal": 0}}, "3.0 GiB available"),
         ({"memory": {"MemAvailable": 8 << 30, "SwapTotal": 1 << 30}}, "swap: 1.0 GiB"),
+        ({"topology": Topology((), False)}, "topology: the kernel does not show which CPUs share a core"),
+        (
+            {"topology": Topology((Core(frozenset({0, 1}), frozenset({0}), 0),), True)},
+            "topology: 1 physical cores, 1 NUMA nodes; of 1 cores only a half is ours",
+        ),
+        ({"cpu_s": [0.004, 0.005, 0.004]}, "canary: the same work three times: CPU within 25 %, memory within 0 %"),
+        ({"memory_s": [0.008, 0.008, 0.009]}, "CPU within 5 %, memory within 12 %"),
         ({"load": 0.6}, "load: 0.60 over the last minute on 2 CPUs"),
     ],
 )
@@ -112,7 +144,14 @@ def test_what_disturbs_a_measurement_is_a_warning(host: Host, change: dict[str, 
 def test_a_host_without_gpus_is_no_worse_for_it(host: Host) -> None:
     host.gpus = Gpus(reason="no GPU on this host: NVML says none")
     assert host.bad() == []
+    host.cpu_s, host.memory_s = [0.004] * 3, [0.008] * 3
     assert "not_applicable here (no GPU on this host" in list(doctor.examine())[-1].fact
+
+
+@pytest.mark.parametrize(("cpus", "said"), [(2, "jobs of up to 1 do not"), (8, "jobs of up to 7 do not")])
+def test_the_largest_job_that_leaves_the_harness_a_cpu_is_said(host: Host, cpus: int, said: str) -> None:
+    host.cpus = cpus
+    assert said in next(finding.fact for finding in doctor.examine() if finding.what == "CPUs")
 
 
 def test_this_hosts_own_files_can_be_read() -> None:

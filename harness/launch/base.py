@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from harness.catalog import System
+from harness.launch.counters import CounterTrace
 from harness.launch.memory import MemoryTrace
 from harness.records import Envelope, Isolation, JobSpec, Outcome
+from harness.result import CanaryReading, Placement
 
 Report = Callable[[str], None]
 
@@ -76,7 +78,10 @@ class Stopped:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a job ended, seen from outside it.  ``oom_kills`` and ``throttled_periods`` are the cgroup's own counters."""
+    """How a job ended, seen from outside it.  ``oom_kills`` and ``throttled_periods`` are the cgroup's own counters.
+
+    ``canary`` holds the looks at the machine before, between and after the trials.
+    """
 
     exit_code: int | None
     oom_killed: bool
@@ -86,6 +91,9 @@ class Ended:
     memory: MemoryTrace
     wall_s: float
     log: bytes
+    counters: CounterTrace = field(default_factory=CounterTrace)
+    canary: tuple[CanaryReading, ...] = ()
+    placement: Placement | None = None
 
 
 class Launcher(Protocol):
@@ -127,16 +135,20 @@ def thread_environment(cpus: int) -> dict[str, str]:
         "OPENBLAS_NUM_THREADS",
         "NUMEXPR_NUM_THREADS",
         "NUMEXPR_MAX_THREADS",
+        "NUMBA_NUM_THREADS",
         "VECLIB_MAXIMUM_THREADS",
         "BLIS_NUM_THREADS",
         "RAYON_NUM_THREADS",
+        "POLARS_MAX_THREADS",
         "LOKY_MAX_CPU_COUNT",
+        "TF_NUM_INTRAOP_THREADS",
+        "TF_NUM_INTEROP_THREADS",
+        "GOMAXPROCS",
+        "JULIA_NUM_THREADS",
+        "UV_THREADPOOL_SIZE",  # Node.js
     )
     # The tokenizers library forks badly and gains nothing on single queries.
     parallel = {"TOKENIZERS_PARALLELISM": "true" if cpus > 1 else "false"}
-    return {**dict.fromkeys(names, count), **parallel}
-
-
-def choose_cpus(count: int, available: set[int]) -> tuple[int, ...]:
-    """The CPUs that a job is pinned to: the highest numbers, which leaves CPU 0 to the host where it can."""
-    return tuple(sorted(available)[-count:])
+    # Every JVM reads this, whoever starts it; options on its own command line come after it and win.
+    java = {"JAVA_TOOL_OPTIONS": f"-XX:ActiveProcessorCount={cpus}"}
+    return {**dict.fromkeys(names, count), **parallel, **java}

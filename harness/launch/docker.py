@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 import os
-import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import docker
 import requests
+from docker.errors import DockerException
 from docker.models.containers import Container
-from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
 from harness import cgroup, images
 from harness.catalog import System
+from harness.cgroup import KeptOpen, read_text
 from harness.engine import engine_errors
 from harness.errors import EngineError, ImageError
-from harness.launch import gpu, host
-from harness.launch.base import Ended, Job, Prepared, Progress, Report, Stopped, choose_cpus, thread_environment
-from harness.launch.memory import CgroupSource, MemorySampler, MemoryTrace
-from harness.launch.owner import HOST_LABEL, LABEL, alive, me, this_host
+from harness.launch import gpu, host, topology
+from harness.launch.base import Ended, Job, Prepared, Progress, Report, Stopped
+from harness.launch.canary import Canary
+from harness.launch.container import LOG_BYTES, NOBODY, arguments
+from harness.launch.counters import CgroupCounters, CounterTrace
+from harness.launch.follow import Looks, follow
+from harness.launch.memory import CgroupMemory, MemoryTrace
+from harness.launch.owner import HOST_LABEL, LABEL, alive, this_host
+from harness.launch.sampler import Sampler
 from harness.launch.watch import Watch
 from harness.records import Envelope, Isolation, Outcome
-from harness.untrusted import most_output_bytes
+from harness.result import Placement
 
-# A user that exists in no image: nothing in the image belongs to it.
-NOBODY = 65532
-_POLL_S = 0.1
-_LOG_BYTES = 10 << 20
-_SCRATCH_BYTES = 64 << 20
+# What an engine may take to end a container that was killed.
+_KILL_S = 60
 # What the engine says when the fault is the image's (its entry point, its user), not its own.
 _NO_START = ("OCI runtime", "executable file not found", "no such file or directory", "permission denied", "No command")
 
@@ -46,6 +48,7 @@ class DockerLauncher:
         self._cache = cache
         self._models = models
         self._client: docker.DockerClient | None = None
+        self._canary = Canary()
 
     def check(self) -> None:
         """Raise EngineError unless the engine answers."""
@@ -88,54 +91,56 @@ class DockerLauncher:
     def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
         """Run one container from start to end and remove it."""
         _open_to_job_user(job)
-        cpus = choose_cpus(job.spec.envelope.cpus, os.sched_getaffinity(0))
-        with engine_errors():
-            container = self.client.containers.create(**_container(job, cpus))
-        try:
-            # Before the start: its baseline is what the GPUs hold without the job.
-            with engine_errors(), host.aside(cpus), gpu.memory(job.spec.envelope.gpus) as gpu_memory:
-                started = time.monotonic()
-                refused = _start(container)
-                if refused:
-                    return Ended(None, False, None, None, refused, MemoryTrace(), 0.0, b"")
-                return self._follow(container, job, progress, gpu_memory, started)
-        finally:
+        placement = topology.place(job.spec.envelope.cpus)
+        with host.aside(placement), engine_errors():
+            container = self.client.containers.create(**arguments(job, placement))
+            try:
+                # GPUs before the start: the baseline is what they hold without the job.
+                with gpu.memory(job.spec.envelope.gpus) as gpu_memory:
+                    ended = self._run(container, job, placement, progress, gpu_memory)
+            except BaseException:
+                with suppress(EngineError):  # the first error says more, and the next run sweeps
+                    _remove(container)
+                raise
             _remove(container)
+        return ended
 
-    def _follow(
+    def _run(
         self,
         container: Container,
         job: Job,
+        placement: Placement,
         progress: Callable[[Progress], None],
         gpu_memory: gpu.GpuMemory | None,
-        started: float,
     ) -> Ended:
-        ended = threading.Event()
-        threading.Thread(target=_wait, args=(container, ended), daemon=True, name="container-wait").start()
-        watch = Watch(job)
-        with _sampling(container, gpu_memory) as sampler:
-            stopped = None
-            while not ended.wait(_POLL_S):
-                stopped = watch.poll()
-                progress(watch.progress)
-                if stopped:
-                    _kill(container)
-                    ended.wait()
-                    break
+        looks = Looks(self._canary, placement, job)
+        looks.look("before")
+        started = time.monotonic()
+        refused = _start(container)
+        if refused:
+            return Ended(None, False, None, None, refused, MemoryTrace(), 0.0, b"", placement=placement)
+        waiting = _Waiting(container)
+        with _sampling(container, placement, gpu_memory) as sampler:
+            stopped = follow(Watch(job), waiting.ended, progress, looks, sampler)
+            if stopped:
+                _kill(container)
+        waiting.result()
         wall_s = time.monotonic() - started
         container.reload()
         state = container.attrs["State"]
-        if state["Running"]:
-            raise EngineError("the engine dropped the connection while a job ran; see its log, then run again")
+        looks.look("after")
         return Ended(
             exit_code=state["ExitCode"],
             oom_killed=bool(state["OOMKilled"]),
             oom_kills=sampler.oom_kills if sampler else None,
             throttled_periods=sampler.throttled_periods if sampler else None,
             stopped=stopped,
-            memory=sampler.trace() if sampler else MemoryTrace(),
+            memory=sampler.memory() if sampler else MemoryTrace(),
             wall_s=wall_s,
-            log=container.logs(stdout=True, stderr=True)[-_LOG_BYTES:],
+            log=_log(container),
+            counters=sampler.counters() if sampler else CounterTrace(),
+            canary=tuple(looks.taken),
+            placement=placement,
         )
 
     def sweep(self) -> int:
@@ -156,61 +161,6 @@ class DockerLauncher:
 
 def _prepared(system: System, image: images.Image) -> Prepared:
     return Prepared(system, image.digest, image.digest, image.size_bytes)
-
-
-def _container(job: Job, cpus: tuple[int, ...]) -> dict[str, Any]:
-    """Every limit of the envelope as arguments of the engine's create call (measuring rules 1, 2, 3 and 5)."""
-    envelope = job.spec.envelope
-    building = job.spec.kind == "build"
-    mounts = [
-        Mount("/job", str(job.folder), type="bind", read_only=True),
-        Mount("/job/out", str(job.out), type="bind"),
-        Mount("/corpus", str(job.corpus_dir), type="bind", read_only=True),
-        Mount("/index", str(job.index_dir), type="bind", read_only=not building),
-    ]
-    return {
-        "image": job.prepared.reference,
-        "name": f"harness-{job.spec.system}-{job.spec.kind}-{secrets.token_hex(4)}",
-        "labels": {LABEL: me(), HOST_LABEL: this_host()},
-        "user": f"{_job_user()}:{_job_user()}",
-        "environment": thread_environment(envelope.cpus),
-        "mounts": mounts,
-        # A cpuset, never a quota: a quota flatters p50 and wrecks p99 (rule 1).
-        "cpuset_cpus": ",".join(map(str, cpus)),
-        "cpuset_mems": ",".join(map(str, host.numa_nodes(cpus))) or None,
-        "mem_limit": envelope.memory_bytes,
-        "memswap_limit": envelope.memory_bytes,  # the same figure: no swap on top (rule 2)
-        "pids_limit": envelope.pids,
-        "network_mode": "none",
-        "read_only": True,
-        "cap_drop": ["ALL"],
-        "security_opt": ["no-new-privileges:true"],
-        "tmpfs": {"/tmp": f"rw,noexec,nosuid,nodev,size={_SCRATCH_BYTES},mode=1777"},  # noqa: S108
-        "shm_size": _SCRATCH_BYTES,
-        "ulimits": [Ulimit(name="core", soft=0, hard=0), *_file_limit(job)],
-        "healthcheck": {"test": ["NONE"]},  # nothing but the job runs inside the measured envelope
-        "log_config": LogConfig(type="json-file", config={"max-size": str(_LOG_BYTES), "max-file": "1"}),
-        "device_requests": _device_requests(envelope.gpus),
-    }
-
-
-def _file_limit(job: Job) -> list[Ulimit]:
-    """No single file of a search job can outgrow what the whole job may leave; an index may be large."""
-    if job.spec.kind == "build":
-        return []
-    most = most_output_bytes(job.spec)
-    return [Ulimit(name="fsize", soft=most, hard=most)]
-
-
-def _device_requests(gpus: int) -> list[DeviceRequest] | None:
-    if not gpus:
-        return None
-    return [DeviceRequest(device_ids=[str(index) for index in range(gpus)], capabilities=[["gpu"]])]
-
-
-def _job_user() -> int:
-    """Never root; our own user where we are not root, so that we can read what the job wrote."""
-    return os.getuid() or NOBODY
 
 
 def _open_to_job_user(job: Job) -> None:
@@ -246,35 +196,87 @@ def _kill(container: Container) -> None:
             raise
 
 
-def _wait(container: Container, ended: threading.Event) -> None:
-    """Block until the container ends; one request, so that waiting costs the measured CPUs nothing."""
-    try:
-        container.wait(timeout=None)
-    except (docker.errors.APIError, requests.RequestException):
-        pass  # the engine went away: the caller's next request says so
-    finally:
-        ended.set()
+class _Waiting(threading.Thread):
+    """Waits for a container's end: one request that stays open, so that waiting costs the measured CPUs nothing."""
+
+    def __init__(self, container: Container) -> None:
+        super().__init__(daemon=True, name="container-wait")
+        self._container = container
+        self._broken = False
+        self.ended = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        """Block until the container ends or the engine goes away."""
+        try:
+            self._container.wait(timeout=None)
+        except (DockerException, requests.RequestException):
+            self._broken = True
+        finally:
+            self.ended.set()
+
+    def result(self) -> None:
+        """Return when the container has ended.
+
+        Raises:
+            EngineError: the engine went away meanwhile: it takes its containers down with it, so that what their end
+                looks like says nothing about the job.
+        """
+        if not self.ended.wait(_KILL_S):
+            raise EngineError(
+                f"the Docker engine did not end a container within {_KILL_S} s; see `harness doctor`, then run again"
+            )
+        if self._broken:
+            raise EngineError(
+                "the Docker engine went away while a job ran; see that it is back (`harness doctor`), then run again: "
+                "what was finished is kept, and what is left of the job is removed"
+            )
 
 
 @contextmanager
-def _sampling(container: Container, gpu_memory: gpu.GpuMemory | None) -> Iterator[MemorySampler | None]:
+def _sampling(container: Container, placement: Placement, gpu_memory: gpu.GpuMemory | None) -> Iterator[Sampler | None]:
     """Sample the container's cgroup from the host; None where the host does not show it."""
     container.reload()
     pid = container.attrs["State"]["Pid"]
-    try:
-        membership = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8") if pid else ""
-    except OSError:
-        membership = ""
-    # The id guards against a remote engine, whose pids are not ours.
-    group = cgroup.of_process(membership) if container.id and container.id in membership else None
-    sampler = MemorySampler(CgroupSource(group), gpu_memory) if group else None
-    if sampler:
-        sampler.start()
+    membership = (read_text(Path(f"/proc/{pid}/cgroup")) or "") if pid else ""
+    group = group_of(container.id or "?", membership)
+    if group is None:
+        yield None
+        return
+    files = KeptOpen()
+    group = group.reading_with(files)
+    sampler = Sampler(CgroupMemory(group), CgroupCounters(group, placement.cpus), gpu_memory)
+    sampler.start()
     try:
         yield sampler
     finally:
-        if sampler:
-            sampler.stop()
+        sampler.stop()
+        files.close()
+
+
+def group_of(container_id: str, membership: str) -> cgroup.Cgroup | None:
+    """A container's cgroup, or None where this is not certain.
+
+    A remote engine's pids are not ours.  And a process that is just exiting shows as one of the root cgroup, on v1 for
+    one controller after the other: reading that would charge the whole host's memory to the job.
+    """
+    group = cgroup.of_process(membership)
+    if group is None:
+        return None
+    folders = (group.memory, group.cpu, group.pids, group.cpuacct or group.cpu)
+    return group if all(container_id in str(folder) for folder in folders) else None
+
+
+def _log(container: Container) -> bytes:
+    """The end of what the container said, at most so many bytes: never held whole, whatever the engine kept."""
+    chunks: deque[bytes] = deque()
+    held = 0
+    for chunk in container.logs(stdout=True, stderr=True, stream=True, follow=False):
+        chunks.append(chunk)
+        held += len(chunk)
+        while held - len(chunks[0]) >= LOG_BYTES:
+            held -= len(chunks.popleft())
+    return b"".join(chunks)[-LOG_BYTES:]
 
 
 def _remove(container: Container) -> None:
@@ -282,5 +284,5 @@ def _remove(container: Container) -> None:
         container.remove(force=True, v=True)
     except docker.errors.NotFound:
         pass
-    except (docker.errors.APIError, requests.RequestException) as error:
+    except (DockerException, requests.RequestException) as error:
         raise EngineError(f"container {container.name} could not be removed: {error}; remove it by hand") from error

@@ -5,19 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from harness.catalog import System
 from harness.launch.base import Ended, Job, Prepared, Progress, Report, Stopped
 from harness.launch.memory import MemoryTrace
-from harness.measure.output import WARMUP_TRIAL, Output
-from harness.measure.scenarios import trial_order
+from harness.measure.output import MAX_PROBES, REPEAT_TRIAL, WARMUP_TRIAL, Output
+from harness.measure.passes import trial_order
+from harness.measure.rate import Served, Unreachable, arrivals_ns, highest_rate, judge, out_of_reach
+from harness.measure.scenarios import repeated
 from harness.records import (
     EffectiveEnvelope,
     Envelope,
     Isolation,
+    JobSpec,
     Measurement,
     Outcome,
+    Probe,
     Query,
     digest,
 )
@@ -95,28 +101,86 @@ class FakeLauncher:
             (job.index_dir / "index").write_text("fake\n", encoding="utf-8")
         out = Output(job.out)
         doc_ids = _first_ids(job.corpus_dir / "corpus.jsonl", spec.k)
-        hits = [(doc_id, float(spec.k - rank)) for rank, doc_id in enumerate(doc_ids)]
-        for query in spec.warmup:
-            out.sample(WARMUP_TRIAL, query.query_id, _latency_ns(spec.system, query, 0), {}, hits)
-        for trial in range(spec.trials):
-            with out.phase(f"trial-{trial}", len(spec.sample)):
-                for query in trial_order(spec.sample, spec.seed, trial):
-                    out.sample(trial, query.query_id, _latency_ns(spec.system, query, trial), {}, hits)
-        out.measurement(
-            Measurement(
-                Outcome.OK,
-                None,
-                _effective(spec.envelope),
-                phases=tuple(out.phases),
-                load_s=0.5 if spec.kind == "search" else None,
-                build_s=2.0 if spec.kind == "build" else None,
-                throttled_periods=0,
-                oom_kills=0,
-                libraries={"fake": "1"},
-                device="cpu",
-            )
+        written = _Samples(spec, out, [(doc_id, float(spec.k - rank)) for rank, doc_id in enumerate(doc_ids)])
+        measurement = Measurement(
+            Outcome.OK,
+            None,
+            _effective(spec.envelope),
+            load_s=0.5 if spec.kind == "search" else None,
+            build_s=2.0 if spec.kind == "build" else None,
+            throttled_periods=0,
+            oom_kills=0,
+            libraries={"fake": "1"},
+            device="cpu",
         )
+        if spec.kind == "search":
+            measurement = replace(measurement, **written.scenario())
+        out.measurement(replace(measurement, phases=tuple(out.phases)))
         out.close()
+
+
+class _Samples:
+    """What each scenario writes down, with scripted times."""
+
+    def __init__(self, spec: JobSpec, out: Output, hits: list[tuple[str, float]]) -> None:
+        self._spec = spec
+        self._out = out
+        self._hits = hits
+        self._probes: list[Probe] = []
+
+    def scenario(self) -> dict[str, Any]:
+        """Warm up, then what the spec's scenario asks for; returns what it says in the measurement."""
+        spec = self._spec
+        for query in spec.warmup:
+            self._sample(WARMUP_TRIAL, query, self._service_ns(query, 0))
+        if spec.scenario == "server":
+            # Ten milliseconds a query: see _latency_ns.
+            rate_qps = highest_rate(self._probe, 100.0, MAX_PROBES)
+            return {"probes": tuple(self._probes), "rate_qps": rate_qps}
+        for trial in range(spec.first_trial, spec.first_trial + spec.trials):
+            with self._out.phase(f"trial-{trial}", len(spec.sample)):
+                order = trial_order(spec.sample, spec.seed, trial)
+                (self._batches if spec.scenario == "offline" else self._one_by_one)(trial, order)
+        for query in repeated(spec):
+            self._one_by_one(REPEAT_TRIAL, [query, query])
+        return {}
+
+    def _one_by_one(self, trial: int, queries: list[Query]) -> None:
+        for query in queries:
+            self._sample(trial, query, self._service_ns(query, trial))
+
+    def _batches(self, trial: int, queries: list[Query]) -> None:
+        size = self._spec.scenario_params.batch_size or 1
+        for number, first in enumerate(range(0, len(queries), size)):
+            batch = queries[first : first + size]
+            taken_ns = sum(self._service_ns(query, trial) for query in batch)
+            for query in batch:
+                self._sample(trial, query, taken_ns, batch=number)
+
+    def _probe(self, rate_qps: float, check: bool) -> bool:
+        """A queue before one stream, worked out and not waited for."""
+        spec, trial = self._spec, self._spec.first_trial + len(self._probes)
+        order = trial_order(spec.sample, spec.seed, trial)
+        served, free_ns = [], 0
+        with self._out.phase(f"trial-{trial}", len(order)):
+            arrivals = arrivals_ns(spec.seed, trial, len(order), rate_qps)
+            for query, scheduled_ns in zip(order, arrivals, strict=True):
+                start_ns = max(scheduled_ns, free_ns)
+                each = Served(scheduled_ns, free_ns, start_ns, start_ns + self._service_ns(query, trial))
+                self._sample(trial, query, each.latency_ns, scheduled_ns=scheduled_ns, service_ns=each.service_ns)
+                served.append(each)
+                free_ns = each.end_ns
+        probe = judge(served, trial, rate_qps, spec.scenario_params, streams=1, check=check)
+        self._probes.append(probe)
+        if out_of_reach(served, spec.scenario_params):
+            raise Unreachable
+        return probe.passed
+
+    def _sample(self, trial: int, query: Query, latency_ns: int, **extra: int) -> None:
+        self._out.sample(trial, query.query_id, latency_ns, {}, self._hits, **extra)
+
+    def _service_ns(self, query: Query, trial: int) -> int:
+        return _latency_ns(self._spec.system, query, trial)
 
 
 def _latency_ns(system: str, query: Query, trial: int) -> int:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from harness.launch import gpu
 from harness.records import Envelope
-
-_NODES = Path("/sys/devices/system/node")
+from harness.result import Placement
 
 
 def cpus() -> int:
@@ -44,38 +43,42 @@ def cannot_provide(envelope: Envelope) -> str | None:
     return None
 
 
+def forget_pages(folder: Path) -> str | None:
+    """Drop a folder's files from the page cache, so that each job finds them alike (measuring rule 18).
+
+    Returns:
+        ``dropped``, or ``None`` where the kernel would not.
+    """
+    for path in folder.rglob("*"):
+        if not path.is_file() or path.is_symlink():
+            continue
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fdatasync(descriptor)  # a page that waits to be written is never dropped
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+    return "dropped"
+
+
 @contextmanager
-def aside(cpus: Iterable[int]) -> Iterator[None]:
-    """Keep this thread, and those that it starts, off a job's CPUs; where the job has all of them, nothing changes."""
-    before = os.sched_getaffinity(0)
-    rest = before - set(cpus)
-    if not rest:
-        yield
-        return
-    os.sched_setaffinity(0, rest)
+def aside(placement: Placement) -> Iterator[None]:
+    """Keep all threads of this process, and those that they start, to the CPUs that are the harness's."""
+    mine, before = set(placement.harness_cpus), {}
+    for thread in _threads():
+        with suppress(OSError):  # it ended meanwhile
+            before[thread] = os.sched_getaffinity(thread)
+            os.sched_setaffinity(thread, mine)
+    usable = before[threading.get_native_id()]
     try:
         yield
     finally:
-        os.sched_setaffinity(0, before)
+        for thread in _threads():
+            with suppress(OSError):
+                os.sched_setaffinity(thread, before.get(thread, usable))
 
 
-def numa_nodes(wanted_cpus: Iterable[int], root: Path = _NODES) -> tuple[int, ...]:
-    """The memory nodes of these CPUs; empty where the kernel shows none."""
-    wanted = set(wanted_cpus)
-    found = []
-    for path in sorted(root.glob("node[0-9]*")):
-        try:
-            members = parse_cpu_list((path / "cpulist").read_text(encoding="ascii"))
-        except OSError:
-            continue
-        if members & wanted:
-            found.append(int(path.name.removeprefix("node")))
-    return tuple(sorted(found))
-
-
-def parse_cpu_list(text: str) -> set[int]:
-    """``0-2,5`` -> ``{0, 1, 2, 5}``, the kernel's notation."""
-    found: set[int] = set()
-    for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
-        found.update(range(int(first), int(last or first) + 1))
-    return found
+def _threads() -> list[int]:
+    return [int(path.name) for path in Path("/proc/self/task").iterdir()]

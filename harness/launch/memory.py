@@ -1,28 +1,34 @@
-"""Peak memory of a job, sampled from the host so that the measured CPUs do no work for it.
+"""Peak memory of a job: what was seen over time, and where it can be seen.
 
 There is no kernel high-water mark for anonymous memory, so it is sampled; the cgroup's peak is the kernel's.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from harness import cgroup
-from harness.launch.gpu import GpuMemory
-from harness.records import Memory, Phase
+from harness.cgroup import Cgroup
+from harness.launch.tree import process_tree
+from harness.records import Phase
+from harness.result import Memory
 
-INTERVAL_S = 0.02
+
+@dataclass(frozen=True)
+class MemoryNow:
+    """Anonymous plus shared memory, and file pages that are mapped."""
+
+    anon_bytes: int
+    mapped_bytes: int | None
 
 
 @dataclass(frozen=True)
 class MemoryTrace:
-    """Memory over time: ``anon`` holds (monotonic nanoseconds, bytes) pairs."""
+    """Memory over time: ``anon`` holds (monotonic nanoseconds, bytes) pairs, ``interval_s`` apart at most."""
 
     anon: tuple[tuple[int, int], ...] = ()
+    peak_mapped_bytes: int | None = None
     peak_cgroup_bytes: int | None = None
     peak_gpu_bytes: int | None = None
     source: str | None = None
@@ -37,6 +43,7 @@ class MemoryTrace:
                 by_phase[phase.name] = max(inside)
         return Memory(
             peak_anon_bytes=max((value for _, value in self.anon), default=None),
+            peak_mapped_bytes=self.peak_mapped_bytes,
             peak_cgroup_bytes=self.peak_cgroup_bytes,
             peak_gpu_bytes=self.peak_gpu_bytes,
             peak_anon_by_phase_bytes=by_phase,
@@ -46,13 +53,13 @@ class MemoryTrace:
         )
 
 
-class Source(Protocol):
+class MemorySource(Protocol):
     """Something whose memory can be read now."""
 
     name: str
 
-    def anon_bytes(self) -> int | None:
-        """Anonymous plus shared memory."""
+    def now(self) -> MemoryNow | None:
+        """What it holds; None when it is gone."""
 
     def peak_bytes(self) -> int | None:
         """High-water mark of all charged memory, where there is one."""
@@ -64,29 +71,36 @@ class Source(Protocol):
         """Quota periods in which it was stopped, where they are counted."""
 
 
-class CgroupSource:
+class CgroupMemory:
     """A container's cgroup, read from the host."""
 
-    def __init__(self, group: cgroup.Cgroup) -> None:
+    def __init__(self, group: Cgroup) -> None:
         self.name = f"cgroup v{group.version}"
-        self.anon_bytes = group.anon_bytes
+        self._group = group
         self.peak_bytes = group.peak_bytes
         self.oom_kills = group.oom_kills
         self.throttled_periods = group.throttled_periods
 
+    def now(self) -> MemoryNow | None:
+        """From one reading of ``memory.stat``."""
+        stat = self._group.memory_stat()
+        return MemoryNow(stat.anon_bytes, stat.mapped_bytes) if stat else None
 
-class ProcessSource:
-    """A plain process and its descendants: anonymous and shared resident memory of ``/proc/<pid>/status``."""
+
+class ProcessMemory:
+    """A plain process and its descendants: resident memory of ``/proc/<pid>/status``."""
 
     name = "/proc"
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
 
-    def anon_bytes(self) -> int | None:
-        """Sum over the process tree; a page shared between two of them counts twice."""
-        found = [value for pid in _tree(self._pid) if (value := _resident(pid)) is not None]
-        return sum(found) if found else None
+    def now(self) -> MemoryNow | None:
+        """Sums over the process tree; a page shared between two of them counts twice."""
+        found = [held for pid in process_tree(self._pid) if (held := _resident(pid)) is not None]
+        if not found:
+            return None
+        return MemoryNow(sum(held.anon_bytes for held in found), sum(held.mapped_bytes or 0 for held in found))
 
     def peak_bytes(self) -> int | None:
         """A process has no cgroup of its own."""
@@ -101,74 +115,12 @@ class ProcessSource:
         return None
 
 
-class MemorySampler(threading.Thread):
-    """Samples a source until stopped."""
-
-    def __init__(self, source: Source, gpus: GpuMemory | None = None, interval_s: float = INTERVAL_S) -> None:
-        super().__init__(daemon=True, name="memory-sampler")
-        self._source = source
-        self._gpus = gpus
-        self._interval_s = interval_s
-        self._done = threading.Event()
-        self._anon: list[tuple[int, int]] = []
-        self._peak: int | None = None
-        self._peak_gpu: int | None = None
-        self.oom_kills: int | None = None
-        self.throttled_periods: int | None = None
-
-    def run(self) -> None:
-        """Sample; a source that is gone gives None and the last values stay."""
-        while True:
-            self._read()
-            if self._done.wait(self._interval_s):
-                return
-
-    def stop(self) -> None:
-        """Stop sampling."""
-        self._done.set()
-        self.join()
-
-    def trace(self) -> MemoryTrace:
-        """All that was seen."""
-        return MemoryTrace(
-            anon=tuple(self._anon),
-            peak_cgroup_bytes=self._peak,
-            peak_gpu_bytes=self._peak_gpu,
-            source=self._source.name,
-            interval_s=self._interval_s,
-        )
-
-    def _read(self) -> None:
-        t_ns = time.perf_counter_ns()
-        anon, peak, kills = self._source.anon_bytes(), self._source.peak_bytes(), self._source.oom_kills()
-        if anon is not None:
-            self._anon.append((t_ns, anon))
-        self._peak = self._peak if peak is None else peak
-        self.oom_kills = self.oom_kills if kills is None else kills
-        throttled = self._source.throttled_periods()
-        self.throttled_periods = self.throttled_periods if throttled is None else throttled
-        used = self._gpus.used_bytes() if self._gpus else None
-        if used is not None:
-            self._peak_gpu = max(self._peak_gpu or 0, used)
-
-
-def _tree(root: int) -> list[int]:
-    pids, queue = [], [root]
-    while queue:
-        pid = queue.pop()
-        pids.append(pid)
-        try:
-            for task in Path(f"/proc/{pid}/task").iterdir():
-                queue.extend(int(child) for child in (task / "children").read_text().split())
-        except OSError:
-            continue  # it ended while we looked
-    return pids
-
-
-def _resident(pid: int) -> int | None:
+def _resident(pid: int) -> MemoryNow | None:
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
         return None
-    kib = [int(line.split()[1]) for line in lines if line.startswith(("RssAnon:", "RssShmem:"))]
-    return sum(kib) * 1024 if kib else None
+    kib = {line.partition(":")[0]: int(line.split()[1]) for line in lines if line.startswith("Rss")}
+    if not kib:  # a zombie
+        return None
+    return MemoryNow((kib.get("RssAnon", 0) + kib.get("RssShmem", 0)) * 1024, kib.get("RssFile", 0) * 1024)

@@ -13,24 +13,30 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from harness import assets, images
+from harness import assets, images, leftovers
 from harness.catalog import System
+from harness.cgroup import KeptOpen
 from harness.errors import ImageError
-from harness.launch import gpu, host
-from harness.launch.base import Ended, Job, Prepared, Progress, Report, choose_cpus, thread_environment
-from harness.launch.memory import MemorySampler, ProcessSource
+from harness.launch import gpu, host, topology
+from harness.launch.base import Ended, Job, Prepared, Progress, Report, thread_environment
+from harness.launch.canary import Canary
+from harness.launch.counters import ProcessCounters
+from harness.launch.follow import Looks, follow
+from harness.launch.memory import ProcessMemory
+from harness.launch.sampler import Sampler
 from harness.launch.watch import Watch
 from harness.records import Envelope, Isolation
+from harness.result import Placement
 
 # An interpreter that has the engine's packages already, used for every system instead of an environment of ours.
 PYTHON_VARIABLE = "HARNESS_PYTHON"
 # The engines' locks are for the Python that images have.
 _LOCK_PYTHON = (3, 11)
-_POLL_S = 0.05
 _LOG_BYTES = 10 << 20
 # Pinned before anything is imported, because libraries count CPUs when they load; and told to die with the
 # harness, because nothing else would end a hung adapter after a kill -9.
@@ -51,6 +57,7 @@ class ProcessLauncher:
         self._cache = cache
         self._models = models
         self._python = os.environ.get(PYTHON_VARIABLE)
+        self._canary = Canary()
 
     def check(self) -> None:
         """Nothing is needed but this host."""
@@ -74,11 +81,11 @@ class ProcessLauncher:
         if found:
             return found
         folder = self._folder(system)
-        partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
+        partial = leftovers.in_the_making(folder)
         partial.mkdir(parents=True)
         shutil.copytree(assets.fetch(system, self._cache, self._models, report), partial / "assets")
-        shutil.copy2(system.engine_dir / "adapter.py", partial / "adapter.py")
+        for path in (each for each in system.engine_dir.iterdir() if each.is_file()):
+            shutil.copy2(path, partial / path.name)  # the adapter, and what lies beside it
         for name, path in images.driver_files().items():
             target = partial / "driver" / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -90,15 +97,17 @@ class ProcessLauncher:
 
     def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
         """Run one child to its end; its whole process group goes with it."""
-        cpus = choose_cpus(job.spec.envelope.cpus, os.sched_getaffinity(0))
-        started = time.monotonic()
+        placement = topology.place(job.spec.envelope.cpus)
+        looks = Looks(self._canary, placement, job)
         with (
             (job.folder / "log").open("w+b") as log,
-            host.aside(cpus),
+            host.aside(placement),
             gpu.memory(job.spec.envelope.gpus) as gpu_memory,
         ):
+            looks.look("before")
+            started = time.monotonic()
             child = subprocess.Popen(
-                [self._python or sys.executable, "-c", _START.format(cpus=set(cpus))],
+                [self._python or sys.executable, "-c", _START.format(cpus=set(placement.cpus))],
                 env=self._environment(job),
                 cwd=job.out,
                 stdin=subprocess.DEVNULL,
@@ -106,22 +115,30 @@ class ProcessLauncher:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-            sampler = MemorySampler(ProcessSource(child.pid), gpu_memory)
-            sampler.start()
-            watch = Watch(job)
-            stopped = None
-            try:
-                while child.poll() is None and stopped is None:
-                    time.sleep(_POLL_S)
-                    stopped = watch.poll()
-                    progress(watch.progress)
-            finally:
-                _kill_group(child)
-                sampler.stop()
+            ended = threading.Event()
+            threading.Thread(target=_wait, args=(child, ended), daemon=True, name="child-wait").start()
+            with _sampling(child.pid, placement, gpu_memory) as sampler:
+                try:
+                    stopped = follow(Watch(job), ended, progress, looks, sampler)
+                finally:
+                    _kill_group(child)
+            wall_s = time.monotonic() - started
+            looks.look("after")
             log.seek(0)
             text = log.read(_LOG_BYTES)
-        wall_s = time.monotonic() - started
-        return Ended(child.returncode, False, None, None, stopped, sampler.trace(), wall_s, text)
+        return Ended(
+            exit_code=child.returncode,
+            oom_killed=False,
+            oom_kills=None,
+            throttled_periods=None,
+            stopped=stopped,
+            memory=sampler.memory(),
+            wall_s=wall_s,
+            log=text,
+            counters=sampler.counters(),
+            canary=tuple(looks.taken),
+            placement=placement,
+        )
 
     def sweep(self) -> int:
         """Children die with their harness process; nothing can be left."""
@@ -174,6 +191,24 @@ class ProcessLauncher:
             "CUDA_VISIBLE_DEVICES": gpus,
             **thread_environment(job.spec.envelope.cpus),
         }
+
+
+def _wait(child: subprocess.Popen[bytes], ended: threading.Event) -> None:
+    child.wait()
+    ended.set()
+
+
+@contextlib.contextmanager
+def _sampling(pid: int, placement: Placement, gpu_memory: gpu.GpuMemory | None) -> Iterator[Sampler]:
+    """Sample the child and its descendants while it runs."""
+    files = KeptOpen()
+    sampler = Sampler(ProcessMemory(pid), ProcessCounters(pid, placement.cpus, read=files), gpu_memory)
+    sampler.start()
+    try:
+        yield sampler
+    finally:
+        sampler.stop()
+        files.close()
 
 
 def _kill_group(child: subprocess.Popen[bytes]) -> None:

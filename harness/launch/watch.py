@@ -10,16 +10,21 @@ import json
 import os
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from harness.launch.base import Job, Progress, Stopped
+from harness.measure.output import EVENTS, SAMPLES
 from harness.records import Outcome
-from harness.untrusted import most_output_bytes, open_regular
+from harness.untrusted import most_output_bytes, most_trials, open_regular
 
+GO = "go-"  # the file that ends a pause; its number follows
+_LARGEST_PAUSE = 1_000_000
 _CHUNK = 1 << 20
 _LEAST_FREE_BYTES = 256 << 20
 _FREE_INDEX_BYTES = 1 << 30
 _LONGEST_PATH = 3000
+_TOO_DEEP = 1 << 62  # more bytes than anything may have
 _ENTRY = 4096  # bytes that any entry of a folder is counted as, at least
 
 
@@ -54,10 +59,38 @@ class Watch:
         self._most_bytes = most_output_bytes(job.spec)
         self._most_index_bytes = _most_index_bytes(job) if job.spec.kind == "build" else None
         self._enough_disk = _free_bytes(job.out) > _LEAST_FREE_BYTES
-        self._events = Tail(job.out / "events.jsonl")
-        self._samples = Tail(job.out / "samples.jsonl")
+        self._events = Tail(job.out / EVENTS)
+        self._samples = Tail(job.out / SAMPLES)
         self._started = self._step = time.monotonic()
+        self._most_pauses = most_trials(job.spec) if job.spec.pause else 0
+        self._pauses: list[int] = []
+        self._answered: set[int] = set()
+        self._seen_bytes = 0
         self.progress = Progress("start", 0, 0)
+
+    @property
+    def paused(self) -> int | None:
+        """The pause that the job waits in between two trials, until it is :meth:`answer`-ed."""
+        return self._pauses[0] if self._pauses else None
+
+    def answer(self) -> None:
+        """Let the job go on: it waits for a file of this name."""
+        number = self._pauses.pop(0)
+        self._answered.add(number)
+        # A name that a plain process took meanwhile is not followed and not written to.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with suppress(FileExistsError):
+            os.close(os.open(self._job.folder / f"{GO}{number}", flags, 0o644))
+        self._step = time.monotonic()
+
+    def stirred(self) -> bool:
+        """Has the job said anything new?  One system call, so that it can be asked often."""
+        try:
+            said_bytes = os.lstat(self._job.out / EVENTS).st_size
+        except OSError:
+            return False
+        stirred, self._seen_bytes = said_bytes != self._seen_bytes, said_bytes
+        return stirred
 
     def poll(self) -> Stopped | None:
         """Take in what is new; None while all is well."""
@@ -76,7 +109,7 @@ class Watch:
         size = _size(self._job.out)
         if size > self._most_bytes:
             most = self._most_bytes >> 20
-            return Stopped(Outcome.BAD_OUTPUT, f"wrote {size >> 20} MiB, at most {most} MiB make sense")
+            return Stopped(Outcome.BAD_OUTPUT, f"wrote {_amount(size)}, at most {most} MiB make sense")
         # What a job has opened and unlinked is in no folder; the disk still tells.
         if self._enough_disk and _free_bytes(self._job.out) < _LEAST_FREE_BYTES:
             return Stopped(Outcome.CRASH, f"the disk has less than {_LEAST_FREE_BYTES >> 20} MiB left; make room")
@@ -84,7 +117,7 @@ class Watch:
             return None
         size, most = _size(self._job.index_dir), self._most_index_bytes
         if size > most:
-            return Stopped(Outcome.BAD_OUTPUT, f"the index has {size >> 20} MiB, at most {most >> 20} MiB make sense")
+            return Stopped(Outcome.BAD_OUTPUT, f"the index has {_amount(size)}, at most {most >> 20} MiB make sense")
         return None
 
     def _allowed_s(self) -> float:
@@ -99,15 +132,27 @@ class Watch:
             if event is None:
                 continue
             phase, done, total = event.get("phase"), event.get("done"), event.get("total")
-            if isinstance(phase, str) and phase.isprintable():
+            if (number := _count(event.get("pause"))) is not None:
+                self._pause(number)
+            elif isinstance(phase, str) and phase.isprintable():
                 self._step = time.monotonic()
                 self.progress = Progress(phase[:40], 0, _count(total) or 0)
             elif (steps := _count(done)) is not None:
+                # An open loop writes its samples only when a probe is over; until then the count of answers must rise.
+                if self._job.spec.scenario == "server" and steps > self.progress.done:
+                    self._step = time.monotonic()
                 self.progress = Progress(self.progress.phase, steps, self.progress.total)
         answered = len(self._samples.lines())
         if answered:
             self._step = time.monotonic()
             self.progress = Progress(self.progress.phase, self.progress.done + answered, self.progress.total)
+
+    def _pause(self, number: int) -> None:
+        """The image is not trusted: no more pauses than trials, and each of them once."""
+        known = self._answered.union(self._pauses)
+        if number < _LARGEST_PAUSE and number not in known and len(known) < self._most_pauses:
+            self._pauses.append(number)
+            self._step = time.monotonic()
 
 
 def _most_index_bytes(job: Job) -> int:
@@ -132,18 +177,25 @@ def _count(value: object) -> int | None:
     return value if type(value) is int and 0 <= value < 1 << 53 else None
 
 
+def _amount(size: int) -> str:
+    return "folders nested deeper than a path can name" if size == _TOO_DEEP else f"{size >> 20} MiB"
+
+
 def _size(folder: Path) -> int:
     """Bytes in a folder and below it, symbolic links not followed; an empty file or folder takes room too.
 
-    A folder too deep for a path to name counts as more than anything may have.
+    A folder too deep for a path to name counts as more than anything may have.  No recursion: ``os.walk`` recurses
+    until Python 3.12, and a thousand nested folders are more than it can take.
     """
-    total = 0
-    for parent, folders, files in os.walk(folder, followlinks=False):
+    total, waiting = 0, [str(folder)]
+    while waiting:
+        parent = waiting.pop()
         if len(parent) > _LONGEST_PATH:
-            return 1 << 62
-        for name in (*folders, *files):
-            try:
-                total += max(os.lstat(Path(parent) / name).st_blocks * 512, _ENTRY)
-            except OSError:
-                continue  # it went while we looked
+            return _TOO_DEEP
+        with suppress(OSError), os.scandir(parent) as entries:  # it went while we looked
+            for entry in entries:
+                with suppress(OSError):
+                    total += max(entry.stat(follow_symlinks=False).st_blocks * 512, _ENTRY)
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
     return total

@@ -15,7 +15,7 @@ from harness.plan import NO_IMAGE
 from harness.records import Isolation, Outcome
 from harness.report import render
 from harness.store import read_jobs
-from tests.conftest import Bench
+from tests.conftest import Bench, write_dataset
 
 EXPECT = '[[expect]]\nsystem = "planted"\nprofile = "cpu1-mem256m"\noutcome = "oom"\n'
 
@@ -189,3 +189,39 @@ def test_the_runs_can_be_judged_without_the_dataset(bench: Bench) -> None:
     assert json.loads((job.folder / "result.json").read_text())["spec"]["sample_sha256"] in str(
         list(Path(bench.results).rglob("samples/*.json"))
     )
+
+
+PROTOCOL = "[protocol]\nname = {name}\nwarmup_queries = 2\ntrials = 3\nrepeats = 2\nk = 3\n"
+
+
+@pytest.mark.parametrize("name", ['"interleaved"', '"santhanam2023"'])
+@pytest.mark.parametrize("scenario", ["single_stream", "offline", "server"])
+def test_every_scenario_runs_to_ok(bench: Bench, scenario: str, name: str) -> None:
+    """What the fake writes is judged as a container's output is."""
+    path = bench.suite(PROTOCOL.format(name=name) + "[offline]\nbatch_size = 3\n", scenarios=[scenario])
+    summary = bench.run(FakeLauncher(), path)
+    assert [result.outcome for result, _ in summary.jobs] == [Outcome.OK] * (3 if "inter" in name else 1)
+    for job in read_jobs(bench.results):
+        columns = set(job.samples().column_names)
+        assert ("batch" in columns) is (scenario == "offline")
+        assert ({"scheduled_ns", "service_ns"} <= columns) is (scenario == "server")
+        assert bool(job.result.probes) is (scenario == "server")
+
+
+def test_the_fake_server_finds_a_rate_where_the_sample_is_large_enough(bench: Bench) -> None:
+    write_dataset(bench.folder / "large")
+    topics = [{"_id": f"q{n}", "text": f"where is number {n}"} for n in range(40)]
+    (bench.folder / "large" / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in topics))
+    (bench.folder / "large" / "qrels.trec").write_text("".join(f"q{n} 0 d1 1\n" for n in range(40)))
+    server = "[server]\nlatency_target_s = 0.1\nlatency_percentile = 50\n"
+    path = bench.suite(PROTOCOL.format(name='"santhanam2023"') + server, scenarios=["server"], datasets=["./large"])
+    (result, _), *_ = bench.run(FakeLauncher(), path).jobs
+    assert result.outcome is Outcome.OK, result.detail
+    assert result.rate_qps is not None and 30 < result.rate_qps < 110, "ten milliseconds a query"
+    assert result.probes[-1].check and result.probes[-1].rate_qps == result.rate_qps
+
+
+def test_trials_and_repeats_are_numbered_as_the_spec_says(bench: Bench) -> None:
+    bench.run(FakeLauncher(), bench.suite(PROTOCOL.format(name='"interleaved"')))
+    numbers = {frozenset(job.samples().column("trial").to_pylist()) for job in read_jobs(bench.results)}
+    assert numbers == {frozenset({-2, -1, trial}) for trial in range(3)}

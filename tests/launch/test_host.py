@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+import threading
 
 import pytest
 
 from harness.launch import host
 from harness.records import Envelope
+from harness.result import Placement
 
 
 def test_cpus_are_those_that_we_may_use() -> None:
@@ -34,20 +35,25 @@ def test_an_envelope_that_is_larger_than_the_host_says_in_what() -> None:
     assert said == "profile cpu1-mem32 needs 32768 MiB, this host has 4096"
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [("0\n", {0}), ("0-2,5\n", {0, 1, 2, 5}), ("0-1,8-9,12", {0, 1, 8, 9, 12}), ("\n", set())],
-)
-def test_the_kernels_cpu_lists_are_read(text: str, found: set[int]) -> None:
-    assert host.parse_cpu_list(text) == found
+def test_the_harness_steps_aside_with_all_its_threads_and_comes_back() -> None:
+    before = os.sched_getaffinity(0)
+    if len(before) < 2:
+        pytest.skip("one CPU: nowhere to step to")
+    job, mine = max(before), before - {max(before)}
+    done, started = threading.Event(), threading.Event()
+    earlier: list[int] = []
 
+    def wait() -> None:
+        earlier.append(threading.get_native_id())
+        started.set()
+        done.wait()
 
-def test_memory_nodes_are_those_of_the_chosen_cpus(tmp_path: Path) -> None:
-    for node, cpus in {"node0": "0-3", "node1": "4-7", "node10": "8-11"}.items():
-        (tmp_path / node).mkdir()
-        (tmp_path / node / "cpulist").write_text(f"{cpus}\n")
-    (tmp_path / "node2").mkdir()  # memory alone, as an expander shows it
-    assert host.numa_nodes((5, 6), tmp_path) == (1,)
-    assert host.numa_nodes((3, 4, 11), tmp_path) == (0, 1, 10)
-    assert host.numa_nodes((99,), tmp_path) == ()
-    assert host.numa_nodes((0,), tmp_path / "none") == ()
+    thread = threading.Thread(target=wait)
+    thread.start()
+    started.wait()
+    placement = Placement((job,), (), None, tuple(mine), apart=True)
+    with host.aside(placement):
+        assert os.sched_getaffinity(0) == os.sched_getaffinity(earlier[0]) == mine
+    assert os.sched_getaffinity(0) == os.sched_getaffinity(earlier[0]) == before
+    done.set()
+    thread.join()

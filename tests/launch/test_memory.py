@@ -1,76 +1,22 @@
-"""Peaks of what was sampled; the last reading counts, and what was not measured is None."""
+"""Peaks of what was sampled, in all and in each phase; mapped file pages stand apart; what is gone is None."""
 
 from __future__ import annotations
 
+import mmap
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Iterable
 from pathlib import Path
 
 from harness import cgroup
-from harness.launch.memory import CgroupSource, MemorySampler, MemoryTrace, ProcessSource
-from harness.records import Memory, Phase
+from harness.launch.memory import CgroupMemory, MemoryNow, MemoryTrace, ProcessMemory
+from harness.records import Phase
+from harness.result import Memory
 from tests.test_cgroup import RECORDED
 
 
-class Scripted:
-    """Gives one value after the other, then None as a cgroup that is gone."""
-
-    name = "script"
-
-    def __init__(self, anon: Iterable[int | None], peak: Iterable[int | None], kills: Iterable[int | None]) -> None:
-        self._anon, self._peak, self._kills = iter(anon), iter(peak), iter(kills)
-        self._throttled = [False, True, *[False] * 1000]
-
-    def anon_bytes(self) -> int | None:
-        return next(self._anon, None)
-
-    def peak_bytes(self) -> int | None:
-        return next(self._peak, None)
-
-    def oom_kills(self) -> int | None:
-        return next(self._kills, None)
-
-    def throttled_periods(self) -> int | None:
-        return 7 if self._throttled.pop(0) else None
-
-
-class ScriptedGpu:
-    def __init__(self, *used: int | None) -> None:
-        self._used = iter(used)
-
-    def used_bytes(self) -> int | None:
-        return next(self._used, None)
-
-
-def sampled(source: Scripted, gpu: ScriptedGpu | None = None, times: int = 4) -> MemorySampler:
-    sampler = MemorySampler(source, gpu)  # type: ignore[arg-type]
-    for _ in range(times):
-        sampler._read()
-    return sampler
-
-
-def test_the_highest_reading_is_the_peak_and_the_last_known_counters_stay() -> None:
-    sampler = sampled(Scripted([5, 50, 20], [60, 70, 70], [0, 0, 1]))
-    summary = sampler.trace().summary()
-    assert (summary.peak_anon_bytes, summary.peak_cgroup_bytes, summary.samples) == (50, 70, 3)
-    assert sampler.oom_kills == 1 and sampler.throttled_periods == 7
-    assert (summary.source, summary.sample_interval_s) == ("script", 0.02)
-
-
 def test_what_was_never_read_is_none_and_never_0() -> None:
-    sampler = sampled(Scripted([], [], []))
-    assert sampler.trace().summary() == Memory(source="script", samples=0, sample_interval_s=0.02)
-    assert sampler.oom_kills is None
     assert MemoryTrace().summary() == Memory()
-
-
-def test_gpu_memory_peaks_over_what_was_answered() -> None:
-    assert sampled(Scripted([1], [1], [0]), ScriptedGpu(None, 7, 3)).trace().peak_gpu_bytes == 7
-    assert sampled(Scripted([1], [1], [0]), ScriptedGpu()).trace().peak_gpu_bytes is None
-    assert sampled(Scripted([1], [1], [0])).trace().peak_gpu_bytes is None
 
 
 def test_each_phase_has_its_own_peak() -> None:
@@ -79,23 +25,18 @@ def test_each_phase_has_its_own_peak() -> None:
     assert trace.summary(phases).peak_anon_by_phase_bytes == {"load": 9, "trial-0": 4, "close": 5}
 
 
-def test_sampling_starts_at_once_and_reads_once_more_at_the_end() -> None:
-    sampler = MemorySampler(Scripted([1, 2], [1, 1], [0, 0]), interval_s=3600)
-    sampler.start()
-    deadline = time.monotonic() + 10
-    while not sampler.trace().anon and time.monotonic() < deadline:
-        time.sleep(0.001)
-    assert [value for _, value in sampler.trace().anon] == [1]
-    sampler.stop()
-    assert not sampler.is_alive()
-
-
 def test_a_cgroup_is_a_source() -> None:
     group = cgroup.own(RECORDED / "cgroup-v2")
     assert group is not None
-    source = CgroupSource(group)
-    assert (source.name, source.anon_bytes(), source.oom_kills()) == ("cgroup v2", 54 << 20, 1)
+    source = CgroupMemory(group)
+    assert (source.name, source.now(), source.oom_kills()) == ("cgroup v2", MemoryNow(54 << 20, 20_480_000), 1)
     assert source.peak_bytes() == 121_634_816
+    assert source.throttled_periods() == 0
+
+
+def test_a_cgroup_that_is_gone_holds_nothing(tmp_path: Path) -> None:
+    source = CgroupMemory(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path))
+    assert source.now() is None and source.peak_bytes() is None
 
 
 def test_a_process_counts_with_its_children_and_a_dead_one_not_at_all() -> None:
@@ -107,22 +48,27 @@ def test_a_process_counts_with_its_children_and_a_dead_one_not_at_all() -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         parent.stdout.readline()
-        source = ProcessSource(parent.pid)
-        both = source.anon_bytes()
-        assert both is not None and 80 << 20 < both < 140 << 20
-        assert source.peak_bytes() is None and source.oom_kills() is None
+        source = ProcessMemory(parent.pid)
+        both = source.now()
+        assert both is not None and 80 << 20 < both.anon_bytes < 140 << 20
+        assert source.peak_bytes() is None and source.oom_kills() is None and source.throttled_periods() is None
         parent.communicate(b"\n")
-    assert source.anon_bytes() is None
+    assert source.now() is None
 
 
-def test_file_pages_do_not_count(tmp_path: Path) -> None:
-    import mmap
-
+def test_mapped_file_pages_are_counted_apart(tmp_path: Path) -> None:
     path = tmp_path / "mapped"
     path.write_bytes(b"x" * (64 << 20))
-    source = ProcessSource(os.getpid())
-    before = source.anon_bytes()
+    source = ProcessMemory(os.getpid())
+    before = source.now()
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         touched = sum(mapped[place] for place in range(0, len(mapped), 4096))
-        after = source.anon_bytes()
-    assert touched and before is not None and after is not None and after - before < 16 << 20
+        after = source.now()
+    assert touched and before is not None and after is not None
+    assert after.anon_bytes - before.anon_bytes < 16 << 20
+    assert 60 << 20 < (after.mapped_bytes or 0) - (before.mapped_bytes or 0) < 68 << 20
+
+
+def test_the_trace_carries_mapped_pages_into_the_result() -> None:
+    summary = MemoryTrace(anon=((1, 5),), peak_mapped_bytes=7, source="script").summary()
+    assert (summary.peak_anon_bytes, summary.peak_mapped_bytes) == (5, 7)

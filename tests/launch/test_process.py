@@ -9,6 +9,7 @@ import pytest
 
 from harness.launch.process import ProcessLauncher
 from harness.records import Isolation, Outcome
+from harness.result import SCHEMA_VERSION
 from harness.store import read_jobs
 from tests.conftest import Bench
 
@@ -135,7 +136,7 @@ def test_the_run_holds_the_rankings_of_the_first_trial(bench: Bench) -> None:
     query_id, q0, doc_id, rank, score, tag = lines[0].split()
     assert (query_id, q0, doc_id, rank, tag) == ("q0", "Q0", "d0", "1", "planted")
     assert float(score) == 2.0
-    assert json.loads((job.folder / "result.json").read_text())["schema_version"] == 1
+    assert json.loads((job.folder / "result.json").read_text())["schema_version"] == SCHEMA_VERSION
 
 
 def _environment(process: Path) -> str:

@@ -210,3 +210,95 @@ def test_an_index_out_of_all_proportion_ends_its_build(tmp_path: Path, monkeypat
         and stopped.outcome is Outcome.BAD_OUTPUT
         and stopped.detail.startswith("the index has 2 MiB")
     )
+
+
+class Pausing(Running):
+    """A job of five trials that may pause between them."""
+
+    def __init__(self, out: Path, monkeypatch: pytest.MonkeyPatch, pause: bool = True) -> None:
+        super().__init__(out, monkeypatch)
+        self.folder = out
+        self.watch = Watch(Job(replace(JOB, pause=pause), PREPARED, out, out, out, LIMITS))
+
+    def paused(self, number: object) -> int | None:
+        self.event(pause=number, t_ns=1)
+        assert self.after(0) is None
+        return self.watch.paused
+
+
+@pytest.fixture
+def pausing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pausing:
+    return Pausing(tmp_path, monkeypatch)
+
+
+def test_a_pause_is_answered_once_with_a_file(pausing: Pausing) -> None:
+    assert pausing.watch.paused is None
+    assert pausing.paused(1) == 1
+    assert not (pausing.folder / "go-1").exists()
+    pausing.watch.answer()
+    assert (pausing.folder / "go-1").read_bytes() == b""
+    assert pausing.watch.paused is None
+    assert pausing.paused(1) is None, "each once"
+    assert pausing.paused(2) == 2
+
+
+def test_a_pause_does_not_count_as_a_querys_time(pausing: Pausing) -> None:
+    pausing.event(phase="trial-0")
+    assert pausing.after(1.9) is None
+    assert pausing.paused(1) == 1
+    pausing.now += 1.9  # looking at the machine
+    pausing.watch.answer()
+    assert pausing.after(1.9) is None
+    assert pausing.after(0.2) == "a query took more than 2 s"
+
+
+def test_no_more_pauses_than_trials_and_none_that_was_not_asked_for(
+    pausing: Pausing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1000):
+        pausing.event(pause=number)
+    answered = 0
+    for _ in range(30):
+        pausing.after(0)
+        while pausing.watch.paused is not None:
+            pausing.watch.answer()
+            answered += 1
+    assert answered == JOB.trials
+    (tmp_path / "other").mkdir()
+    assert Pausing(tmp_path / "other", monkeypatch, pause=False).paused(1) is None
+
+
+@pytest.mark.parametrize("number", [-1, True, 1.0, "1", "../../etc/cron.d/x", None, 10**9, [1], 10**400])
+def test_a_pause_whose_number_makes_no_sense_is_passed_over(pausing: Pausing, number: object) -> None:
+    assert pausing.paused(number) is None
+
+
+def test_pauses_alone_do_not_buy_time_for_ever(pausing: Pausing) -> None:
+    """Each starts a query's time anew, and there are as many as trials."""
+    pausing.event(phase="trial-0")
+    said = None
+    for number in range(JOB.trials + 2):
+        pausing.event(pause=number)
+        said = said or pausing.after(1.9)
+        if pausing.watch.paused is not None:
+            pausing.watch.answer()
+    assert said == "a query took more than 2 s"
+
+
+def test_a_name_that_is_taken_is_not_followed(pausing: Pausing) -> None:
+    """A plain process may write where a container may not."""
+    (pausing.folder / "victim").write_text("untouched")
+    (pausing.folder / "go-1").symlink_to("victim")
+    assert pausing.paused(1) == 1
+    pausing.watch.answer()
+    assert (pausing.folder / "victim").read_text() == "untouched"
+    assert pausing.watch.paused is None
+
+
+def test_news_is_noticed_once(job: Running) -> None:
+    assert not job.watch.stirred()
+    job.event(phase="load")
+    assert job.watch.stirred()
+    assert not job.watch.stirred()
+    job.event(done=1)
+    assert job.watch.stirred()

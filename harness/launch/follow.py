@@ -1,0 +1,59 @@
+"""What every launcher does while a job runs: watch it, look at the machine between its trials, stop it if it must."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from harness.launch.base import Job, Progress, Stopped
+from harness.launch.canary import Canary
+from harness.launch.sampler import Sampler
+from harness.launch.watch import Watch
+from harness.result import CanaryReading, Placement
+
+# A pause between two trials costs half a look on average; a look is one system call, a poll is some.
+_LOOK_S = 0.03
+_POLL_S = 0.1
+
+
+class Looks:
+    """The looks at the machine that belong to one job."""
+
+    def __init__(self, canary: Canary, placement: Placement, job: Job) -> None:
+        self._canary = canary
+        self._placement = placement
+        self._job = job
+        self.taken: list[CanaryReading] = []
+
+    def look(self, when: str) -> None:
+        """Take one: ``before``, ``between`` or ``after``.  Building an index has no trials and needs none."""
+        if self._job.spec.kind == "search":
+            # The job's folder lies beside the results, and goes with the job.
+            self.taken.append(self._canary.look(when, self._placement, self._job.folder))
+
+
+def follow(
+    watch: Watch,
+    ended: threading.Event,
+    progress: Callable[[Progress], None],
+    looks: Looks,
+    sampler: Sampler | None,
+) -> Stopped | None:
+    """Stay with a job until it ends (None) or must be stopped (why)."""
+    next_poll, phase = 0.0, watch.progress.phase
+    while not ended.wait(_LOOK_S):
+        if not watch.stirred() and time.monotonic() < next_poll:
+            continue
+        stopped = watch.poll()
+        next_poll = time.monotonic() + _POLL_S
+        if sampler and watch.progress.phase != phase:
+            sampler.mark()
+        phase = watch.progress.phase
+        progress(watch.progress)
+        if stopped:
+            return stopped
+        if watch.paused is not None:
+            looks.look("between")
+            watch.answer()
+    return None

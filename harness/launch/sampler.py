@@ -1,0 +1,123 @@
+"""The thread that reads a job's memory and counters from the host, so that the measured CPUs do no work for it.
+
+It must see an allocation that lives for 100 ms, and take less than 1 % of a CPU.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from harness.launch.counters import CounterSource, CounterTrace, Reading
+from harness.launch.gpu import GpuMemory
+from harness.launch.memory import MemorySource, MemoryTrace
+
+# Between two readings of memory: usual, and while it grows fast (before an OOM kill only the last reading tells).
+INTERVAL_S = 0.05
+_FAST_INTERVAL_S = 0.003
+_FAST_BYTES_PER_S = 200 << 20
+# Between two readings of the counters, at least; more where they cost more (a job of hundreds of threads).
+_COUNTERS_S = 0.25
+_COUNTERS_SHARE = 0.003
+
+
+class Sampler(threading.Thread):
+    """Reads its sources until stopped."""
+
+    def __init__(
+        self,
+        memory: MemorySource,
+        counters: CounterSource,
+        gpus: GpuMemory | None = None,
+        interval_s: float = INTERVAL_S,
+    ) -> None:
+        super().__init__(daemon=True, name="sampler")
+        self._memory = memory
+        self._counters = counters
+        self._gpus = gpus
+        self._interval_s = interval_s
+        self._stirred = threading.Event()
+        self._stopping = False
+        self._marked = False
+        self._anon: list[tuple[int, int]] = []
+        self._mapped: int | None = None
+        self._peak: int | None = None
+        self._peak_gpu: int | None = None
+        self._readings: list[Reading] = []
+        self._next_counters = 0.0
+        self.oom_kills: int | None = None
+        self.throttled_periods: int | None = None
+        # What this thread itself took, as a share of one CPU.
+        self.cpu_share: float | None = None
+
+    def run(self) -> None:
+        """Read; what is gone gives None and the last values stay."""
+        began, began_cpu = time.monotonic(), time.thread_time()
+        while not self._stopping:
+            growing = self._read_memory()
+            if self._marked or time.monotonic() >= self._next_counters:
+                self._marked = False
+                self._read_counters()
+            self._stirred.wait(min(_FAST_INTERVAL_S, self._interval_s) if growing else self._interval_s)
+            self._stirred.clear()
+        self._read_memory()
+        self._read_counters()
+        wall_s = time.monotonic() - began
+        self.cpu_share = (time.thread_time() - began_cpu) / wall_s if wall_s else None
+
+    def mark(self) -> None:
+        """Read the counters at once: a phase has just changed."""
+        self._marked = True
+        self._stirred.set()
+
+    def stop(self) -> None:
+        """Read once more and stop."""
+        self._stopping = True
+        self._stirred.set()
+        self.join()
+
+    def memory(self) -> MemoryTrace:
+        """All memory that was seen."""
+        return MemoryTrace(
+            anon=tuple(self._anon),
+            peak_mapped_bytes=self._mapped,
+            peak_cgroup_bytes=self._peak,
+            peak_gpu_bytes=self._peak_gpu,
+            source=self._memory.name,
+            interval_s=self._interval_s,
+        )
+
+    def counters(self) -> CounterTrace:
+        """All counters that were read."""
+        return CounterTrace(tuple(self._readings))
+
+    def _read_memory(self) -> bool:
+        """One reading; did it grow fast?"""
+        t_ns = time.perf_counter_ns()
+        now, growing = self._memory.now(), False
+        if now is not None:
+            last_ns, last_bytes = self._anon[-1] if self._anon else (t_ns, now.anon_bytes)
+            grown_bytes, passed_s = now.anon_bytes - last_bytes, (t_ns - last_ns) / 1e9
+            growing = grown_bytes > _FAST_BYTES_PER_S * passed_s
+            self._anon.append((t_ns, now.anon_bytes))
+            self._mapped = _larger(self._mapped, now.mapped_bytes)
+        peak, kills = self._memory.peak_bytes(), self._memory.oom_kills()
+        self._peak = self._peak if peak is None else peak
+        self.oom_kills = self.oom_kills if kills is None else kills
+        used = self._gpus.used_bytes() if self._gpus else None
+        self._peak_gpu = _larger(self._peak_gpu, used)
+        return growing
+
+    def _read_counters(self) -> None:
+        start = time.thread_time()
+        reading, throttled = self._counters.read(), self._memory.throttled_periods()
+        if reading is not None:
+            self._readings.append(reading)
+        self.throttled_periods = self.throttled_periods if throttled is None else throttled
+        cost_s = time.thread_time() - start
+        self._next_counters = time.monotonic() + max(_COUNTERS_S, cost_s / _COUNTERS_SHARE)
+
+
+def _larger(one: int | None, other: int | None) -> int | None:
+    found = [value for value in (one, other) if value is not None]
+    return max(found, default=None)

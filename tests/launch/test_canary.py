@@ -1,0 +1,89 @@
+"""Fixed work on the job's own CPUs; a rival on them is seen; nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.launch import canary
+from harness.launch.canary import Canary, cpu_pressure, lowest_mhz
+from harness.launch.topology import place
+
+
+def test_a_look_says_how_long_the_work_took_and_leaves_nothing(tmp_path: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    looking = Canary()
+    placement = place(1)
+    looking.prepare(placement)
+    affinity = os.sched_getaffinity(0)
+    start_ns = time.perf_counter_ns()
+    first, second = (looking.look(when, placement, tmp_path) for when in ("before", "after"))
+    assert start_ns <= first.t_ns < second.t_ns < time.perf_counter_ns()
+    assert (first.when, second.when) == ("before", "after")
+    for each in (first, second):
+        assert 0 < each.cpu_s < each.took_s and 0 < each.memory_s < each.took_s
+        assert each.disk_s is not None and 0 < each.disk_s < each.took_s
+        assert each.load_1m is not None
+    assert list(tmp_path.iterdir()) == []
+    assert os.sched_getaffinity(0) == affinity
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_the_slowest_of_the_jobs_cpus_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpus = tuple(sorted(os.sched_getaffinity(0)))
+    seen: list[int] = []
+
+    def work() -> None:
+        (cpu,) = os.sched_getaffinity(0)  # pinned
+        seen.append(cpu)
+        time.sleep(0.2 if cpu == cpus[0] else 0.0)
+
+    monkeypatch.setattr(canary, "_work", work)
+    reading = Canary().look("before", place(len(cpus)), None)
+    assert reading.cpu_s >= 0.2
+    assert set(seen) == set(cpus)
+    assert reading.disk_s is None
+
+
+@pytest.mark.parametrize("where", ["missing", "a link", "taken"])
+def test_a_disk_that_cannot_be_written_is_not_measured_and_never_0(tmp_path: Path, where: str) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+    folder = tmp_path / "folder"
+    if where != "missing":
+        folder.mkdir()
+    if where == "a link":
+        (folder / ".canary").symlink_to(victim)
+    if where == "taken":
+        (folder / ".canary").mkdir()
+    assert Canary().look("before", place(1), folder).disk_s is None
+    assert victim.read_text() == "untouched"
+
+
+def test_a_slow_machine_gets_fewer_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    repeats: list[None] = []
+    took_s = canary._timed("cpu", lambda: (repeats.append(None), time.sleep(0.05)))
+    assert took_s >= 0.05
+    assert len(repeats) == 2
+
+
+def test_the_lowest_clock_is_said_where_all_are_shown(tmp_path: Path) -> None:
+    for cpu, khz in {0: "3600000\n", 1: "1200000\n", 2: "nonsense"}.items():
+        (tmp_path / f"cpu{cpu}" / "cpufreq").mkdir(parents=True)
+        (tmp_path / f"cpu{cpu}" / "cpufreq" / "scaling_cur_freq").write_text(khz)
+    assert lowest_mhz((0, 1), tmp_path) == 1200.0
+    assert lowest_mhz((0,), tmp_path) == 3600.0
+    assert lowest_mhz((0, 2), tmp_path) is None
+    assert lowest_mhz((0, 3), tmp_path) is None
+
+
+def test_pressure_is_a_share(tmp_path: Path) -> None:
+    path = tmp_path / "cpu"
+    assert cpu_pressure(path) is None, "a kernel without PSI"
+    path.write_text("full avg10=9.00 avg60=0 avg300=0 total=1\nsome avg10=12.50 avg60=0.76 avg300=0.29 total=9463101\n")
+    assert cpu_pressure(path) == 0.125
+    path.write_text("")
+    assert cpu_pressure(path) is None

@@ -1,0 +1,181 @@
+"""What the kernel counted between the first trial's start and the last one's end, from recorded trees."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness import cgroup
+from harness.launch.counters import CgroupCounters, CounterTrace, HostCpus, ProcessCounters, Reading, Threads, Totals
+from harness.records import Phase
+from harness.result import Counters
+from tests.test_cgroup import RECORDED
+
+S = 1_000_000_000
+STAT = """cpu  4000 0 1000 9000 100 0 50 25 10 0
+cpu0 1000 1 200 5000 40 0 10 5 10 0
+cpu1 2000 2 300 4000 60 4 20 9 0 0
+cpu10 1000 3 500 0 0 0 20 11 0 0
+intr 1 2 3
+"""
+TICK_NS = S // os.sysconf("SC_CLK_TCK")
+
+
+def reading(at_s: float, **totals: float) -> Reading:
+    """A reading at a second, totals in seconds."""
+    return Reading(int(at_s * S), **{f"{name}_ns": int(value * S) for name, value in totals.items()})
+
+
+def trials(*edges_s: tuple[float, float]) -> tuple[Phase, ...]:
+    named = [Phase(f"trial-{n}", int(start * S), int(end * S)) for n, (start, end) in enumerate(edges_s)]
+    return (Phase("load", 0, 1), *named, Phase("close", 100 * S, 101 * S))
+
+
+def test_the_stretch_is_from_the_last_reading_before_the_trials_to_the_first_after() -> None:
+    trace = CounterTrace(
+        tuple(reading(t, cpu=t * 0.5, busy=t * 0.75, wait=t * 0.1, steal=0, throttled=0) for t in range(10))
+    )
+    found = trace.summary(trials((2.5, 4.0), (4.5, 6.2)))
+    assert found == Counters(5.0, 2.5, 1.25, 0.0, 0.5, 0.0)
+
+
+@pytest.mark.parametrize(("start_s", "end_s", "wall_s"), [(-5, 3.5, 4), (7.5, 30, 2), (-5, 30, 9), (3, 4, 1)])
+def test_where_no_reading_lies_outside_the_outermost_counts(start_s: float, end_s: float, wall_s: float) -> None:
+    trace = CounterTrace(tuple(reading(t, cpu=t) for t in range(10)))
+    assert trace.summary(trials((start_s, end_s))).wall_s == wall_s
+
+
+@pytest.mark.parametrize(
+    ("count", "phases"),
+    [
+        (0, trials((1, 2))),
+        (1, trials((1, 2))),
+        (9, ()),
+        (9, trials()),
+        (9, (Phase("trial-x", 0, S),)),
+        (9, trials((20, 30))),
+    ],
+)
+def test_without_trials_or_readings_nothing_was_counted_and_that_is_none(count: int, phases: tuple[Phase, ...]) -> None:
+    assert CounterTrace(tuple(reading(t, cpu=t) for t in range(count))).summary(phases) == Counters()
+
+
+def test_what_the_kernel_does_not_show_is_none_and_the_rest_counts() -> None:
+    trace = CounterTrace((reading(0, cpu=1), reading(5, cpu=4)))
+    assert trace.summary(trials((0, 5))) == Counters(wall_s=5.0, cpu_s=3.0)
+
+
+def test_foreign_work_is_never_negative() -> None:
+    trace = CounterTrace((reading(0, cpu=0, busy=0), reading(5, cpu=4.003, busy=4.0)))
+    assert trace.summary(trials((0, 5))).foreign_cpu_s == 0.0
+
+
+def test_the_most_that_was_in_swap_counts_and_faults_are_a_difference() -> None:
+    readings = tuple(
+        replace(reading(t), swap_bytes=swap, major_faults=10 + t) for t, swap in enumerate((999, 5, 70, 30, 888))
+    )
+    found = CounterTrace(readings).summary(trials((1, 3)))
+    assert (found.swap_bytes, found.major_faults) == (70, 2)
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Path:
+    """A ``/proc`` with two threads."""
+    folder = tmp_path / "proc"
+    for thread, line in {"17": "5000 300 2\n", "18": "7000 40 1\n"}.items():
+        (folder / thread).mkdir(parents=True)
+        (folder / thread / "schedstat").write_text(line)
+    (folder / "stat").write_text(STAT)
+    return folder
+
+
+def test_busy_and_stolen_time_are_of_the_jobs_cpus_alone(proc: Path) -> None:
+    def ticks(*cpus: int) -> tuple[int | None, int | None]:
+        return HostCpus(cpus, proc, cgroup.read_text).busy_and_steal_ns()
+
+    assert ticks(1) == ((2302 + 24) * TICK_NS, 9 * TICK_NS)
+    assert ticks(0, 10) == ((1201 + 10 + 1503 + 20) * TICK_NS, 16 * TICK_NS), "guests' time is in user time already"
+    assert ticks(1, 2) == (None, None), "a CPU that is not shown"
+    (proc / "stat").unlink()
+    assert ticks(1) == (None, None)
+
+
+def test_v1_through_a_recorded_tree(tmp_path: Path, proc: Path) -> None:
+    root = Path(shutil.copytree(RECORDED / "cgroup-v1", tmp_path / "v1"))
+    (root / "cpuacct").mkdir()
+    (root / "cpuacct" / "cpuacct.usage").write_text("6191704\n")
+    (root / "cpu" / "cpu.stat").write_text("nr_periods 9\nnr_throttled 2\nthrottled_time 77\n")
+    (root / "memory" / "tasks").write_text("17\n18\n")
+    found = read(cgroup.own(root), proc)
+    assert found == Reading(0, 6_191_704, 2326 * TICK_NS, 9 * TICK_NS, 340, 77, 0, 3)
+
+
+def test_v2_through_a_recorded_tree(tmp_path: Path, proc: Path) -> None:
+    root = Path(shutil.copytree(RECORDED / "cgroup-v2", tmp_path / "v2"))
+    (root / "cgroup.threads").write_text("17\n18\n")
+    (root / "memory.swap.current").write_text("4096\n")
+    found = read(cgroup.own(root), proc)
+    assert found == Reading(0, 2_157_410_000, 2326 * TICK_NS, 9 * TICK_NS, 340, 0, 4096, 7)
+
+
+def read(group: cgroup.Cgroup | None, proc: Path) -> Reading:
+    assert group is not None
+    found = CgroupCounters(group, (1,), proc).read()
+    assert found is not None
+    return replace(found, t_ns=0)
+
+
+def test_a_cgroup_that_is_gone_gives_no_reading(tmp_path: Path, proc: Path) -> None:
+    assert CgroupCounters(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path), (1,), proc).read() is None
+
+
+def test_a_thread_that_ended_keeps_what_it_waited(proc: Path) -> None:
+    threads = Threads(proc)
+    threads.look([17, 18])
+    assert (threads.run_ns, threads.wait_ns) == (12_000, 340)
+    (proc / "17" / "schedstat").write_text("6000 350 3\n")
+    threads.look([17])
+    threads.look([99])
+    assert (threads.run_ns, threads.wait_ns) == (13_000, 390)
+    (proc / "18" / "schedstat").write_text("20 1 1\n")  # the id of an ended thread, used again
+    threads.look([18])
+    assert (threads.run_ns, threads.wait_ns) == (13_020, 391)
+
+
+def test_a_thread_id_that_is_used_again_at_once_starts_anew() -> None:
+    totals = Totals()
+    for value in (100, 120, 7, 8):
+        totals.look({5: value})
+    assert totals.total == 128
+
+
+def test_a_kernel_without_schedstat_says_not_known(proc: Path) -> None:
+    for thread in ("17", "18"):
+        (proc / thread / "schedstat").unlink()
+    threads = Threads(proc)
+    threads.look([17, 18])
+    assert (threads.run_ns, threads.wait_ns) == (None, None)
+
+
+def test_a_plain_process_is_read_with_its_children() -> None:
+    code = (
+        "import subprocess, sys, time\n"
+        "spin = 'import time\\nwhile time.thread_time() < 0.3: pass\\nprint(1, flush=True); input()'\n"
+        "subprocess.run([sys.executable, '-c', spin])"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        counters = ProcessCounters(parent.pid, os.sched_getaffinity(0))
+        parent.stdout.readline()
+        found = counters.read()
+        parent.communicate(b"\n")
+    assert found is not None and found.cpu_ns is not None and found.cpu_ns > 0.3 * S
+    assert found.busy_ns is not None and found.wait_ns is not None and found.major_faults is not None
+    assert found.throttled_ns is None, "a process has no quota of its own"
+    assert counters.read() is None

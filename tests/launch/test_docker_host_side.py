@@ -1,0 +1,258 @@
+"""What is measured from outside a real container: placement, canary, counters, peaks; and an engine that goes away.
+
+The containers run a script of the test's instead of the driver.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from harness.errors import EngineError
+from harness.launch import docker as module
+from harness.launch.base import Ended, Job, Limits, Prepared, Progress
+from harness.launch.docker import DockerLauncher
+from harness.launch.owner import me
+from harness.records import Envelope, Outcome, Phase
+from harness.result import Counters
+from harness.store import read_jobs
+from tests.conftest import Bench
+from tests.launch.test_docker import ours
+from tests.test_records import JOB
+
+pytestmark = pytest.mark.docker
+
+PHASE = """
+import json, time
+out = open("/job/out/events.jsonl", "ab", buffering=0)
+def say(**event):
+    out.write(json.dumps(event).encode() + b"\\n")
+"""
+SPIN = PHASE + "say(phase='trial-0')\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass\n"
+
+
+class Rig:
+    """Launches scripts in containers of the planted image."""
+
+    def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bench, self.script = bench, ""
+        self.launcher = DockerLauncher(bench.cache)
+        arguments = module.arguments
+        monkeypatch.setattr(
+            module, "arguments", lambda *asked: {**arguments(*asked), "entrypoint": ["python3", "-c", self.script]}
+        )
+        from harness import catalog
+
+        self.system = catalog.systems(bench.folder / "engines")["planted"]
+
+    def launch(self, script: str, memory_mib: int = 256, seen: Callable[[Progress], None] = lambda _: None) -> Ended:
+        self.script = script
+        folder = self.bench.folder / f"job-{time.monotonic_ns()}"
+        for name in ("out", "corpus", "index"):
+            (folder / name).mkdir(parents=True)
+        (folder / "spec.json").write_text("{}")
+        spec = replace(JOB, envelope=Envelope("cpu1", 1, memory_mib << 20), pause=True)
+        prepared: Prepared = self.launcher.prepare(self.system, lambda _: None)
+        limits = Limits(60, 60, 60, 60)
+        return self.launcher.launch(Job(spec, prepared, folder, folder / "corpus", folder / "index", limits), seen)
+
+
+@pytest.fixture
+def rig(bench: Bench, engine: docker.DockerClient, monkeypatch: pytest.MonkeyPatch) -> Any:
+    made = Rig(bench, monkeypatch)
+    yield made
+    made.launcher.close()
+
+
+def counted(ended: Ended) -> Counters:
+    """All that was counted, as if it had been one trial."""
+    readings = ended.counters.readings
+    return ended.counters.summary((Phase("trial-0", readings[0].t_ns, readings[-1].t_ns),))
+
+
+def test_a_job_is_placed_looked_at_between_its_trials_and_counted(bench: Bench, engine: docker.DockerClient) -> None:
+    """The real driver waits between its trials until the host has looked."""
+    bench.plant("slow", service_s=0.1)
+    launcher = DockerLauncher(bench.cache)
+    bench.run(launcher, bench.suite(systems=["slow"]))
+    launcher.close()
+    (job,) = read_jobs(bench.results)
+    result = job.result
+    assert result.outcome is Outcome.OK, result.detail
+    trials = {phase.name: phase for phase in result.phases if phase.name.startswith("trial")}
+    before, between, after = result.canary
+    assert [reading.when for reading in result.canary] == ["before", "between", "after"]
+    assert before.t_ns < trials["trial-0"].start_ns < trials["trial-0"].end_ns < between.t_ns
+    assert between.t_ns + between.took_s * 1e9 < trials["trial-1"].start_ns < trials["trial-1"].end_ns < after.t_ns
+    assert result.placement is not None and result.effective is not None
+    assert result.placement.cpus == result.effective.cpus
+    if len(os.sched_getaffinity(0)) > 1:
+        assert result.placement.apart and not set(result.placement.harness_cpus) & set(result.placement.cpus)
+    found = result.counters
+    # 8 queries of 0.1 s and a pause; a job that sleeps uses next to none of it.
+    assert found.wall_s is not None and found.wall_s > 0.8
+    assert found.cpu_s is not None and found.cpu_s < found.wall_s / 2
+    assert (found.throttled_s, found.swap_bytes) == (0.0, 0)
+    assert result.memory.peak_mapped_bytes is not None
+
+
+def test_a_spinning_job_uses_its_cpu_and_a_rival_on_it_is_seen(rig: Rig) -> None:
+    alone = counted(rig.launch(SPIN))
+    assert alone.wall_s is not None and alone.cpu_s is not None and alone.wait_s is not None
+    assert alone.foreign_cpu_s is not None and alone.steal_s is not None
+    # Whatever else runs on this machine took the rest, and says so.
+    assert alone.cpu_s + alone.foreign_cpu_s + alone.steal_s > 0.8 * min(2, alone.wall_s)
+    cpu = max(os.sched_getaffinity(0))
+    code = f"import os; os.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
+    rival = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        contested = rig.launch(SPIN)
+    finally:
+        rival.kill()
+        rival.wait()
+    found = counted(contested)
+    assert contested.placement is not None and contested.placement.cpus == (cpu,)
+    assert found.foreign_cpu_s is not None and found.cpu_s is not None and found.wait_s is not None
+    assert found.wall_s is not None
+    assert found.foreign_cpu_s > 0.2 * found.wall_s
+    assert found.wait_s > 0.2 * found.wall_s
+    assert found.cpu_s < 0.85 * found.wall_s
+
+
+def test_a_quota_that_is_set_while_a_job_runs_is_counted(rig: Rig, engine: docker.DockerClient) -> None:
+    def throttle(progress: Progress) -> None:
+        if progress.phase == "trial-0":
+            for name in ours(engine):
+                engine.containers.get(name).update(cpu_period=100_000, cpu_quota=5_000)
+
+    ended = rig.launch(SPIN, seen=throttle)
+    found = counted(ended)
+    assert found.throttled_s is not None and found.throttled_s > 0
+    assert ended.throttled_periods is not None and ended.throttled_periods > 0
+
+
+@pytest.mark.parametrize("child", [False, True])
+def test_memory_that_is_held_for_a_moment_is_seen(rig: Rig, child: bool) -> None:
+    hold = "import time; held = bytearray(200 << 20); time.sleep(0.25)"
+    if child:
+        hold = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"
+    ended = rig.launch(PHASE + "time.sleep(0.5)\n" + hold + "\ntime.sleep(0.3)", memory_mib=512)
+    empty = rig.launch(PHASE + "time.sleep(0.5)")
+    peak, base = (each.memory.summary().peak_anon_bytes for each in (ended, empty))
+    assert peak is not None and base is not None
+    assert abs(peak - base - (200 << 20)) < 8 << 20
+
+
+def test_a_mapped_file_is_shown_apart(rig: Rig) -> None:
+    script = """
+import mmap, time
+with open("/job/out/mapped", "wb") as file:
+    for _ in range(12):
+        file.write(b"x" * (1 << 20))
+with open("/job/out/mapped", "rb") as file:
+    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+touched = sum(mapped[place] for place in range(0, len(mapped), 4096))
+time.sleep(0.3)
+"""
+    summary = rig.launch(script).memory.summary()
+    assert summary.peak_anon_bytes is not None and summary.peak_anon_bytes < 9 << 20
+    assert summary.peak_mapped_bytes is not None and 11 << 20 < summary.peak_mapped_bytes < 24 << 20
+
+
+def test_the_peak_before_an_oom_kill_is_not_lost(rig: Rig) -> None:
+    ended = rig.launch("held = bytearray(4 << 30)")
+    peak = ended.memory.summary().peak_anon_bytes
+    assert ended.oom_killed and ended.exit_code == 137
+    assert peak is not None and 64 << 20 < peak <= 256 << 20
+
+
+class Door:
+    """A socket in front of the engine's own, which can be shut on everyone inside."""
+
+    def __init__(self, path: Path, engine_path: str) -> None:
+        self.path, self._engine_path = path, engine_path
+        self._ends: list[socket.socket] = []
+        self.open()
+
+    def open(self) -> None:
+        self.path.unlink(missing_ok=True)
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(str(self.path))
+        self._server.listen()
+        threading.Thread(target=self._serve, args=(self._server,), daemon=True).start()
+
+    def shut(self) -> None:
+        self.path.unlink()
+        for end in [self._server, *self._ends]:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+        self._ends.clear()
+
+    def _serve(self, server: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                asker, _ = server.accept()
+                engine = socket.socket(socket.AF_UNIX)
+                engine.connect(self._engine_path)
+                self._ends += [asker, engine]
+                for source, target in ((asker, engine), (engine, asker)):
+                    threading.Thread(target=self._pump, args=(source, target), daemon=True).start()
+
+    @staticmethod
+    def _pump(source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                target.sendall(data)
+        for end in (source, target):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+# The SDK does not close a socket that it could not connect.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_engine_that_goes_away_ends_the_run_in_one_line_and_the_next_run_cleans_up(
+    rig: Rig, engine: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    if not address.startswith("unix://"):
+        pytest.skip("the engine is not behind a socket of this host")
+    rig.launcher.prepare(rig.system, lambda _: None)
+    door = Door(tmp_path / "door.sock", address.removeprefix("unix://"))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{door.path}")
+    rig.launcher.close()
+    rig.launcher = DockerLauncher(rig.bench.cache)
+
+    def leave(progress: Progress) -> None:
+        if progress.phase == "trial-0" and door.path.exists():
+            door.shut()
+
+    with pytest.raises(EngineError) as raised:
+        rig.launch(PHASE + "say(phase='trial-0')\ntime.sleep(60)", seen=leave)
+    assert re.fullmatch(r"the Docker engine went away while a job ran; .*", str(raised.value))
+    del raised
+    gc.collect()
+    assert len(ours(engine)) == 1, "nobody could remove it"
+    door.open()
+    # To a later process, this one is dead; all others are what they are.
+    alive = module.alive
+    monkeypatch.setattr(module, "alive", lambda owner: owner != me() and alive(owner))
+    try:
+        assert rig.launcher.sweep() >= 1
+    finally:
+        door.shut()
+    assert ours(engine) == []

@@ -1,0 +1,146 @@
+"""The Docker launcher's parts that need no engine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+import requests
+
+from harness.errors import EngineError
+from harness.launch import docker as module
+from harness.launch.container import LOG_BYTES, arguments
+from harness.launch.docker import DockerLauncher, _log, _Waiting, group_of
+from harness.records import Outcome
+from harness.result import Placement
+from tests.launch.test_follow import Stage
+from tests.test_cgroup import ID, V1_PROCESS
+
+NAMES = ("cpu", "cpuacct", "cpuset", "memory", "pids")
+
+
+class Scripted:
+    """A container as the SDK shows it."""
+
+    id = ID
+    name = "scripted"
+
+    def __init__(self, *chunks: bytes, wait: Exception | None = None, remove: Exception | None = None) -> None:
+        self.chunks, self._wait, self._remove, self.calls = chunks, wait, remove, []
+        self.attrs = {"State": {"Pid": 0, "ExitCode": 137, "OOMKilled": False, "Running": False}}
+
+    def logs(self, **how: bool) -> Iterator[bytes]:
+        assert how["stream"] and not how["follow"], "never held whole"
+        return iter(self.chunks)
+
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def reload(self) -> None:
+        self.calls.append("reload")
+
+    def wait(self, timeout: float | None) -> None:
+        if self._wait:
+            raise self._wait
+
+    def remove(self, **_: bool) -> None:
+        self.calls.append("remove")
+        if self._remove:
+            raise self._remove
+
+
+def test_the_containers_own_cgroup_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NAMES:
+        (tmp_path / name / "docker" / ID).mkdir(parents=True)
+    monkeypatch.setattr(module.cgroup.of_process, "__defaults__", (tmp_path,))
+    group = group_of(ID, V1_PROCESS)
+    assert group is not None and group.memory == tmp_path / "memory" / "docker" / ID
+    assert group_of("another", V1_PROCESS) is None, "a remote engine's pid is not ours"
+    assert group_of(ID, "") is None
+    for name in NAMES:
+        # A process that is exiting shows as one of the root cgroup, for one controller after the other.
+        torn = V1_PROCESS.replace(f"{name}:/docker/{ID}", f"{name}:/")
+        found = group_of(ID, torn)
+        assert (found is None) == (name != "cpuset"), name
+
+
+@pytest.mark.parametrize(
+    ("chunks", "kept"),
+    [
+        ((), b""),
+        ((b"one\n", b"two\n"), b"one\ntwo\n"),
+        ((b"first\n", *[b"x" * (1 << 20)] * 25, b"last\n"), (b"x" * (10 << 20))[: (10 << 20) - 5] + b"last\n"),
+        ((b"y" * (11 << 20) + b"z",), b"y" * ((10 << 20) - 1) + b"z"),
+    ],
+)
+def test_the_end_of_a_log_is_kept_and_no_more_than_so_much(chunks: tuple[bytes, ...], kept: bytes) -> None:
+    found = _log(Scripted(*chunks))  # type: ignore[arg-type]
+    assert len(found) <= LOG_BYTES
+    assert found == kept
+
+
+@pytest.mark.parametrize(
+    "error", [requests.ConnectionError("Connection aborted.\ntwo lines"), docker.errors.APIError("gone")]
+)
+def test_an_engine_that_goes_away_while_a_job_runs_is_the_engines_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """It takes its containers down with it: exit code 137 then says nothing about the system."""
+    container = Scripted(wait=error, remove=requests.ConnectionError("refused"))
+    with pytest.raises(EngineError, match="went away while a job ran") as raised:
+        launched(container, tmp_path, monkeypatch)
+    assert "\n" not in str(raised.value)
+    assert container.calls[-1] == "remove", "it was tried"
+
+
+def test_a_container_that_cannot_be_removed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    container = Scripted(remove=requests.ConnectionError("refused"))
+    with pytest.raises(EngineError, match="container scripted could not be removed"):
+        launched(container, tmp_path, monkeypatch)
+
+
+def test_the_engine_has_some_time_to_end_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    hung = threading.Event()
+    container = Scripted()
+    monkeypatch.setattr(container, "wait", lambda timeout: hung.wait(30))
+    monkeypatch.setattr(module, "_KILL_S", 0.1)
+    with pytest.raises(EngineError, match="did not end a container"):
+        _Waiting(container).result()  # type: ignore[arg-type]
+    hung.set()
+
+
+def test_an_image_that_does_not_start_is_a_crash_and_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    container = Scripted()
+
+    def refuse() -> None:
+        raise docker.errors.APIError("", explanation="OCI runtime create failed: no such file")
+
+    monkeypatch.setattr(container, "start", refuse)
+    ended = launched(container, tmp_path, monkeypatch)
+    assert ended.stopped is not None and ended.stopped.outcome is Outcome.CRASH
+    assert container.calls == ["remove"]
+
+
+def launched(container: Scripted, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    stage = Stage(folder)
+    (folder / "spec.json").write_text("{}")
+    launcher = DockerLauncher(folder)
+    launcher._canary = stage  # type: ignore[assignment]
+    monkeypatch.setattr(stage, "look", lambda when, placement, folder: None)
+    client = type("Client", (), {"containers": type("All", (), {"create": lambda self, **_: container})()})
+    launcher._client = client  # type: ignore[assignment]
+    return launcher.launch(stage.job, lambda _: None)
+
+
+def test_a_job_is_held_to_its_cpus_and_their_memory(tmp_path: Path) -> None:
+    job = Stage(tmp_path).job
+    asked = arguments(job, Placement((4, 5, 12), (1,), True, (0,), apart=True))
+    assert (asked["cpuset_cpus"], asked["cpuset_mems"]) == ("4,5,12", "1")
+    assert arguments(job, Placement((0,), (), None, (0,), apart=False))["cpuset_mems"] is None
+    assert asked["log_config"]["Config"] == {"max-size": str(LOG_BYTES), "max-file": "1"}

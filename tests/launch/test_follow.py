@@ -1,0 +1,112 @@
+"""The order of things while a job runs: a pause is answered after a look at the machine, a limit ends it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.launch.base import Job, Limits, Progress, Stopped
+from harness.launch.follow import Looks, follow
+from harness.launch.watch import Watch
+from harness.records import Outcome
+from harness.result import CanaryReading, Placement
+from tests.launch.test_watch import PREPARED
+from tests.test_records import JOB
+
+PLACEMENT = Placement((1,), (), None, (0,), apart=True)
+
+
+class Stage:
+    """A job of five trials, a thread that plays it, and a list of what happened in which order."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.happened = folder, []
+        (folder / "out").mkdir()
+        self.job = Job(replace(JOB, pause=True, trials=5), PREPARED, folder, folder, folder, Limits(60, 60, 60, 60))
+        self.looks = Looks(self, PLACEMENT, self.job)  # type: ignore[arg-type]
+
+    def look(self, when: str, placement: Placement, folder: Path | None) -> CanaryReading:
+        assert placement is PLACEMENT and folder == self.folder
+        self.happened.append(f"{when}, gone on: {(self.folder / 'go-1').exists()}")
+        return CanaryReading(when, 0, 0, 0, 0, None)
+
+    def mark(self) -> None:
+        self.happened.append("mark")
+
+    def say(self, **event: object) -> None:
+        with (self.folder / "out" / "events.jsonl").open("a") as file:
+            file.write(json.dumps(event) + "\n")
+
+    def play(self, script: Callable[[], None], seen: Callable[[Progress], None] = lambda _: None) -> Stopped | None:
+        ended = threading.Event()
+
+        def run() -> None:
+            try:
+                script()
+            finally:
+                ended.set()
+
+        threading.Thread(target=run).start()
+        return follow(Watch(self.job), ended, seen, self.looks, self)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+def appears(path: Path) -> bool:
+    deadline = time.monotonic() + 20
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return path.exists()
+
+
+def test_the_machine_is_looked_at_before_a_paused_job_goes_on(stage: Stage) -> None:
+    went_on = []
+
+    def script() -> None:
+        stage.say(pause=1, t_ns=5)
+        went_on.append(appears(stage.folder / "go-1"))
+        stage.say(pause=2, t_ns=6)
+        went_on.append(appears(stage.folder / "go-2"))
+
+    assert stage.play(script) is None
+    assert went_on == [True, True]
+    assert stage.happened == ["between, gone on: False", "between, gone on: True"]
+    assert [reading.when for reading in stage.looks.taken] == ["between", "between"]
+
+
+def test_a_phase_that_changes_is_marked_and_shown(stage: Stage) -> None:
+    seen: list[str] = []
+
+    def script() -> None:
+        for phase in ("load", "trial-0"):
+            stage.say(phase=phase, total=1)
+            deadline = time.monotonic() + 20
+            while phase not in seen and time.monotonic() < deadline:
+                time.sleep(0.001)
+
+    assert stage.play(script, lambda progress: seen.append(progress.phase)) is None
+    assert stage.happened == ["mark", "mark"]
+
+
+def test_a_job_that_takes_too_long_is_stopped(stage: Stage) -> None:
+    stage.job = replace(stage.job, limits=Limits(load_s=0.2, query_s=60, build_s=60, job_s=60))
+    done = threading.Event()
+    stopped = stage.play(lambda: done.wait(20) and None)
+    done.set()
+    assert stopped == Stopped(Outcome.TIMEOUT, "start took more than 0.2 s")
+
+
+def test_building_an_index_needs_no_look(stage: Stage) -> None:
+    stage.job = replace(stage.job, spec=replace(stage.job.spec, kind="build"))
+    looks = Looks(stage, PLACEMENT, stage.job)  # type: ignore[arg-type]
+    looks.look("before")
+    assert looks.taken == [] and stage.happened == []

@@ -1,0 +1,146 @@
+"""One thread reads memory often and counters less often; the last known values stay when the job is gone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from harness.launch import sampler as module
+from harness.launch.counters import Reading
+from harness.launch.memory import MemoryNow
+from harness.launch.sampler import Sampler
+from harness.result import Memory
+
+
+class ScriptedMemory:
+    """Gives one value after the other, then None as a cgroup that is gone."""
+
+    name = "script"
+
+    def __init__(
+        self,
+        anon: Iterable[int | None] = (),
+        peak: Iterable[int | None] = (),
+        kills: Iterable[int | None] = (),
+        throttled: Iterable[int | None] = (),
+    ) -> None:
+        self._anon, self._peak, self._kills, self._throttled = iter(anon), iter(peak), iter(kills), iter(throttled)
+
+    def now(self) -> MemoryNow | None:
+        anon = next(self._anon, None)
+        return None if anon is None else MemoryNow(anon, 1000 - anon)
+
+    def peak_bytes(self) -> int | None:
+        return next(self._peak, None)
+
+    def oom_kills(self) -> int | None:
+        return next(self._kills, None)
+
+    def throttled_periods(self) -> int | None:
+        return next(self._throttled, None)
+
+
+class ScriptedCounters:
+    def __init__(self, times: int = 10**6, work: Callable[[], object] = lambda: None) -> None:
+        self.read_times, self._left, self._work = 0, times, work
+
+    def read(self) -> Reading | None:
+        self._work()
+        self.read_times += 1
+        return Reading(time.perf_counter_ns(), cpu_ns=self.read_times) if self.read_times <= self._left else None
+
+
+class ScriptedGpu:
+    def __init__(self, *used: int | None) -> None:
+        self._used = iter(used)
+
+    def used_bytes(self) -> int | None:
+        return next(self._used, None)
+
+
+def sampled(memory: ScriptedMemory, gpu: ScriptedGpu | None = None, times: int = 4) -> Sampler:
+    sampler = Sampler(memory, ScriptedCounters(), gpu)  # type: ignore[arg-type]
+    for _ in range(times):
+        sampler._read_memory()
+        sampler._read_counters()
+    return sampler
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.001)
+
+
+def test_the_highest_reading_is_the_peak_and_the_last_known_counters_stay() -> None:
+    sampler = sampled(ScriptedMemory([5, 50, 20], [60, 70, 70], [0, 0, 1], [3, 7]))
+    summary = sampler.memory().summary()
+    assert (summary.peak_anon_bytes, summary.peak_mapped_bytes, summary.peak_cgroup_bytes) == (50, 995, 70)
+    assert (sampler.oom_kills, sampler.throttled_periods, summary.samples) == (1, 7, 3)
+    assert (summary.source, summary.sample_interval_s) == ("script", module.INTERVAL_S)
+
+
+def test_what_was_never_read_is_none_and_never_0() -> None:
+    sampler = sampled(ScriptedMemory())
+    assert sampler.memory().summary() == Memory(source="script", samples=0, sample_interval_s=module.INTERVAL_S)
+    assert sampler.oom_kills is None and sampler.throttled_periods is None
+
+
+def test_gpu_memory_peaks_over_what_was_answered() -> None:
+    assert sampled(ScriptedMemory([1]), ScriptedGpu(None, 7, 3)).memory().peak_gpu_bytes == 7
+    assert sampled(ScriptedMemory([1]), ScriptedGpu()).memory().peak_gpu_bytes is None
+    assert sampled(ScriptedMemory([1])).memory().peak_gpu_bytes is None
+
+
+def test_memory_that_grows_fast_is_read_at_once_again() -> None:
+    sampler = Sampler(ScriptedMemory([0, 500 << 20, 500 << 20]), ScriptedCounters())
+    assert not sampler._read_memory(), "one reading shows no growth"
+    assert sampler._read_memory()
+    time.sleep(0.001)
+    assert not sampler._read_memory()
+
+
+def test_sampling_starts_at_once_and_reads_once_more_at_the_end() -> None:
+    counters = ScriptedCounters()
+    sampler = Sampler(ScriptedMemory([1, 2]), counters, interval_s=3600)
+    sampler.start()
+    until(lambda: counters.read_times == 1)
+    assert [value for _, value in sampler.memory().anon] == [1]
+    sampler.stop()
+    assert not sampler.is_alive()
+    assert [value for _, value in sampler.memory().anon] == [1, 2]
+    assert counters.read_times == 2
+    assert sampler.cpu_share is not None and sampler.cpu_share >= 0
+
+
+def test_a_mark_reads_the_counters_out_of_turn() -> None:
+    counters = ScriptedCounters()
+    sampler = Sampler(ScriptedMemory(), counters, interval_s=3600)
+    sampler.start()
+    until(lambda: counters.read_times == 1)
+    sampler.mark()
+    until(lambda: counters.read_times == 2)
+    sampler.stop()
+    assert len(sampler.counters().readings) == 3
+
+
+def test_a_reading_of_what_is_gone_is_not_kept() -> None:
+    sampler = Sampler(ScriptedMemory(), ScriptedCounters(times=2))
+    for _ in range(5):
+        sampler._read_counters()
+    assert [reading.cpu_ns for reading in sampler.counters().readings] == [1, 2]
+
+
+def test_counters_that_cost_much_are_read_less_often() -> None:
+    def work() -> None:
+        end = time.thread_time() + 0.02
+        while time.thread_time() < end:
+            pass
+
+    cheap, dear = Sampler(ScriptedMemory(), ScriptedCounters()), Sampler(ScriptedMemory(), ScriptedCounters(work=work))
+    cheap._read_counters()
+    dear._read_counters()
+    # 20 ms of CPU at 0.3 % of one: not again for more than 6 s.
+    assert dear._next_counters - time.monotonic() > 5
+    assert cheap._next_counters - time.monotonic() < 5

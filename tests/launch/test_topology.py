@@ -1,0 +1,147 @@
+"""Whole physical cores within one NUMA node, away from CPU 0; the harness keeps off them where it can."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.launch import topology
+from harness.launch.topology import parse_cpu_list, place
+from harness.result import Placement
+
+
+def tree(
+    root: Path, cores: list[tuple[int, ...]], nodes: dict[int, str], online: str | None = None, listed: bool = True
+) -> Path:
+    """A ``/sys/devices/system`` as kernels show it; without ``listed``, by core and package numbers alone."""
+    (root / "cpu").mkdir(parents=True)
+    for number, siblings in enumerate(cores):
+        for cpu in siblings:
+            folder = root / "cpu" / f"cpu{cpu}" / "topology"
+            folder.mkdir(parents=True)
+            (folder / "core_id").write_text(f"{number}\n")
+            (folder / "physical_package_id").write_text("0\n")
+            if listed:
+                (folder / "thread_siblings_list").write_text(",".join(map(str, siblings)) + "\n")
+    if online:
+        (root / "cpu" / "online").write_text(online + "\n")
+    for node, cpus in nodes.items():
+        (root / "node" / f"node{node}").mkdir(parents=True)
+        (root / "node" / f"node{node}" / "cpulist").write_text(cpus + "\n")
+    return root
+
+
+def smt(root: Path) -> Path:
+    """4 cores, 8 threads; siblings are n and n + 4."""
+    return tree(root, [(core, core + 4) for core in range(4)], {0: "0-7"}, "0-7")
+
+
+def two_nodes(root: Path) -> Path:
+    """2 packages of 4 cores, 8 threads each."""
+    return tree(root, [(core, core + 8) for core in range(8)], {0: "0-3,8-11", 1: "4-7,12-15"}, "0-15")
+
+
+@pytest.mark.parametrize(
+    ("count", "cpus", "rest", "apart"),
+    [(1, (1,), (0,), True), (2, (0, 1), (0, 1), False)],
+)
+def test_two_cpus_without_smt(
+    tmp_path: Path, count: int, cpus: tuple[int, ...], rest: tuple[int, ...], apart: bool
+) -> None:
+    root = tree(tmp_path / "sys", [(0,), (1,)], {0: "0-1"}, "0-1")
+    assert place(count, {0, 1}, root) == Placement(cpus, (0,), whole_cores=True, harness_cpus=rest, apart=apart)
+
+
+@pytest.mark.parametrize(
+    ("count", "cpus", "rest"),
+    [
+        (1, (3,), (0, 1, 2, 4, 5, 6)),  # 7, its sibling, stays idle
+        (2, (3, 7), (0, 1, 2, 4, 5, 6)),
+        (3, (2, 3, 7), (0, 1, 4, 5)),
+        (4, (2, 3, 6, 7), (0, 1, 4, 5)),
+        (6, (1, 2, 3, 5, 6, 7), (0, 4)),
+    ],
+)
+def test_smt_siblings_go_together_and_none_of_a_jobs_cores_is_the_harnesss(
+    tmp_path: Path, count: int, cpus: tuple[int, ...], rest: tuple[int, ...]
+) -> None:
+    assert place(count, range(8), smt(tmp_path / "sys")) == Placement(cpus, (0,), True, rest, apart=True)
+
+
+def test_where_only_a_sibling_is_left_the_harness_takes_it_and_it_is_said(tmp_path: Path) -> None:
+    placed = place(7, range(8), smt(tmp_path / "sys"))
+    assert placed == Placement((0, 1, 2, 3, 5, 6, 7), (0,), False, (4,), apart=True)
+    everything = place(8, range(8), tmp_path / "sys")
+    assert everything == Placement(tuple(range(8)), (0,), True, tuple(range(8)), apart=False)
+
+
+@pytest.mark.parametrize(
+    ("count", "cpus", "nodes"),
+    [
+        (2, (7, 15), (1,)),
+        (8, (4, 5, 6, 7, 12, 13, 14, 15), (1,)),
+        (10, (3, 4, 5, 6, 7, 11, 12, 13, 14, 15), (0, 1)),
+    ],
+)
+def test_a_job_stays_within_one_node_while_it_fits(
+    tmp_path: Path, count: int, cpus: tuple[int, ...], nodes: tuple[int, ...]
+) -> None:
+    placed = place(count, range(16), two_nodes(tmp_path / "sys"))
+    assert (placed.cpus, placed.numa_nodes, placed.whole_cores) == (cpus, nodes, True)
+
+
+def test_a_node_with_whole_cores_is_better_than_one_with_halves(tmp_path: Path) -> None:
+    usable = {0, 1, 2, 8, 9, 10, 4, 5, 6, 7}  # node 1: half of each core only
+    placed = place(2, usable, two_nodes(tmp_path / "sys"))
+    assert (placed.cpus, placed.numa_nodes, placed.whole_cores) == ((2, 10), (0,), True)
+
+
+def test_half_cores_are_taken_where_an_affinity_leaves_nothing_else(tmp_path: Path) -> None:
+    placed = place(2, {0, 1, 2, 6}, smt(tmp_path / "sys"))
+    assert (placed.cpus, placed.whole_cores) == ((2, 6), True)
+    halves = place(2, {0, 1, 2, 3}, tmp_path / "sys")
+    assert halves == Placement((2, 3), (0,), whole_cores=False, harness_cpus=(0, 1), apart=True)
+    mixed = place(3, {0, 1, 2, 6}, tmp_path / "sys")
+    assert (mixed.cpus, mixed.whole_cores, mixed.harness_cpus) == ((1, 2, 6), False, (0,))
+
+
+def test_an_offline_sibling_makes_no_core_half(tmp_path: Path) -> None:
+    root = tree(tmp_path / "sys", [(0, 2), (1, 3)], {0: "0-3"}, "0-1")
+    assert place(1, {0, 1}, root) == Placement((1,), (0,), whole_cores=True, harness_cpus=(0,), apart=True)
+
+
+def test_cores_are_known_by_their_numbers_where_siblings_are_not_listed(tmp_path: Path) -> None:
+    root = tree(tmp_path / "sys", [(0, 1), (2, 3)], {}, listed=False)
+    assert place(2, range(4), root) == Placement((2, 3), (), whole_cores=True, harness_cpus=(0, 1), apart=True)
+
+
+@pytest.mark.parametrize(
+    ("count", "usable", "cpus"),
+    [(1, {0, 1}, (1,)), (2, {7, 0, 3, 5}, (5, 7)), (1, {0}, (0,)), (3, set(range(16)), (13, 14, 15))],
+)
+def test_without_a_topology_the_highest_numbers_are_taken_and_nothing_is_claimed(
+    tmp_path: Path, count: int, usable: set[int], cpus: tuple[int, ...]
+) -> None:
+    placed = place(count, usable, tmp_path)
+    assert (placed.cpus, placed.numa_nodes, placed.whole_cores) == (cpus, (), None)
+    assert placed.apart == (len(usable) > count)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("0\n", {0}), ("0-2,5\n", {0, 1, 2, 5}), ("0-1,8-9,12", {0, 1, 8, 9, 12}), ("\n", set())],
+)
+def test_the_kernels_cpu_lists_are_read(text: str, found: set[int]) -> None:
+    assert parse_cpu_list(text) == found
+
+
+def test_a_node_of_memory_alone_is_no_place(tmp_path: Path) -> None:
+    root = tree(tmp_path / "sys", [(0,), (1,)], {0: "0-1", 2: "", 10: ""}, "0-1")  # 2 and 10: expanders
+    assert topology.read({0, 1}, root).nodes == {0}
+
+
+def test_this_host_has_a_place_for_a_job() -> None:
+    placed = place(1)
+    assert len(placed.cpus) == 1
+    assert placed.harness_cpus
