@@ -1,19 +1,22 @@
-"""Several stored jobs of one cell -> the one that is shown, and what to say of the others.
+"""Stored jobs of one cell -> for each of its job numbers the attempt that is shown, and what to say of the others.
 
-Attempts are never pooled: each is a container life of its own.  Those whose specs differ in more than the repetition
-measured different things: only one spec's attempts are chosen from.
+A cell takes ``spec.jobs`` container lives; each may have been tried several times.  Attempts at the same job are never
+pooled.  Those whose specs differ in more than job number and repetition measured different things: only one spec's
+attempts are chosen from.
 """
 
 from __future__ import annotations
 
 import datetime
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from harness.errors import FileError
-from harness.records import Outcome, Result, digest
+from harness.records import Outcome, digest
+from harness.result import Result, ResultSpec
 
 # What attempts may differ in, in a reader's words; every other key of the spec is "parameters".
 _DIFFERENCES = {
@@ -25,6 +28,9 @@ _DIFFERENCES = {
     "qrels_sha256": "judgements",
     "protocol": "protocol",
     "trials": "protocol",
+    "jobs": "protocol",
+    "repeats": "protocol",
+    "scenario_params": "scenario",
     "warmup_queries": "protocol",
     "warmup_cap": "protocol",
     "warmup_sha256": "warm-up queries",
@@ -51,11 +57,14 @@ class Job(Protocol):
 AnyJob = TypeVar("AnyJob", bound=Job)
 
 
-def choose(attempts: Iterable[AnyJob], keys: Collection[str] | None = None) -> tuple[AnyJob, tuple[str, ...]]:
-    """The attempt that is shown, and notes on all that it hides.
+def choose(
+    attempts: Iterable[AnyJob], keys: Collection[str] | None = None
+) -> tuple[tuple[AnyJob, ...], tuple[str, ...]]:
+    """The attempts that are shown, one for each job number that has any, ascending; and notes on all that they hide.
 
     The newest attempt decides the spec: a change of image or protocol is never answered with results from before it.
-    Within that spec it is the newest that ended ``ok``, else the newest.  An attempt named in ``keys`` comes first.
+    Within that spec and job number it is the newest that ended ``ok``, else the newest.  An attempt named in ``keys``
+    comes first.
 
     Args:
         attempts: stored jobs of one cell and isolation, at least one, in any order.
@@ -66,11 +75,39 @@ def choose(attempts: Iterable[AnyJob], keys: Collection[str] | None = None) -> t
     """
     ordered = sorted(attempts, key=_started)
     wanted = [job for job in ordered if keys is not None and job.result.key in keys]
-    same = _of_spec(ordered, (wanted or ordered)[-1])
-    finished = [job for job in same if job.result.outcome is Outcome.OK]
-    shown = (wanted or finished or same)[-1]
-    notes = (*_newer(shown, same), *_earlier(shown, same), *_repeated(shown, finished), *_others(shown, ordered))
-    return shown, notes
+    numbered: dict[int, list[AnyJob]] = defaultdict(list)
+    for job in _of_spec(ordered, (wanted or ordered)[-1]):
+        numbered[job.result.spec.job].append(job)
+    shown, notes, several = [], [], []
+    for _, same in sorted(numbered.items()):
+        asked = [job for job in same if job in wanted]
+        finished = [job for job in same if job.result.outcome is Outcome.OK]
+        this = (asked or finished or same)[-1]
+        shown.append(this)
+        notes += [f"{_which(this)}{note}" for note in (*_newer(this, same), *_earlier(this, same))]
+        if this in finished and len(finished) > 1:
+            several.append((len(finished), this is finished[-1]))
+    return tuple(shown), (*notes, *_repeated(several, shown[0].result.spec.jobs), *_others(shown[0], ordered))
+
+
+def started(job: Job) -> datetime.datetime:
+    """When a job started.
+
+    Raises:
+        FileError: its start time cannot be read.
+    """
+    return _started(job)[0]
+
+
+def _which(job: Job) -> str:
+    """Names one of several jobs of a cell."""
+    spec = job.result.spec
+    return f"{unit(spec)} {spec.job + 1} of {spec.jobs}: " if spec.jobs > 1 else ""
+
+
+def unit(spec: ResultSpec) -> str:
+    """What people call one job of a cell: with one trial each, a trial."""
+    return "trial" if spec.trials == 1 else "job"
 
 
 def _of_spec(ordered: Sequence[AnyJob], job: AnyJob) -> list[AnyJob]:
@@ -80,7 +117,7 @@ def _of_spec(ordered: Sequence[AnyJob], job: AnyJob) -> list[AnyJob]:
 
 
 def _identity(job: Job) -> str:
-    return digest(replace(job.result.spec, repetition=0))
+    return digest(replace(job.result.spec, repetition=0, job=0))
 
 
 def _started(job: Job) -> tuple[datetime.datetime, int, str]:
@@ -117,10 +154,16 @@ def _place(shown: Job, same: Sequence[Job]) -> int:
     return next(place for place, job in enumerate(same) if job is shown)
 
 
-def _repeated(shown: Job, finished: Sequence[Job]) -> Iterator[str]:
-    if shown in finished and len(finished) > 1:
-        which = "the newest" if shown is finished[-1] else "one"
-        yield f"{which} of {len(finished)} ok results of this cell; not pooled"
+def _repeated(several: Sequence[tuple[int, bool]], jobs: int) -> Iterator[str]:
+    """What is said of job numbers that have several good attempts: how many, and whether the newest is shown."""
+    if not several:
+        return
+    results = sum(count for count, _ in several)
+    which = "the newest" if all(newest for _, newest in several) else "one"
+    if jobs == 1:
+        yield f"{which} of {results} ok results of this cell; not pooled"
+    else:
+        yield f"{results} ok results for {len(several)} of {jobs} trials: {which} of each is shown"
 
 
 def _others(shown: Job, ordered: Sequence[Job]) -> Iterator[str]:
@@ -132,10 +175,10 @@ def _others(shown: Job, ordered: Sequence[Job]) -> Iterator[str]:
 
 
 def _differences(one: Job, other: Job) -> set[str]:
-    """In what two attempts differ apart from the repetition."""
+    """In what two attempts differ apart from job number and repetition."""
     first, second = one.result.spec, other.result.spec
     return {
         _DIFFERENCES.get(item.name, "parameters")
         for item in fields(first)
-        if item.name != "repetition" and getattr(first, item.name) != getattr(second, item.name)
+        if item.name not in ("repetition", "job") and getattr(first, item.name) != getattr(second, item.name)
     }

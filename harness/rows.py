@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from harness import attempts, cost, evaluate, instances, stats, validity
+from harness import cost, evaluate, instances, measured, noise, notes, validity
 from harness.attempts import Job
 from harness.errors import HarnessError, StoreError
-from harness.records import Cell, Isolation, Outcome, Result
-from harness.table import Figure, Machine, Price, Row, Table, Validity
-
-MEMORY_METHOD = (
-    "Peak anonymous: anonymous and shared memory, no file pages. Peak cgroup: everything charged to the job, page "
-    "cache included, so it may be as large as the limit."
-)
+from harness.measured import Measured
+from harness.plan import NULL
+from harness.records import Isolation, Outcome
+from harness.result import Cell, Result
+from harness.table import Figure, Machine, Overhead, Price, Row, Table
 
 _ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64"}
 
@@ -45,10 +44,11 @@ def build(
     measures: Sequence[str] = evaluate.DEFAULT_MEASURES,
     keys: Collection[str] | None = None,
 ) -> Table:
-    """Make the table: one row for each cell and isolation.
+    """Make the table: one row for each cell and isolation, but for the null system's.
 
-    Which of several attempts is shown, :func:`harness.attempts.choose` says; they are never pooled.
-    A file of one job that cannot be read costs that job's numbers only, and the row says why.
+    Which of several attempts is shown, :func:`harness.attempts.choose` says; which jobs of a cell are put together,
+    :func:`harness.pooling.pool`.  The null system is no row but a note, unless there is no other system.  A file of
+    one job that cannot be read costs that cell's numbers only, and the row says why.
 
     Args:
         jobs: stored jobs, in any order.
@@ -61,10 +61,18 @@ def build(
         FileError: a result's start time cannot be read.
     """
     judge = _Judge(evaluate.parse_measures(measures))
-    cells: dict[tuple[Cell, Isolation], list[Job]] = defaultdict(list)
-    for job in jobs:
-        cells[job.result.spec.cell, job.result.spec.isolation].append(job)
-    rows = sorted((_row(tries, snapshot, judge, keys) for tries in cells.values()), key=_reading_order)
+    stored = list(jobs)
+    levels = noise.levels(job.result for job in stored)
+    grouped = _by_cell(stored)
+    cells = {place: measured.measure(tries, keys, levels) for place, tries in grouped.items()}
+    aside = {place for place in cells if place[0].system == NULL and any(cell.system != NULL for cell, _ in cells)}
+    rows = sorted(
+        (_row(cell, len(grouped[place]), snapshot, judge) for place, cell in cells.items() if place not in aside),
+        key=_reading_order,
+    )
+    overhead = sorted(
+        (_overhead(cells[place]) for place in aside), key=lambda item: (item.suite, item.profile, item.isolation)
+    )
     return Table(
         rows=tuple(rows),
         measures=tuple(str(measure) for measure in judge.measures),
@@ -73,8 +81,37 @@ def build(
         price_date=str(snapshot.as_of),
         price_source=snapshot.source,
         cost_formula=cost.FORMULA,
-        notes=_table_notes(rows, snapshot),
+        overhead=tuple(overhead),
+        notes=notes.of_table(rows, overhead, snapshot),
     )
+
+
+def verdicts(jobs: Iterable[Job], keys: Collection[str] | None = None) -> dict[Cell, validity.Verdict]:
+    """How far each cell's numbers can be trusted, without judging or comparing its rankings.
+
+    A cell measured in several kinds of isolation is told by the strongest of them: container, process, fake.
+
+    Args:
+        jobs: stored jobs, in any order.
+        keys: as for :func:`build`.
+
+    Raises:
+        FileError: a result's start time cannot be read.
+    """
+    stored = list(jobs)
+    levels = noise.levels(job.result for job in stored)
+    found: dict[Cell, validity.Verdict] = {}
+    weakest_first = sorted(_by_cell(stored).items(), key=lambda item: -list(Isolation).index(item[0][1]))
+    for (cell, _), tries in weakest_first:
+        found[cell] = measured.measure(tries, keys, levels, rankings=False).verdict
+    return found
+
+
+def _by_cell(jobs: Iterable[Job]) -> dict[tuple[Cell, Isolation], list[Job]]:
+    cells: dict[tuple[Cell, Isolation], list[Job]] = defaultdict(list)
+    for job in jobs:
+        cells[job.result.spec.cell, job.result.spec.isolation].append(job)
+    return cells
 
 
 def _reading_order(row: Row) -> tuple[Any, ...]:
@@ -82,19 +119,22 @@ def _reading_order(row: Row) -> tuple[Any, ...]:
     return (*place, row.system, row.isolation, row.suite, row.scenario)
 
 
-def _row(jobs: list[Job], snapshot: instances.Snapshot, judge: _Judge, keys: Collection[str] | None) -> Row:
-    shown, hidden = attempts.choose(jobs, keys)
-    row = replace(_outline(shown.result, snapshot, len(jobs)), notes=hidden)
-    if shown.result.outcome is Outcome.OK:
-        row = _with_measures(_with_latency(row, shown), shown, judge)
-    verdict = validity.assess(shown.result, trial_means_s=row.trial_means_s, queries_timed=row.queries)
-    return replace(row, validity=verdict.validity, notes=(*row.notes, *verdict.reasons))
+def _row(cell: Measured[Job], tries: int, snapshot: instances.Snapshot, judge: _Judge) -> Row:
+    pool = cell.pool
+    row = replace(_outline(cell, snapshot, tries), notes=pool.notes)
+    if pool.outcome is Outcome.OK:
+        row = _with_measures(_with_latency(row, cell), pool.lead, judge)
+    return replace(row, notes=(*row.notes, *cell.verdict.reasons))
 
 
-def _outline(result: Result, snapshot: instances.Snapshot, tries: int) -> Row:
-    """The row without what must be computed from samples and runs; a failed job's row ends here."""
-    spec, environment, done = result.spec, result.environment, result.outcome is Outcome.OK
+def _outline(cell: Measured[Job], snapshot: instances.Snapshot, tries: int) -> Row:
+    """The row without what must be computed from samples and runs; a failed cell's row ends here."""
+    pool, result = cell.pool, cell.pool.lead.result
+    spec, environment, done = result.spec, result.environment, pool.outcome is Outcome.OK
+    results = pool.results if done else ()
     price, price_note = _price(result, snapshot)
+    treatments = {each.page_cache for each in results}
+    apart = [each.placement.apart for each in results if each.placement is not None]
     return Row(
         suite=spec.cell.suite,
         system=spec.cell.system,
@@ -102,10 +142,13 @@ def _outline(result: Result, snapshot: instances.Snapshot, tries: int) -> Row:
         scenario=spec.cell.scenario,
         profile=spec.cell.profile,
         isolation=spec.isolation,
-        outcome=result.outcome,
-        detail=result.detail,
-        validity=Validity.CLEAN,
+        outcome=pool.outcome,
+        detail=pool.detail,
+        validity=cell.verdict.validity,
+        transient=cell.verdict.transient,
         key=result.key,
+        keys=tuple(job.result.key for job in pool.jobs),
+        jobs=len(pool.jobs),
         started_at=result.started_at,
         machine=Machine(**{item.name: getattr(environment, item.name) for item in fields(Machine)}),
         cpus=spec.envelope.cpus,
@@ -117,15 +160,46 @@ def _outline(result: Result, snapshot: instances.Snapshot, tries: int) -> Row:
         sample_sha256=spec.sample_sha256,
         corpus_sha256=spec.corpus_sha256,
         qrels_sha256=spec.qrels_sha256,
-        peak_anon_bytes=result.memory.peak_anon_bytes if done else None,
-        peak_cgroup_bytes=result.memory.peak_cgroup_bytes if done else None,
-        peak_gpu_bytes=result.memory.peak_gpu_bytes if done else None,
+        peak_anon_bytes=_most(each.memory.peak_anon_bytes for each in results),
+        peak_mapped_bytes=_most(each.memory.peak_mapped_bytes for each in results),
+        peak_cgroup_bytes=_most(each.memory.peak_cgroup_bytes for each in results),
+        peak_gpu_bytes=_most(each.memory.peak_gpu_bytes for each in results),
         index_bytes=result.index.index_bytes if done and result.index else None,
         index_build_s=result.index.build_s if done and result.index else None,
-        load_s=result.load_s if done else None,
-        first_query_s=result.first_query_s if done else None,
+        load_s=_middle(each.load_s for each in results),
+        first_query_s=_middle(each.first_query_s for each in results),
+        page_cache=treatments.pop() if len(treatments) == 1 else None,
+        harness_apart=all(apart) if apart else None,
         attempts=tries,
     )
+
+
+def _most(values: Iterable[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _middle(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _overhead(cell: Measured[Job]) -> Overhead:
+    """What the null system says: the harness's own share of every latency."""
+    result, latency = cell.pool.lead.result, cell.latency
+    found = Overhead(
+        suite=result.spec.cell.suite,
+        profile=result.spec.cell.profile,
+        isolation=result.spec.isolation,
+        outcome=cell.pool.outcome,
+        detail=cell.pool.detail,
+        validity=cell.verdict.validity,
+        reasons=cell.verdict.reasons,
+        key=result.key,
+    )
+    if latency is None:
+        return replace(found, latency_mean_s=Figure(None, reason=cell.why_not))
+    percentiles = latency.percentiles_s
+    return replace(found, latency_mean_s=latency.mean_s, p50_s=percentiles["p50"], p99_s=percentiles["p99"])
 
 
 def _price(result: Result, snapshot: instances.Snapshot) -> tuple[Price | None, str | None]:
@@ -153,33 +227,30 @@ def _price(result: Result, snapshot: instances.Snapshot) -> tuple[Price | None, 
     )
 
 
-def _with_latency(row: Row, job: Job) -> Row:
-    try:
-        table = job.samples()
-        timed = ~table.column("warmup").to_numpy().astype(bool)
-        summary = stats.summarise(
-            table.column("query_id").to_numpy()[timed],
-            table.column("trial").to_numpy()[timed],
-            table.column("latency_ns").to_numpy()[timed] / 1e9,
-            seed=job.result.spec.seed,
-        )
-    # ValueError and KeyError are what pyarrow raises for a damaged file and for a missing column.
-    except (HarnessError, OSError, ValueError, KeyError) as error:
-        reason = f"samples cannot be used: {error}"
-        missing = Figure(None, reason=reason)
-        figures = dict.fromkeys(("latency_mean_s", "p50_s", "p95_s", "p99_s", "usd_per_million"), missing)
-        return replace(row, **figures)  # type: ignore[arg-type]
+def _with_latency(row: Row, cell: Measured[Job]) -> Row:
+    latency = cell.latency
+    if latency is None:
+        missing = Figure(None, reason=cell.why_not)
+        names = ("latency_mean_s", "latency_these_queries_s", "p50_s", "p95_s", "p99_s", "usd_per_million")
+        return replace(row, **dict.fromkeys(names, missing))  # type: ignore[arg-type]
     return replace(
         row,
-        queries=summary.queries,
-        trials=summary.trials,
-        latency_mean_s=summary.mean_s,
-        p50_s=summary.percentiles_s["p50"],
-        p95_s=summary.percentiles_s["p95"],
-        p99_s=summary.percentiles_s["p99"],
-        trial_means_s=summary.trial_means_s,
-        trial_spread_s=summary.trial_spread_s,
-        usd_per_million=_cost(row, summary.mean_s),
+        queries=latency.queries,
+        trials=latency.trials,
+        latency_mean_s=latency.mean_s,
+        latency_these_queries_s=latency.these_queries_s,
+        p50_s=latency.percentiles_s["p50"],
+        p95_s=latency.percentiles_s["p95"],
+        p99_s=latency.percentiles_s["p99"],
+        at_most_s=latency.at_most_s,
+        throughput_qps=latency.throughput_qps,
+        service_s=latency.service_s,
+        stages_s=latency.stages_s,
+        spread_s=latency.spread_s,
+        trial_means_s=latency.trial_means_s,
+        trial_spread_s=latency.trial_spread_s,
+        usd_per_million=_cost(row, latency.mean_s),
+        notes=(*row.notes, *latency.notes),
     )
 
 
@@ -203,87 +274,11 @@ def _with_measures(row: Row, job: Job, judge: _Judge) -> Row:
         missing = Figure(None, reason=f"the run cannot be judged: {error}")
         return replace(row, measures=dict.fromkeys(names, missing))
     none = None if judged.queries else "no query of the sample has judgements"
-    notes = []
-    if judged.unjudged:
-        total = judged.queries + len(judged.unjudged)
-        notes.append(f"{_named(judged.unjudged)} of {total:,} queries have no judgements, left out of the measures")
-    if judged.without_hits:
-        notes.append(f"{_named(judged.without_hits)} judged queries got no hits and count 0")
-    if judged.tied_queries:
-        notes.append(f"{_named(judged.tied_queries)} queries have equal scores, judged in the order that was returned")
     deep = [str(measure) for measure in judge.measures if evaluate.looks_deeper(measure, row.k)]
-    if deep:
-        look = "looks" if len(deep) == 1 else "look"
-        notes.append(f"{', '.join(deep)}: {look} deeper than the {row.k} hits that were retrieved")
     return replace(
         row,
         measures={name: Figure(judged.values[name], reason=none) for name in names},
         queries_judged=judged.queries,
         queries_unjudged=judged.unjudged,
-        notes=(*row.notes, *notes),
+        notes=(*row.notes, *notes.of_measures(judged, deep, row.k)),
     )
-
-
-def _named(queries: Sequence[str]) -> str:
-    """A count with the first few ids: ``2 (q1, q7)``."""
-    more = ", ..." if len(queries) > 3 else ""
-    return f"{len(queries):,} ({', '.join(queries[:3])}{more})"
-
-
-def _table_notes(rows: Sequence[Row], snapshot: instances.Snapshot) -> tuple[str, ...]:
-    notes = [stats.METHOD, stats.PERCENTILE_METHOD, MEMORY_METHOD]
-    notes.append(
-        f"Cost: {cost.FORMULA} (Santhanam et al. 2023), on the cheapest instance type of the snapshot that provides "
-        "the profile, burstable and bare-metal ones left out. Latency was measured on the machine named here, not on "
-        "that instance."
-    )
-    notes.append(
-        f"Prices: {snapshot.provider} {snapshot.region}, Linux on demand, {snapshot.as_of} (source: {snapshot.source})."
-    )
-    return (*notes, *_smallest(rows), *_shared_cpus(rows), *_mixed(rows))
-
-
-def _smallest(rows: Sequence[Row]) -> Iterator[str]:
-    """The third memory figure (measuring rule 16): the smallest limit that still passes, as far as rows tell."""
-    held: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        if row.isolation is Isolation.CONTAINER and row.outcome is not Outcome.NOT_APPLICABLE:
-            held[row.dataset][row.system].append(row)
-    for dataset, systems in sorted(held.items()):
-        compared = {name: of for name, of in sorted(systems.items()) if len({row.memory_limit_bytes for row in of}) > 1}
-        if compared:
-            found = ", ".join(f"{name} {_smallest_profile(of)}" for name, of in compared.items())
-            yield f"Smallest profile here that passes on {dataset}: {found}."
-
-
-def _smallest_profile(rows: Sequence[Row]) -> str:
-    passed = [row for row in rows if row.outcome is Outcome.OK]
-    smallest = min(passed, key=lambda row: (row.memory_limit_bytes, row.cpus, row.gpus, row.profile), default=None)
-    return smallest.profile if smallest else "none"
-
-
-def _shared_cpus(rows: Sequence[Row]) -> Iterator[str]:
-    """A job that has all CPUs of its host shares them with the sampling from outside."""
-    full = {
-        f"{row.profile}: {row.cpus} of {row.machine.host_cpus}"
-        for row in rows
-        if row.outcome is Outcome.OK and row.isolation is not Isolation.FAKE and row.machine.host_cpus <= row.cpus
-    }
-    if full:
-        yield (
-            f"Profiles with all CPUs of their host ({', '.join(sorted(full))}) share them with the harness's own "
-            "sampling; measure on a machine with more CPUs to separate the two."
-        )
-
-
-def _mixed(rows: Sequence[Row]) -> Iterator[str]:
-    """Rows that must not be compared."""
-    for dataset in sorted({row.dataset for row in rows}):
-        same = [row for row in rows if row.dataset == dataset and row.outcome is Outcome.OK]
-        for what, name in (("query samples", "sample"), ("corpora", "corpus"), ("judgements", "qrels")):
-            hashes = {getattr(row, f"{name}_sha256") for row in same}
-            if len(hashes) > 1:
-                yield (
-                    f"Rows of {dataset} were measured with {len(hashes)} different {what}: do not compare them; "
-                    "measure them again in one suite."
-                )

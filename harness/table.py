@@ -59,11 +59,27 @@ class Machine:
 
 
 @dataclass(frozen=True)
+class Timing:
+    """Mean and median of what stands beside the end-to-end clock and never replaces it: a stage, or service time."""
+
+    mean_s: Figure
+    p50_s: Figure
+
+
+@dataclass(frozen=True)
 class Row:
-    """One cell measured in one kind of isolation.
+    """One cell measured in one kind of isolation, from the jobs that could be pooled (``jobs``, ``keys``).
+
+    ``latency_mean_s`` has the interval for queries like these, ``latency_these_queries_s`` the same mean with the
+    interval for these very queries.  ``at_most_s`` holds, by percentile, what it is at most (LoadGen's rule, confidence
+    0.99); ``spread_s`` standard deviations by ``query``, ``trial``, ``job`` and ``residual``; ``stages_s`` what the
+    adapter says of its stages.  ``key`` names the job whose run is judged.  ``load_s`` and ``first_query_s`` are
+    medians over the jobs, memory figures their largest.
 
     A failed row has an outcome and a detail, and every figure is missing.  ``notes`` are sentences about this row;
-    each states a fact, its figure and, where something can be done, the next command.  ``price`` is ``None`` when
+    each states a fact, its figure and, where something can be done, the next command.  ``transient``: some of its
+    reasons to doubt may pass when it is measured again.  ``harness_apart``: the
+    harness kept off the job's CPUs (``None``: not known).  ``price`` is ``None`` when
     nothing in the snapshot provides the profile; ``price_note`` says that, or how the priced machine differs from the
     measured one.  ``attempts`` counts the stored jobs of this cell, failed ones included.
     """
@@ -98,9 +114,16 @@ class Row:
     p50_s: Figure = Figure(None)
     p95_s: Figure = Figure(None)
     p99_s: Figure = Figure(None)
+    latency_these_queries_s: Figure = Figure(None)
+    at_most_s: dict[str, Figure] = field(default_factory=dict)
+    throughput_qps: Figure = Figure(None)
+    service_s: Timing | None = None
+    stages_s: dict[str, Timing] = field(default_factory=dict)
+    spread_s: dict[str, Figure] = field(default_factory=dict)
     trial_means_s: tuple[float, ...] = ()
     trial_spread_s: float | None = None
     peak_anon_bytes: int | None = None
+    peak_mapped_bytes: int | None = None
     peak_cgroup_bytes: int | None = None
     peak_gpu_bytes: int | None = None
     index_bytes: int | None = None
@@ -109,7 +132,29 @@ class Row:
     first_query_s: float | None = None
     usd_per_million: Figure = Figure(None)
     attempts: int = 1
+    jobs: int = 1
+    keys: tuple[str, ...] = ()
+    transient: bool = False
+    page_cache: str | None = None
+    harness_apart: bool | None = None
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """What harness itself adds to a query: the null system, measured in the same envelope (measuring rule 15)."""
+
+    suite: str
+    profile: str
+    isolation: Isolation
+    outcome: Outcome
+    detail: str | None
+    validity: Validity
+    reasons: tuple[str, ...]
+    key: str
+    latency_mean_s: Figure = Figure(None)
+    p50_s: Figure = Figure(None)
+    p99_s: Figure = Figure(None)
 
 
 @dataclass(frozen=True)
@@ -117,7 +162,8 @@ class Table:
     """Rows in reading order, with what holds for all of them.
 
     ``measures`` are the measure names in column order, as ir_measures writes them.  ``notes`` are sentences about
-    the table: methods, formula, and rows that must not be compared.
+    the table: methods, formula, and rows that must not be compared.  ``overhead`` holds the null system on each
+    profile.
     """
 
     rows: tuple[Row, ...]
@@ -127,4 +173,5 @@ class Table:
     price_date: str
     price_source: str
     cost_formula: str
+    overhead: tuple[Overhead, ...] = ()
     notes: tuple[str, ...] = ()

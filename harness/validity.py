@@ -1,4 +1,4 @@
-"""A result -> clean, noisy or invalid, with reasons.
+"""The results of a cell -> clean, noisy or invalid, with reasons.
 
 Each reason states the fact, the figure and the next command (measuring rule 22).  Validity is apart from the
 outcome: a failed job has no numbers to doubt.
@@ -6,21 +6,20 @@ outcome: a failed job has no numbers to doubt.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.records import Cell, Isolation, Outcome, Result, ResultSpec
+from harness import noise
+from harness.findings import Finding, again, noisy, remark
+from harness.records import Isolation, Outcome
+from harness.result import Result, ResultSpec
+from harness.steadiness import MAX_TRIAL_RATIO, Facts
 from harness.table import Validity
 
-# Largest slowest / fastest trial mean that is still called steady.  The same task was seen to drift 1.49-fold while
-# another job shared the machine (measuring rule 21); we doubt from about half of that on.
-MAX_TRIAL_RATIO = 1.25
-
-# What a named protocol's paper says, by the names of the suite's keys.
 # The fewest queries before the first timed one (measuring rule 8).
 MIN_WARMUP_QUERIES = 10
 
+# What a named protocol's paper says, by the names of the suite's keys.
 _PAPERS = {"santhanam2023": {"warmup_queries": 10, "trials": 5, "k": 10}}
 # Its sample is 1,000 queries, or all that a smaller dataset has: only a larger one departs from it.
 _LARGEST_SAMPLES = {"santhanam2023": 1000}
@@ -29,45 +28,52 @@ _ORDER = (Validity.CLEAN, Validity.NOISY, Validity.INVALID)
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One reason.  ``validity`` is what it does to the result; ``clean`` makes it a remark."""
-
-    validity: Validity
-    text: str
-
-
-@dataclass(frozen=True)
 class Verdict:
-    """The worst of the findings, and what each of them says."""
+    """The worst of the findings, and what each of them says.
+
+    ``transient``: some reason to doubt may pass when the cell is measured again as it is.
+    """
 
     validity: Validity
     reasons: tuple[str, ...]
+    transient: bool = False
 
 
-def assess(result: Result, *, trial_means_s: Sequence[float] = (), queries_timed: int | None = None) -> Verdict:
-    """Judge how far a result's numbers can be trusted.
+def assess(
+    results: Sequence[Result],
+    facts: Facts | None = None,
+    *,
+    missing: int = 0,
+    disagreements: int | None = None,
+    levels: noise.Levels | None = None,
+) -> Verdict:
+    """Judge how far a cell's numbers can be trusted.
 
     Args:
-        result: the stored job.
-        trial_means_s: mean latency of each whole trial, seconds.
-        queries_timed: queries that have at least one timed sample; ``None`` if that is not known.
+        results: the pooled jobs of the cell, at least one; with one that did not end ``ok`` there are no numbers.
+        facts: what the samples say; ``None`` where they cannot be read.
+        missing: jobs of the cell that are not stored, or could not be pooled.
+        disagreements: queries that different jobs ranked differently; ``None``: not compared.
+        levels: the canary's levels of all jobs in the results.
     """
-    findings = _isolation(result)
-    if result.outcome is Outcome.OK:
+    findings = _isolation(results[0])
+    if all(result.outcome is Outcome.OK for result in results):
+        facts = facts or Facts()
         findings += (
-            _envelope(result)
-            + _preparation(result)
-            + _completeness(result, queries_timed)
-            + _steadiness(result, trial_means_s)
+            noise.look(results, levels or {}, facts.queries)
+            + _preparation(results)
+            + _completeness(results, facts, missing)
+            + _rankings(results, disagreements)
+            + _steadiness(results, facts)
+            + _scenario(results)
         )
-        findings += _protocol(result.spec)
+        findings += _protocol(results[0].spec)
     worst = max((finding.validity for finding in findings), key=_ORDER.index, default=Validity.CLEAN)
-    return Verdict(worst, tuple(finding.text for finding in findings))
-
-
-def again(cell: Cell, option: str = "--fresh") -> str:
-    """What measures a cell again, in words: a result knows its suite's name, not where the file lies."""
-    return f"run its suite again with {option} --only '{cell.system}/{cell.dataset}/{cell.scenario}/{cell.profile}'"
+    return Verdict(
+        worst,
+        tuple(finding.text for finding in findings),
+        any(finding.transient for finding in findings if finding.validity is Validity.NOISY),
+    )
 
 
 def _isolation(result: Result) -> list[Finding]:
@@ -78,88 +84,134 @@ def _isolation(result: Result) -> list[Finding]:
             f"{result.spec.envelope.memory_bytes / 2**20:,.0f} MiB and the network were not enforced; "
             f"not comparable with container results; {again(result.spec.cell, '--launcher docker')}"
         )
-        return [Finding(Validity.CLEAN, text)]
+        return [remark(text)]
     if isolation is Isolation.FAKE:
         text = f"isolation: fake: scripted times, nothing was measured; {again(result.spec.cell, '--launcher docker')}"
         return [Finding(Validity.INVALID, text)]
     return []
 
 
-def _envelope(result: Result) -> list[Finding]:
-    if not result.throttled_periods:
-        return []
-    text = (
-        f"the kernel throttled the job in {result.throttled_periods:,} periods, so a CPU quota was in force and every "
-        "latency is wrong; remove the quota (harness doctor shows the cgroups), then "
-        f"{again(result.spec.cell)}"
-    )
-    return [Finding(Validity.INVALID, text)]
-
-
-def _preparation(result: Result) -> list[Finding]:
+def _preparation(results: Sequence[Result]) -> list[Finding]:
     """What must have been done before the clock ran: warm-up (rule 8), thread counts read back (rule 3)."""
-    found = []
-    if result.spec.warmup_queries < MIN_WARMUP_QUERIES:
+    found, spec = [], results[0].spec
+    if spec.warmup_queries < MIN_WARMUP_QUERIES:
         text = (
-            f"{result.spec.warmup_queries} warm-up queries, the least is {MIN_WARMUP_QUERIES}; raise "
-            f"protocol.warmup_queries in the suite, then {again(result.spec.cell)}"
+            f"{spec.warmup_queries} warm-up queries, the least is {MIN_WARMUP_QUERIES}; raise "
+            f"protocol.warmup_queries in the suite, then {again(spec.cell)}"
         )
-        found.append(Finding(Validity.NOISY, text))
-    if result.effective is not None and not result.effective.threads:
+        found.append(noisy(text))
+    if any(result.effective is not None and not result.effective.threads for result in results):
         text = (
             "the adapter says no library's thread count, so nothing shows that they keep to "
-            f"{result.spec.envelope.cpus} CPUs; let its threads() say them, then {again(result.spec.cell)}"
+            f"{spec.envelope.cpus} CPUs; let its threads() say them, then {again(spec.cell)}"
         )
-        found.append(Finding(Validity.NOISY, text))
+        found.append(noisy(text))
     return found
 
 
-def _completeness(result: Result, queries_timed: int | None) -> list[Finding]:
-    spec, found = result.spec, []
-    if result.trials_finished < spec.trials:
-        text = f"only {result.trials_finished} of {spec.trials} trials finished; {again(spec.cell)}"
-        found.append(Finding(Validity.NOISY, text))
-    if queries_timed is not None and queries_timed != spec.sample_size:
-        text = f"{queries_timed:,} of {spec.sample_size:,} sample queries were timed; {again(spec.cell)}"
-        found.append(Finding(Validity.NOISY, text))
-    if result.ranking_disagreements:
-        text = (
-            f"{result.ranking_disagreements:,} of {spec.sample_size:,} queries were ranked differently in different "
-            "trials; the measures judge the first trial's run; look for threads, ties or approximate search, then "
-            f"{again(spec.cell)}"
-        )
-        found.append(Finding(Validity.NOISY, text))
+def _completeness(results: Sequence[Result], facts: Facts, missing: int) -> list[Finding]:
+    spec, found = results[0].spec, []
+    if missing:
+        text = f"only {spec.jobs - missing} of {spec.jobs} {_unit(spec)}s are in these numbers; {again(spec.cell, '')}"
+        found.append(noisy(text))
+    finished, asked = sum(result.trials_finished for result in results), spec.trials * len(results)
+    if spec.scenario_params.latency_target_s is None and finished < asked:
+        found.append(noisy(f"only {finished} of {asked} trials finished; {again(spec.cell)}"))
+    if facts.queries is not None and facts.queries != spec.sample_size:
+        found.append(noisy(f"{facts.queries:,} of {spec.sample_size:,} sample queries were timed; {again(spec.cell)}"))
     return found
 
 
-def _steadiness(result: Result, trial_means_s: Sequence[float]) -> list[Finding]:
-    if result.warmup_steady is False:
+def _rankings(results: Sequence[Result], between_jobs: int | None) -> list[Finding]:
+    """A query counts once, whether it is ranked differently within a job or between jobs, as far as can be told."""
+    spec = results[0].spec
+    differing = max([result.ranking_disagreements or 0 for result in results] + [between_jobs or 0])
+    if not differing:
+        return []
+    text = (
+        f"{differing:,} of {spec.sample_size:,} queries were ranked differently in different "
+        "trials; the measures judge the first trial's run; look for threads, ties or approximate search, then "
+        f"{again(spec.cell)}"
+    )
+    return [noisy(text)]
+
+
+def _steadiness(results: Sequence[Result], facts: Facts) -> list[Finding]:
+    spec, found = results[0].spec, []
+    unsteady = [result.warmup_done for result in results if result.warmup_steady is False]
+    if unsteady:
+        jobs = f" in {len(unsteady)} of {len(results)} jobs" if len(results) > 1 else ""
         text = (
-            f"warm-up ended at its cap after {result.warmup_done:,} queries without a steady level; raise "
-            f"protocol.warmup_cap in the suite, then {again(result.spec.cell)}"
+            f"warm-up ended at its cap after {max(unsteady):,} queries{jobs} without a steady level; raise "
+            f"protocol.warmup_cap in the suite, then {again(spec.cell)}"
         )
-        return [Finding(Validity.NOISY, text)]
-    if len(trial_means_s) < 2 or min(trial_means_s) <= 0:
-        return []
-    ratio = max(trial_means_s) / min(trial_means_s)
-    if ratio <= MAX_TRIAL_RATIO:
-        return []
-    first, later = trial_means_s[0], statistics.median(trial_means_s[1:])
-    if first == max(trial_means_s) and first > MAX_TRIAL_RATIO * later:
+        found.append(noisy(text))
+    elif facts.start is not None:
+        text = (
+            f"the first {facts.start.queries} queries of a trial took {facts.start.ratio:.2f} times what they take "
+            f"later: {results[0].warmup_done} warm-up queries do not warm this system up; raise "
+            f"protocol.warmup_queries in the suite, then {again(spec.cell)}"
+        )
+        found.append(noisy(text))
+    if facts.drift is not None and not (unsteady and facts.drift.cold):
+        found.append(_drift(results, facts))
+    if facts.repeat is not None and not spec.result_cache:
+        text = (
+            f"a query asked again at once took {facts.repeat.ratio:.2g} of its first time (median of "
+            f"{facts.repeat.queries}, {facts.repeat.first_s * 1e3:.3g} ms at first): the system keeps answers, and "
+            "real queries seldom come twice (measuring rule 14); switch its result cache off, or declare "
+            f"result_cache = true in the system's TOML, then {again(spec.cell)}"
+        )
+        found.append(noisy(text))
+    if facts.between is not None:
+        text = (
+            f"{facts.between.per_query_s * 1e3:.3g} ms passed beside each query that no latency claims, "
+            f"{facts.between.share:.0%} of the trials: the image claims less time than passed; let search() return "
+            f"only when its work is done, then {again(spec.cell)}"
+        )
+        found.append(noisy(text))
+    return found
+
+
+def _drift(results: Sequence[Result], facts: Facts) -> Finding:
+    spec, drift = results[0].spec, facts.drift
+    assert drift is not None
+    if drift.cold and len(results) == 1:
         # A busy machine slows any trial; only a cold system slows the first.
-        means = ", ".join(f"{mean * 1e3:.3g}" for mean in trial_means_s)
+        means = ", ".join(f"{mean * 1e3:.3g}" for mean in facts.trial_means_s)
         text = (
-            f"the first trial is the slowest (trial means {means} ms): {result.warmup_done} warm-up queries do not "
+            f"the first trial is the slowest (trial means {means} ms): {results[0].warmup_done} warm-up queries do not "
             "warm this system up (a JIT compiler, caches), and the mean holds that; set protocol.warmup_cap in the "
-            f"suite (warm-up then goes on until it is steady), then {again(result.spec.cell)}"
+            f"suite (warm-up then goes on until it is steady), then {again(spec.cell)}"
         )
-    else:
-        text = (
-            f"the slowest trial's mean is {ratio:.2f} times the fastest's (steady: up to {MAX_TRIAL_RATIO}), "
-            f"{max(trial_means_s) * 1e3:.3g} against {min(trial_means_s) * 1e3:.3g} ms; quieten the machine "
-            f"(harness doctor shows its load), then {again(result.spec.cell)}"
-        )
-    return [Finding(Validity.NOISY, text)]
+        return noisy(text)
+    text = (
+        f"drift: the slowest trial's mean is {drift.ratio:.2f} times the fastest's (steady: up to {MAX_TRIAL_RATIO}), "
+        f"{drift.slow_s * 1e3:.3g} against {drift.fast_s * 1e3:.3g} ms; quieten the machine "
+        f"(harness doctor shows its load), then {again(spec.cell, '--retry-noisy 3')}"
+    )
+    return noisy(text, transient=True)
+
+
+def _scenario(results: Sequence[Result]) -> list[Finding]:
+    """A ``server`` job that believed no rate, or did not confirm it, has no latency to show."""
+    spec = results[0].spec
+    without = sum(result.rate_qps is None for result in results)
+    if spec.cell.scenario != "server" or not without:
+        return []
+    target = spec.scenario_params
+    wanted = "the latency target"
+    if target.latency_target_s is not None and target.latency_percentile is not None:
+        wanted = f"p{target.latency_percentile:g} <= {target.latency_target_s * 1e3:g} ms"
+    text = (
+        f"no rate kept {wanted} and kept it again in {without} of {len(results)} jobs; raise server.latency_target_s "
+        f"in the suite, then {again(spec.cell)}"
+    )
+    return [noisy(text)]
+
+
+def _unit(spec: ResultSpec) -> str:
+    return "trial" if spec.trials == 1 else "job"
 
 
 def _protocol(spec: ResultSpec) -> list[Finding]:
@@ -175,4 +227,4 @@ def _protocol(spec: ResultSpec) -> list[Finding]:
     ]
     if spec.warmup_cap is not None and spec.protocol in _PAPERS:
         changed.append(f"warm-up until steady, {spec.warmup_cap:,} queries at most (the paper: one pass)")
-    return [Finding(Validity.CLEAN, f"protocol {spec.protocol} with {', '.join(changed)}")] if changed else []
+    return [remark(f"protocol {spec.protocol} with {', '.join(changed)}")] if changed else []

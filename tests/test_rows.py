@@ -1,149 +1,22 @@
+"""One row for each cell: what it shows, what it says, what it leaves out."""
+
+from __future__ import annotations
+
 import dataclasses
 import gzip
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
 from harness import instances, rows
 from harness.errors import FileError, UsageError
-from harness.records import (
-    Cell,
-    Envelope,
-    Environment,
-    IndexFacts,
-    Isolation,
-    Memory,
-    Outcome,
-    Result,
-    ResultSpec,
-)
-from harness.table import Row, Table, Validity
-
-MIB = 2**20
-QUERIES = tuple(f"q{number:03}" for number in range(140))
-
-
-@dataclass(frozen=True)
-class FakeJob:
-    """What ``harness.store`` would read, from memory and a temporary folder."""
-
-    folder: Path
-    result: Result
-    table: pa.Table
-    queries: tuple[str, ...] = QUERIES
-
-    def samples(self) -> pa.Table:
-        return self.table
-
-    @property
-    def run_path(self) -> Path | None:
-        path = self.folder / "run.trec.gz"
-        return path if path.exists() else None
-
-    def qrels_path(self) -> Path:
-        return self.folder.parent / "qrels.trec.gz"
-
-    def sample_ids(self) -> tuple[str, ...]:
-        return self.queries
-
-
-def samples(base_ms: float, trials: int = 5, queries: tuple[str, ...] = QUERIES) -> pa.Table:
-    """Scripted latencies: query i takes base + i/100 ms in every trial; warm-up takes an hour."""
-    timed = [(query, trial, number) for trial in range(trials) for number, query in enumerate(queries)]
-    warm = [("w", -1, 0)] * 10
-    return pa.table(
-        {
-            "query_id": [row[0] for row in warm + timed],
-            "trial": pa.array([row[1] for row in warm + timed], pa.int32()),
-            "warmup": [True] * 10 + [False] * len(timed),
-            "latency_ns": pa.array(
-                [3_600_000_000_000] * 10 + [round(base_ms * 1e6) + row[2] * 10_000 for row in timed], pa.int64()
-            ),
-        }
-    )
-
-
-ENVELOPES = {
-    "cpu1-mem1": Envelope("cpu1-mem1", 1, 1024 * MIB),
-    "cpu1-mem256m": Envelope("cpu1-mem256m", 1, 256 * MIB),
-    "cpu2-mem4": Envelope("cpu2-mem4", 2, 4096 * MIB),
-    "gpu99": Envelope("gpu99", 1, 1024 * MIB, gpus=99),
-}
-
-
-def result(system: str, profile: str, outcome: Outcome, **spec: Any) -> Result:
-    fields: dict[str, Any] = {
-        "cell": Cell("quick", system, "scifact", "single_stream", profile),
-        "protocol": "santhanam2023",
-        "envelope": ENVELOPES[profile],
-        "isolation": Isolation.CONTAINER,
-        "params": {},
-        "image_digest": "sha256:1",
-        "index_key": "i",
-        "corpus_sha256": "c",
-        "qrels_sha256": "q",
-        "sample_sha256": "s",
-        "warmup_sha256": "w",
-        "sample_size": len(QUERIES),
-        "warmup_queries": 10,
-        "trials": 5,
-        "k": 10,
-        "seed": 7,
-    }
-    ok = outcome is Outcome.OK
-    return Result(
-        key="0" * 16,
-        spec=ResultSpec(**{**fields, **spec}),
-        outcome=outcome,
-        detail=None if ok else "killed by the kernel at 256 MiB",
-        started_at="2026-11-20T10:00:00+00:00",
-        wall_s=9.0,
-        environment=Environment("Test CPU", "x86_64", 2, 2**34, "6.18", 1, "20.10.24", "0.1.0", "abcdef0123456789"),
-        index=IndexFacts(3.0, 8 * MIB, None, None, "x", ENVELOPES["cpu2-mem4"]),
-        memory=Memory(peak_anon_bytes=200 * MIB, peak_cgroup_bytes=250 * MIB),
-        load_s=1.25,
-        first_query_s=0.5,
-        throttled_periods=0,
-        trials_finished=5 if ok else 0,
-        ranking_disagreements=0 if ok else None,
-    )
-
-
-class Maker:
-    """Makes jobs in a temporary folder; every query's judged document is ranked second."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.made = 0
-        qrels = "".join(f"{query} 0 right 1\n" for query in QUERIES)
-        (folder / "qrels.trec.gz").write_bytes(gzip.compress(qrels.encode()))
-
-    def __call__(
-        self,
-        system: str = "bm25",
-        profile: str = "cpu1-mem1",
-        outcome: Outcome = Outcome.OK,
-        *,
-        base_ms: float = 2.0,
-        changes: dict[str, Any] | None = None,
-        table: pa.Table | None = None,
-        **spec: Any,
-    ) -> FakeJob:
-        self.made += 1
-        folder = self.folder / f"job{self.made}"
-        folder.mkdir()
-        if outcome is Outcome.OK:
-            run = "".join(f"{query} Q0 wrong 1 2.0 x\n{query} Q0 right 2 1.0 x\n" for query in QUERIES)
-            (folder / "run.trec.gz").write_bytes(gzip.compress(run.encode()))
-        if table is None:
-            table = samples(base_ms) if outcome is Outcome.OK else samples(base_ms, trials=0)
-        made = replace(result(system, profile, outcome, **spec), key=f"{self.made:016x}", **(changes or {}))
-        return FakeJob(folder, made, table)
+from harness.records import Isolation, Outcome
+from harness.result import Cell
+from harness.table import Table, Validity
+from tests.stored import MIB, QUERIES, Maker, at, one, result, samples
 
 
 @pytest.fixture
@@ -154,16 +27,6 @@ def make(tmp_path: Path) -> Maker:
 @pytest.fixture(scope="module")
 def snapshot() -> instances.Snapshot:
     return instances.latest()
-
-
-def one(jobs: list[FakeJob], snapshot: instances.Snapshot) -> Row:
-    table = rows.build(jobs, snapshot=snapshot)
-    assert len(table.rows) == 1
-    return table.rows[0]
-
-
-def at(minute: int) -> str:
-    return f"2026-11-20T10:{minute:02}:00+00:00"
 
 
 def test_a_row_by_hand(make: Maker, snapshot: instances.Snapshot) -> None:
@@ -221,7 +84,9 @@ def test_a_failed_cell_is_a_row_without_numbers(make: Maker, snapshot: instances
     assert (row.outcome, row.detail) == (Outcome.OOM, "killed by the kernel at 256 MiB")
     for item in dataclasses.fields(row):
         value = getattr(row, item.name)
-        if item.name.endswith(("_s", "_bytes")) and item.name not in ("memory_limit_bytes", "trial_means_s"):
+        if item.name in ("trial_means_s", "at_most_s", "stages_s", "spread_s"):
+            assert not value, item.name
+        elif item.name.endswith(("_s", "_bytes")) and item.name != "memory_limit_bytes":
             assert (value.value if dataclasses.is_dataclass(value) else value) is None, item.name  # type: ignore[union-attr]
     assert row.usd_per_million.value is None
     assert row.measures == {}
@@ -371,86 +236,6 @@ def test_the_jobs_that_are_asked_for_are_shown(make: Maker, snapshot: instances.
     assert keys(asked) == [five.result.key, other.result.key]
     assert asked.rows[0].latency_mean_s.value == pytest.approx(2.695e-3)
     assert asked.rows[0].notes == ("1 result of another spec (protocol) is stored beside; not pooled",)
-
-
-def notes_with(jobs: list[FakeJob], snapshot: instances.Snapshot, word: str) -> list[str]:
-    return [note for note in rows.build(jobs, snapshot=snapshot).notes if word in note]
-
-
-def test_the_smallest_profile_that_passes_is_said(make: Maker, snapshot: instances.Snapshot) -> None:
-    jobs = [
-        make("minilm", "cpu1-mem256m", Outcome.OOM),
-        make("minilm", "cpu2-mem4"),
-        make("minilm", "cpu1-mem1"),
-        make("bm25", "cpu1-mem256m"),
-        make("bm25", "cpu1-mem1"),
-        make("hopeless", "cpu1-mem256m", Outcome.OOM),
-        make("hopeless", "cpu1-mem1", Outcome.CRASH),
-        make("once", "cpu1-mem1"),
-    ]
-    assert notes_with(jobs, snapshot, "Smallest profile") == [
-        "Smallest profile here that passes on scifact: bm25 cpu1-mem256m, hopeless none, minilm cpu1-mem1."
-    ]
-
-
-@pytest.mark.parametrize(
-    ("isolation", "outcome"), [(Isolation.PROCESS, Outcome.OK), (Isolation.CONTAINER, Outcome.NOT_APPLICABLE)]
-)
-def test_only_containers_of_two_sizes_tell_a_smallest_profile(
-    make: Maker, snapshot: instances.Snapshot, isolation: Isolation, outcome: Outcome
-) -> None:
-    jobs = [make(profile="cpu1-mem1"), make(profile="cpu1-mem256m", isolation=isolation, outcome=outcome)]
-    assert notes_with(jobs, snapshot, "Smallest profile") == []
-
-
-def test_of_equal_memory_the_fewest_cpus_are_smallest(make: Maker, snapshot: instances.Snapshot) -> None:
-    four = Envelope("cpu1-mem4", 1, 4096 * MIB)
-    cell = Cell("quick", "bm25", "scifact", "single_stream", "cpu1-mem4")
-    jobs = [make(profile="cpu2-mem4"), make(cell=cell, envelope=four), make(profile="cpu1-mem1", outcome=Outcome.OOM)]
-    assert "bm25 cpu1-mem4." in notes_with(jobs, snapshot, "Smallest profile")[0]
-
-
-def test_less_memory_is_smaller_whatever_the_cpus(make: Maker, snapshot: instances.Snapshot) -> None:
-    lean = Envelope("cpu2-mem256m", 2, 256 * MIB)
-    cell = Cell("quick", "bm25", "scifact", "single_stream", "cpu2-mem256m")
-    jobs = [make(profile="cpu1-mem1"), make(cell=cell, envelope=lean)]
-    assert "bm25 cpu2-mem256m." in notes_with(jobs, snapshot, "Smallest profile")[0]
-
-
-def test_profiles_that_take_the_whole_host_are_told_once(make: Maker, snapshot: instances.Snapshot) -> None:
-    jobs = [make(profile="cpu2-mem4"), make("minilm", "cpu2-mem4"), make(profile="cpu1-mem1")]
-    (note,) = notes_with(jobs, snapshot, "sampling")
-    assert note.startswith("Profiles with all CPUs of their host (cpu2-mem4: 2 of 2) share them")
-    assert {row.validity for row in rows.build(jobs, snapshot=snapshot).rows} == {Validity.CLEAN}
-    larger = replace(jobs[0].result.environment, host_cpus=3)
-    apart = [
-        make(profile="cpu2-mem4", changes={"environment": larger}),
-        make("minilm", "cpu2-mem4", Outcome.OOM),
-        make("fake", "cpu2-mem4", isolation=Isolation.FAKE),
-    ]
-    assert notes_with(apart, snapshot, "sampling") == []
-
-
-def test_doubts_reach_the_row(make: Maker, snapshot: instances.Snapshot) -> None:
-    drifting = samples(2.0)
-    slow = np.where(drifting.column("trial").to_numpy() == 4, 2, 1)
-    latency = pa.array(drifting.column("latency_ns").to_numpy() * slow)
-    row = one([make(table=drifting.set_column(3, "latency_ns", latency))], snapshot)
-    assert row.validity is Validity.NOISY
-    assert "2.00 times the fastest's" in row.notes[0]
-    few = one([make(table=samples(2.0, queries=QUERIES[:130]))], snapshot)
-    assert few.validity is Validity.NOISY
-    assert "130 of 140 sample queries were timed" in few.notes[0]
-
-
-def test_rows_that_must_not_be_compared_are_told(make: Maker, snapshot: instances.Snapshot) -> None:
-    def warnings(table: Table) -> list[str]:
-        return [note for note in table.notes if "do not compare" in note]
-
-    assert warnings(rows.build([make("a"), make("b")], snapshot=snapshot)) == []
-    differing = rows.build([make("a"), make("b", sample_sha256="other")], snapshot=snapshot)
-    assert len(warnings(differing)) == 1
-    assert "scifact were measured with 2 different query samples" in warnings(differing)[0]
 
 
 def test_nothing_stored_is_an_empty_table(snapshot: instances.Snapshot) -> None:

@@ -4,125 +4,172 @@ from typing import Any
 import pytest
 
 from harness import validity
-from harness.records import Cell, EffectiveEnvelope, Envelope, Environment, Isolation, Outcome, Result, ResultSpec
+from harness.records import EffectiveEnvelope, Isolation, Outcome, ScenarioParams
+from harness.result import Result
+from harness.steadiness import Between, Drift, Facts, Repeat, Start
 from harness.table import Validity
+from tests import build
+from tests.build import result
 
-AGAIN = "run its suite again with --fresh --only 'bm25/scifact/single_stream/cpu1-mem1'"
+FRESH = "run its suite again with --fresh --only 'bm25/scifact/single_stream/cpu1-mem1'"
+RETRY = FRESH.replace("--fresh", "--retry-noisy 3")
 
 
-def result(isolation: Isolation = Isolation.CONTAINER, **changes: Any) -> Result:
-    spec = ResultSpec(
-        cell=Cell("s", "bm25", "scifact", "single_stream", "cpu1-mem1"),
-        protocol="santhanam2023",
-        envelope=Envelope("cpu1-mem1", 1, 2**30),
-        isolation=isolation,
-        params={},
-        image_digest="sha256:1",
-        index_key="i",
-        corpus_sha256="c",
-        qrels_sha256="q",
-        sample_sha256="s",
-        warmup_sha256="w",
-        sample_size=300,
-        warmup_queries=10,
-        trials=5,
-        k=10,
-        seed=1,
-    )
-    environment = Environment("CPU", "x86_64", 2, 2**34, "6.1", 1, "20.10", "0.1", None)
-    whole = Result(
-        key="k",
-        spec=spec,
-        outcome=Outcome.OK,
-        detail=None,
-        started_at="2026-01-01T00:00:00+00:00",
-        wall_s=1.0,
-        environment=environment,
-        throttled_periods=0,
-        ranking_disagreements=0,
-        trials_finished=5,
-    )
-    return replace(whole, **changes)
+def assess(*results: Result, **more: Any) -> validity.Verdict:
+    return validity.assess(results, **more)
+
+
+def five(**changes: Any) -> list[Result]:
+    """The five jobs of an interleaved cell."""
+    same = {"protocol": "interleaved", "trials": 1, "jobs": 5, "warmup_queries": 20, **changes}
+    return [result(job=number, **same) for number in range(5)]
 
 
 def test_a_good_result_is_clean() -> None:
-    verdict = validity.assess(result(), trial_means_s=[0.010, 0.011, 0.0124], queries_timed=300)
-    assert verdict == validity.Verdict(Validity.CLEAN, ())
+    facts = Facts(300, (0.010, 0.011, 0.0124))
+    assert assess(result(), facts=facts, disagreements=0) == validity.Verdict(Validity.CLEAN, ())
+    assert assess(*five(), facts=facts, disagreements=0) == validity.Verdict(Validity.CLEAN, ())
 
 
 def test_what_was_not_read_is_no_reproach() -> None:
-    unread = result(throttled_periods=None, ranking_disagreements=None)
-    assert validity.assess(unread).validity is Validity.CLEAN
+    unread = result(throttled_periods=None, ranking_disagreements=None, placement=None)
+    assert assess(unread) == validity.Verdict(Validity.CLEAN, ())
 
 
 @pytest.mark.parametrize(
-    ("changes", "means", "queries", "expected", "fact"),
+    ("changes", "facts", "expected", "fact", "command"),
     [
-        ({"throttled_periods": 1234}, (), 300, Validity.INVALID, "throttled the job in 1,234 periods"),
-        ({"trials_finished": 3}, (), 300, Validity.NOISY, "only 3 of 5 trials finished"),
-        ({}, (), 290, Validity.NOISY, "290 of 300 sample queries were timed"),
-        ({"ranking_disagreements": 7}, (), 300, Validity.NOISY, "7 of 300 queries were ranked differently"),
-        ({}, (0.013, 0.010, 0.010), 300, Validity.NOISY, "the first trial is the slowest (trial means 13, 10, 10 ms)"),
+        ({"throttled_periods": 1234}, {}, Validity.INVALID, "throttled the job in 1,234 periods", FRESH),
+        ({"trials_finished": 3}, {}, Validity.NOISY, "only 3 of 5 trials finished", FRESH),
+        ({}, {"queries": 290}, Validity.NOISY, "290 of 300 sample queries were timed", FRESH),
+        ({"ranking_disagreements": 7}, {}, Validity.NOISY, "7 of 300 queries were ranked differently", FRESH),
+        (
+            {},
+            {"drift": Drift(1.3, 0.013, 0.010, True), "trial_means_s": (0.013, 0.010, 0.010)},
+            Validity.NOISY,
+            "the first trial is the slowest (trial means 13, 10, 10 ms)",
+            FRESH,
+        ),
+        (
+            {},
+            {"drift": Drift(1.3, 0.013, 0.010, False)},
+            Validity.NOISY,
+            "1.30 times the fastest's (steady: up to 1.25), 13 against 10 ms",
+            RETRY,
+        ),
         (
             {"warmup_steady": False, "warmup_done": 90},
-            (0.010, 0.010),
-            300,
+            {},
             Validity.NOISY,
             "warm-up ended at its cap after 90 queries without a steady level",
+            FRESH,
         ),
-        ({}, (0.010, 0.013), 300, Validity.NOISY, "1.30 times the fastest's (steady: up to 1.25), 13 against 10 ms"),
+        (
+            {"warmup_done": 10},
+            {"start": Start(40, 1.5)},
+            Validity.NOISY,
+            "the first 40 queries of a trial took 1.50 times what they take later: 10 warm-up queries do not warm this",
+            FRESH,
+        ),
+        (
+            {},
+            {"repeat": Repeat(20, 0.05, 0.005)},
+            Validity.NOISY,
+            "asked again at once took 0.05 of its first time (median of 20, 5 ms at first)",
+            FRESH,
+        ),
+        ({}, {"between": Between(0.004, 0.8)}, Validity.NOISY, "4 ms passed beside each query", FRESH),
     ],
 )
 def test_each_doubt_states_fact_figure_and_command(
-    changes: dict[str, Any], means: tuple[float, ...], queries: int, expected: Validity, fact: str
+    changes: dict[str, Any], facts: dict[str, Any], expected: Validity, fact: str, command: str
 ) -> None:
-    verdict = validity.assess(result(**changes), trial_means_s=means, queries_timed=queries)
+    verdict = assess(result(**changes), facts=Facts(**{"queries": 300, **facts}))
     assert verdict.validity is expected
     assert len(verdict.reasons) == 1
     assert fact in verdict.reasons[0]
-    assert AGAIN in verdict.reasons[0]
+    assert command in verdict.reasons[0]
+    assert verdict.transient is (command == RETRY)
+
+
+def test_a_declared_cache_is_no_reproach() -> None:
+    facts = Facts(300, repeat=Repeat(20, 0.05, 0.005))
+    assert "declare result_cache = true in the system's TOML" in assess(result(), facts=facts).reasons[0]
+    assert assess(result(result_cache=True), facts=facts).validity is Validity.CLEAN
 
 
 def test_the_worst_decides_and_all_are_told() -> None:
     bad = result(throttled_periods=2, trials_finished=1, ranking_disagreements=3)
-    verdict = validity.assess(bad, trial_means_s=[1.0, 2.0], queries_timed=299)
+    verdict = assess(bad, facts=Facts(299, (1.0, 2.0), Drift(2.0, 2.0, 1.0, False)))
     assert verdict.validity is Validity.INVALID
+    assert verdict.transient
     assert len(verdict.reasons) == 5
 
 
-def test_the_spread_limit_itself_is_steady() -> None:
-    assert validity.assess(result(), trial_means_s=[0.8, 1.0]).validity is Validity.CLEAN
-    assert validity.assess(result(), trial_means_s=[0.79, 1.0]).validity is Validity.NOISY
+def test_missing_jobs_are_told_and_go_on() -> None:
+    verdict = assess(*five()[:3], missing=2)
+    assert verdict.validity is Validity.NOISY
+    assert verdict.reasons == (f"only 3 of 5 trials are in these numbers; {FRESH.replace('--fresh ', '')}",)
+    assert not verdict.transient
+
+
+def test_jobs_that_rank_differently_are_told_once() -> None:
+    verdict = assess(*five(), disagreements=12)
+    assert verdict.reasons[0].startswith("12 of 300 queries were ranked differently in different trials")
+    within = [replace(each, ranking_disagreements=20) for each in five()]
+    assert "20 of 300 queries" in assess(*within, disagreements=12).reasons[0]
+
+
+def test_one_unsteady_warm_up_of_five_is_told() -> None:
+    jobs = five()
+    jobs[2] = replace(jobs[2], warmup_steady=False, warmup_done=1000)
+    verdict = assess(*jobs)
+    assert "after 1,000 queries in 1 of 5 jobs without a steady level" in verdict.reasons[0]
+
+
+def test_a_cold_first_trial_and_an_unsteady_warm_up_are_one_reason() -> None:
+    cold = result(warmup_steady=False, warmup_done=90)
+    assert len(assess(cold, facts=Facts(300, (2.0, 1.0), Drift(2.0, 2.0, 1.0, True))).reasons) == 1
+
+
+def test_a_server_without_a_rate_says_which_target_was_not_kept() -> None:
+    cell = replace(build.SPEC.cell, scenario="server")
+    params = ScenarioParams(latency_target_s=0.05, latency_percentile=95.0)
+    jobs = five(cell=cell, scenario_params=params)
+    jobs = [replace(each, rate_qps=None if number < 2 else 100.0) for number, each in enumerate(jobs)]
+    (reason,) = assess(*jobs).reasons
+    assert reason.startswith(
+        "no rate kept p95 <= 50 ms and kept it again in 2 of 5 jobs; raise server.latency_target_s"
+    )
 
 
 def test_too_little_warm_up_and_silent_libraries_are_doubts() -> None:
-    cold = result()
-    cold = replace(cold, spec=replace(cold.spec, warmup_queries=9))
-    assert validity.assess(cold).validity is Validity.NOISY
-    assert "9 warm-up queries, the least is 10" in validity.assess(cold).reasons[0]
+    cold = result(warmup_queries=9, protocol="mine")
+    assert assess(cold).validity is Validity.NOISY
+    assert "9 warm-up queries, the least is 10" in assess(cold).reasons[0]
     seen = EffectiveEnvelope((1,), 1, 2**30, 0, -1.0, 512, 0, ("lo",), True, 0, True, 65532)
-    assert "says no library's thread count" in validity.assess(result(effective=seen)).reasons[0]
-    assert validity.assess(result(effective=replace(seen, threads={"faiss_omp": 1}))).validity is Validity.CLEAN
+    assert "says no library's thread count" in assess(result(effective=seen)).reasons[0]
+    assert assess(result(effective=replace(seen, threads={"faiss_omp": 1}))).validity is Validity.CLEAN
 
 
 def test_process_is_marked_but_not_doubted() -> None:
-    verdict = validity.assess(result(Isolation.PROCESS))
+    verdict = assess(result(isolation=Isolation.PROCESS))
     assert verdict.validity is Validity.CLEAN
     assert "the memory limit of 1,024 MiB and the network were not enforced" in verdict.reasons[0]
-    assert verdict.reasons[0].endswith(AGAIN.replace("--fresh", "--launcher docker"))
+    assert verdict.reasons[0].endswith(FRESH.replace("--fresh", "--launcher docker"))
 
 
 def test_fake_is_never_valid() -> None:
-    verdict = validity.assess(result(Isolation.FAKE))
+    verdict = assess(result(isolation=Isolation.FAKE))
     assert verdict.validity is Validity.INVALID
     assert "nothing was measured" in verdict.reasons[0]
 
 
 def test_a_failed_job_has_no_numbers_to_doubt() -> None:
-    failed = result(outcome=Outcome.OOM, throttled_periods=9, trials_finished=0)
-    assert validity.assess(failed) == validity.Verdict(Validity.CLEAN, ())
-    process = result(Isolation.PROCESS, outcome=Outcome.OOM)
-    assert len(validity.assess(process).reasons) == 1
+    failed = result(Outcome.OOM, throttled_periods=9, trials_finished=0)
+    assert assess(failed) == validity.Verdict(Validity.CLEAN, ())
+    process = result(Outcome.OOM, isolation=Isolation.PROCESS)
+    assert len(assess(process).reasons) == 1
 
 
 @pytest.mark.parametrize(
@@ -135,13 +182,11 @@ def test_a_failed_job_has_no_numbers_to_doubt() -> None:
     ],
 )
 def test_a_changed_protocol_is_said_but_not_doubted(changes: dict[str, int], said: str) -> None:
-    changed = result(spec=replace(result().spec, **changes), trials_finished=changes.get("trials", 5))
-    assert validity.assess(changed) == validity.Verdict(Validity.CLEAN, (said,))
-    assert validity.assess(replace(changed, outcome=Outcome.OOM)).reasons == ()
+    changed = result(**changes)
+    assert assess(changed) == validity.Verdict(Validity.CLEAN, (said,))
+    assert assess(replace(changed, outcome=Outcome.OOM)).reasons == ()
 
 
 def test_what_a_protocol_leaves_open_is_no_change() -> None:
-    small = replace(result().spec, sample_size=50)
-    assert validity.assess(result(spec=small)).reasons == ()
-    another = replace(result().spec, protocol="mine", trials=1)
-    assert validity.assess(result(spec=another)).reasons == ()
+    assert assess(result(sample_size=50)).reasons == ()
+    assert assess(result(protocol="mine", trials=1)).reasons == ()

@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable
 
 from harness.report.text import printable
-from harness.table import Figure, Row, Table
+from harness.table import Figure, Row, Table, Timing
 
 MIB = 2**20
 Value = str | int | float | None
@@ -39,6 +39,7 @@ def _written(value: Value) -> str:
 
 def _columns(table: Table) -> list[Column]:
     """The table that people see, in its order; then what else is known of each row."""
+    stages = sorted({name for row in table.rows for name in row.stages_s})
     return [
         ("system", lambda row: row.system),
         ("hardware_profile", lambda row: row.profile),
@@ -50,7 +51,9 @@ def _columns(table: Table) -> list[Column]:
         *_bounded("p50_ms", lambda row: row.p50_s, 1e3),
         *_bounded("p95_ms", lambda row: row.p95_s, 1e3),
         *_bounded("p99_ms", lambda row: row.p99_s, 1e3),
+        *_bounded("throughput_qps", lambda row: row.throughput_qps, 1),
         ("peak_anon_mib", lambda row: _mib(row.peak_anon_bytes)),
+        ("peak_mapped_mib", lambda row: _mib(row.peak_mapped_bytes)),
         ("peak_cgroup_mib", lambda row: _mib(row.peak_cgroup_bytes)),
         ("peak_gpu_mib", lambda row: _mib(row.peak_gpu_bytes)),
         ("index_mib", lambda row: _mib(row.index_bytes)),
@@ -65,7 +68,14 @@ def _columns(table: Table) -> list[Column]:
         ("queries", lambda row: row.queries),
         ("trials", lambda row: row.trials),
         ("queries_judged", lambda row: row.queries_judged),
-        ("trial_spread_ms", lambda row: None if row.trial_spread_s is None else row.trial_spread_s * 1e3),
+        ("jobs", lambda row: row.jobs),
+        # The same mean as latency_mean_ms: its interval there is for queries like these, here for these very queries.
+        *_bounded("latency_mean_ms_these_queries", lambda row: row.latency_these_queries_s, 1e3)[1:],
+        *(_at_most(name) for name in ("p50", "p95", "p99")),
+        ("trial_spread_ms", lambda row: _ms(row.trial_spread_s)),
+        *(_spread(name) for name in ("query", "trial", "job", "residual")),
+        *_timings("service", lambda row: row.service_s),
+        *(column for name in stages for column in _stage(name)),
         ("first_query_s", lambda row: row.first_query_s),
         ("index_build_s", lambda row: row.index_build_s),
         ("instance_architecture", lambda row: row.price.architecture if row.price else None),
@@ -80,6 +90,37 @@ def _columns(table: Table) -> list[Column]:
 
 def _measure(name: str) -> Column:
     return name, lambda row: row.measures.get(name, Figure(None)).value
+
+
+def _at_most(name: str) -> Column:
+    """LoadGen's bound: the percentile is at most this, at confidence 0.99."""
+    return f"{name}_at_most_ms", lambda row: _ms(row.at_most_s.get(name, Figure(None)).value)
+
+
+def _spread(name: str) -> Column:
+    """A component's standard deviation."""
+    return f"sd_{name}_ms", lambda row: _ms(row.spread_s.get(name, Figure(None)).value)
+
+
+def _stage(name: str) -> list[Column]:
+    return _timings(f"stage_{name}", lambda row: row.stages_s.get(name))
+
+
+def _timings(name: str, get: Callable[[Row], Timing | None]) -> list[Column]:
+    """Mean and median of a stage or of service time."""
+
+    def part(row: Row, which: str) -> float | None:
+        timing = get(row)
+        return None if timing is None else _ms(getattr(timing, which).value)
+
+    return [
+        (f"{name}_mean_ms", lambda row: part(row, "mean_s")),
+        (f"{name}_p50_ms", lambda row: part(row, "p50_s")),
+    ]
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e3
 
 
 def _bounded(name: str, get: Callable[[Row], Figure], scale: float) -> list[Column]:

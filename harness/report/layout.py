@@ -127,13 +127,18 @@ def _columns(table: Table, notes: Footnotes, escape: Escape, machine_of: Callabl
     ]
     columns += [measure(name) for name in table.measures]
     columns += [
-        ("latency mean (95 % interval), ms", True, lambda row: _mean(row, notes, machine_of)),
+        ("latency mean (95 %, queries like these), ms", True, lambda row: _mean(row, notes, machine_of)),
+        ("95 %, these queries, ms", True, lambda row: _these(row, notes)),
         ("p50, ms", True, lambda row: figure(row, row.p50_s, 1e3)),
         ("p95, ms", True, lambda row: figure(row, row.p95_s, 1e3)),
         ("p99, ms", True, lambda row: figure(row, row.p99_s, 1e3)),
-        ("peak anonymous, MiB", True, lambda row: plain(row, row.peak_anon_bytes, 1 / MIB)),
-        ("peak cgroup, MiB", True, lambda row: plain(row, row.peak_cgroup_bytes, 1 / MIB)),
     ]
+    if any(row.scenario != "single_stream" for row in table.rows):
+        columns.append(("throughput (interval), queries/s", True, lambda row: _throughput(row, notes)))
+    columns.append(("peak anonymous, MiB", True, lambda row: plain(row, row.peak_anon_bytes, 1 / MIB)))
+    if any(row.peak_mapped_bytes is not None for row in table.rows):
+        columns.append(("peak mapped, MiB", True, lambda row: plain(row, row.peak_mapped_bytes, 1 / MIB)))
+    columns.append(("peak cgroup, MiB", True, lambda row: plain(row, row.peak_cgroup_bytes, 1 / MIB)))
     if any(row.peak_gpu_bytes is not None or (row.gpus and row.outcome is Outcome.OK) for row in table.rows):
         columns.append(("peak GPU, MiB", True, lambda row: _gpu(row, notes)))
     columns += [
@@ -141,6 +146,7 @@ def _columns(table: Table, notes: Footnotes, escape: Escape, machine_of: Callabl
         ("load, s", True, lambda row: plain(row, row.load_s)),
         ("US$ per million queries", True, lambda row: figure(row, row.usd_per_million)),
         ("outcome", False, lambda row: _outcome(row, notes)),
+        ("validity", False, lambda row: _validity(row, notes)),
     ]
     return columns
 
@@ -166,6 +172,29 @@ def _mean(row: Row, notes: Footnotes, machine_of: Callable[[Row], str | None]) -
     return f"{number(mean.value * 1e3)}{bounds}{notes.mark(mean.reason, machine_of(row))}"
 
 
+def _these(row: Row, notes: Footnotes) -> str:
+    """The interval alone: the mean stands beside it."""
+    item = row.latency_these_queries_s
+    if item.low is None or item.high is None:
+        # Where there is no mean either, the column beside says why.
+        why = item.reason if row.latency_mean_s.value is not None else None
+        return MISSING + (notes.mark(why) if row.outcome is Outcome.OK else "")
+    decimals = _decimals((item.value or item.high) * 1e3)
+    return f"{item.low * 1e3:.{decimals}f}–{item.high * 1e3:.{decimals}f}"  # noqa: RUF001
+
+
+def _throughput(row: Row, notes: Footnotes) -> str:
+    item = row.throughput_qps
+    if row.scenario == "single_stream":
+        return MISSING
+    if item.value is None:
+        return MISSING + (notes.mark(item.reason) if row.outcome is Outcome.OK else "")
+    decimals = _decimals(item.value)
+    low, high = ("?" if bound is None else f"{bound:.{decimals}f}" for bound in (item.low, item.high))
+    bounds = "" if item.low is None and item.high is None else f" ({low}–{high})"  # noqa: RUF001
+    return f"{number(item.value)}{bounds}{notes.mark(item.reason)}"
+
+
 def _gpu(row: Row, notes: Footnotes) -> str:
     if row.peak_gpu_bytes is not None:
         return number(row.peak_gpu_bytes / MIB)
@@ -174,12 +203,15 @@ def _gpu(row: Row, notes: Footnotes) -> str:
 
 
 def _outcome(row: Row, notes: Footnotes) -> str:
-    text = row.outcome.value
-    if row.validity is not Validity.CLEAN:
-        text += f", {row.validity.value}"
     ended = row.outcome is not Outcome.OK or row.detail
     detail = f"{row.outcome.value}: {row.detail or 'no detail was stored'}" if ended else None
-    return text + notes.mark(detail, *row.notes)
+    return row.outcome.value + notes.mark(detail)
+
+
+def _validity(row: Row, notes: Footnotes) -> str:
+    """A row without numbers has none to trust; what is said of it stands here all the same."""
+    text = row.validity.value if row.outcome is Outcome.OK or row.validity is not Validity.CLEAN else MISSING
+    return text + notes.mark(*row.notes)
 
 
 def _shared_notes(rows: Sequence[Row]) -> tuple[list[str], Callable[[Row], str | None]]:
@@ -203,7 +235,8 @@ def _timed(row: Row) -> str:
     if row.queries is None:
         return "No samples could be read"
     judged = "" if row.queries_judged is None else f"; measures over {row.queries_judged:,} judged queries"
-    return f"Timed: {row.queries:,} queries in {row.trials} trials, {row.k} hits asked for{judged}"
+    fresh = f" ({row.jobs} processes)" if row.jobs > 1 else ""
+    return f"Timed: {row.queries:,} queries in {row.trials} trials{fresh}, {row.k} hits asked for{judged}"
 
 
 def _machine(row: Row) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from harness.records import Isolation, Outcome
-from harness.table import Figure, Machine, Price, Row, Table, Validity
+from harness.table import Figure, Machine, Overhead, Price, Row, Table, Timing, Validity
 
 MIB = 2**20
 MACHINE = Machine("AMD EPYC 9B14", "x86_64", "6.18.5", 1, "20.10.24", "0.1.0", "0123456789abcdef", (), None, 4)
@@ -57,6 +57,20 @@ def measured(system: str, profile: str, mean_ms: float, **changes: Any) -> Row:
         "p50_s": Figure(mean_ms / 1.1e3, mean_ms / 1.2e3, mean_ms / 1e3),
         "p95_s": Figure(mean_ms * 2 / 1e3, mean_ms * 1.8 / 1e3, mean_ms * 2.2 / 1e3),
         "p99_s": Figure(None, reason="p99 needs 662 queries, timed 300"),
+        "latency_these_queries_s": Figure(mean_ms / 1e3, mean_ms * 0.99 / 1e3, mean_ms * 1.01 / 1e3),
+        "at_most_s": {
+            "p50": Figure(mean_ms * 1.02 / 1e3),
+            "p95": Figure(mean_ms * 2.3 / 1e3),
+            "p99": Figure(None, reason="p99 needs 662 queries, timed 300"),
+        },
+        "spread_s": {
+            "query": Figure(mean_ms * 0.4 / 1e3),
+            "trial": Figure(None, reason="each job ran one trial: the two coincide"),
+            "job": Figure(mean_ms * 0.01 / 1e3, reason="holds the trial's part too"),
+            "residual": Figure(mean_ms * 0.05 / 1e3),
+        },
+        "jobs": 5,
+        "keys": tuple(f"001122334455667{number}" for number in range(5)),
         "trial_means_s": (mean_ms / 1e3, mean_ms / 1e3),
         "trial_spread_s": 0.0,
         "peak_anon_bytes": 210 * MIB + 12345,
@@ -89,6 +103,9 @@ def table() -> Table:
             validity=Validity.NOISY,
             notes=(f"the slowest trial's mean is 1.49 times the fastest's; then {AGAIN}",),
             peak_anon_bytes=None,
+            peak_mapped_bytes=70 * MIB,
+            stages_s={"encode": Timing(Figure(0.00003, 0.00002, 0.00004), Figure(0.00002))},
+            transient=True,
             measures={
                 "RR@10": Figure(0.0),
                 "Success@10": Figure(1.0),
@@ -100,6 +117,9 @@ def table() -> Table:
             "cpu2-mem4",
             1234.5,
             latency_mean_s=Figure(1.2345, reason="an interval needs 11 queries, timed 5"),
+            latency_these_queries_s=Figure(1.2345, reason="an interval for these queries needs 2 trials, timed 1"),
+            spread_s={},
+            at_most_s={},
             p50_s=Figure(None, reason="p50 needs 11 queries, timed 5"),
             p95_s=Figure(None, reason="p95 needs 130 queries, timed 5"),
         ),
@@ -112,7 +132,22 @@ def table() -> Table:
         price_date="2026-07-20",
         price_source="made up",
         cost_formula="US$ per million = time x money",
-        notes=("How the interval was made.", "Prices: aws us-east-1, 2026-07-20."),
+        overhead=(
+            Overhead(
+                suite="quickstart",
+                profile="cpu1-mem1",
+                isolation=Isolation.CONTAINER,
+                outcome=Outcome.OK,
+                detail=None,
+                validity=Validity.CLEAN,
+                reasons=(),
+                key="8899aabbccddeeff",
+                latency_mean_s=Figure(4e-7, 3.9e-7, 4.1e-7),
+                p50_s=Figure(3.5e-7),
+                p99_s=Figure(None, reason="p99 needs 662 queries, timed 300"),
+            ),
+        ),
+        notes=("harness's own overhead.", "How the interval was made.", "Prices: aws us-east-1, 2026-07-20."),
     )
 
 

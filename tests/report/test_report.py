@@ -12,7 +12,7 @@ import pytest
 from harness import report
 from harness.errors import UnknownName
 from harness.report import layout, markdown, text
-from harness.table import Table
+from harness.table import Figure, Table
 
 COLUMNS = [
     "system",
@@ -21,16 +21,19 @@ COLUMNS = [
     "RR@10",
     "Success@10",
     "nDCG@10",
-    "latency mean (95 % interval), ms",
+    "latency mean (95 %, queries like these), ms",
+    "95 %, these queries, ms",
     "p50, ms",
     "p95, ms",
     "p99, ms",
     "peak anonymous, MiB",
+    "peak mapped, MiB",
     "peak cgroup, MiB",
     "index, MiB",
     "load, s",
     "US$ per million queries",
     "outcome",
+    "validity",
 ]
 
 
@@ -64,8 +67,17 @@ def test_columns_stand_in_their_order(table: Table) -> None:
     assert list(layout.lay_out(table, text.one_line).headers) == COLUMNS
     header = report.render(table, "csv").partition("\n")[0].split(",")
     visible = ["system", "hardware_profile", "instance_type", "RR@10", "Success@10", "nDCG@10", "latency_mean_ms"]
-    visible += ["p50_ms", "p95_ms", "p99_ms", "peak_anon_mib", "peak_cgroup_mib", "index_mib", "load_s"]
-    visible += ["usd_per_million_queries", "outcome"]
+    visible += [
+        "p50_ms",
+        "p95_ms",
+        "p99_ms",
+        "peak_anon_mib",
+        "peak_mapped_mib",
+        "peak_cgroup_mib",
+        "index_mib",
+        "load_s",
+    ]
+    visible += ["usd_per_million_queries", "outcome", "validity"]
     assert [name for name in header if name in visible] == visible
 
 
@@ -79,6 +91,48 @@ def test_gpu_memory_has_a_column_only_where_there_is_a_gpu(table: Table) -> None
     assert first == "3072"
     assert second.startswith("— [")
     assert third == "—"
+
+
+def test_validity_stands_in_every_table(table: Table) -> None:
+    sheet = layout.lay_out(table, text.one_line)
+    shown = [dict(zip(sheet.headers, row, strict=True))["validity"].partition(" ")[0] for row in sheet.cells]
+    assert shown == ["—", "—", "clean", "clean", "noisy", "clean"]
+    mark = sheet.cells[4][-1].removeprefix("noisy ")
+    assert sheet.footnotes[int(mark.strip("[]")) - 1].startswith("the slowest trial's mean is 1.49")
+
+
+def test_the_two_statements_have_a_column_each(table: Table) -> None:
+    sheet = layout.lay_out(table, text.one_line)
+    row = dict(zip(sheet.headers, sheet.cells[2], strict=True))
+    assert row["latency mean (95 %, queries like these), ms"] == "1.63 (1.56–1.72)"  # noqa: RUF001
+    assert row["95 %, these queries, ms"] == "1.62–1.65"  # noqa: RUF001
+    last = dict(zip(sheet.headers, sheet.cells[5], strict=True))
+    mark = last["95 %, these queries, ms"].removeprefix("— ")
+    assert "needs 2 trials" in sheet.footnotes[int(mark.strip("[]")) - 1]
+
+
+def test_throughput_has_a_column_only_where_a_scenario_has_one(table: Table) -> None:
+    assert not any("throughput" in header for header in layout.lay_out(table, str).headers)
+    batches = Figure(812.25, 800.0, 825.0, reason="interval for these queries, over 5 jobs")
+    offline = dataclasses.replace(table.rows[2], scenario="offline", throughput_qps=batches)
+    none = dataclasses.replace(table.rows[3], scenario="server", throughput_qps=Figure(None, reason="no rate"))
+    one_end = dataclasses.replace(none, throughput_qps=Figure(55.5, None, 60.0, reason="in 1 of 5 jobs no rate"))
+    sheet = layout.lay_out(dataclasses.replace(table, rows=(offline, none, one_end, table.rows[4])), str)
+    column = sheet.headers.index("throughput (interval), queries/s")
+    cells = [row[column].partition(" [")[0] for row in sheet.cells]
+    assert cells == ["812 (800–825)", "—", "55.5 (?–60.0)", "—"]  # noqa: RUF001
+    assert {"interval for these queries, over 5 jobs", "no rate", "in 1 of 5 jobs no rate"} <= set(sheet.footnotes)
+
+
+def test_csv_names_both_statements_bounds_spread_and_stages(table: Table) -> None:
+    line = list(csv.DictReader(io.StringIO(report.render(table, "csv"))))[4]
+    assert float(line["latency_mean_ms_these_queries_low"]) == pytest.approx(0.0456 * 0.99)
+    assert float(line["latency_mean_ms_low"]) < float(line["latency_mean_ms_these_queries_low"])
+    assert float(line["p95_at_most_ms"]) == pytest.approx(0.0456 * 2.3)
+    assert line["p99_at_most_ms"] == ""
+    assert (float(line["sd_job_ms"]), line["sd_trial_ms"]) == (pytest.approx(0.000456), "")
+    assert float(line["stage_encode_mean_ms"]) == pytest.approx(0.03)
+    assert (line["jobs"], line["service_mean_ms"], float(line["peak_mapped_mib"])) == ("5", "", 70.0)
 
 
 def test_markdown_lets_no_stranger_out_of_a_cell(table: Table) -> None:
@@ -153,7 +207,7 @@ def test_missing_figures_are_marked_with_their_reason(table: Table) -> None:
     failed = dict(zip(sheet.headers, sheet.cells[0], strict=True))
     mark = failed["outcome"].removeprefix("oom ")
     assert sheet.footnotes[int(mark.strip("[]")) - 1].startswith("oom: killed by the kernel")
-    assert all(failed[name] == "—" for name in COLUMNS[3:-1])
+    assert all(failed[name] == "—" for name in (*COLUMNS[3:-2], "validity"))
 
 
 def test_csv_reads_back(table: Table) -> None:
@@ -172,7 +226,8 @@ def test_csv_reads_back(table: Table) -> None:
 
 def test_json_is_whole(table: Table) -> None:
     read = json.loads(report.render(table, "json"))
-    assert read["report_version"] == 1
+    assert read["report_version"] == 2
+    assert read["overhead"][0]["latency_mean_s"] == {"value": 4e-7, "low": 3.9e-7, "high": 4.1e-7, "reason": None}
     assert read["cost_formula"] == table.cost_formula
     assert len(read["rows"]) == len(table.rows)
     for line, row in zip(read["rows"], table.rows, strict=True):

@@ -1,0 +1,201 @@
+"""The stored jobs of one cell -> what was measured: latencies, throughput, stages, and how far they can be trusted."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness import evaluate, noise, pooling, stats, steadiness, throughput, timings, validity, variance
+from harness.attempts import AnyJob
+from harness.errors import HarnessError
+from harness.records import Outcome
+from harness.result import Result
+from harness.table import Figure, Timing
+from harness.timings import Timings
+
+# The percentiles that a table shows.
+SHOWN = ("p50", "p95", "p99")
+_MISSING = Figure(None)
+
+
+@dataclass(frozen=True)
+class Latency:
+    """What the samples of a cell say.  A figure that its scenario does not have is missing with a reason."""
+
+    queries: int
+    trials: int
+    mean_s: Figure
+    these_queries_s: Figure
+    percentiles_s: dict[str, Figure]
+    at_most_s: dict[str, Figure]
+    trial_means_s: tuple[float, ...]
+    trial_spread_s: float | None
+    throughput_qps: Figure = _MISSING
+    service_s: Timing | None = None
+    stages_s: dict[str, Timing] = field(default_factory=dict)
+    spread_s: dict[str, Figure] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Measured(Generic[AnyJob]):
+    """A cell: its pooled jobs, what they say, and the verdict.  ``why_not``: why there are no latencies."""
+
+    pool: pooling.Pool[AnyJob]
+    latency: Latency | None
+    why_not: str | None
+    verdict: validity.Verdict
+
+
+def measure(
+    stored: Iterable[AnyJob],
+    keys: Collection[str] | None = None,
+    levels: noise.Levels | None = None,
+    *,
+    rankings: bool = True,
+) -> Measured[AnyJob]:
+    """Pool a cell's jobs and describe them.
+
+    Args:
+        stored: jobs of one cell and isolation, at least one.
+        keys: see :func:`harness.attempts.choose`.
+        levels: the canary's levels of all jobs in the results.
+        rankings: compare the runs of different jobs; costs reading them.
+
+    Raises:
+        FileError: a result's start time cannot be read.
+    """
+    pool = pooling.pool(stored, keys)
+    if pool.outcome is not Outcome.OK:
+        return Measured(pool, None, None, validity.assess([pool.lead.result]))
+    results = pool.results
+    latency, facts, why_not = None, None, None
+    try:
+        timed = timings.read((job.result.spec.job, job.samples()) for job in pool.jobs)
+        facts = steadiness.look(timed, _phases_s(results), results[0].spec.cell.scenario)
+        latency = _latency(results, timed)
+    # ValueError and KeyError are what pyarrow raises for a damaged file and for a missing column.
+    except (HarnessError, OSError, ValueError, KeyError) as error:
+        why_not = f"samples cannot be used: {error}"
+    verdict = validity.assess(
+        results,
+        facts,
+        missing=pool.missing,
+        disagreements=_disagreements(pool.jobs) if rankings else None,
+        levels=levels,
+    )
+    return Measured(pool, latency, why_not, verdict)
+
+
+def _latency(results: Sequence[Result], timed: Timings) -> Latency:
+    spec = results[0].spec
+    if spec.cell.scenario == "offline":
+        return _offline(timed, spec.seed)
+    if spec.cell.scenario == "server":
+        rate = throughput.server(results)
+        timed = throughput.believed(results, timed)
+        if not len(timed.query):
+            return _none(timed, "no rate was believed, so no latency belongs to it", rate)
+        service = None if timed.service_s is None else _timing(timed, timed.service_s, spec.seed)
+        return _described(timed, spec.seed, throughput_qps=rate, service_s=service)
+    return _described(timed, spec.seed)
+
+
+def _described(
+    timed: Timings, seed: int, throughput_qps: Figure = _MISSING, service_s: Timing | None = None
+) -> Latency:
+    names = np.asarray(timed.queries, dtype=np.str_)[timed.query]
+    jobs = timed.job if timed.trials else np.zeros(0, dtype=np.int64)
+    summary = stats.summarise(names, timed.trial, timed.latency_s, seed, jobs=jobs)  # type: ignore[arg-type]
+    split = variance.components(timed.whole(), [job for job, _ in timed.whole_trials()])
+    stages = {name: _timing(timed, seconds, seed) for name, seconds in timed.stages_s.items()}
+    return Latency(
+        queries=summary.queries,
+        trials=summary.trials,
+        mean_s=summary.mean_s,
+        these_queries_s=summary.these_queries_s,
+        percentiles_s={name: summary.percentiles_s[name] for name in SHOWN},
+        at_most_s={name: summary.at_most_s[name] for name in SHOWN},
+        trial_means_s=summary.trial_means_s,
+        trial_spread_s=summary.trial_spread_s,
+        throughput_qps=throughput_qps,
+        service_s=service_s,
+        stages_s=stages,
+        spread_s={name: getattr(split, f"{name}_s") for name in ("query", "trial", "job", "residual")},
+        notes=_too_long(timed),
+    )
+
+
+def _offline(timed: Timings, seed: int) -> Latency:
+    stages = {name: _timing(timed, seconds, seed) for name, seconds in timed.stages_s.items()}
+    return _none(
+        timed,
+        "scenario offline: a query's latency is its whole batch's; see the throughput",
+        throughput.offline(timed, seed),
+        stages,
+    )
+
+
+def _none(timed: Timings, reason: str, rate: Figure, stages: dict[str, Timing] | None = None) -> Latency:
+    """A cell whose scenario gives no latency of single queries."""
+    missing = Figure(None, reason=reason)
+    none = dict.fromkeys(SHOWN, missing)
+    queries, trials = len(timed.queries), len(timed.trials)
+    return Latency(queries, trials, missing, missing, none, none, (), None, rate, stages_s=stages or {})
+
+
+def _timing(timed: Timings, seconds: NDArray[np.float64], seed: int) -> Timing:
+    """Mean and median of one more clock, over the samples that have it."""
+    known = np.isfinite(seconds)
+    if not known.any():
+        missing = Figure(None, reason="no sample has it")
+        return Timing(missing, missing)
+    query, values = timed.query[known], seconds[known]
+    queries, place = np.unique(query, return_inverse=True)
+    per_query = np.bincount(place, weights=values) / np.bincount(place)
+    return Timing(stats.bootstrap_mean(per_query, seed), stats.percentile(values, "p50", len(queries)))
+
+
+def _too_long(timed: Timings) -> tuple[str, ...]:
+    """Stages lie within the query that the clock runs around; where they do not, something else is timed."""
+    if not timed.stages_s:
+        return ()
+    total = np.nansum(np.stack(list(timed.stages_s.values())), axis=0)
+    over = int(np.sum(total > timed.latency_s * 1.001 + 1e-6))
+    if not over:
+        return ()
+    names = ", ".join(timed.stages_s)
+    return (
+        f"the stages ({names}) sum to more than the end-to-end latency in {over:,} of {len(total):,} samples: they "
+        "overlap or are not this query's; let stages_s() of the adapter say the last query's alone",
+    )
+
+
+def _phases_s(results: Sequence[Result]) -> dict[int, float]:
+    """How long each job's trials lasted, for jobs that say so."""
+    found = {}
+    for result in results:
+        trials = [phase for phase in result.phases if phase.name.startswith("trial-")]
+        if len(trials) == result.spec.trials:
+            found[result.spec.job] = sum(phase.end_ns - phase.start_ns for phase in trials) / 1e9
+    return found
+
+
+def _disagreements(jobs: Sequence[AnyJob]) -> int | None:
+    """Queries whose ranked ids differ between jobs; ``None`` where there is nothing to compare."""
+    paths = [job.run_path for job in jobs]
+    known = [path for path in paths if path is not None]
+    if len(known) < 2:
+        return None
+    try:
+        rankings = [evaluate.read_run(path).rankings for path in known]
+    except HarnessError:
+        return None  # the measures will say what is wrong with the run
+    queries = set(itertools.chain.from_iterable(rankings))
+    first = rankings[0]
+    return sum(any(other.get(query) != first.get(query) for other in rankings[1:]) for query in queries)

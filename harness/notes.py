@@ -1,0 +1,157 @@
+"""Sentences under a table: how its numbers were made, what they do not hold, which rows must not be compared."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from harness import cost, evaluate, instances, stats
+from harness.records import Isolation, Outcome
+from harness.table import Figure, Overhead, Row, Validity
+
+MEAN_METHOD = (
+    "Latency mean: every timed sample counts. Its interval for queries like these is a 95 % BCa bootstrap over queries "
+    f"(a query's value is its mean over trials; {stats.RESAMPLES:,} resamples, fixed seed; widened by "
+    f"{stats.WIDER - 1:.0%}, which skewed samples need to be covered in 95 %): what another sample of "
+    "such queries would give on this machine at this time. Its interval for these queries is a 95 % Student "
+    "interval over repeated measurements of the same queries (fresh processes, where there are several, else trials of "
+    "one process): what measuring them once more would give."
+)
+PERCENTILE_METHOD = (
+    "Percentiles: the smallest latency that at least that share of all timed samples does not exceed; shown from "
+    f"{stats.MIN_QUERIES['p50']} queries (p50), {stats.MIN_QUERIES['p95']} (p95), {stats.MIN_QUERIES['p99']} (p99) on. "
+    "CSV and JSON hold their 95 % intervals (order statistics over queries) and what each is at most (LoadGen's rule, "
+    "confidence 0.99)."
+)
+THROUGHPUT_METHOD = (
+    "Throughput: offline, all queries over the summed durations of their batches; server, the highest rate of Poisson "
+    "arrivals that kept the latency target and kept it again with other arrivals (median over jobs), whose latencies, "
+    "from the scheduled arrival, the row shows. Never 1 / latency."
+)
+MEMORY_METHOD = (
+    "Peak anonymous: anonymous and shared memory, no file pages. Peak cgroup: everything charged to the job, page "
+    "cache included, so it may be as large as the limit."
+)
+MAPPED_METHOD = "Peak mapped: file pages that the job had mapped; the kernel may take them back at any time."
+
+
+def of_table(rows: Sequence[Row], overhead: Sequence[Overhead], snapshot: instances.Snapshot) -> tuple[str, ...]:
+    """All notes of a table, in reading order."""
+    notes = [*_overhead(overhead), MEAN_METHOD, PERCENTILE_METHOD]
+    if any(row.scenario != "single_stream" for row in rows):
+        notes.append(THROUGHPUT_METHOD)
+    mapped = any(row.peak_mapped_bytes is not None for row in rows)
+    notes.append(f"{MEMORY_METHOD} {MAPPED_METHOD}" if mapped else MEMORY_METHOD)
+    notes.append(
+        f"Cost: {cost.FORMULA} (Santhanam et al. 2023), on the cheapest instance type of the snapshot that provides "
+        "the profile, burstable and bare-metal ones left out. Latency was measured on the machine named here, not on "
+        "that instance."
+    )
+    notes.append(
+        f"Prices: {snapshot.provider} {snapshot.region}, Linux on demand, {snapshot.as_of} (source: {snapshot.source})."
+    )
+    return (*notes, *_smallest(rows), *_shared_cpus(rows), *_mixed(rows))
+
+
+def of_measures(judged: evaluate.Evaluation, deep: Sequence[str], k: int) -> tuple[str, ...]:
+    """What a row's measures leave out.
+
+    Args:
+        judged: the row's evaluation.
+        deep: names of the measures that look deeper than the run.
+        k: hits that were retrieved for each query.
+    """
+    said = []
+    if judged.unjudged:
+        total = judged.queries + len(judged.unjudged)
+        said.append(f"{_named(judged.unjudged)} of {total:,} queries have no judgements, left out of the measures")
+    if judged.without_hits:
+        said.append(f"{_named(judged.without_hits)} judged queries got no hits and count 0")
+    if judged.tied_queries:
+        said.append(f"{_named(judged.tied_queries)} queries have equal scores, judged in the order that was returned")
+    if deep:
+        look = "looks" if len(deep) == 1 else "look"
+        said.append(f"{', '.join(deep)}: {look} deeper than the {k} hits that were retrieved")
+    return tuple(said)
+
+
+def _named(queries: Sequence[str]) -> str:
+    """A count with the first few ids: ``2 (q1, q7)``."""
+    more = ", ..." if len(queries) > 3 else ""
+    return f"{len(queries):,} ({', '.join(queries[:3])}{more})"
+
+
+def _overhead(overhead: Sequence[Overhead]) -> Iterator[str]:
+    """What harness itself adds to a query, on each profile."""
+    suites = len({item.suite for item in overhead}) > 1
+    said = []
+    for item in overhead:
+        where = item.profile if item.isolation is Isolation.CONTAINER else f"{item.profile} ({item.isolation.value})"
+        where += f" of {item.suite}" if suites else ""
+        if item.outcome is not Outcome.OK or item.latency_mean_s.value is None:
+            why = item.detail or item.latency_mean_s.reason
+            said.append(f"{where} not measured ({item.outcome.value}{f': {why}' if why else ''})")
+            continue
+        doubts = "" if item.validity is Validity.CLEAN else f", {item.validity.value}: {'; '.join(item.reasons)}"
+        figures = f"mean {_us(item.latency_mean_s)}, p50 {_us(item.p50_s)}, p99 {_us(item.p99_s)}"
+        said.append(f"{where} {figures}{doubts}")
+    if said:
+        yield f"harness's own overhead per query (null system in the same envelope): {'; '.join(said)}."
+
+
+def _us(figure: Figure) -> str:
+    if figure.value is None:
+        return f"— ({figure.reason})" if figure.reason else "—"
+    return f"{figure.value * 1e6:.3g} µs"
+
+
+def _smallest(rows: Sequence[Row]) -> Iterator[str]:
+    """The third memory figure (measuring rule 16): the smallest limit that still passes, as far as rows tell."""
+    held: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row.isolation is Isolation.CONTAINER and row.outcome is not Outcome.NOT_APPLICABLE:
+            held[row.dataset][row.system].append(row)
+    for dataset, systems in sorted(held.items()):
+        compared = {name: of for name, of in sorted(systems.items()) if len({row.memory_limit_bytes for row in of}) > 1}
+        if compared:
+            found = ", ".join(f"{name} {_smallest_profile(of)}" for name, of in compared.items())
+            yield f"Smallest profile here that passes on {dataset}: {found}."
+
+
+def _smallest_profile(rows: Sequence[Row]) -> str:
+    passed = [row for row in rows if row.outcome is Outcome.OK]
+    smallest = min(passed, key=lambda row: (row.memory_limit_bytes, row.cpus, row.gpus, row.profile), default=None)
+    return smallest.profile if smallest else "none"
+
+
+def _shared_cpus(rows: Sequence[Row]) -> Iterator[str]:
+    """A job that has all CPUs of its host shares them with the sampling from outside.
+
+    Results that say where their jobs were placed have that among their reasons; older ones do not say it.
+    """
+    full = {
+        f"{row.profile}: {row.cpus} of {row.machine.host_cpus}"
+        for row in rows
+        if row.outcome is Outcome.OK
+        and row.isolation is not Isolation.FAKE
+        and row.harness_apart is None
+        and row.machine.host_cpus <= row.cpus
+    }
+    if full:
+        yield (
+            f"Profiles with all CPUs of their host ({', '.join(sorted(full))}) share them with the harness's own "
+            "sampling; measure on a machine with more CPUs to separate the two."
+        )
+
+
+def _mixed(rows: Sequence[Row]) -> Iterator[str]:
+    """Rows that must not be compared."""
+    for dataset in sorted({row.dataset for row in rows}):
+        same = [row for row in rows if row.dataset == dataset and row.outcome is Outcome.OK]
+        for what, name in (("query samples", "sample"), ("corpora", "corpus"), ("judgements", "qrels")):
+            hashes = {getattr(row, f"{name}_sha256") for row in same}
+            if len(hashes) > 1:
+                yield (
+                    f"Rows of {dataset} were measured with {len(hashes)} different {what}: do not compare them; "
+                    "measure them again in one suite."
+                )

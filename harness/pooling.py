@@ -1,0 +1,95 @@
+"""The jobs of one cell -> what its row is made of: pooled where their environments agree, refused where not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Generic
+
+from harness import attempts
+from harness.attempts import AnyJob
+from harness.findings import again
+from harness.records import Outcome
+from harness.result import Environment, Result
+
+
+@dataclass(frozen=True)
+class Pool(Generic[AnyJob]):
+    """What stands for a cell: the attempts that are shown, in the order of their job numbers, at least one.
+
+    ``outcome`` is the first failure among them, else ``ok``; numbers are made of ``jobs`` only if it is ``ok``.
+    ``missing`` counts the cell's jobs that are not stored or were measured in another environment.
+    """
+
+    jobs: tuple[AnyJob, ...]
+    outcome: Outcome
+    detail: str | None
+    missing: int
+    notes: tuple[str, ...]
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """The stored records of the jobs."""
+        return tuple(job.result for job in self.jobs)
+
+    @property
+    def lead(self) -> AnyJob:
+        """The job that names the row: the first that ended as the row says."""
+        return next(job for job in self.jobs if job.result.outcome is self.outcome)
+
+
+def pool(stored: Iterable[AnyJob], keys: Collection[str] | None = None) -> Pool[AnyJob]:
+    """Choose the attempts of a cell and put together those that may be.
+
+    Args:
+        stored: jobs of one cell and isolation, at least one.
+        keys: see :func:`harness.attempts.choose`.
+
+    Raises:
+        FileError: a result's start time cannot be read.
+    """
+    shown, notes = attempts.choose(stored, keys)
+    failed = [job for job in shown if job.result.outcome is not Outcome.OK]
+    if failed:
+        outcome, detail = _failure(failed)
+        return Pool(shown, outcome, detail, shown[0].result.spec.jobs - len(shown), notes)
+    newest = max(shown, key=attempts.started).result.environment
+    kept = tuple(job for job in shown if job.result.environment == newest)
+    refused = tuple(_refused(shown, newest))
+    spec = kept[0].result.spec
+    return Pool(kept, Outcome.OK, kept[0].result.detail, spec.jobs - len(kept), (*notes, *refused))
+
+
+def _failure(failed: Sequence[AnyJob]) -> tuple[Outcome, str | None]:
+    """The outcome of a cell some of whose jobs failed: the first one's, and how many ended otherwise than ok."""
+    first = failed[0].result
+    if first.spec.jobs == 1:
+        return first.outcome, first.detail
+    same = sum(job.result.outcome is first.outcome for job in failed)
+    others = len(failed) - same
+    more = f", {others} otherwise not ok" if others else ""
+    unit = attempts.unit(first.spec)
+    text = f"{same} of {first.spec.jobs} {unit}s ended {first.outcome.value}{more}"
+    return first.outcome, f"{text}: {first.detail}" if first.detail else text
+
+
+def _refused(shown: Sequence[AnyJob], newest: Environment) -> Iterator[str]:
+    """Which jobs are left out, and the keys in which their environment differs, with both values."""
+    others: dict[Environment, int] = {}
+    for job in shown:
+        if job.result.environment != newest:
+            others[job.result.environment] = others.get(job.result.environment, 0) + 1
+    spec = shown[0].result.spec
+    for environment, count in others.items():
+        pairs = [
+            (item.name, getattr(environment, item.name), getattr(newest, item.name)) for item in fields(Environment)
+        ]
+        values = ", ".join(
+            f"{name} {json.dumps(theirs)} against {json.dumps(ours)}" for name, theirs, ours in pairs if theirs != ours
+        )
+        were = "was" if count == 1 else "were"
+        yield (
+            f"{count} of {spec.jobs} {attempts.unit(spec)}s {were} measured in another environment ({values}): "
+            f"not pooled; {again(spec.cell)}"
+        )

@@ -1,0 +1,224 @@
+"""The records that go to disk: a stored job, whole.
+
+Frozen dataclasses.  Units stand in the names.  What crosses into a container is in :mod:`harness.records`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from harness.records import (
+    EffectiveEnvelope,
+    Envelope,
+    Isolation,
+    Outcome,
+    Phase,
+    Probe,
+    Scalar,
+    ScenarioParams,
+    digest,
+)
+
+# Version of result.json.  History:
+#   1  first version
+#   2  fresh process per trial (spec.jobs, spec.job), scenarios' own parameters, canary, kernel counters, placement,
+#      probes, mapped file pages.  Everything in 1 kept its name and meaning.
+SCHEMA_VERSION = 2
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Peak memory of a job as seen from outside it.
+
+    ``peak_anon_bytes`` is anonymous plus shared memory, sampled every ``sample_interval_s``; it never counts
+    file pages.  ``peak_mapped_bytes`` is file pages mapped by the job, sampled likewise.  ``peak_cgroup_bytes`` is the
+    kernel's high-water mark of everything charged, page cache included.  ``None`` means not measured; it is never 0.
+    """
+
+    peak_anon_bytes: int | None = None
+    peak_mapped_bytes: int | None = None
+    peak_cgroup_bytes: int | None = None
+    peak_gpu_bytes: int | None = None
+    peak_anon_by_phase_bytes: dict[str, int] = field(default_factory=dict)
+    source: str | None = None
+    samples: int = 0
+    sample_interval_s: float | None = None
+
+
+@dataclass(frozen=True)
+class CanaryReading:
+    """One look at the machine: how long fixed pieces of work took on the job's CPUs just then.
+
+    ``when`` is ``before``, ``between`` or ``after`` (the trials).  ``cpu_s`` is the slowest of the job's CPUs;
+    ``frequency_mhz`` the lowest of theirs; ``cpu_pressure`` the share of the last 10 s in which some task of the host
+    waited for a CPU (PSI). ``None``: this host does not show it.
+    """
+
+    when: str
+    t_ns: int
+    took_s: float
+    cpu_s: float
+    memory_s: float
+    disk_s: float | None
+    load_1m: float | None = None
+    frequency_mhz: float | None = None
+    cpu_pressure: float | None = None
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What the kernel counted on the job's CPUs while the trials ran; ``None`` where it does not show it.
+
+    ``wall_s`` is the stretch that was counted: from the last reading before the first trial to the first after the
+    last. ``cpu_s`` is the job's own CPU time, ``foreign_cpu_s`` that of everything else on its CPUs, ``steal_s`` what
+    the hypervisor took from them, ``wait_s`` how long the job's threads were runnable without a CPU (summed over
+    threads), ``throttled_s`` how long a quota stopped it, ``swap_bytes`` the most it had swapped out.
+    """
+
+    wall_s: float | None = None
+    cpu_s: float | None = None
+    foreign_cpu_s: float | None = None
+    steal_s: float | None = None
+    wait_s: float | None = None
+    throttled_s: float | None = None
+    swap_bytes: int | None = None
+    major_faults: int | None = None
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The host's CPUs that a job was pinned to, and those left to the harness while it ran.
+
+    ``whole_cores`` says that no one else could be on the same physical cores (``None``: the topology is not shown).
+    ``apart`` is false where the harness had to share the job's CPUs.
+    """
+
+    cpus: tuple[int, ...]
+    numa_nodes: tuple[int, ...]
+    whole_cores: bool | None
+    harness_cpus: tuple[int, ...]
+    apart: bool
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the product that a suite declares."""
+
+    suite: str
+    system: str
+    dataset: str
+    scenario: str
+    profile: str
+
+
+@dataclass(frozen=True)
+class ResultSpec:
+    """Everything that decides what was measured; its hash is the job key (see :func:`job_key`).
+
+    ``index_key`` names the inputs of the index (image digest, corpus, build parameters); ``isolation`` keeps
+    container, process and fake results apart.  A cell takes ``jobs`` container lives, of which this is number
+    ``job``; each runs ``trials`` trials.  ``repetition`` counts attempts at the same job.  ``result_cache``: the
+    system declares one.
+    """
+
+    cell: Cell
+    protocol: str
+    envelope: Envelope
+    isolation: Isolation
+    params: dict[str, Scalar]
+    image_digest: str
+    index_key: str
+    corpus_sha256: str
+    qrels_sha256: str
+    sample_sha256: str
+    warmup_sha256: str
+    sample_size: int
+    warmup_queries: int
+    trials: int
+    k: int
+    seed: int
+    warmup_cap: int | None = None
+    repetition: int = 0
+    jobs: int = 1
+    job: int = 0
+    repeats: int = 0
+    scenario_params: ScenarioParams = field(default_factory=ScenarioParams)
+    result_cache: bool = False
+
+
+@dataclass(frozen=True)
+class IndexFacts:
+    """What building the index cost, and what came out."""
+
+    build_s: float
+    index_bytes: int
+    peak_anon_bytes: int | None
+    peak_cgroup_bytes: int | None
+    content_sha256: str
+    envelope: Envelope
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a job ran on."""
+
+    cpu_model: str
+    architecture: str
+    host_cpus: int
+    host_memory_bytes: int
+    kernel: str
+    cgroup_version: int | None
+    docker_version: str | None
+    harness_version: str
+    harness_commit: str | None
+    gpu_models: tuple[str, ...] = ()
+    gpu_driver: str | None = None
+    instance_type: str | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """One stored job: spec, environment, measurement and outcome.  Immutable; no money in it.
+
+    ``ranking_disagreements`` counts sample queries whose ranked ids differ between trials (the stored run is the
+    first trial's).  ``warmup_done`` counts the warm-up queries that were asked.  ``page_cache`` says what was done to
+    the index's pages in the host's cache before the job (``dropped``, or ``None``: nothing).  ``files`` maps each
+    file beside ``result.json`` to its sha256.
+    """
+
+    key: str
+    spec: ResultSpec
+    outcome: Outcome
+    detail: str | None
+    started_at: str
+    wall_s: float
+    environment: Environment
+    effective: EffectiveEnvelope | None = None
+    index: IndexFacts | None = None
+    memory: Memory = Memory()
+    load_s: float | None = None
+    first_query_s: float | None = None
+    phases: tuple[Phase, ...] = ()
+    throttled_periods: int | None = None
+    oom_kills: int | None = None
+    exit_code: int | None = None
+    image_bytes: int | None = None
+    device: str | None = None
+    libraries: dict[str, str] = field(default_factory=dict)
+    warmup_done: int = 0
+    warmup_steady: bool | None = None
+    trials_finished: int = 0
+    ranking_disagreements: int | None = None
+    canary: tuple[CanaryReading, ...] = ()
+    counters: Counters = Counters()
+    placement: Placement | None = None
+    page_cache: str | None = None
+    probes: tuple[Probe, ...] = ()
+    rate_qps: float | None = None
+    files: dict[str, str] = field(default_factory=dict)
+    schema_version: int = SCHEMA_VERSION
+
+
+def job_key(spec: ResultSpec) -> str:
+    """The name of a stored job: the first 16 hex digits of the hash of all that decides what is measured."""
+    return digest(spec)[:16]

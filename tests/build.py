@@ -1,0 +1,164 @@
+"""Makes stored records for tests of everything behind the store: one spec, one result, jobs, samples."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from harness import timings
+from harness.records import Envelope, Isolation, Outcome
+from harness.result import CanaryReading, Cell, Counters, Environment, Placement, Result, ResultSpec, job_key
+
+ENVIRONMENT = Environment("CPU", "x86_64", 4, 2**34, "6.1", 1, "20.10", "0.1", None)
+PLACEMENT = Placement((0,), (0,), True, (1, 2, 3), True)
+SPEC = ResultSpec(
+    cell=Cell("s", "bm25", "scifact", "single_stream", "cpu1-mem1"),
+    protocol="santhanam2023",
+    envelope=Envelope("cpu1-mem1", 1, 2**30),
+    isolation=Isolation.CONTAINER,
+    params={},
+    image_digest="sha256:1",
+    index_key="i",
+    corpus_sha256="c",
+    qrels_sha256="q",
+    sample_sha256="s",
+    warmup_sha256="w",
+    sample_size=300,
+    warmup_queries=10,
+    trials=5,
+    k=10,
+    seed=1,
+)
+
+
+@dataclass(frozen=True)
+class FakeJob:
+    """What ``harness.store`` would read, from memory and, where there is one, a folder."""
+
+    result: Result
+    folder: Path = Path("/results/job")
+    table: pa.Table | None = field(default=None, compare=False)
+    queries: tuple[str, ...] = ()
+
+    def samples(self) -> pa.Table:
+        assert self.table is not None, "nothing here should read samples"
+        return self.table
+
+    @property
+    def run_path(self) -> Path | None:
+        path = self.folder / "run.trec.gz"
+        return path if path.exists() else None
+
+    def qrels_path(self) -> Path:
+        return self.folder.parent / "qrels.trec.gz"
+
+    def sample_ids(self) -> tuple[str, ...]:
+        return self.queries
+
+    def rank(self, rankings: dict[str, Sequence[str]]) -> None:
+        """Write the run."""
+        lines = [
+            f"{query} Q0 {document} {rank} {-rank}.0 x\n"
+            for query, documents in rankings.items()
+            for rank, document in enumerate(documents, 1)
+        ]
+        (self.folder / "run.trec.gz").write_bytes(gzip.compress("".join(lines).encode()))
+
+
+def started(minute: int) -> str:
+    return f"2026-11-20T10:{minute:02}:00+00:00"
+
+
+def result(outcome: Outcome = Outcome.OK, *, detail: str | None = None, minute: int = 0, **changes: Any) -> Result:
+    """A result with nothing to be said against; keys of the spec and of the result may be changed alike."""
+    spec = replace(SPEC, **{key: changes.pop(key) for key in list(changes) if key in ResultSpec.__dataclass_fields__})
+    whole = Result(
+        key=job_key(spec),
+        spec=spec,
+        outcome=outcome,
+        detail=detail,
+        started_at=started(minute),
+        wall_s=9.0,
+        environment=ENVIRONMENT,
+        throttled_periods=0,
+        trials_finished=spec.trials if outcome is Outcome.OK else 0,
+        ranking_disagreements=0 if outcome is Outcome.OK else None,
+        placement=PLACEMENT,
+        page_cache="dropped",
+    )
+    return replace(whole, **changes)
+
+
+def job(minute: int = 0, outcome: Outcome = Outcome.OK, *, detail: str | None = None, **changes: Any) -> FakeJob:
+    """An attempt that started ``minute`` minutes past ten; what it measured cannot be read."""
+    return FakeJob(result(outcome, detail=detail, minute=minute, **changes))
+
+
+def canary(cpu_s: float = 0.010, memory_s: float = 0.020, disk_s: float | None = 0.005) -> CanaryReading:
+    return CanaryReading("between", 0, 0.1, cpu_s, memory_s, disk_s)
+
+
+def quiet(**changes: Any) -> Counters:
+    """What the kernel counts on a quiet machine, on one CPU for ten seconds."""
+    calm = Counters(
+        wall_s=10.0,
+        cpu_s=9.5,
+        foreign_cpu_s=0.1,
+        steal_s=0.01,
+        wait_s=0.05,
+        throttled_s=0.0,
+        swap_bytes=0,
+        major_faults=0,
+    )
+    return replace(calm, **changes)
+
+
+def samples(
+    latency_s: NDArray[np.float64],
+    *,
+    first_trial: int = 0,
+    names: Sequence[str] | None = None,
+    seed: int | None = None,
+    repeats: Sequence[tuple[int, float]] = (),
+    **columns: Sequence[int | None],
+) -> pa.Table:
+    """What a job writes: warm-up that took hours, the trials, repeats.
+
+    Args:
+        latency_s: shape (trials, queries).
+        first_trial: number of the first of them.
+        names: of the queries.
+        seed: each trial asks in a random order of its own; ``None``: in the order of the names.
+        repeats: query and seconds, each asked twice in a row.
+        columns: further whole numbers of the timed rows, in the order of writing.
+    """
+    trials, queries = latency_s.shape
+    names = names or [f"q{number:04}" for number in range(queries)]
+    rng = np.random.default_rng(seed)
+    rows = [("w", -1, 3600.0)] * 10
+    for trial in range(trials):
+        order = range(queries) if seed is None else rng.permutation(queries)
+        rows += [(names[query], first_trial + trial, float(latency_s[trial, query])) for query in order]
+    rows += [(names[query], -2, seconds) for query, seconds in repeats for _ in range(2)]
+    before, after = [None] * 10, [None] * (2 * len(repeats))
+    return pa.table(
+        {
+            "query_id": [name for name, _, _ in rows],
+            "trial": pa.array([trial for _, trial, _ in rows], pa.int32()),
+            "warmup": [trial == -1 for _, trial, _ in rows],
+            "latency_ns": pa.array([round(seconds * 1e9) for _, _, seconds in rows], pa.int64()),
+            **{name: pa.array([*before, *values, *after], pa.int64()) for name, values in columns.items()},
+        }
+    )
+
+
+def timed(*tables: pa.Table) -> timings.Timings:
+    """The samples of one cell's jobs, numbered as they come."""
+    return timings.read(enumerate(tables))

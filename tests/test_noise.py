@@ -1,0 +1,157 @@
+"""What the machine says against a cell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness import noise
+from harness.findings import Finding
+from harness.records import Outcome
+from harness.result import Placement, Result
+from harness.table import Validity
+from tests import build
+from tests.build import canary, quiet, result
+
+FRESH = "run its suite again with --fresh --only 'bm25/scifact/single_stream/cpu1-mem1'"
+RETRY = FRESH.replace("--fresh", "--retry-noisy 3")
+
+
+def look(*results: Result, levels: noise.Levels | None = None, queries: int = 300) -> list[Finding]:
+    return noise.look(results, levels or {}, queries)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_quiet_machine_raises_no_alarm(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    jobs = []
+    for number in range(5):
+        readings = tuple(
+            canary(0.010 * rng.uniform(1, 1.08), 0.020 * rng.uniform(1, 1.15), 0.005 * rng.uniform(1, 3))
+            for _ in range(3)
+        )
+        counters = quiet(
+            foreign_cpu_s=rng.uniform(0, 0.3), steal_s=rng.uniform(0, 0.05), wait_s=rng.uniform(0, 1.0), major_faults=3
+        )
+        jobs.append(result(job=number, jobs=5, trials=1, canary=readings, counters=counters))
+    assert look(*jobs, levels=noise.levels(jobs)) == []
+
+
+def test_nothing_was_counted_is_no_reproach() -> None:
+    assert look(result(placement=None)) == []
+
+
+@pytest.mark.parametrize(
+    ("counters", "validity", "fact", "command"),
+    [
+        ({"throttled_s": 0.5}, Validity.INVALID, "throttled the job in 0 periods (0.5 s)", FRESH),
+        ({"swap_bytes": 3 << 20}, Validity.INVALID, "3 MiB of the job were swapped out", FRESH),
+        ({"steal_s": 0.2}, Validity.NOISY, "took 2.0% of the job's CPU time (steady: up to 1%)", RETRY),
+        ({"foreign_cpu_s": 1.2}, Validity.NOISY, "other processes had 12.0% of the job's CPUs", RETRY),
+        (
+            {"wait_s": 28.61},
+            Validity.NOISY,
+            "they waited 3.00 s for one another in each second of CPU time (1 CPUs; expected: up to 0.25)",
+            FRESH,
+        ),
+        ({"major_faults": 600}, Validity.NOISY, "0.4 major page faults a query (expected: up to 0.1)", FRESH),
+    ],
+)
+def test_counters_name_fact_figure_and_command(
+    counters: dict[str, Any], validity: Validity, fact: str, command: str
+) -> None:
+    (finding,) = look(result(counters=quiet(**counters)))
+    assert finding.validity is validity
+    assert fact in finding.text
+    assert command in finding.text
+    assert finding.transient is (command == RETRY)
+
+
+def test_shares_are_of_all_the_jobs_cpus() -> None:
+    two = replace(build.PLACEMENT, cpus=(0, 1))
+    assert look(result(counters=quiet(foreign_cpu_s=0.8), placement=two)) == []
+    assert len(look(result(counters=quiet(foreign_cpu_s=0.8)))) == 1
+
+
+def test_a_few_ticks_of_a_short_trial_are_no_share() -> None:
+    assert look(result(counters=quiet(wall_s=0.25, cpu_s=0.2, wait_s=0.0, foreign_cpu_s=0.02, steal_s=0.02))) == []
+    assert len(look(result(counters=quiet(wall_s=0.25, cpu_s=0.2, wait_s=0.0, foreign_cpu_s=0.06)))) == 1
+
+
+def test_one_disturbed_job_of_five_is_told() -> None:
+    jobs = [result(job=number, jobs=5, trials=1, counters=quiet()) for number in range(5)]
+    jobs[3] = replace(jobs[3], counters=quiet(foreign_cpu_s=4.0))
+    (finding,) = look(*jobs)
+    assert "40.0% of the job's CPUs (in 1 of 5 jobs)" in finding.text
+
+
+def test_a_busy_machine_is_not_taken_for_too_many_threads() -> None:
+    (finding,) = look(result(counters=quiet(cpu_s=5.0, wait_s=5.0, foreign_cpu_s=5.0)))
+    assert "other processes" in finding.text
+    (finding,) = look(result(counters=quiet(cpu_s=8.0, wait_s=2.0, steal_s=2.0)))
+    assert "hypervisor" in finding.text
+    assert look(result(counters=quiet(wait_s=9.0, foreign_cpu_s=None))) == []
+
+
+def test_too_many_threads_are_found_on_a_busy_machine_too() -> None:
+    # Four threads share half a CPU: three of them wait all the time, and the fourth half of it.
+    busy, crowded = look(result(counters=quiet(cpu_s=5.0, wait_s=35.01, foreign_cpu_s=5.0)))
+    assert "other processes" in busy.text
+    assert "more runnable threads than CPUs: they waited 6.00 s for one another" in crowded.text
+
+
+def test_a_sleeping_system_has_no_threads_to_speak_of() -> None:
+    assert look(result(counters=quiet(cpu_s=0.1, wait_s=0.09))) == []
+
+
+def test_a_machine_that_changes_its_speed_is_told() -> None:
+    (finding,) = look(result(canary=(canary(0.010), canary(0.0125))))
+    assert "fixed processor work took 10 to 12.5 ms beside the trials, 1.25 times (steady: up to 1.15)" in finding.text
+    assert finding.transient and RETRY in finding.text
+    (finding,) = look(result(canary=(canary(), canary(memory_s=0.030))))
+    assert "fixed memory work" in finding.text and finding.validity is Validity.NOISY
+    (finding,) = look(result(canary=(canary(), canary(disk_s=0.030))))
+    assert "fixed disk work" in finding.text and finding.validity is Validity.CLEAN
+    assert look(result(canary=(canary(), canary(disk_s=None)))) == []
+
+
+def test_a_change_between_two_jobs_of_a_cell_is_told() -> None:
+    jobs = [result(job=number, jobs=2, trials=1, canary=(canary(0.010 + 0.003 * number),)) for number in range(2)]
+    assert len(look(*jobs)) == 1
+
+
+def test_a_cell_that_met_a_slower_machine_than_the_others_is_told() -> None:
+    others = [result(job=number, canary=(canary(0.010),)) for number in range(8)]
+    slow = result(job=9, canary=(canary(0.012), canary(0.0121)))
+    levels = noise.levels([*others, slow])
+    (finding,) = look(slow, levels=levels)
+    assert "1.21 times the median of 9 jobs on it (steady: up to 1.15)" in finding.text
+    assert finding.transient
+    assert look(others[0], levels=levels) == []
+
+
+def test_levels_of_other_machines_and_of_failures_do_not_count() -> None:
+    elsewhere = replace(build.ENVIRONMENT, cpu_model="fast")
+    others = [result(canary=(canary(0.001),), environment=elsewhere) for _ in range(8)]
+    others += [result(Outcome.CRASH, canary=(canary(0.001),)) for _ in range(8)]
+    slow = result(canary=(canary(0.012),))
+    assert look(slow, levels=noise.levels([*others, slow])) == []
+
+
+def test_shared_cpus_are_a_doubt_that_stays() -> None:
+    (finding,) = look(result(placement=Placement((0, 1), (0,), True, (0, 1), False)))
+    assert finding.validity is Validity.NOISY
+    assert not finding.transient
+    assert "the harness had to share the job's CPUs (1 of 4)" in finding.text
+
+
+def test_half_cores_and_kept_pages_are_remarks() -> None:
+    half = result(placement=replace(build.PLACEMENT, whole_cores=False))
+    assert [finding.validity for finding in look(half)] == [Validity.CLEAN]
+    assert look(result(placement=replace(build.PLACEMENT, whole_cores=None))) == []
+    kept = result(page_cache=None)
+    assert [finding.validity for finding in look(kept)] == [Validity.CLEAN]
+    assert look(replace(kept, schema_version=1)) == []

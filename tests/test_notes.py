@@ -1,0 +1,127 @@
+"""What is said under a table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness import instances, rows
+from harness.records import Envelope, Isolation, Outcome
+from harness.result import Cell
+from harness.table import Table, Validity
+from tests.build import FakeJob
+from tests.stored import MIB, Maker, samples
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Maker:
+    return Maker(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def snapshot() -> instances.Snapshot:
+    return instances.latest()
+
+
+NULL = Cell("quick", "null", "scifact", "single_stream", "cpu1-mem1")
+
+
+def notes_with(jobs: list[FakeJob], snapshot: instances.Snapshot, word: str) -> list[str]:
+    return [note for note in rows.build(jobs, snapshot=snapshot).notes if word in note]
+
+
+def test_the_smallest_profile_that_passes_is_said(make: Maker, snapshot: instances.Snapshot) -> None:
+    jobs = [
+        make("minilm", "cpu1-mem256m", Outcome.OOM),
+        make("minilm", "cpu2-mem4"),
+        make("minilm", "cpu1-mem1"),
+        make("bm25", "cpu1-mem256m"),
+        make("bm25", "cpu1-mem1"),
+        make("hopeless", "cpu1-mem256m", Outcome.OOM),
+        make("hopeless", "cpu1-mem1", Outcome.CRASH),
+        make("once", "cpu1-mem1"),
+    ]
+    assert notes_with(jobs, snapshot, "Smallest profile") == [
+        "Smallest profile here that passes on scifact: bm25 cpu1-mem256m, hopeless none, minilm cpu1-mem1."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("isolation", "outcome"), [(Isolation.PROCESS, Outcome.OK), (Isolation.CONTAINER, Outcome.NOT_APPLICABLE)]
+)
+def test_only_containers_of_two_sizes_tell_a_smallest_profile(
+    make: Maker, snapshot: instances.Snapshot, isolation: Isolation, outcome: Outcome
+) -> None:
+    jobs = [make(profile="cpu1-mem1"), make(profile="cpu1-mem256m", isolation=isolation, outcome=outcome)]
+    assert notes_with(jobs, snapshot, "Smallest profile") == []
+
+
+def test_of_equal_memory_the_fewest_cpus_are_smallest(make: Maker, snapshot: instances.Snapshot) -> None:
+    four = Envelope("cpu1-mem4", 1, 4096 * MIB)
+    cell = Cell("quick", "bm25", "scifact", "single_stream", "cpu1-mem4")
+    jobs = [make(profile="cpu2-mem4"), make(cell=cell, envelope=four), make(profile="cpu1-mem1", outcome=Outcome.OOM)]
+    assert "bm25 cpu1-mem4." in notes_with(jobs, snapshot, "Smallest profile")[0]
+
+
+def test_less_memory_is_smaller_whatever_the_cpus(make: Maker, snapshot: instances.Snapshot) -> None:
+    lean = Envelope("cpu2-mem256m", 2, 256 * MIB)
+    cell = Cell("quick", "bm25", "scifact", "single_stream", "cpu2-mem256m")
+    jobs = [make(profile="cpu1-mem1"), make(cell=cell, envelope=lean)]
+    assert "bm25 cpu2-mem256m." in notes_with(jobs, snapshot, "Smallest profile")[0]
+
+
+def test_profiles_that_take_the_whole_host_are_told_once(make: Maker, snapshot: instances.Snapshot) -> None:
+    jobs = [make(profile="cpu2-mem4"), make("minilm", "cpu2-mem4"), make(profile="cpu1-mem1")]
+    (note,) = notes_with(jobs, snapshot, "sampling")
+    assert note.startswith("Profiles with all CPUs of their host (cpu2-mem4: 2 of 2) share them")
+    assert {row.validity for row in rows.build(jobs, snapshot=snapshot).rows} == {Validity.CLEAN}
+    larger = replace(jobs[0].result.environment, host_cpus=3)
+    apart = [
+        make(profile="cpu2-mem4", changes={"environment": larger}),
+        make("minilm", "cpu2-mem4", Outcome.OOM),
+        make("fake", "cpu2-mem4", isolation=Isolation.FAKE),
+    ]
+    assert notes_with(apart, snapshot, "sampling") == []
+
+
+def test_rows_that_must_not_be_compared_are_told(make: Maker, snapshot: instances.Snapshot) -> None:
+    def warnings(table: Table) -> list[str]:
+        return [note for note in table.notes if "do not compare" in note]
+
+    assert warnings(rows.build([make("a"), make("b")], snapshot=snapshot)) == []
+    differing = rows.build([make("a"), make("b", sample_sha256="other")], snapshot=snapshot)
+    assert len(warnings(differing)) == 1
+    assert "scifact were measured with 2 different query samples" in warnings(differing)[0]
+
+
+def test_the_null_system_is_a_note_and_no_row(make: Maker, snapshot: instances.Snapshot) -> None:
+    null = make(cell=NULL, table=samples(0.0004))
+    table = rows.build([make(), null], snapshot=snapshot)
+    assert [row.system for row in table.rows] == ["bm25"]
+    (overhead,) = table.overhead
+    assert (overhead.profile, overhead.validity, overhead.key) == ("cpu1-mem1", Validity.CLEAN, null.result.key)
+    assert overhead.latency_mean_s.value == pytest.approx(0.695e-3 + 0.4e-6)
+    assert overhead.p99_s.reason == "p99 needs 662 queries, timed 140"
+    (note,) = [note for note in table.notes if "null system" in note]
+    assert note == (
+        "harness's own overhead per query (null system in the same envelope): cpu1-mem1 mean 695 µs, p50 690 µs, "
+        "p99 — (p99 needs 662 queries, timed 140)."
+    )
+
+
+def test_a_doubtful_or_failed_null_system_says_so(make: Maker, snapshot: instances.Snapshot) -> None:
+    doubtful = make(cell=NULL, changes={"ranking_disagreements": 3})
+    other = make("null", "cpu2-mem4", Outcome.CRASH)
+    table = rows.build([make(), doubtful, other], snapshot=snapshot)
+    (note,) = [note for note in table.notes if "null system" in note]
+    assert ", noisy: 3 of 140 queries were ranked differently" in note
+    assert "cpu2-mem4 not measured (crash: killed by the kernel at 256 MiB)" in note
+    assert [item.outcome for item in table.overhead] == [Outcome.OK, Outcome.CRASH]
+
+
+def test_the_null_system_alone_is_a_row(make: Maker, snapshot: instances.Snapshot) -> None:
+    table = rows.build([make(cell=NULL)], snapshot=snapshot)
+    assert [row.system for row in table.rows] == ["null"]
+    assert table.overhead == ()

@@ -1,0 +1,208 @@
+"""What samples say against a cell: planted faults are found, clean simulated data raise no alarm."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+
+from harness import steadiness
+from harness.steadiness import Facts
+from harness.timings import Timings
+from tests import build
+
+Floats = NDArray[np.float64]
+
+
+def simulated(
+    seed: int,
+    *,
+    jobs: int = 5,
+    trials: int = 1,
+    queries: int = 200,
+    median_s: float = 0.005,
+    spread: float = 1.0,
+    noise: float = 0.05,
+    stalls: float = 0.002,
+    shape: Floats | None = None,
+    by_trial: Floats | None = None,
+    cache: float = 1.0,
+) -> Timings:
+    """A system whose queries differ much (lognormal), each asking a little, and some stall for 50 ms.
+
+    Args:
+        shape: factor of the n-th query that a fresh process is asked.
+        by_trial: factor of each trial, over all jobs.
+        cache: what a query takes when it is asked again at once, as a share.
+    """
+    rng = np.random.default_rng(seed)
+    level = median_s * rng.lognormal(0.0, spread, queries)
+    tables: list[pa.Table] = []
+    for job in range(jobs):
+        latency = level * rng.lognormal(0.0, noise, (trials, queries)) + 0.05 * (rng.random((trials, queries)) < stalls)
+        if by_trial is not None:
+            latency *= by_trial[job * trials : (job + 1) * trials, None]
+        if shape is not None:
+            order = np.random.default_rng(seed + job).permutation(queries)  # as ``build.samples`` draws its first
+            latency[0, order] *= np.resize(np.append(shape, np.ones(queries)), queries)
+        repeats = [(query, cache * float(latency[0, query])) for query in range(0, queries, 10)]
+        tables.append(build.samples(latency, seed=seed + job, first_trial=job * trials, repeats=repeats))
+    return build.timed(*tables)
+
+
+def phases(timings: Timings, between_s: float = 50e-6) -> dict[int, float]:
+    jobs = timings.job
+    return {
+        int(job): float(timings.latency_s[jobs == job].sum()) + between_s * int((jobs == job).sum())
+        for job in np.unique(jobs)
+    }
+
+
+def found(timings: Timings, **kind: str) -> set[str]:
+    facts = steadiness.look(timings, phases(timings), **kind)
+    return {name for name in ("drift", "start", "repeat", "between") if getattr(facts, name) is not None}
+
+
+@pytest.mark.parametrize(("jobs", "trials"), [(5, 1), (1, 5), (3, 2), (1, 1), (2, 1)])
+@pytest.mark.parametrize("median_s", [1e-6, 0.005])
+def test_a_clean_run_raises_no_alarm(jobs: int, trials: int, median_s: float) -> None:
+    alarms = [
+        found(simulated(seed, jobs=jobs, trials=trials, median_s=median_s, stalls=0.002 if median_s > 1e-3 else 0.0))
+        for seed in range(30)
+    ]
+    assert alarms == [set()] * 30
+
+
+def test_a_clean_run_with_a_very_heavy_tail_raises_no_alarm() -> None:
+    # Some queries take a hundred times the median, and stalls come by themselves: trial means differ by chance.
+    alarms = [found(simulated(seed, spread=1.8, noise=0.3, stalls=0.01)) for seed in range(30)]
+    assert alarms == [set()] * 30
+
+
+def test_moods_of_the_machine_are_no_slow_start() -> None:
+    # Each trial is 10 % slower or faster throughout, at random; that is neither a slope nor, yet, a drift.
+    for seed in range(20):
+        moods = np.random.default_rng(1000 + seed).uniform(0.95, 1.05, 5)
+        assert found(simulated(seed, by_trial=moods)) == set()
+
+
+@pytest.mark.parametrize(("jobs", "trials"), [(5, 1), (1, 1)])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_start_that_gets_faster_over_many_queries_is_found(jobs: int, trials: int, seed: int) -> None:
+    # Ten times slower at first, falling to nothing over 100 of 200 queries.
+    slope = np.exp(np.log(10) * (1 - np.arange(100) / 100))
+    start = steadiness.start(simulated(seed, jobs=jobs, trials=trials, shape=slope))
+    assert start is not None
+    assert start.ratio > 2
+
+
+def test_a_mild_start_is_found_where_trials_can_be_compared() -> None:
+    facts = steadiness.look(simulated(1, queries=1000, shape=np.full(40, 1.5)), {})
+    assert facts.start is not None
+    assert 1.4 < facts.start.ratio < 1.6
+    assert facts.start.queries <= 40
+    assert facts.drift is None
+
+
+def test_a_mild_start_is_found_though_trials_differ_as_a_whole() -> None:
+    moods = np.array([0.3, 3.0, 0.5, 2.0, 1.0])
+    facts = simulated(2, noise=0.02, by_trial=moods, shape=np.full(20, 1.15), stalls=0)
+    start = steadiness.start(facts)
+    assert start is not None
+    assert start.ratio == pytest.approx(1.15, abs=0.03)
+
+
+def test_a_start_of_a_few_microseconds_is_nobodys_warm_up() -> None:
+    assert steadiness.start(simulated(1, median_s=1e-6, stalls=0, shape=np.full(40, 3.0))) is None
+
+
+@pytest.mark.parametrize(("jobs", "trials"), [(5, 1), (1, 5)])
+def test_drift_between_trials_is_found(jobs: int, trials: int) -> None:
+    growing = np.array([1.0, 1.1, 1.2, 1.3, 1.4])
+    facts = steadiness.look(simulated(3, jobs=jobs, trials=trials, by_trial=growing, stalls=0), {})
+    assert facts.drift is not None
+    assert facts.drift.ratio == pytest.approx(1.4, rel=0.05)
+    assert facts.drift.slow_s / facts.drift.fast_s == pytest.approx(facts.drift.ratio)
+    assert not facts.drift.cold
+
+
+def test_drift_below_the_limit_is_steady() -> None:
+    spread = np.array([1.0, steadiness.MAX_TRIAL_RATIO - 0.05, 1.1, 1.0, 1.1])
+    assert steadiness.look(simulated(3, by_trial=spread, stalls=0), {}).drift is None
+
+
+def test_a_single_stall_is_no_drift() -> None:
+    latency = np.full((5, 200), 0.001)
+    latency[2, 7] = 1.0  # the trial's mean is six times the others'
+    assert (
+        steadiness.look(build.timed(*(build.samples(latency[[t]], first_trial=t) for t in range(5))), {}).drift is None
+    )
+
+
+def test_the_first_trial_of_a_process_being_the_slowest_is_told_apart() -> None:
+    cold = steadiness.look(simulated(4, jobs=1, trials=5, by_trial=np.array([2.0, 1, 1, 1, 1]), stalls=0), {})
+    assert cold.drift is not None
+    assert cold.drift.cold
+    assert cold.trial_means_s[0] == max(cold.trial_means_s)
+    fresh = steadiness.look(simulated(4, by_trial=np.array([2.0, 1, 1, 1, 1]), stalls=0), {})
+    assert fresh.drift is not None
+    assert not fresh.drift.cold
+
+
+@pytest.mark.parametrize(("jobs", "trials"), [(5, 1), (1, 3)])
+def test_a_result_cache_is_found(jobs: int, trials: int) -> None:
+    repeat = steadiness.look(simulated(5, jobs=jobs, trials=trials, cache=0.02), {}).repeat
+    assert repeat is not None
+    assert repeat.ratio == pytest.approx(0.02, rel=1e-3)
+    assert 5 * jobs <= repeat.queries <= 20 * jobs
+
+
+def test_a_cold_start_is_no_result_cache() -> None:
+    slope = np.exp(np.log(10) * (1 - np.arange(120) / 120))
+    for seed in range(10):
+        latency = 0.002 * np.random.default_rng(seed).lognormal(0.0, 0.3, 200)
+        cold = latency.copy()
+        order = np.random.default_rng(seed).permutation(200)
+        cold[order[:120]] *= slope
+        repeats = [(query, float(latency[query])) for query in range(0, 200, 10)]
+        timings = build.timed(build.samples(cold[None, :], seed=seed, repeats=repeats))
+        assert steadiness.repeat(timings) is None
+        assert steadiness.start(timings) is not None
+
+
+def test_a_cache_that_keeps_everything_is_found_though_later_trials_are_fast() -> None:
+    latency = np.vstack([np.full(100, 0.005), np.full((4, 100), 0.0001)])
+    table = build.samples(latency, repeats=[(query, 0.0001) for query in range(20)])
+    facts = steadiness.look(build.timed(table), {})
+    assert facts.repeat is not None
+    assert facts.repeat.first_s == pytest.approx(0.005)
+
+
+def test_warm_processor_caches_are_no_result_cache() -> None:
+    assert steadiness.look(simulated(5, median_s=20e-6, stalls=0, cache=0.1), {}).repeat is None
+    assert steadiness.look(simulated(5, cache=0.6), {}).repeat is None
+
+
+def test_time_that_no_latency_claims_is_found() -> None:
+    timings = simulated(6, jobs=2, stalls=0)
+    mean = float(timings.latency_s.mean())
+    found = steadiness.look(timings, phases(timings, between_s=2 * mean)).between
+    assert found is not None
+    assert found.per_query_s == pytest.approx(2 * mean)
+    assert found.share == pytest.approx(2 / 3)
+    assert steadiness.look(timings, phases(timings, between_s=0.5 * mean)).between is None
+    # A system of a microsecond spends nearly all time in the harness; that is little.
+    fast = simulated(6, median_s=1e-6, stalls=0)
+    assert steadiness.look(fast, phases(fast, between_s=1e-3)).between is None
+    assert steadiness.look(timings, {}).between is None
+
+
+def test_other_scenarios_are_not_judged_by_single_queries() -> None:
+    growing = simulated(3, by_trial=np.array([1.0, 1.1, 1.2, 1.3, 1.4]), cache=0.02, stalls=0)
+    assert found(growing, scenario="offline") == {"drift"}
+    assert steadiness.look(growing, {}, "server") == Facts(200)
+
+
+def test_no_samples_say_nothing() -> None:
+    assert steadiness.look(build.timed(build.samples(np.zeros((0, 5)))), {}) == Facts(0)
