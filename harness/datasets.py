@@ -10,16 +10,15 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import os
 import random
 import re
-import shutil
 import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
+from harness import leftovers
 from harness.catalog import data_root
 from harness.errors import FileError, UnknownName
 from harness.measure.answers import MAX_ID_CHARS
@@ -169,8 +168,8 @@ def _prepare(path: Path, cache: Path) -> Corpus:
             source.update(chunk)
     folder = cache / "corpora" / source.hexdigest()[:24]
     if not folder.is_dir():
-        partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
-        partial.mkdir(parents=True, exist_ok=True)
+        partial = leftovers.in_the_making(folder)
+        partial.mkdir(parents=True)
         try:
             _write_corpus(path, partial)
             for made in partial.iterdir():
@@ -179,7 +178,7 @@ def _prepare(path: Path, cache: Path) -> Corpus:
             if not folder.is_dir():  # another run was faster
                 partial.rename(folder)
         finally:
-            shutil.rmtree(partial, ignore_errors=True)
+            leftovers.remove(partial)
     facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
     return Corpus(folder, facts["size"], facts["sha256"])
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,13 +10,18 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from harness import leftovers
 from harness.collect import collect
 from harness.datasets import Corpus
 from harness.errors import JobError
 from harness.launch.base import Job, Launcher, Limits, Prepared, Progress
-from harness.records import Envelope, IndexFacts, JobSpec, Outcome, to_json
+from harness.records import Envelope, JobSpec, Outcome, to_json
+from harness.result import IndexFacts
+from harness.store import check_room
+from harness.untrusted import open_regular
 
 _FACTS = TypeAdapter(IndexFacts)
+_MOST_LEVELS = 64
 
 
 @dataclass(frozen=True)
@@ -54,11 +57,10 @@ def build(
 
     Raises:
         JobError: with the build's outcome; nothing is kept.
+        StoreError: the cache's disk is full.
     """
     home = cache / "indexes" / key
-    partial = home.with_name(f"{key}.{os.getpid()}.partial")
-    _clear(home.parent, key)
-    shutil.rmtree(partial, ignore_errors=True)  # a dead process had our id
+    partial = leftovers.in_the_making(home)
     data, folder = partial / "data", partial / "job"
     data.mkdir(parents=True)
     (folder / "out").mkdir(parents=True)
@@ -77,6 +79,7 @@ def build(
         ended = launcher.launch(job, progress)
         collected = collect(job, ended, corpus.unknown)
         if collected.outcome is not Outcome.OK or collected.measurement is None:
+            check_room(cache)
             raise JobError(collected.outcome, f"index build: {collected.detail}")
         size, checksum = _content(data)
         facts = IndexFacts(
@@ -88,14 +91,15 @@ def build(
             content_sha256=checksum,
             envelope=envelope,
         )
-        shutil.rmtree(folder)
+        leftovers.remove(folder)
         (partial / "facts.json").write_text(to_json(facts, indent=2), encoding="utf-8")
         found = find(cache, key)
         if found:  # another run was faster; jobs may be reading its index
             return found
+        leftovers.remove(home)  # damaged, else it had been found
         partial.rename(home)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        leftovers.remove(partial)
     return Index(home / "data", facts)
 
 
@@ -105,26 +109,30 @@ def build_envelope(cpus: int, memory_bytes: int) -> Envelope:
 
 
 def _content(data: Path) -> tuple[int, str]:
-    """Size and hash of an index; a link or a pipe in it could lead out of it, so it is refused."""
+    """Size and hash of an index; a link or a pipe in it could lead out of it, so it is refused.
+
+    Raises:
+        JobError: it holds something else than files in folders, or what cannot be read.
+    """
     size, content = 0, hashlib.sha256()
-    for path in sorted(data.rglob("*")):
-        mode = path.lstat().st_mode
-        if stat.S_ISDIR(mode):
-            continue
-        name = path.relative_to(data)
-        if not stat.S_ISREG(mode):
-            raise JobError(Outcome.BAD_OUTPUT, f"index build: {str(name)!r} is no regular file")
-        with path.open("rb") as file:
-            checksum = hashlib.file_digest(file, "sha256").hexdigest()
-        content.update(f"{name} {checksum}\n".encode("utf-8", "surrogateescape"))
-        size += path.stat().st_size
+    try:
+        for path in sorted(Path(entry.path) for entry in leftovers.files(data)):
+            name = path.relative_to(data)
+            if len(name.parts) > _MOST_LEVELS:
+                raise JobError(Outcome.BAD_OUTPUT, f"index build: folders more than {_MOST_LEVELS} levels deep")
+            mode = path.lstat().st_mode
+            if stat.S_ISDIR(mode):
+                continue
+            if not stat.S_ISREG(mode):
+                raise JobError(Outcome.BAD_OUTPUT, f"index build: {str(name)!r} is no regular file")
+            with open_regular(path) as file:
+                checksum = hashlib.file_digest(file, "sha256").hexdigest()
+            content.update(f"{name} {checksum}\n".encode("utf-8", "surrogateescape"))
+            size += path.stat().st_size
+    except OSError as error:
+        raise JobError(
+            Outcome.BAD_OUTPUT, f"index build: the index cannot be read: {error.strerror or error}"
+        ) from error
     if not size:
         raise JobError(Outcome.BAD_OUTPUT, "index build: the index is empty")
     return size, content.hexdigest()
-
-
-def _clear(parent: Path, key: str) -> None:
-    """Remove what dead builds of this index left; a living one's (of another results folder) stays."""
-    for leftover in parent.glob(f"{key}.*.partial"):
-        if not Path("/proc", leftover.suffixes[-2][1:]).exists():
-            shutil.rmtree(leftover, ignore_errors=True)

@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
+from harness import leftovers
 from harness.errors import FileError, StoreError
-from harness.records import SCHEMA_VERSION, Cell, Result, to_json
+from harness.records import to_json
+from harness.result import SCHEMA_VERSION, Cell, Result
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,6 +36,7 @@ RUN = "run.trec.gz"
 LOG = "log.txt.gz"
 STAGING = ".staging"
 _LOCK = ".lock"
+_LEAST_FREE_BYTES = 1 << 20
 
 
 @cache
@@ -96,9 +99,24 @@ def read_jobs(root: Path) -> tuple[StoredJob, ...]:
     """
     if not root.is_dir():
         raise FileError(f"{root}: no results here; run a suite first, or give the folder that holds them")
-    # Staging folders hold jobs in the making: they are never results.
-    paths = (path for path in root.rglob(RESULT) if STAGING not in path.relative_to(root).parts)
-    return tuple(StoredJob(path.parent, read_result(path)) for path in sorted(paths))
+    return tuple(StoredJob(path.parent, read_result(path)) for path in sorted(_result_paths(root)))
+
+
+def _result_paths(root: Path) -> Iterator[Path]:
+    """Where the results below ``root`` are.  A run may be adding to them."""
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            inside = {entry.name: entry.is_dir(follow_symlinks=False) for entry in os.scandir(folder)}
+        except FileNotFoundError:
+            continue  # a run removed it while we looked
+        except OSError as error:
+            raise FileError(f"{folder}: cannot be read: {error.strerror}; see to its permissions") from error
+        if inside.get(RESULT) is False:
+            yield folder / RESULT
+        # Staging folders hold jobs in the making, as foreign code writes them: they are never results.
+        waiting += [folder / name for name, is_folder in inside.items() if is_folder and name != STAGING]
 
 
 def read_result(path: Path) -> Result:
@@ -110,8 +128,11 @@ def read_result(path: Path) -> Result:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
         version = raw.get("schema_version")
-        if version != SCHEMA_VERSION:
-            raise FileError(f"{path}: schema version {version!r}, this harness reads {SCHEMA_VERSION}; update harness")
+        # What an older version has not, the record's defaults say.
+        if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
+            raise FileError(
+                f"{path}: schema version {version!r}, this harness reads 1 to {SCHEMA_VERSION}; update harness"
+            )
         return result_adapter().validate_python(raw)
     except (OSError, ValueError, AttributeError, RecursionError) as error:
         first = error.errors()[0] if isinstance(error, ValidationError) else None
@@ -145,13 +166,13 @@ class Store:
                 raise StoreError(
                     f"{self.folder}: another run holds it; wait for its end or choose another --results"
                 ) from None
-            shutil.rmtree(self.staging, ignore_errors=True)
+            leftovers.remove(self.staging)
             with _disk_errors(self.folder):
                 self.staging.mkdir()
             try:
                 yield
             finally:
-                shutil.rmtree(self.staging, ignore_errors=True)
+                leftovers.remove(self.staging)
 
     @contextmanager
     def scratch(self, name: str) -> Iterator[Path]:
@@ -162,7 +183,7 @@ class Store:
         try:
             yield path
         finally:
-            shutil.rmtree(path, ignore_errors=True)
+            leftovers.remove(path)
 
     def keep_inputs(self, qrels: bytes, qrels_sha256: str, samples: Mapping[str, str]) -> None:
         """Keep judgements and query samples beside the results, so that they can be judged anywhere."""
@@ -206,6 +227,18 @@ class Store:
             partial.rename(target)
             _sync(target.parent)
         return StoredJob(target, result)
+
+
+def check_room(folder: Path) -> None:
+    """Is there room for a job's files at all?  What fails on a full disk says nothing of a system.
+
+    Raises:
+        StoreError: there is not.
+    """
+    with _disk_errors(folder):
+        free = shutil.disk_usage(folder).free
+    if free < _LEAST_FREE_BYTES:
+        raise StoreError(f"{folder}: the disk is full ({free >> 10} KiB left); make room, what was finished is kept")
 
 
 def cell_path(cell: Cell) -> Path:

@@ -24,6 +24,15 @@ PLANTED = Path(__file__).parent / "engines" / "planted"
 TOPICS = ("river", "glacier", "volcano", "desert", "forest", "harbour", "bridge", "castle", "market", "orchestra")
 
 
+_PROTOCOL = """[protocol]
+name = "santhanam2023"
+warmup_queries = 2
+trials = 2
+repeats = 0
+k = 3
+"""
+
+
 @pytest.fixture(scope="session")
 def engine() -> Iterator[docker.DockerClient]:
     """The Docker engine; ``make test`` sees to it that there is one."""
@@ -70,21 +79,41 @@ class Bench:
 
     def suite(self, text: str = "", **keys: object) -> Path:
         """Write a suite over the tiny dataset."""
-        declared = {"systems": ["planted"], "datasets": ["./tiny"], "profiles": ["cpu1-mem256m"], **keys}
+        declared = {
+            "systems": ["planted"],
+            "datasets": ["./tiny"],
+            "profiles": ["cpu1-mem256m"],
+            "overhead": False,
+            **keys,
+        }
         body = "".join(f"{key} = {json.dumps(value)}\n" for key, value in declared.items())
-        protocol = "" if "[protocol]" in text else "[protocol]\nwarmup_queries = 2\ntrials = 2\nk = 3\n"
+        protocol = "" if "[protocol]" in text else _PROTOCOL
         path = self.folder / "test-suite.toml"
         path.write_text(f'build_profile = "cpu1-mem1"\n{body}{protocol}{text}', encoding="utf-8")
         return path
 
     def run(
-        self, launcher: Launcher, path: Path | None = None, *, only: str | None = None, fresh: bool = False
+        self,
+        launcher: Launcher,
+        path: Path | None = None,
+        *,
+        only: str | None = None,
+        fresh: bool = False,
+        retry_noisy: int = 0,
     ) -> Summary:
         """Run a suite to its end."""
         path = path or self.suite()
-        options = Options(self.results, self.cache, path.parent, only, fresh)
+        options = Options(self.results, self.cache, path.parent, only, fresh, retry_noisy)
         self.screen = StringIO()
         return orchestrator.run(suite.load(path), options, launcher, Screen(Console(file=self.screen, width=200)))
+
+
+def make_bench(folder: Path) -> Bench:
+    """A bench in an empty folder; ``HARNESS_IMAGES`` is still to be set."""
+    (folder / "cache").mkdir()
+    write_dataset(folder / "tiny")
+    shutil.copytree(PLANTED, folder / "engines" / "planted")
+    return Bench(folder)
 
 
 @pytest.fixture(scope="session")
@@ -95,9 +124,7 @@ def environments(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def bench(tmp_path: Path, environments: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    (tmp_path / "cache").mkdir()
+    made = make_bench(tmp_path)
     (tmp_path / "cache" / "process").symlink_to(environments)
-    write_dataset(tmp_path / "tiny")
-    shutil.copytree(PLANTED, tmp_path / "engines" / "planted")
     monkeypatch.setenv("HARNESS_IMAGES", str(tmp_path / "engines"))
-    return Bench(tmp_path)
+    return made

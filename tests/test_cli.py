@@ -76,10 +76,10 @@ def test_a_misspelt_key_is_named_with_its_nearest(harness, bench: Bench) -> None
 def test_plan_shows_what_is_done_and_changes_nothing(harness, bench: Bench) -> None:
     bench.suite(profiles=["cpu1-mem1", "cpu1-mem4"])
     before = harness("plan", "test-suite.toml", "--launcher", "fake")
-    assert "0 of 2 done" in before.stdout and not (bench.folder / "results").exists()
+    assert "0 of 2 jobs done" in before.stdout and not (bench.folder / "results").exists()
     harness("run", "test-suite.toml", "--launcher", "fake", "--only", "cpu1-mem4")
     after = harness("plan", "test-suite.toml", "--launcher", "fake")
-    assert "1 of 2 done" in after.stdout and "done (ok)" in after.stdout
+    assert "1 of 2 jobs done" in after.stdout and "done (ok)" in after.stdout
 
 
 def test_report_in_every_format(harness, bench: Bench) -> None:

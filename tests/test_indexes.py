@@ -106,7 +106,7 @@ def test_what_a_dead_build_left_goes_and_a_living_ones_stays(bench: Bench) -> No
     for name in ("key.4194303.partial", f"key.{os.getpid()}.partial", "key.1.partial", "other.4194303.partial"):
         (folder / name / "data").mkdir(parents=True)
     build(bench, FakeLauncher())
-    assert left(bench) == ["key", "key.1.partial", "other.4194303.partial"]
+    assert left(bench) == ["key", "key.1.partial"]
 
 
 def test_an_index_that_another_run_finished_first_is_taken(bench: Bench) -> None:
@@ -122,6 +122,24 @@ def test_damaged_facts_are_no_index(bench: Bench) -> None:
     build(bench, FakeLauncher())
     (bench.cache / "indexes" / "key" / "facts.json").write_text("{")
     assert indexes.find(bench.cache, "key") is None
+    assert build(bench, FakeLauncher()) == indexes.find(bench.cache, "key"), "it is made again in its place"
+
+
+def test_a_file_that_is_closed_or_folders_without_end_are_the_builds_fault(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = "/".join("a" * 70)
+    with pytest.raises(JobError, match="folders more than 64 levels deep") as caught:
+        build(bench, Builder(lambda folder: (folder / deep).mkdir(parents=True)))
+    assert caught.value.outcome is Outcome.BAD_OUTPUT
+
+    def closed(_: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(indexes, "open_regular", closed)
+    with pytest.raises(JobError, match="the index cannot be read: Permission denied"):
+        build(bench, FakeLauncher())
+    assert left(bench) == []
 
 
 def test_a_build_has_all_cpus_and_half_of_the_memory() -> None:

@@ -97,3 +97,13 @@ def test_a_profile_that_the_host_cannot_give_is_planned_with_its_reason(bench: B
     (job,) = inputs.planned(gather(profiles=["gpu1-cpu1-mem4"]), options(bench), FakeLauncher())
     assert job.cannot == "the fake launcher has no GPU"
     assert job.why == "not applicable: the fake launcher has no GPU"
+
+
+def test_the_null_system_is_found_though_no_suite_names_it(gather: Gather, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HARNESS_IMAGES")
+    found = gather(systems=["bm25"], profiles=["cpu1-mem1", "cpu2-mem4"], overhead=True)
+    assert set(found.systems) == {"bm25", "null"}
+    assert [(cell.system, cell.profile) for cell in found.cells if cell.system == "null"] == [
+        ("null", "cpu1-mem1"),
+        ("null", "cpu2-mem4"),
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from pathlib import Path
 
 import docker
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 
 from harness import store
 from harness.cli import main
+from harness.measure.output import REPEAT_TRIAL, WARMUP_TRIAL
 from harness.records import Outcome
 
 pytestmark = pytest.mark.docker
@@ -62,7 +64,7 @@ def test_256_mib_kills_the_bi_encoder_and_not_bm25(results: Path) -> None:
 def test_what_was_measured_is_plausible_and_complete(results: Path) -> None:
     for job in store.read_jobs(results):
         result = job.result
-        if result.outcome is not Outcome.OK:
+        if result.outcome is not Outcome.OK or result.spec.cell.system == "null":
             continue
         assert result.memory.peak_anon_bytes is not None and result.memory.peak_cgroup_bytes is not None
         assert 32 << 20 < result.memory.peak_anon_bytes <= result.spec.envelope.memory_bytes
@@ -71,8 +73,19 @@ def test_what_was_measured_is_plausible_and_complete(results: Path) -> None:
         assert result.index is not None and result.index.index_bytes > 1 << 20
         assert result.load_s is not None and result.first_query_s is not None
         assert result.spec.image_digest.startswith("sha256:")
-        assert job.samples().num_rows == 310
-        assert result.ranking_disagreements is None, "one trial has nothing to disagree with"
+        trials = Counter(job.samples().column("trial").to_pylist())
+        assert trials.keys() == {WARMUP_TRIAL, 0, REPEAT_TRIAL}
+        assert (trials[0], trials[REPEAT_TRIAL]) == (300, 40), "each of 20 queries is asked twice more"
+        assert 20 <= trials[WARMUP_TRIAL] == result.warmup_done <= 1000
+        assert result.ranking_disagreements == 0
+        assert {reading.when for reading in result.canary} >= {"before", "after"}
+        assert result.placement is not None and len(result.placement.cpus) == result.spec.envelope.cpus
+
+
+def test_the_null_system_was_measured_beside_them_once_on_each_profile(results: Path) -> None:
+    null = [job.result for job in store.read_jobs(results) if job.result.spec.cell.system == "null"]
+    assert sorted(result.spec.cell.profile for result in null) == ["cpu1-mem256m", "cpu2-mem4"]
+    assert {result.outcome for result in null} == {Outcome.OK}
 
 
 @pytest.mark.parametrize("system", ["bm25", "minilm"])

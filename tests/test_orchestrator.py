@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +21,7 @@ from harness.errors import FileError, StoreError, UnknownName
 from harness.launch.base import Job
 from harness.launch.fake import FakeLauncher
 from harness.records import Outcome
+from harness.result import Cell
 from harness.store import Store, StoredJob, read_jobs
 from tests.conftest import Bench
 
@@ -168,7 +173,7 @@ def _jobs(results: Path) -> tuple[StoredJob, ...]:
 
 
 def test_the_table_of_a_run_shows_what_the_suite_asks_for_now(bench: Bench) -> None:
-    text = "[protocol]\nwarmup_queries = 2\nk = 3\ntrials = {}\n"
+    text = '[protocol]\nname = "santhanam2023"\nwarmup_queries = 2\nrepeats = 0\nk = 3\ntrials = {}\n'
     for trials in (3, 2, 3):
         summary = bench.run(FakeLauncher(), bench.suite(text.format(trials)))
     assert summary.done_before == 1
@@ -176,3 +181,138 @@ def test_the_table_of_a_run_shows_what_the_suite_asks_for_now(bench: Bench) -> N
     assert [row.trials for row in table.rows] == [3]
     (row,) = rows.build(read_jobs(bench.results), snapshot=instances.latest()).rows
     assert row.trials == 2 and any("another spec" in note for note in row.notes)
+
+
+INTERLEAVED = "[protocol]\nwarmup_queries = 2\nrepeats = 1\ntrials = 3\nk = 3\nseed = {}\n"
+
+
+def _searches(launcher: FakeLauncher) -> list[tuple[str, int]]:
+    """Profile and first trial of each search job, in the order in which they ran."""
+    jobs = [job.spec for job in launcher.launched if job.spec.kind == "search"]
+    return [(spec.envelope.name, spec.first_trial) for spec in jobs]
+
+
+def test_trials_of_all_cells_are_mixed_round_by_round(bench: Bench) -> None:
+    profiles = ["cpu1-mem1", "cpu2-mem4", "cpu1-mem4"]
+    launcher = FakeLauncher()
+    summary = bench.run(launcher, bench.suite(INTERLEAVED.format(7), profiles=profiles))
+    assert [result.outcome for result, _ in summary.jobs] == [Outcome.OK] * 9
+    ran = _searches(launcher)
+    for number in range(3):
+        members = ran[3 * number : 3 * number + 3]
+        assert {trial for _, trial in members} == {number}
+        assert sorted(profile for profile, _ in members) == sorted(profiles)
+    assert {job.spec.trials for job in launcher.launched if job.spec.kind == "search"} == {1}
+    assert {(job.result.spec.job, job.result.spec.jobs) for job in read_jobs(bench.results)} == {
+        (0, 3), (1, 3), (2, 3)
+    }  # fmt: skip
+    assert [row.outcome for row in rows.build(read_jobs(bench.results), snapshot=instances.latest()).rows] == ["ok"] * 3
+
+
+def test_the_seed_decides_the_order(bench: Bench) -> None:
+    orders = []
+    for seed in (1, 1, 2):
+        launcher = FakeLauncher()
+        suite = bench.suite(INTERLEAVED.format(seed), profiles=["cpu1-mem1", "cpu2-mem4", "cpu1-mem4"])
+        bench.run(launcher, suite, fresh=True)
+        orders.append(_searches(launcher))
+    assert orders[0] == orders[1] != orders[2]
+
+
+def test_after_a_stop_the_trials_that_are_left_are_run(bench: Bench) -> None:
+    def stop_at_third(job: Job) -> Outcome:
+        if len(_searches(launcher)) == 3:
+            raise KeyboardInterrupt
+        return Outcome.OK
+
+    path = bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1", "cpu2-mem4"])
+    launcher = FakeLauncher(stop_at_third)
+    with pytest.raises(KeyboardInterrupt):
+        bench.run(launcher, path)
+    assert len(read_jobs(bench.results)) == 2
+    again = FakeLauncher()
+    summary = bench.run(again, path)
+    assert (summary.done_before, len(summary.jobs), len(summary.keys)) == (2, 4, 6)
+    assert set(_searches(again)).isdisjoint(_searches(launcher)[:2])
+    assert {job.result.spec.repetition for job in read_jobs(bench.results)} == {0}
+
+
+def test_the_null_system_runs_once_on_each_profile(bench: Bench) -> None:
+    launcher = FakeLauncher()
+    path = bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1", "cpu2-mem4"], overhead=True)
+    bench.run(launcher, path)
+    null = [job.spec for job in launcher.launched if job.spec.kind == "search" and job.spec.system == "null"]
+    assert sorted(spec.envelope.name for spec in null) == ["cpu1-mem1", "cpu2-mem4"]
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    transient: bool
+
+
+def _noisy_first(monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
+    """Let the first profile's cell look noisy that often; the sizes of what was looked at come back."""
+    looked: list[int] = []
+
+    def verdicts(jobs: tuple[StoredJob, ...], keys: Collection[str]) -> dict[Cell, _Verdict]:
+        looked.append(len(keys))
+        cells = {job.result.spec.cell for job in jobs}
+        return {cell: _Verdict(cell.profile == "cpu1-mem1" and len(looked) <= times) for cell in cells}
+
+    monkeypatch.setattr(rows, "verdicts", verdicts)
+    return looked
+
+
+def test_noisy_cells_are_measured_again_whole_and_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = _noisy_first(monkeypatch, times=1)
+    launcher = FakeLauncher()
+    path = bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1", "cpu2-mem4"])
+    summary = bench.run(launcher, path, retry_noisy=5)
+    ran = _searches(launcher)
+    assert len(ran) == 9 and sorted(ran[6:]) == [("cpu1-mem1", 0), ("cpu1-mem1", 1), ("cpu1-mem1", 2)]
+    assert looked == [6, 6], "asked again after the repetition, and then it was quiet"
+    assert "noisy: measuring 1 cells again (1 of at most 5 times)" in bench.screen.getvalue()
+    stored = {job.result.key: job.result.spec for job in read_jobs(bench.results)}
+    shown = [(stored[key].cell.profile, stored[key].repetition) for key in summary.keys]
+    assert sorted(shown) == [("cpu1-mem1", 1)] * 3 + [("cpu2-mem4", 0)] * 3
+    assert bench.run(FakeLauncher(), path).jobs == (), "all of it is done"
+
+
+def test_what_stays_noisy_is_given_up_after_n_times(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    _noisy_first(monkeypatch, times=99)
+    launcher = FakeLauncher()
+    bench.run(launcher, bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1"]), retry_noisy=2)
+    assert len(_searches(launcher)) == 9
+
+
+def test_a_repetition_that_goes_wrong_hides_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    _noisy_first(monkeypatch, times=1)
+    launcher = FakeLauncher(lambda job: Outcome.OK if len(_searches(launcher)) <= 3 else Outcome.CRASH)
+    summary = bench.run(launcher, bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1"]), retry_noisy=1)
+    stored = {job.result.key: job.result for job in read_jobs(bench.results)}
+    assert [stored[key].outcome for key in summary.keys] == [Outcome.OK] * 3
+    assert len(summary.unforeseen) == 3
+
+
+def test_a_failure_on_a_full_disk_is_no_systems_fault(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
+    failing = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
+    with pytest.raises(StoreError, match=r"the disk is full \(0 KiB left\); make room, what was finished is kept"):
+        bench.run(failing)
+    assert read_jobs(bench.results) == ()
+    with pytest.raises(StoreError, match="the disk is full"):
+        bench.run(FakeLauncher(lambda job: Outcome.CRASH), fresh=True)
+
+
+def test_containers_of_a_dead_run_go_before_what_they_may_still_write_to(bench: Bench) -> None:
+    staged = bench.results / "test-suite" / ".staging" / "left"
+    staged.mkdir(parents=True)
+
+    class Sweeping(FakeLauncher):
+        def sweep(self) -> int:
+            assert staged.exists()
+            return 1
+
+    bench.run(Sweeping())
+    assert "removed 1 containers that a dead run had left" in bench.screen.getvalue()
+    assert not staged.exists()

@@ -10,11 +10,20 @@ from typing import Any
 import pytest
 
 from harness.catalog import System
-from harness.plan import NO_IMAGE, DatasetFacts, Planned, cells, index_key, order, plan
-from harness.records import Cell, Envelope, Environment, Isolation, Outcome, Result, job_key
-from harness.suite import Expectation, Suite
+from harness.plan import NO_IMAGE, NULL, DatasetFacts, Planned, cells, index_key, order, plan, states
+from harness.records import Envelope, Isolation, Outcome, ScenarioParams
+from harness.result import Cell, Environment, Result, job_key
+from harness.suite import Expectation, Offline, Protocol, Server, Suite
 
-SUITE = Suite(name="demo", systems=("a", "b"), datasets=("./tiny", "big"), profiles=("p1", "p2"))
+PAPERS = Protocol(name="santhanam2023")
+SUITE = Suite(
+    name="demo",
+    systems=("a", "b"),
+    datasets=("./tiny", "big"),
+    profiles=("p1", "p2"),
+    protocol=PAPERS,
+    overhead=False,
+)
 DIGESTS = {"a": "sha256:a", "b": "sha256:b"}
 HOST = Environment("cpu", "x86_64", 2, 1 << 34, "6", 1, None, "0", None)
 
@@ -35,7 +44,7 @@ def system(name: str, **build_params: Any) -> System:
 
 def make(suite: Suite = SUITE, stored: Iterable[Result] = (), only: str | None = None, **keys: Any) -> list[Planned]:
     given: dict[str, Any] = {
-        "systems": {name: system(name) for name in ("a", "b")},
+        "systems": {name: system(name) for name in ("a", "b", NULL)},
         "profiles": {name: Envelope(name, 1, 1 << 30) for name in ("p1", "p2")},
         "datasets": {name: DatasetFacts(f"c-{name}", "q", "s", "w", 300) for name in ("tiny", "big")},
         "digests": DIGESTS,
@@ -172,3 +181,69 @@ def test_an_index_is_named_by_image_corpus_and_build_parameters_alone() -> None:
 def test_repetitions_of_one_cell_have_keys_of_their_own() -> None:
     job = one()
     assert job_key(job.spec) != job_key(replace(job.spec, repetition=1))
+
+
+FRESH = SUITE.model_copy(update={"protocol": Protocol(trials=3)})
+
+
+def test_interleaved_takes_one_fresh_process_for_each_trial() -> None:
+    jobs = make(FRESH, only=ONE)
+    assert [(job.spec.jobs, job.spec.job, job.spec.trials) for job in jobs] == [(3, 0, 1), (3, 1, 1), (3, 2, 1)]
+    assert len({job_key(job.spec) for job in jobs}) == 3
+    (paper,) = make(only=ONE)
+    assert (paper.spec.jobs, paper.spec.job, paper.spec.trials) == (1, 0, 5)
+
+
+def test_each_round_has_one_job_of_every_cell_in_an_order_of_its_own() -> None:
+    jobs = order(make(FRESH), 1)
+    rounds = [jobs[start : start + 8] for start in (0, 8, 16)]
+    for number, members in enumerate(rounds):
+        assert {job.spec.job for job in members} == {number}
+        assert len({job.cell for job in members}) == 8
+    assert len({tuple(job.cell for job in members) for members in rounds}) == 3
+    assert order(make(FRESH), 1) == jobs and order(make(FRESH), 2) != jobs
+
+
+def test_after_some_trials_the_others_are_left() -> None:
+    first, second, _ = make(FRESH, only=ONE)
+    jobs = make(FRESH, [ended(second, Outcome.OK), ended(first, Outcome.CRASH)], ONE)
+    assert [(job.done, job.spec.repetition) for job in jobs] == [(False, 1), (True, 0), (False, 0)]
+    assert [job.spec.job for job in order(jobs, 1)] == [0, 2]
+
+
+def test_a_cell_is_told_by_what_its_jobs_have_in_common_else_by_counts() -> None:
+    jobs = make(FRESH, only=ONE)
+    assert states(jobs) == [(jobs[0].cell, "to do")]
+    jobs = make(FRESH, [ended(jobs[1], Outcome.OK)], ONE)
+    assert states(jobs) == [(jobs[0].cell, "2 of 3 to do; 1 of 3 done (ok)")]
+
+
+def test_the_null_system_runs_once_on_each_profile_that_is_measured() -> None:
+    suite = FRESH.model_copy(update={"overhead": True})
+    null = [cell for cell in cells(suite) if cell.system == NULL]
+    assert [cell.profile for cell in null] == ["p1", "p2"]
+    assert {cell.scenario for cell in null} == {"single_stream"}
+    assert [cell.profile for cell in cells(suite, ONE) if cell.system == NULL] == ["p1"]
+    assert cells(suite, "nothing") == []
+    jobs = [job for job in make(suite) if job.cell.system == NULL]
+    assert [(job.spec.jobs, job.spec.trials) for job in jobs] == [(1, 1), (1, 1)]
+    assert sum(job.spec.job == 0 for job in order(make(suite), 1)) == 10, "it comes in the first round, not in each"
+
+
+def test_a_suite_that_names_the_null_system_itself_gets_no_second_one() -> None:
+    suite = FRESH.model_copy(update={"overhead": True, "systems": ("a", NULL)})
+    assert len([cell for cell in cells(suite) if cell.system == NULL]) == 4
+
+
+def test_what_a_scenario_needs_is_part_of_the_spec() -> None:
+    update = {
+        "scenarios": ("single_stream", "offline", "server"),
+        "offline": Offline(batch_size=7),
+        "server": Server(latency_target_s=0.1, latency_percentile=99),
+    }
+    jobs = make(SUITE.model_copy(update=update), only="a/tiny/*/p1")
+    params = {job.cell.scenario: job.spec.scenario_params for job in jobs}
+    assert params["single_stream"] == ScenarioParams()
+    assert params["offline"] == ScenarioParams(batch_size=7)
+    assert params["server"] == ScenarioParams(latency_target_s=0.1, latency_percentile=99.0)
+    assert {job.cell.scenario: job.spec.repeats for job in jobs} == {"single_stream": 20, "offline": 0, "server": 0}

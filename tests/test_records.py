@@ -13,18 +13,17 @@ from typing import Any
 import pytest
 
 from harness.records import (
-    Cell,
     Envelope,
     Isolation,
     JobSpec,
     Outcome,
     Query,
-    ResultSpec,
+    ScenarioParams,
     digest,
-    job_key,
     spec_from_json,
     to_json,
 )
+from harness.result import Cell, ResultSpec, job_key
 
 ROOT = str(Path(__file__).parents[1])
 ENVELOPE = Envelope("cpu1-mem1", 1, 1 << 30)
@@ -35,6 +34,10 @@ JOB = JobSpec(
     ENVELOPE,
     Isolation.CONTAINER,
     trials=5,
+    first_trial=3,
+    repeats=2,
+    pause=True,
+    scenario_params=ScenarioParams(batch_size=8),
     warmup=(Query("w", "wärm"),),
     sample=(Query("q", "森林"),),
 )
@@ -65,7 +68,7 @@ def test_a_job_spec_comes_out_as_it_went_in() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"protocol_version": 2}, "contract version 2, this image speaks 1"),
+        ({"protocol_version": 1}, "contract version 1, this image speaks 2"),
         ({"protocol_version": None}, "contract version None"),
         ({"surprise": 1}, "does not follow the contract: .*surprise"),
         ({"envelope": {"cpus": 1}}, "does not follow the contract: .*name"),
@@ -93,13 +96,14 @@ def test_everything_that_decides_a_measurement_changes_its_key(field: str) -> No
         "envelope": replace(ENVELOPE, pids=99),
         "isolation": Isolation.PROCESS,
         "params": {"k1": 1.2},
+        "scenario_params": ScenarioParams(batch_size=8),
     }.get(field, value + 1 if isinstance(value, int) else f"{value}?")
     assert job_key(replace(SPEC, **{field: other})) != job_key(SPEC)
 
 
 def test_a_key_never_changes_between_versions() -> None:
-    """Stored folders are named by it: another hash would measure everything again."""
-    assert job_key(SPEC) == "6f18959845167027"
+    """Stored folders are named by it.  (Version 2 of the result added fields, and so gave new names.)"""
+    assert job_key(SPEC) == "38d950b32a8c6a7c"
 
 
 def test_a_digest_does_not_depend_on_the_order_of_keys() -> None:

@@ -16,23 +16,24 @@ import pyarrow as pa
 import pytest
 
 from harness.errors import FileError, StoreError
-from harness.records import (
-    EffectiveEnvelope,
+from harness.records import EffectiveEnvelope, Outcome, Phase, Probe, ScenarioParams, to_json
+from harness.result import (
+    CanaryReading,
+    Counters,
     Environment,
     IndexFacts,
     Memory,
-    Outcome,
-    Phase,
+    Placement,
     Result,
+    ResultSpec,
     job_key,
-    to_json,
 )
 from harness.store import RESULT, Store, cell_path, read_jobs, read_result
 from tests.measure.test_envelope import SEEN
 from tests.test_records import ENVELOPE, SPEC
 
-GOLDEN = Path(__file__).parent / "golden" / "result.v1.json"
-SCHEMA = Path(__file__).parents[1] / "docs" / "result.v1.schema.json"
+GOLDEN = {version: Path(__file__).parent / "golden" / f"result.v{version}.json" for version in (1, 2)}
+SCHEMA = {version: Path(__file__).parents[1] / "docs" / f"result.v{version}.schema.json" for version in (1, 2)}
 HOST = Environment("a cpu", "x86_64", 2, 1 << 34, "6.18", 1, "20.10.24", "0.1.0", "abc")
 TABLE = pa.table({"query_id": ["q0"], "trial": pa.array([0], pa.int32()), "warmup": [False], "latency_ns": [5]})
 
@@ -154,8 +155,8 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(
         (b"\xff", "damaged: 'utf-8' codec"),
         (b"[]", "damaged: 'list' object"),
         (b"[" * 100_000, "damaged: maximum recursion depth"),
-        (b"{}", "schema version None, this harness reads 1; update harness"),
-        (b'{"schema_version": 2}', "schema version 2, this harness reads 1; update harness"),
+        (b"{}", "schema version None, this harness reads 1 to 2; update harness"),
+        (b'{"schema_version": 3}', "schema version 3, this harness reads 1 to 2; update harness"),
         (b'{"schema_version": 1}', "damaged: key 'key': "),
     ],
 )
@@ -170,7 +171,7 @@ def test_a_damaged_result_is_one_clear_line(tmp_path: Path, content: bytes, said
 
 
 def test_a_wrong_value_in_a_result_is_named(tmp_path: Path) -> None:
-    raw = json.loads(GOLDEN.read_text())
+    raw = json.loads(GOLDEN[2].read_text())
     raw["spec"]["cell"]["system"] = 7
     (tmp_path / RESULT).write_text(json.dumps(raw))
     with pytest.raises(FileError, match=r"damaged: key 'spec.cell.system': .*; move its folder away"):
@@ -204,12 +205,20 @@ def test_scratch_is_empty_each_time_and_gone_at_the_end(store: Store) -> None:
             assert again == folder and list(again.iterdir()) == []
 
 
+# What version 1 could hold, and version 2 beside it.
 FULL = result(
     outcome=Outcome.OOM,
     detail="the kernel killed the job at the memory limit of 1024 MiB",
     effective=replace(SEEN, threads={"torch_intraop": 1}),
     index=IndexFacts(2.5, 1 << 20, 100 << 20, None, "1" * 64, ENVELOPE),
-    memory=Memory(100 << 20, 150 << 20, None, {"load": 1 << 20}, "cgroup v1", 77, 0.02),
+    memory=Memory(
+        peak_anon_bytes=100 << 20,
+        peak_cgroup_bytes=150 << 20,
+        peak_anon_by_phase_bytes={"load": 1 << 20},
+        source="cgroup v1",
+        samples=77,
+        sample_interval_s=0.02,
+    ),
     load_s=0.5,
     first_query_s=0.025,
     phases=(Phase("load", 1_000, 2_000),),
@@ -224,26 +233,64 @@ FULL = result(
     trials_finished=1,
     ranking_disagreements=0,
     files={"log.txt.gz": "2" * 64},
+    key="6f18959845167027",
+    schema_version=1,
+)
+NEW_SPEC = replace(
+    SPEC, jobs=5, job=2, repeats=20, result_cache=True, scenario_params=ScenarioParams(None, 0.05, 95.0), warmup_cap=9
+)
+FULL_2 = replace(
+    FULL,
+    spec=NEW_SPEC,
+    key=job_key(NEW_SPEC),
+    memory=replace(FULL.memory, peak_mapped_bytes=3 << 20, peak_gpu_bytes=4 << 20),
+    canary=(CanaryReading("before", 10, 0.2, 0.01, 0.02, 0.003, 0.5, 2400.0, 0.0),),
+    counters=Counters(10.0, 9.5, 0.25, 0.0, 0.125, 0.0, 0, 12),
+    placement=Placement((2, 3), (0,), True, (0, 1), True),
+    page_cache="dropped",
+    probes=(Probe(0, 12.5, 300, 0.04, 2, True, False),),
+    rate_qps=12.5,
+    schema_version=2,
 )
 
 
-def test_the_golden_result_of_version_1_is_read_for_ever() -> None:
-    """Never change that file: it stands for all that was ever stored.  Convert old versions when reading."""
-    assert read_result(GOLDEN) == FULL
+@pytest.mark.parametrize(("version", "meant"), [(1, FULL), (2, FULL_2)])
+def test_the_golden_result_of_each_version_is_read_for_ever(version: int, meant: Result) -> None:
+    """Never change those files: they stand for all that was ever stored.  Convert old versions when reading."""
+    assert read_result(GOLDEN[version]) == meant
 
 
 def test_no_field_is_left_out_of_the_golden_result() -> None:
-    raw = json.loads(GOLDEN.read_text())
-    for record, cls in ((raw, Result), (raw["memory"], Memory), (raw["effective"], EffectiveEnvelope)):
+    raw = json.loads(GOLDEN[2].read_text())
+    records: list[tuple[dict[str, Any], type]] = [
+        (raw, Result),
+        (raw["spec"], ResultSpec),
+        (raw["spec"]["scenario_params"], ScenarioParams),
+        (raw["memory"], Memory),
+        (raw["effective"], EffectiveEnvelope),
+        (raw["canary"][0], CanaryReading),
+        (raw["counters"], Counters),
+        (raw["placement"], Placement),
+        (raw["probes"][0], Probe),
+    ]
+    for record, cls in records:
         assert record.keys() == {field.name for field in dataclasses.fields(cls)}
 
 
-@pytest.mark.parametrize("made", [FULL, result()])
+def test_what_an_old_version_did_not_hold_is_not_measured_never_0() -> None:
+    old = read_result(GOLDEN[1])
+    assert old.memory.peak_mapped_bytes is None and old.rate_qps is None and old.placement is None
+    assert old.canary == () and old.counters == Counters()
+    assert (old.spec.jobs, old.spec.job, old.spec.repeats) == (1, 0, 0), "as every job of that version was"
+
+
+@pytest.mark.parametrize("made", [FULL_2, result()])
 def test_what_is_stored_follows_the_published_schema(tmp_path: Path, store: Store, made: Result) -> None:
-    schema = json.loads(SCHEMA.read_text())
+    schema = json.loads(SCHEMA[2].read_text())
     with store.held():
         stored = json.loads((put(store, replace(made, key="k")) / RESULT).read_text())
-    for raw in (stored, json.loads(GOLDEN.read_text())):
-        jsonschema.validate(raw, schema)
+    jsonschema.validate(stored, schema)
+    for version, path in GOLDEN.items():
+        jsonschema.validate(json.loads(path.read_text()), json.loads(SCHEMA[version].read_text()))
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**stored, "outcome": "blank"}, schema)

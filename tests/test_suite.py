@@ -8,7 +8,7 @@ import pytest
 
 from harness import suite
 from harness.errors import FileError
-from harness.records import Outcome
+from harness.records import Outcome, ScenarioParams
 from harness.suite import dataset_name
 
 LEAST = 'systems = ["bm25"]\ndatasets = ["scifact"]\nprofiles = ["cpu1-mem1"]\n'
@@ -21,14 +21,34 @@ def load(folder: Path, text: str) -> suite.Suite:
     return suite.load(path)
 
 
-def test_the_least_suite_has_the_papers_protocol(tmp_path: Path) -> None:
+def test_the_least_suite_mixes_fresh_processes(tmp_path: Path) -> None:
     loaded = load(tmp_path, LEAST)
     assert loaded.name == "my-suite"
     assert loaded.scenarios == ("single_stream",)
     assert loaded.measures == ("RR@10", "Success@10", "nDCG@10")
     protocol = loaded.protocol
-    assert (protocol.name, protocol.warmup_queries, protocol.trials) == ("santhanam2023", 10, 5)
+    assert (protocol.name, protocol.warmup_queries, protocol.trials) == ("interleaved", 20, 5)
+    assert (protocol.warmup_cap, protocol.repeats) == (1000, 20)
+    assert (protocol.jobs, protocol.trials_a_job) == (5, 1)
+    assert loaded.overhead, "what harness adds is measured unless it is declined"
     assert (protocol.sample_size, protocol.k) == (1000, 10)
+
+
+def test_the_papers_protocol_runs_all_trials_in_one_process(tmp_path: Path) -> None:
+    protocol = load(tmp_path, LEAST + '[protocol]\nname = "santhanam2023"\n').protocol
+    assert (protocol.warmup_queries, protocol.warmup_cap, protocol.trials) == (10, None, 5)
+    assert (protocol.jobs, protocol.trials_a_job) == (1, 5)
+    protocol = load(tmp_path, LEAST + '[protocol]\nname = "santhanam2023"\nwarmup_queries = 3\n').protocol
+    assert protocol.warmup_queries == 3, "what the suite says counts"
+
+
+def test_scenarios_have_parameters_of_their_own(tmp_path: Path) -> None:
+    scenarios = 'scenarios = ["single_stream", "offline", "server"]\n'
+    tables = "[offline]\nbatch_size = 7\n[server]\nlatency_target_s = 0.2\nlatency_percentile = 99\n"
+    loaded = load(tmp_path, LEAST + scenarios + tables)
+    assert loaded.scenario_params("single_stream") == ScenarioParams()
+    assert loaded.scenario_params("offline") == ScenarioParams(batch_size=7)
+    assert loaded.scenario_params("server") == ScenarioParams(latency_target_s=0.2, latency_percentile=99.0)
 
 
 def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
@@ -52,10 +72,17 @@ def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
         (LEAST.replace('["scifact"]', '["./a/x", "./b/x/"]'), "key 'datasets': two datasets are called 'x'"),
         (LEAST.replace('["scifact"]', '[".."]'), "key 'datasets': '..' gives no name"),
         (LEAST.replace('["scifact"]', '["./"]'), "key 'datasets': './' gives no name"),
-        (LEAST + 'scenarios = ["server"]\n', "key 'scenarios.0': Input should be 'single_stream'"),
+        (
+            LEAST + 'scenarios = ["burst"]\n',
+            "key 'scenarios.0': Input should be 'single_stream', 'offline' or 'server'",
+        ),
+        (LEAST + 'scenarios = ["offline", "offline"]\n', "key 'scenarios': offline comes twice"),
+        (LEAST + "[offline]\nbatch_size = 0\n", "key 'offline.batch_size': Input should be greater than or equal to 1"),
+        (LEAST + "[server]\nlatency_target_s = 0\n", "key 'server.latency_target_s': Input should be greater than 0"),
+        (LEAST + "[server]\nlatency_percentile = 94\n", "key 'server.latency_percentile': Input should be 50, 90"),
         (LEAST + 'name = "../escape"\n', "key 'name': String should match pattern"),
         (LEAST + "protocol = 3\n", "key 'protocol': expected a table"),
-        (LEAST + '[protocol]\nname = "mine"\n', "key 'protocol.name': Input should be 'santhanam2023'"),
+        (LEAST + '[protocol]\nname = "mine"\n', "key 'protocol.name': Input should be 'interleaved'"),
         (LEAST + "[protocol]\ntrials = 0\n", "key 'protocol.trials': Input should be greater than or equal to 1"),
         (LEAST + "[protocol]\nseed = -1\n", "key 'protocol.seed': Input should be greater than or equal to 0"),
         (LEAST + "[protocol]\ntrials = 1.5\n", "key 'protocol.trials': Input should be a valid integer"),

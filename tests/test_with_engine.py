@@ -186,6 +186,47 @@ def test_an_engine_that_does_not_start_is_told_with_its_last_words(stage: Stage)
     assert "dockerd did not start" in done.stderr
 
 
+RESTART = f'"{SCRIPT}" --restartable && "{SCRIPT}" --restart'
+
+
+@needs_root
+def test_the_command_may_restart_the_engine_that_was_started_for_it(stage: Stage) -> None:
+    done = stage.run("sh", "-c", f"{RESTART} && test -S {stage.folder}/engine.sock && echo back")
+    assert (done.returncode, done.stdout) == (0, "back\n"), done.stderr
+    first, second = stage.engines()
+    assert first != second
+    assert stage.all_ended(), "the second one is stopped at the end as the first one would have been"
+    assert not (stage.folder / "run" / "dockerd.pid").exists()
+
+
+@needs_root
+def test_a_restart_that_fails_is_told(stage: Stage) -> None:
+    done = stage.run("sh", "-c", f"touch {stage.folder}/broken; {RESTART}")
+    assert done.returncode == 1 and "dockerd did not start" in done.stderr
+    assert stage.all_ended()
+
+
+@needs_root
+def test_an_engine_that_others_use_as_well_is_not_restarted(stage: Stage) -> None:
+    long = stage.start("sleep", "60")
+    eventually(lambda: len(list((stage.folder / "run" / "users").glob("*"))) == 1)
+    done = stage.run("sh", "-c", RESTART)
+    assert (done.returncode, "others use the engine as well" in done.stderr) == (1, True), done.stderr
+    alone = stage.run("--restart")
+    assert (alone.returncode, "others use the engine as well" in alone.stderr) == (1, True)
+    assert len(stage.engines()) == 1
+    long.send_signal(signal.SIGTERM)
+    long.communicate()
+
+
+def test_an_engine_that_was_not_started_here_is_not_restarted(stage: Stage) -> None:
+    for host in (stage.environment["DOCKER_HOST"], "tcp://127.0.0.1:1"):
+        stage.environment["DOCKER_HOST"] = host
+        for option in ("--restart", "--restartable"):
+            done = stage.run(option)
+            assert (done.returncode, "was not started here" in done.stderr) == (1, True)
+
+
 def test_an_engine_elsewhere_is_not_ours_to_start(stage: Stage) -> None:
     stage.environment["DOCKER_HOST"] = "tcp://127.0.0.1:1"
     assert stage.run("echo", "ran").stdout == "ran\n"

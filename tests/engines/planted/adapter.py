@@ -86,8 +86,8 @@ class Planted(Adapter):
         if misdeed == "big_file":
             with Path(os.environ.get("HARNESS_JOB", "/job"), "out", "big").open("wb") as file:
                 file.truncate(1 << 40)
-        if misdeed == "many_files":
-            for file_number in range(10_000):
+        if misdeed in ("some_files", "many_files"):  # as much as a job may leave, or more than that
+            for file_number in range(8 if misdeed == "some_files" else 10_000):
                 path = Path(os.environ.get("HARNESS_JOB", "/job"), "out", str(file_number))
                 path.write_bytes(b"x" * (1 << 20))
         wrong = {

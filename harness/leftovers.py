@@ -1,0 +1,85 @@
+"""Folders in the making: how they are named, and how those of dead processes go.
+
+A folder is written as ``<name>.<pid>.partial`` and renamed when it is whole, so that a ``kill -9`` leaves nothing
+that looks finished.  What untrusted jobs wrote into one may be arbitrarily deep and closed to us; it goes all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+_SUFFIX = ".partial"
+
+
+def in_the_making(final: Path) -> Path:
+    """The name under which this process makes ``final``; nothing is there yet.
+
+    What dead processes left of the same kind beside it goes.
+    """
+    sweep(final.parent)
+    partial = final.with_name(f"{final.name}.{os.getpid()}{_SUFFIX}")
+    remove(partial)  # a dead process had our id
+    return partial
+
+
+def sweep(parent: Path) -> None:
+    """Remove what dead processes left half made in ``parent``; what a living one makes stays."""
+    for leftover in parent.glob(f"*{_SUFFIX}"):
+        pid = leftover.name.removesuffix(_SUFFIX).rpartition(".")[2]
+        if pid.isdecimal() and not Path("/proc", pid).exists():
+            remove(leftover)
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder and all below it, however deep and whatever its modes; what cannot go stays, silently.
+
+    ``shutil.rmtree`` recurses: a thousand nested folders are more than it can take.
+    """
+    # The plain case costs one call; a hostile tree is taken apart level by level.
+    with contextlib.suppress(OSError, RecursionError):
+        shutil.rmtree(folder)
+    if not folder.is_dir() or folder.is_symlink():
+        return
+    with contextlib.suppress(OSError):
+        _take_apart(folder)
+
+
+def _take_apart(top: Path) -> None:
+    """Empty one folder after another; each folder found further down is first moved up, so that no path grows long."""
+    waiting = [top]
+    while waiting:
+        folder = waiting.pop()
+        folder.chmod(0o700)
+        with os.scandir(folder) as entries:
+            found = [(Path(entry.path), entry.is_dir(follow_symlinks=False)) for entry in entries]
+        for path, is_folder in found:
+            if not is_folder:
+                path.unlink()
+                continue
+            path.chmod(0o700)  # a folder that is closed to us cannot be moved elsewhere
+            waiting.append(path if folder == top else path.rename(top / f"~{secrets.token_hex(8)}"))
+        if folder != top:
+            folder.rmdir()
+    top.rmdir()
+
+
+def files(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """Every entry below a folder, folders included, no link followed; as deep as paths can name.
+
+    ``os.walk`` and ``Path.rglob`` recurse (until Python 3.12): a thousand nested folders are more than they can take.
+
+    Raises:
+        OSError: a folder cannot be read, or lies too deep for a path.
+    """
+    waiting = [str(folder)]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                yield entry
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)

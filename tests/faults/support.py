@@ -1,0 +1,109 @@
+"""A real ``harness run`` as a child process, and what may and may not have changed around it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import docker
+
+from harness import instances, rows
+from harness.launch.owner import LABEL, alive
+from harness.report import render
+from harness.store import read_jobs
+from tests.conftest import Bench
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a command ended; ``peak_bytes`` is the most memory that it held (resident)."""
+
+    code: int
+    said: str
+    peak_bytes: int
+
+    @property
+    def complaint(self) -> str:
+        """What it said last; there must be no traceback."""
+        assert "Traceback" not in self.said, self.said
+        return self.said.strip().splitlines()[-1] if self.said.strip() else ""
+
+
+def command(bench: Bench, path: Path, *more: str) -> list[str]:
+    """``harness run`` on this bench."""
+    places = ["--results", str(bench.results), "--cache", str(bench.cache)]
+    return [sys.executable, "-m", "harness", "run", str(path), *places, *more]
+
+
+def environment(bench: Bench, **more: str) -> dict[str, str]:
+    """The child's environment: temporary files where a test can look for leftovers."""
+    scratch = bench.folder / "tmp"
+    scratch.mkdir(exist_ok=True)
+    return {**os.environ, "HARNESS_IMAGES": str(bench.folder / "engines"), "TMPDIR": str(scratch), **more}
+
+
+def start(bench: Bench, arguments: Sequence[str], **more: str) -> subprocess.Popen[bytes]:
+    """Start a command that says what it says into ``said.txt``."""
+    with (bench.folder / "said.txt").open("wb") as said:
+        return subprocess.Popen(
+            arguments, env=environment(bench, **more), stdin=subprocess.DEVNULL, stdout=said, stderr=said
+        )
+
+
+def finish(bench: Bench, child: subprocess.Popen[bytes]) -> Finished:
+    """Wait for its end."""
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    said = (bench.folder / "said.txt").read_text(encoding="utf-8", errors="replace")
+    return Finished(child.returncode, said, usage.ru_maxrss * 1024)
+
+
+def run(bench: Bench, arguments: Sequence[str], **more: str) -> Finished:
+    """Run a command to its end."""
+    return finish(bench, start(bench, arguments, **more))
+
+
+def table(results: Path) -> str:
+    """The whole table as text, every figure of it."""
+    return render(rows.build(read_jobs(results), snapshot=instances.latest()), "json")
+
+
+def leftovers(bench: Bench) -> list[str]:
+    """Whatever of a run should be gone after it."""
+    found = [path for folder in (bench.results, bench.cache) for path in folder.rglob("*.partial")]
+    found += bench.results.rglob(".staging")
+    found += (bench.folder / "tmp").iterdir()
+    found += (bench.cache / "tmp").iterdir() if (bench.cache / "tmp").is_dir() else []
+    return sorted(str(path.relative_to(bench.folder)) for path in found)
+
+
+def orphans(engine: docker.DockerClient, name: str) -> list[str]:
+    """Containers of systems so called whose harness process is dead."""
+    found = engine.containers.list(all=True, filters={"label": LABEL, "name": f"harness-{name}"}, ignore_removed=True)
+    return [each.name for each in found if not alive(each.labels[LABEL])]
+
+
+def files(folder: Path) -> Iterator[tuple[str, str]]:
+    """Everything below a folder, by path: mode, and content or target."""
+    for path in sorted(folder.rglob("*")):
+        facts = path.lstat()
+        if path.is_symlink():
+            what = f"-> {path.readlink()}"
+        elif path.is_file():
+            what = hashlib.sha256(path.read_bytes()).hexdigest()
+        else:
+            what = "folder"
+        yield str(path.relative_to(folder)), f"{facts.st_mode:o} {facts.st_uid} {what}"
+
+
+def stored(results: Path) -> dict[str, str]:
+    """Every stored job's folder, and a hash of its files, which must never change."""
+    return {
+        str(job.folder.relative_to(results)): json.dumps(dict(files(job.folder))) for job in read_jobs(results)
+    } if results.is_dir() else {}  # fmt: skip

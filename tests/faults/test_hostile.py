@@ -1,0 +1,184 @@
+"""Images that attack: nothing outside the job's folder changes, the host stays usable, the outcome says what happened.
+
+One run measures a system that attacks otherwise in each trial; the tests look at what came of it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import docker
+import pytest
+
+from harness.records import Outcome
+from harness.result import Result
+from harness.store import StoredJob, read_jobs
+from tests.conftest import Bench, make_bench
+from tests.faults import support
+
+pytestmark = pytest.mark.docker
+
+_ENGINE = Path(__file__).parents[1] / "engines" / "hostile"
+_PROTOCOL = """[protocol]
+name = "interleaved"
+warmup_queries = 2
+warmup_cap = 2
+repeats = 0
+k = 3
+query_timeout_s = 2.0
+trials = {}
+"""
+
+# Of two limits the one that is met first says what happened.
+_TOO_MUCH = ((Outcome.CRASH, "File too large"), (Outcome.BAD_OUTPUT, "MiB make sense"))
+_SLOW = (Outcome.TIMEOUT, "a query took more than 2 s")
+_KILLED = "at the memory limit of 256 MiB"
+
+# What each attack must come to: the outcome, and words of its one line.
+_ENDS: dict[str, tuple[tuple[Outcome, str], ...]] = {
+    "none": ((Outcome.OK, ""),),
+    "linked_samples": ((Outcome.BAD_OUTPUT, "samples are missing"),),
+    "linked_events": ((Outcome.BAD_OUTPUT, "samples are missing"),),
+    "piped_measurement": ((Outcome.CRASH, "it left no measurement"),),
+    "linked_measurement": ((Outcome.CRASH, "it left no measurement"),),
+    "odd_names": ((Outcome.BAD_OUTPUT, "samples are missing"),),
+    "deep_folders": ((Outcome.BAD_OUTPUT, "MiB make sense"),),
+    "deep_measurement": ((Outcome.CRASH, "its measurement.json is wrong"),),
+    "deep_inside": ((Outcome.CRASH, "its measurement.json is wrong"),),
+    "deep_samples": ((Outcome.BAD_OUTPUT, "samples.jsonl: line 1 has more than"),),
+    "deep_events": ((Outcome.OK, ""),),
+    "many_lines": _TOO_MUCH,
+    "long_line": _TOO_MUCH,
+    "many_hits": ((Outcome.BAD_OUTPUT, "10000000 hits"),),
+    "many_pauses": _TOO_MUCH,
+    "same_pause": ((Outcome.OK, ""),),
+    "flood": (_SLOW,),
+    "deaf": (_SLOW,),
+    "fork_bomb": (_SLOW, (Outcome.OOM, _KILLED)),
+    "memory_bomb": ((Outcome.OOM, f"the kernel killed the job {_KILLED}"),),
+    "shared_memory_bomb": ((Outcome.CRASH, "No space left on device"), (Outcome.OOM, _KILLED)),
+    "network": ((Outcome.CRASH, "reached nobody"),),
+    "write_elsewhere": ((Outcome.CRASH, "written: []"),),
+    "escapes": ((Outcome.CRASH, "harness: all is well"),),
+    "number_nan": ((Outcome.CRASH, "its measurement.json is wrong"),),
+    "number_infinity": ((Outcome.CRASH, "its measurement.json is wrong"),),
+    "number_too_large": ((Outcome.CRASH, "its measurement.json is wrong"),),
+    "number_endless": ((Outcome.CRASH, "its measurement.json is wrong"),),
+    "number_negative": ((Outcome.BAD_OUTPUT, "-1.0 s to search"),),
+}
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """What one run over all attacks left behind."""
+
+    bench: Bench
+    honest: support.Finished
+    finished: support.Finished
+    before: dict[str, str]
+    after: dict[str, str]
+    jobs: dict[str, StoredJob]
+    log_bytes: int | None
+
+    def result(self, attack: str) -> Result:
+        """The stored result of one attack."""
+        return self.jobs[attack].result
+
+
+def _surroundings(bench: Bench) -> dict[str, str]:
+    """All there is on the bench, but for what this run is to add."""
+    mine = ("said.txt", "results/test-suite/hostile", "results/test-suite/report.md", "test-suite.toml")
+    mine += ("engines/hostile/systems/",)
+    return {name: facts for name, facts in support.files(bench.folder) if not name.startswith(mine)}
+
+
+def _suite(bench: Bench, attacks: list[str]) -> Path:
+    folder = bench.folder / "engines" / "hostile" / "systems"
+    folder.mkdir(exist_ok=True)
+    text = f'description = "attacks"\nfewer_hits_ok = true\n[search_params]\nattacks = "{" ".join(attacks)}"\n'
+    (folder / "hostile.toml").write_text(text, encoding="utf-8")
+    return bench.suite(_PROTOCOL.format(len(attacks)), systems=["hostile"])
+
+
+def _largest_log(engine: docker.DockerClient, ended: threading.Event, found: list[int]) -> None:
+    """How large the engine lets a container's log grow, where its folder can be seen from here."""
+    while not ended.wait(0.05):
+        for each in engine.containers.list(filters={"name": "harness-hostile"}, ignore_removed=True):
+            log = Path(str(each.attrs.get("LogPath") or "/absent"))
+            found += [sum(path.stat().st_size for path in log.parent.glob(f"{log.name}*"))] if log.exists() else []
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClient) -> Iterator[Attacked]:
+    bench = make_bench(tmp_path_factory.mktemp("hostile"))
+    shutil.copytree(_ENGINE, bench.folder / "engines" / "hostile")
+    honest = support.run(bench, support.command(bench, _suite(bench, ["none"])))
+    assert honest.code == 0, honest.said
+    before = _surroundings(bench)
+    done_before = {job.result.key for job in read_jobs(bench.results)}
+    logs, ended = list[int](), threading.Event()
+    looking = threading.Thread(target=_largest_log, args=(engine, ended, logs))
+    looking.start()
+    try:
+        finished = support.run(bench, support.command(bench, _suite(bench, list(_ENDS))))
+    finally:
+        ended.set()
+        looking.join()
+    jobs = {
+        list(_ENDS)[job.result.spec.job]: job for job in read_jobs(bench.results) if job.result.key not in done_before
+    }
+    yield Attacked(bench, honest, finished, before, _surroundings(bench), jobs, max(logs, default=None))
+
+
+@pytest.mark.parametrize("attack", _ENDS)
+def test_the_outcome_says_what_happened(attacked: Attacked, attack: str) -> None:
+    assert attack in attacked.jobs, attacked.finished.said
+    result = attacked.result(attack)
+    said = (result.outcome, result.detail)
+    assert any(result.outcome is outcome and words in (result.detail or "") for outcome, words in _ENDS[attack]), said
+    assert "\n" not in (result.detail or "") and (result.detail or "").isprintable()
+    assert len(result.detail or "") < 700
+
+
+def test_every_attack_is_one_line_and_the_run_goes_on_to_its_end(attacked: Attacked) -> None:
+    assert attacked.jobs.keys() == _ENDS.keys(), attacked.finished.said
+    assert attacked.finished.code == 1
+    assert "Traceback" not in attacked.finished.said and "\x1b" not in attacked.finished.said
+    bad = sum(ends[0][0] is not Outcome.OK for ends in _ENDS.values())
+    assert sum(line.startswith("harness: ") for line in attacked.finished.said.splitlines()) == bad
+
+
+def test_nothing_around_the_job_has_changed(attacked: Attacked, engine: docker.DockerClient) -> None:
+    assert attacked.after == attacked.before
+    assert support.leftovers(attacked.bench) == []
+    assert support.orphans(engine, "hostile") == []
+
+
+def test_what_is_stored_of_a_job_is_its_four_files_at_most(attacked: Attacked) -> None:
+    for attack, job in attacked.jobs.items():
+        names = {path.name for path in job.folder.iterdir()}
+        assert names <= {"result.json", "log.txt.gz", "samples.parquet", "run.trec.gz"}, attack
+        assert all(path.is_file() and not path.is_symlink() for path in job.folder.iterdir())
+        assert sum(path.stat().st_size for path in job.folder.iterdir()) < 2 << 20, attack
+
+
+def test_harness_needs_no_more_memory_than_for_an_honest_image(attacked: Attacked) -> None:
+    assert attacked.finished.peak_bytes < 400 << 20
+    assert attacked.finished.peak_bytes < attacked.honest.peak_bytes + (64 << 20)
+
+
+def test_a_log_without_end_takes_no_more_disk_than_a_bound(attacked: Attacked) -> None:
+    if attacked.log_bytes is not None:  # else the engine's folder cannot be seen from here
+        assert 1 << 20 < attacked.log_bytes < 32 << 20
+    log = gzip.decompress((attacked.jobs["flood"].folder / "log.txt.gz").read_bytes())
+    assert 0 < len(log) <= 10 << 20
+
+
+def test_a_million_pauses_are_not_a_million_looks(attacked: Attacked) -> None:
+    for attack in ("many_pauses", "same_pause"):
+        assert len(attacked.result(attack).canary) <= 4
