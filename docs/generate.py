@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from harness import cli, store
 from harness.catalog import Asset, EngineFile, SystemFile
-from harness.records import SCHEMA_VERSION
+from harness.result import SCHEMA_VERSION
 from harness.suite import Expectation, Protocol, Suite
 
 DOCS = Path(__file__).resolve().parent

@@ -68,6 +68,10 @@ class SystemFile(Declared):
     fewer_hits_ok: bool = Field(
         default=False, description="may return fewer than k hits (lexical systems return only documents that match)"
     )
+    result_cache: bool = Field(
+        default=False,
+        description="keeps answers of earlier queries on purpose; undeclared, a cache makes results noisy",
+    )
     build_params: dict[str, Scalar] = Field(default={}, description="adapter parameters that shape the index")
     search_params: dict[str, Scalar] = Field(default={}, description="adapter parameters of the search alone")
     assets: tuple[Asset, ...] = Field(default=(), description="files of this system alone: its weights")
@@ -81,6 +85,7 @@ class System(Declared):
     engine_dir: Path
     description: str
     fewer_hits_ok: bool
+    result_cache: bool = False
     build_params: dict[str, Scalar]
     search_params: dict[str, Scalar]
     extra_indexes: tuple[str, ...] = ()
@@ -138,6 +143,7 @@ def systems(*folders: Path) -> dict[str, System]:
                 engine_dir=engine_path.parent,
                 description=declared.description,
                 fewer_hits_ok=declared.fewer_hits_ok,
+                result_cache=declared.result_cache,
                 build_params=declared.build_params,
                 search_params=declared.search_params,
                 extra_indexes=engine.extra_indexes,

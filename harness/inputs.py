@@ -15,7 +15,8 @@ from harness.datasets import Dataset, QuerySample
 from harness.errors import UsageError
 from harness.launch.base import Launcher
 from harness.plan import DatasetFacts, Planned, cells, plan
-from harness.records import Cell, Envelope, Result
+from harness.records import Envelope
+from harness.result import Cell, Result
 from harness.store import read_jobs
 from harness.suite import Suite, dataset_name
 
@@ -29,6 +30,7 @@ class Options:
     suite_dir: Path
     only: str | None = None
     fresh: bool = False
+    retry_noisy: int = 0
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,15 @@ def gather(suite: Suite, options: Options) -> Inputs:
         UsageError: a name or a measure is unknown, a file is wrong, or ``only`` matches nothing.
     """
     evaluate.parse_measures(suite.measures)  # a table that cannot be made is known before what costs
-    systems = {name: catalog.system(name) for name in suite.systems}
     profiles = {name: hardware.profile(name) for name in suite.profiles}
     if suite.build_profile is not None:
         profiles[suite.build_profile] = hardware.profile(suite.build_profile)
     wanted = cells(suite, options.only)
     if not wanted:
         raise UsageError(f"--only {options.only!r} matches no cell of the suite {suite.name}; see `harness plan`")
+    systems = {
+        name: catalog.system(name) for name in dict.fromkeys((*suite.systems, *(cell.system for cell in wanted)))
+    }
     loaded = {
         dataset_name(name): datasets.load(datasets.find(name, options.suite_dir), options.cache)
         for name in suite.datasets

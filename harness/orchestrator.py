@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
-from harness import environment, indexes
+from harness import environment, indexes, rows
 from harness.collect import Collected, collect
 from harness.datasets import Dataset, QuerySample
 from harness.errors import ImageError, JobError
@@ -14,10 +15,12 @@ from harness.indexes import Index
 from harness.inputs import Inputs, Options, gather, plan_with, planned
 from harness.launch import host
 from harness.launch.base import Ended, Job, Launcher, Limits, Prepared
+from harness.measure.output import MAX_PROBES
 from harness.plan import Planned, index_key, order
 from harness.progress import Screen, duration
-from harness.records import Environment, JobSpec, Memory, Outcome, Result, job_key, to_json
-from harness.store import Store, read_jobs
+from harness.records import JobSpec, Outcome, to_json
+from harness.result import Environment, Memory, Result, job_key
+from harness.store import Store, StoredJob, check_room, read_jobs
 from harness.suite import Suite
 
 
@@ -49,13 +52,18 @@ class Summary:
 
 def run(suite: Suite, options: Options, launcher: Launcher, screen: Screen) -> Summary:
     """Run what is to do; each job is stored as it ends, and a failure of one stops no other."""
-    inputs = gather(suite, options)
+    return run_inputs(gather(suite, options), options, launcher, screen)
+
+
+def run_inputs(inputs: Inputs, options: Options, launcher: Launcher, screen: Screen) -> Summary:
+    """As :func:`run`, on inputs that are gathered already (calibration plants its own)."""
     launcher.check()
-    store = Store(options.results, suite.name)
+    store = Store(options.results, inputs.suite.name)
+    # Before the folder is held, which clears what a dead run had staged there: its container may still write into that.
+    swept = launcher.sweep()
+    if swept:
+        screen.say(f"removed {swept} containers that a dead run had left")
     with store.held():
-        swept = launcher.sweep()
-        if swept:
-            screen.say(f"removed {swept} containers that a dead run had left")
         for name, dataset in inputs.datasets.items():
             sample = to_json([asdict(query) for query in inputs.samples[name].sample])
             store.keep_inputs(dataset.qrels, dataset.qrels_sha256, {inputs.samples[name].sample_sha256: sample})
@@ -95,6 +103,40 @@ class _Run:
                 digests[name] = found.digest
         jobs = plan_with(self.inputs, self.launcher, digests, stored, self.options.fresh)
         todo = order(jobs, self.inputs.suite.protocol.seed)
+        self._jobs(todo)
+        keys = {job.latest.key for job in jobs if job.done and job.latest}
+        keys |= {result.key for result, expected in self.finished if result.outcome is expected}
+        for number in range(1, self.options.retry_noisy + 1):
+            again = self._noisy(jobs, digests, keys)
+            if not again:
+                break
+            cells = len({job.cell for job in again})
+            most = self.options.retry_noisy
+            self.screen.say(f"noisy: measuring {cells} cells again ({number} of at most {most} times)")
+            before = len(self.finished)
+            self._jobs(order(again, self.inputs.suite.protocol.seed))
+            # What went wrong the second time hides nothing of what went well before.
+            better = {result.spec.cell for result, expected in self.finished[before:] if result.outcome is expected}
+            replaced = {job.result.key for job in self._stored() if job.result.spec.cell in better}
+            keys = (keys - replaced) | {
+                result.key for result, expected in self.finished[before:] if result.outcome is expected
+            }
+        return Summary(len(jobs) - len(todo), tuple(self.finished), frozenset(keys))
+
+    def _stored(self) -> tuple[StoredJob, ...]:
+        return read_jobs(self.store.folder)
+
+    def _noisy(self, jobs: list[Planned], digests: Mapping[str, str], keys: Collection[str]) -> list[Planned]:
+        """The jobs of those cells whose numbers are in doubt for a reason that may pass, planned once more."""
+        stored = self._stored()
+        wanted = {job.cell for job in jobs}
+        doubted = {cell for cell, verdict in rows.verdicts(stored, keys).items() if verdict.transient} & wanted
+        results = [job.result for job in stored]
+        again = plan_with(self.inputs, self.launcher, digests, results, fresh=True)
+        return [job for job in again if job.cell in doubted]
+
+    def _jobs(self, todo: list[Planned]) -> None:
+        """Run these, each to a stored result."""
         for job in todo:
             prepared = self.prepared.get(job.cell.system)
             if isinstance(prepared, Prepared) and not job.cannot:
@@ -106,13 +148,10 @@ class _Run:
             result = self._job(job, part)
             self.finished.append((result, job.expected))
             self.screen.say(_line(number, len(todo), result, job.expected))
-        done = {job.latest.key for job in jobs if job.done and job.latest}
-        foreseen = {result.key for result, expected in self.finished if result.outcome is expected}
-        return Summary(len(jobs) - len(todo), tuple(self.finished), frozenset(done | foreseen))
 
     def _prepare(self, names: set[str]) -> None:
         """Make the systems ready; one that cannot be is remembered, and the others go on."""
-        for name in self.inputs.suite.systems:
+        for name in self.inputs.systems:
             if name not in names:
                 continue
             try:
@@ -138,11 +177,14 @@ class _Run:
         with self.store.scratch(job_key(job.spec)) as folder:
             (folder / "out").mkdir()
             (folder / "spec.json").write_text(to_json(spec), encoding="utf-8")
+            page_cache = host.forget_pages(index.folder)
             launched = Job(spec, prepared, folder, dataset.corpus.folder, index.folder, self.limits)
             with self.screen.task(f"{job.cell.system} {job.cell.dataset} {job.cell.profile}", part) as watcher:
                 ended = self.launcher.launch(launched, watcher)
                 collected = collect(launched, ended, dataset.corpus.unknown)
-        return self._keep(job, started_at, collected, ended, index)
+            if collected.outcome is not Outcome.OK:
+                check_room(self.store.folder)
+        return self._keep(job, started_at, collected, ended, index, page_cache)
 
     def _index(self, job: Planned, prepared: Prepared) -> Index | JobError:
         """The cell's index, built at its first use; a failed build is not tried again in this run."""
@@ -181,9 +223,16 @@ class _Run:
         return index
 
     def _keep(
-        self, job: Planned, started_at: str, collected: Collected, ended: Ended | None, index: Index | None
+        self,
+        job: Planned,
+        started_at: str,
+        collected: Collected,
+        ended: Ended | None,
+        index: Index | None,
+        page_cache: str | None = None,
     ) -> Result:
         result = _result(job, started_at, collected, ended, index, self.environment)
+        result = replace(result, page_cache=page_cache)
         prepared = self.prepared.get(job.cell.system)
         if isinstance(prepared, Prepared):
             result = replace(result, image_bytes=prepared.size_bytes)
@@ -201,6 +250,10 @@ def _job_spec(job: Planned, prepared: Prepared, dataset: Dataset, sample: QueryS
         scenario=job.cell.scenario,
         k=job.spec.k,
         trials=job.spec.trials,
+        first_trial=job.spec.job * (MAX_PROBES if job.cell.scenario == "server" else job.spec.trials),
+        repeats=min(job.spec.repeats, job.spec.sample_size),
+        pause=True,
+        scenario_params=job.spec.scenario_params,
         seed=job.spec.seed,
         corpus_size=dataset.corpus.size,
         fewer_hits_ok=prepared.system.fewer_hits_ok,
@@ -254,6 +307,11 @@ def _result(
         warmup_steady=measured.warmup_steady if measured else None,
         trials_finished=collected.trials_finished(job.spec.sample_size),
         ranking_disagreements=collected.ranking_disagreements(),
+        canary=ended.canary if ended else (),
+        counters=collected.counters,
+        placement=ended.placement if ended else None,
+        probes=measured.probes if measured else (),
+        rate_qps=measured.rate_qps if measured else None,
     )
 
 
@@ -263,7 +321,10 @@ def _most(*counts: int | None) -> int | None:
 
 def _place(result: Result) -> str:
     cell = result.spec.cell
-    return f"{cell.system} {cell.dataset} {cell.profile}"
+    place = f"{cell.system} {cell.dataset} {cell.profile}"
+    if cell.scenario != "single_stream":
+        place += f" {cell.scenario}"
+    return f"{place} trial {result.spec.job + 1}/{result.spec.jobs}" if result.spec.jobs > 1 else place
 
 
 def _why(result: Result, expected: Outcome) -> str:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import fnmatch
 import itertools
 import random
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from harness.catalog import System
-from harness.records import Cell, Envelope, Isolation, Outcome, Result, ResultSpec, digest
+from harness.records import Envelope, Isolation, Outcome, digest
+from harness.result import Cell, Result, ResultSpec
 from harness.suite import Suite, dataset_name
+
+# The system that does nothing: what a query costs on it is the harness's own overhead (measuring rule 15).
+NULL = "null"
 
 # The digest of a system whose image could not be, or was not, made.
 NO_IMAGE = "none"
@@ -29,7 +34,7 @@ class DatasetFacts:
 
 @dataclass(frozen=True)
 class Planned:
-    """One cell: done, or to do, and why.  ``spec.repetition`` is the attempt's, the next free one if to do."""
+    """One job of a cell: done, or to do, and why.  ``spec.repetition`` is the attempt's, the next free one if to do."""
 
     cell: Cell
     spec: ResultSpec
@@ -61,7 +66,16 @@ def cells(suite: Suite, only: str | None = None) -> list[Cell]:
         Cell(suite.name, system, dataset_name(dataset), scenario, profile)
         for system, dataset, scenario, profile in product
     ]
-    return [cell for cell in named if only is None or _matches(cell, only)]
+    wanted = [cell for cell in named if only is None or _matches(cell, only)]
+    return [*wanted, *_overhead(suite, wanted)]
+
+
+def _overhead(suite: Suite, wanted: list[Cell]) -> list[Cell]:
+    """The null system on each profile that is measured, once."""
+    if not suite.overhead or NULL in suite.systems:
+        return []
+    profiles = {cell.profile: Cell(suite.name, NULL, cell.dataset, "single_stream", cell.profile) for cell in wanted}
+    return list(profiles.values())
 
 
 def plan(
@@ -77,7 +91,7 @@ def plan(
     stored: Iterable[Result],
     fresh: bool = False,
 ) -> list[Planned]:
-    """Say of each cell whether it is done.
+    """Say of each job of each cell whether it is done.
 
     Done means: stored under exactly this spec with the outcome that the suite foresees (``ok``, unless declared).
     A cell that this host cannot run at all is done once that is stored.
@@ -96,26 +110,52 @@ def plan(
         # No image takes part in finding out that the hardware is not there.
         image_digest = NO_IMAGE if reason else digests.get(cell.system, NO_IMAGE)
         system, envelope, dataset = systems[cell.system], profiles[cell.profile], datasets[cell.dataset]
-        spec = _spec(suite, cell, system, envelope, dataset, image_digest, isolation)
-        attempts = sorted(by_spec.get(_identity(spec), []), key=lambda result: result.spec.repetition)
-        # A suite may name GPUs that this host has not; a profile that is too large is its author's to mend.
+        whole = _spec(suite, cell, system, envelope, dataset, image_digest, isolation)
         expected = suite.expected(cell.system, cell.profile)
+        # A suite may name GPUs that this host has not; a profile that is too large is its author's to mend.
         if reason and envelope.gpus:
             expected = Outcome.NOT_APPLICABLE
-        reached = [result for result in attempts if result.outcome is expected]
-        done = bool(reached) and (not fresh or reason is not None)
-        latest = reached[-1] if done else attempts[-1] if attempts else None
-        # One past the last, not their number: an attempt may have been moved away.
-        free = attempts[-1].spec.repetition + 1 if attempts else 0
-        repetition = latest.spec.repetition if done and latest else free
-        planned.append(Planned(cell, replace(spec, repetition=repetition), expected, reason, latest, done))
+        for job in range(whole.jobs):
+            attempts = by_spec.get(_identity(replace(whole, job=job)), [])
+            planned.append(_planned(replace(whole, job=job), attempts, expected, reason, fresh))
     return planned
 
 
+def _planned(spec: ResultSpec, stored: list[Result], expected: Outcome, cannot: str | None, fresh: bool) -> Planned:
+    attempts = sorted(stored, key=lambda result: result.spec.repetition)
+    reached = [result for result in attempts if result.outcome is expected]
+    done = bool(reached) and (not fresh or cannot is not None)
+    latest = reached[-1] if done else attempts[-1] if attempts else None
+    # One past the last, not their number: an attempt may have been moved away.
+    free = attempts[-1].spec.repetition + 1 if attempts else 0
+    repetition = latest.spec.repetition if done and latest else free
+    return Planned(spec.cell, replace(spec, repetition=repetition), expected, cannot, latest, done)
+
+
+def states(planned: Iterable[Planned]) -> list[tuple[Cell, str]]:
+    """What to say of each cell: what its jobs have in common, else how many of them are where."""
+    by_cell: dict[Cell, list[str]] = defaultdict(list)
+    for job in planned:
+        by_cell[job.cell].append(job.why)
+    return [
+        (cell, next(iter(whys)))
+        if len(set(whys)) == 1
+        else (cell, "; ".join(f"{whys.count(why)} of {len(whys)} {why}" for why in dict.fromkeys(whys)))
+        for cell, whys in by_cell.items()
+    ]
+
+
 def order(planned: Iterable[Planned], seed: int) -> list[Planned]:
-    """Jobs to do, in seeded random order: a machine that drifts then favours no system (measuring rule 9)."""
-    jobs = [job for job in planned if not job.done]
-    return random.Random(f"order:{seed}").sample(jobs, len(jobs))
+    """Jobs to do: round by round, each with one job of every cell, in seeded random order (measuring rule 9).
+
+    A machine that drifts then favours no system, and a stop half-way leaves no cell far behind.
+    """
+    chance = random.Random(f"order:{seed}")
+    rounds: dict[int, list[Planned]] = defaultdict(list)
+    for job in planned:
+        if not job.done:
+            rounds[job.spec.job].append(job)
+    return [job for number in sorted(rounds) for job in chance.sample(rounds[number], len(rounds[number]))]
 
 
 def index_key(system: System, image_digest: str, corpus_sha256: str) -> str:
@@ -147,7 +187,11 @@ def _spec(
         sample_size=dataset.sample_size,
         warmup_queries=suite.protocol.warmup_queries,
         warmup_cap=suite.protocol.warmup_cap,
-        trials=suite.protocol.trials,
+        trials=suite.protocol.trials_a_job,
+        jobs=1 if cell.system == NULL and NULL not in suite.systems else suite.protocol.jobs,
+        repeats=suite.protocol.repeats if cell.scenario == "single_stream" else 0,
+        scenario_params=suite.scenario_params(cell.scenario),
+        result_cache=system.result_cache,
         k=suite.protocol.k,
         seed=suite.protocol.seed,
     )

@@ -4,31 +4,47 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from harness.catalog import NAME
 from harness.declared import Declared, read_toml, validate
 from harness.errors import FileError
-from harness.records import Outcome
+from harness.records import Outcome, ScenarioParams
+
+# What each named protocol says where a suite is silent.
+_PROTOCOLS: dict[str, dict[str, Any]] = {
+    "interleaved": {"warmup_queries": 20, "warmup_cap": 1000},
+    "santhanam2023": {"warmup_queries": 10, "warmup_cap": None},
+}
 
 
 class Protocol(Declared):
-    """How a job measures.  A named protocol gives the defaults; each key can be set in the suite."""
+    """How a cell is measured.  A named protocol gives the defaults; each key can be set in the suite."""
 
-    name: Literal["santhanam2023"] = Field(
-        default="santhanam2023", description="Santhanam et al. 2023: warm-up and all trials in one container"
+    name: Literal["interleaved", "santhanam2023"] = Field(
+        default="interleaved",
+        description="`interleaved`: each trial is a fresh process, and trials of all cells are mixed in random order;"
+        " `santhanam2023`: warm-up and all trials of a cell in one container, as in the paper",
     )
-    warmup_queries: int = Field(default=10, ge=1, le=10_000, description="queries before the first timed one")
+    warmup_queries: int = Field(
+        default=20,
+        ge=1,
+        le=10_000,
+        description="queries before the first timed one (`santhanam2023`: 10)",
+    )
     warmup_cap: int | None = Field(
-        default=None,
+        default=1000,
         ge=1,
         le=1_000_000,
-        description="where set, warm-up passes over its queries again until two passes agree within 10 %, and asks at"
-        " most this many; the paper's protocol has one pass",
+        description="warm-up passes over its queries again until passes agree, and asks at most this many"
+        " (`santhanam2023`: one pass)",
     )
     trials: int = Field(default=5, ge=1, le=1000, description="timed passes over the query sample")
+    repeats: int = Field(
+        default=20, ge=0, le=1000, description="queries asked twice in a row after the trials, to find result caches"
+    )
     sample_size: int = Field(default=1000, ge=1, description="queries in the sample, at most those judged")
     k: int = Field(default=10, ge=1, le=10_000, description="documents to retrieve for each query")
     seed: int = Field(default=2023, ge=0, description="chooses sample, warm-up queries and their order")
@@ -36,6 +52,40 @@ class Protocol(Declared):
     query_timeout_s: float = Field(default=60.0, gt=0, description="longest single query")
     build_timeout_s: float = Field(default=7200.0, gt=0, description="longest index build")
     job_timeout_s: float = Field(default=7200.0, gt=0, description="longest job in all")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        """Fill in what the named protocol says."""
+        if not isinstance(value, dict):
+            return value
+        defaults = _PROTOCOLS.get(value.get("name", "interleaved"), {})
+        return {**defaults, **value}
+
+    @property
+    def jobs(self) -> int:
+        """Fresh processes that a cell takes."""
+        return self.trials if self.name == "interleaved" else 1
+
+    @property
+    def trials_a_job(self) -> int:
+        """Timed passes in each of them."""
+        return self.trials // self.jobs
+
+
+class Offline(Declared):
+    """The ``offline`` scenario: all queries are there at once, and are handed over in batches."""
+
+    batch_size: int = Field(default=32, ge=1, le=100_000, description="queries handed to the system at once")
+
+
+class Server(Declared):
+    """The ``server`` scenario: queries arrive by themselves (Poisson); what rate does the system keep up with?"""
+
+    latency_target_s: float = Field(default=0.05, gt=0, description="latency, from the scheduled arrival, to keep")
+    latency_percentile: Literal[50, 90, 95, 99] = Field(
+        default=95, description="share of the queries, in per cent, that must keep it"
+    )
 
 
 class Expectation(Declared):
@@ -59,8 +109,11 @@ class Suite(Declared):
         min_length=1, description="names of shipped datasets, or folders relative to the suite file (./my-data)"
     )
     profiles: tuple[str, ...] = Field(min_length=1, description="hardware profiles (instance_profiles/hardware.toml)")
-    scenarios: tuple[Literal["single_stream"], ...] = Field(
-        default=("single_stream",), min_length=1, description="how queries arrive"
+    scenarios: tuple[Literal["single_stream", "offline", "server"], ...] = Field(
+        default=("single_stream",),
+        min_length=1,
+        description="how queries reach the system: `single_stream` (one at a time), `offline` (batches), `server`"
+        " (Poisson arrivals)",
     )
     build_profile: str | None = Field(
         default=None, description="hardware profile of index builds; by default all CPUs and half of the host's memory"
@@ -69,6 +122,11 @@ class Suite(Declared):
         default=("RR@10", "Success@10", "nDCG@10"), min_length=1, description="as ir_measures writes them"
     )
     protocol: Protocol = Field(default=Protocol(), description="how jobs measure")
+    offline: Offline = Field(default=Offline(), description="the `offline` scenario's parameters")
+    server: Server = Field(default=Server(), description="the `server` scenario's parameters")
+    overhead: bool = Field(
+        default=True, description="measure the null system on each profile too: what harness itself adds to a query"
+    )
     expect: tuple[Expectation, ...] = Field(default=(), description="outcomes foreseen that are not ok")
 
     @field_validator("systems", "datasets", "profiles", "scenarios")
@@ -89,6 +147,16 @@ class Suite(Declared):
             if names.count(name) > 1:
                 raise ValueError(f"two datasets are called {name!r}; rename a folder")
         return value
+
+    def scenario_params(self, scenario: str) -> ScenarioParams:
+        """What a scenario needs beyond its name."""
+        if scenario == "offline":
+            return ScenarioParams(batch_size=self.offline.batch_size)
+        if scenario == "server":
+            return ScenarioParams(
+                latency_target_s=self.server.latency_target_s, latency_percentile=float(self.server.latency_percentile)
+            )
+        return ScenarioParams()
 
     def expected(self, system: str, profile: str) -> Outcome:
         """The outcome foreseen for a cell."""
