@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check docs format lock
+.PHONY: demo test check bench docs format lock
 
 # The main job, end to end: two real systems on a real collection.
 demo: .venv/ready
@@ -18,6 +18,10 @@ check: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# What measuring costs: with harness and without, side by side in one run.
+bench: .venv/ready
+	scripts/with-engine $(BIN)/python -m benchmarks.overhead
 
 # The generated pages of docs/.
 docs: .venv/ready
