@@ -10,7 +10,9 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from types import FrameType
@@ -20,7 +22,7 @@ import click
 from rich.console import Console
 
 import harness
-from harness.errors import FileError, HarnessError, UsageError
+from harness.errors import FileError, HarnessError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from harness.inputs import Options
@@ -101,12 +103,27 @@ def main() -> None:
 @results_option
 @only_option
 @click.option("--fresh", is_flag=True, help="Measure again, also what is done; earlier results stay.")
+@click.option(
+    "--retry-noisy",
+    type=click.IntRange(0, 100),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Measure noisy cells again, at most N times, where the reason may pass.",
+)
 @launcher_option
 @cache_option
 @models_option
 @one_line_errors
 def run(
-    suite: Path, results: Path, only: str | None, fresh: bool, launcher: str, cache: Path, models: Path | None
+    suite: Path,
+    results: Path,
+    only: str | None,
+    fresh: bool,
+    retry_noisy: int,
+    launcher: str,
+    cache: Path,
+    models: Path | None,
 ) -> None:
     """Run what SUITE (a TOML file) declares and is not done yet, then print the table.
 
@@ -118,7 +135,7 @@ def run(
     from harness.suite import load
 
     loaded = load(suite)
-    options = _options(suite, results, only, fresh, cache)
+    options = replace(_options(suite, results, only, fresh, cache), retry_noisy=retry_noisy)
     chosen = _launcher(launcher, options.cache, models)
     try:
         summary = orchestrator.run(loaded, options, chosen, Screen(Console(stderr=True)))
@@ -153,11 +170,13 @@ def plan(
         jobs = inputs.planned(inputs.gather(loaded, options), options, chosen)
     finally:
         chosen.close()
+    from harness.plan import states
+
     _columns(
         ("system", "dataset", "scenario", "profile", "state"),
-        [(job.cell.system, job.cell.dataset, job.cell.scenario, job.cell.profile, job.why) for job in jobs],
+        [(cell.system, cell.dataset, cell.scenario, cell.profile, state) for cell, state in states(jobs)],
     )
-    click.echo(f"{sum(job.done for job in jobs)} of {len(jobs)} done")
+    click.echo(f"{sum(job.done for job in jobs)} of {len(jobs)} jobs done")
 
 
 @main.command()
@@ -233,6 +252,56 @@ def conformance(system: str, profile: str, launcher: str, cache: Path, models: P
     sys.exit(1 if failed else 0)
 
 
+@main.command()
+@results_option
+@click.option("--only", metavar="GLOB", help="Only cases whose name (or group) matches.")
+@click.option(
+    "--repeats", type=click.IntRange(1, 1000), default=1, show_default=True, help="Run all cases that many times."
+)
+@click.option(
+    "--retry-noisy",
+    type=click.IntRange(0, 100),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Measure a case whose times are off again, at most N times; the table says so.",
+)
+@click.option("--format", "form", type=click.Choice(["terminal", "md"]), default="terminal", show_default=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the table to this file as well.")
+@launcher_option
+@cache_option
+@one_line_errors
+def calibrate(
+    results: Path,
+    only: str | None,
+    repeats: int,
+    retry_noisy: int,
+    form: str,
+    output: Path | None,
+    launcher: str,
+    cache: Path,
+) -> None:
+    """Measure planted truths, and show how far what is reported is off.
+
+    A system that does exactly what its parameters say is measured as any other; about three minutes.  Exit code 1 if a
+    figure is off by more than the instrument promises.
+    """
+    from harness.calibration import run, table
+    from harness.progress import Screen
+
+    options, started = _options(Path(), results, None, True, cache), time.monotonic()
+    chosen = _launcher(launcher, options.cache, None)
+    try:
+        lines = run.calibrate(options, run.Wanted(only, repeats, retry_noisy), chosen, Screen(Console(stderr=True)))
+    finally:
+        chosen.close()
+    remark = table.summary(lines, time.monotonic() - started)
+    click.echo(table.render(lines, remark, form), nl=False)
+    if output is not None:
+        _write(output, table.render(lines, remark, "md"))
+    sys.exit(0 if all(line.ok for line in lines) else 1)
+
+
 def _options(suite: Path, results: Path, only: str | None, fresh: bool, cache: Path) -> Options:
     from harness.inputs import Options
 
@@ -279,7 +348,9 @@ def _write(path: Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8")
         partial.replace(path)
     except OSError as error:
-        raise FileError(f"{path}: cannot be written: {error.strerror}; choose another place") from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        kind, remedy = (StoreError, "make room") if full else (FileError, "choose another place")
+        raise kind(f"{path}: cannot be written: {error.strerror}; {remedy}") from error
 
 
 def _columns(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:

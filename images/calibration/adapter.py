@@ -1,0 +1,297 @@
+"""The system that does what its parameters say: planted times, memory and faults, to hold reports against.
+
+All parameters are optional.
+
+=====================  =============================================================================================
+``service_ms``         how long a search takes; with ``sigma`` the median of a lognormal distribution whose quantile
+                       number the query text carries (its last word, between 0 and 1)
+``how``                ``spin`` (default), ``sleep``, ``child`` (a child process spins, asked over a pipe), or
+                       ``threads`` (``workers`` threads at once, of which no one is told)
+``slow_first``         that many searches are slower: ``slow_factor`` times at first, falling evenly to once
+``drift``              factor from one trial to the next; with ``ranking = "trial"`` the ranking turns with each trial
+``lead``, ``sample``   searches before the first trial, and in each: a trial is told by counting
+``ranking``            ``trial``, or ``process``: another ranking in each container
+``cache``              a query text that was answered before costs nothing
+``stall_at``           the search (from 0) that takes ``stall_s`` longer
+``batch_ms``           how long a batch takes, whatever its size
+``hold_mib``           anonymous memory, touched in ``load``; ``hold_in = "child"``: a child process holds it
+``touch_file``         map the index' file and read each of its pages; false: map it and read none
+``leak_kib``           anonymous memory that each search leaves behind
+``fault``, ``at``      what goes wrong in which search (from 0): see ``_FAULTS``
+``threads_said``       what ``threads()`` says
+``file_mib``           (build) size of the file in the index
+=====================  =============================================================================================
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import math
+import mmap
+import os
+import queue
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.measure.adapter import Adapter, Corpus
+from harness.records import Hit
+
+_FILE = "mapped.bin"
+_PAGE = mmap.PAGESIZE
+_MIB = 1 << 20
+# hashlib lets go of the interpreter's lock for buffers of this size, so that threads really run at once.
+_BUFFER = bytes(64 << 10)
+
+
+class Calibration(Adapter):
+    """See the module's text."""
+
+    def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
+        """Keep the ids, and a file to map."""
+        ids = [document.doc_id for document in corpus]
+        (index_dir / "ids.json").write_text(json.dumps(ids), encoding="utf-8")
+        with (index_dir / _FILE).open("wb") as file:
+            for _ in range(int(self.params.get("file_mib", 0))):
+                file.write(os.urandom(_MIB))  # no file system stores these as a hole
+        progress(len(ids))
+
+    def load(self, index_dir: Path) -> None:
+        """Take the memory, start the workers."""
+        ids = json.loads((index_dir / "ids.json").read_text(encoding="utf-8"))
+        self._hits = [Hit(doc_id, float(-rank)) for rank, doc_id in enumerate(ids)]
+        self._searches = 0
+        self._elapsed_ns = 0
+        self._seen: set[str] = set()
+        self._leaked: list[bytes] = []
+        self._process = int.from_bytes(os.urandom(2))
+        self._spend = _spender(str(self.params.get("how", "spin")), int(self.params.get("workers", 1)))
+        self._memory = self._take_memory(index_dir)
+        if "sigma" in self.params:
+            from statistics import NormalDist
+
+            self._quantile = NormalDist().inv_cdf
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Take the planted time; the deadline counts from this very line, so that what comes here is part of it."""
+        start_ns = time.perf_counter_ns()
+        number, self._searches = self._searches, self._searches + 1
+        if self.params.get("leak_kib"):
+            self._leaked.append(b"x" * (int(self.params["leak_kib"]) << 10))
+        answer = self._answer(number, k)
+        if number == self.params.get("at") and "fault" in self.params:
+            return _FAULTS[str(self.params["fault"])](answer)
+        self._spend(start_ns, start_ns + self._service_ns(query, number))
+        self._elapsed_ns = time.perf_counter_ns() - start_ns
+        return answer
+
+    def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
+        """Take the planted time of a batch."""
+        start_ns = time.perf_counter_ns()
+        answers = [self._answer(self._searches, k) for _ in queries]
+        self._spend(start_ns, start_ns + round(float(self.params.get("batch_ms", 0)) * 1e6))
+        self._elapsed_ns = time.perf_counter_ns() - start_ns
+        return answers
+
+    def stages_s(self) -> dict[str, float]:
+        """How long the last search took by this side's own clock: the truth of a sleep, which nobody can plan."""
+        return {"planted": self._elapsed_ns / 1e9}
+
+    def threads(self) -> dict[str, int]:
+        """As planted."""
+        return {"python": int(self.params.get("threads_said", 1))}
+
+    def libraries(self) -> dict[str, str]:
+        """Python is all there is."""
+        return {"python": sys.version.split()[0]}
+
+    def _service_ns(self, query: str, number: int) -> int:
+        service_ms = float(self.params.get("service_ms", 0))
+        if "sigma" in self.params:
+            service_ms *= math.exp(float(self.params["sigma"]) * self._quantile(float(query.rpartition(" ")[2])))
+        slow_first = int(self.params.get("slow_first", 0))
+        if number < slow_first:
+            service_ms *= 1 + (float(self.params["slow_factor"]) - 1) * (1 - number / slow_first)
+        if "drift" in self.params:
+            service_ms *= float(self.params["drift"]) ** self._trial(number)
+        if self.params.get("cache"):
+            service_ms *= query not in self._seen
+            self._seen.add(query)
+        if number == self.params.get("stall_at"):
+            service_ms += float(self.params["stall_s"]) * 1e3
+        return round(service_ms * 1e6)
+
+    def _trial(self, number: int) -> int:
+        return max(0, (number - int(self.params["lead"])) // int(self.params["sample"]))
+
+    def _answer(self, number: int, k: int) -> list[Hit]:
+        """The first documents; turned by some places where rankings are to change."""
+        hits, ranking = self._hits, self.params.get("ranking")
+        if ranking is None:
+            return hits[:k]
+        turn = (self._trial(number) if ranking == "trial" else self._process) % len(hits)
+        return [Hit(hit.doc_id, float(-rank)) for rank, hit in enumerate(hits[turn:] + hits[:turn])][:k]
+
+    def _take_memory(self, index_dir: Path) -> list[Any]:
+        held: list[Any] = []
+        if "touch_file" in self.params:
+            with (index_dir / _FILE).open("rb") as file:
+                mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+            held.append(mapped)
+            if self.params["touch_file"]:
+                held.append(sum(mapped[::_PAGE]))
+        size = int(self.params.get("hold_mib", 0)) * _MIB
+        in_child = self.params.get("hold_in") == "child"
+        held.append(_in_child(lambda: _anonymous(size)) if in_child else _anonymous(size))
+        return held
+
+
+def _anonymous(size: int) -> mmap.mmap | None:
+    """Private anonymous memory of exactly this size, each page written."""
+    if not size:
+        return None
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory[::_PAGE] = b"\1" * (size // _PAGE)
+    return memory
+
+
+def _spender(how: str, workers: int) -> Callable[[int, int], None]:
+    """A function that passes the time from ``start_ns`` to ``deadline_ns`` (``perf_counter_ns``) in this way."""
+    return {
+        "spin": lambda: _spin,
+        "sleep": lambda: _sleep,
+        "child": _child_spins,
+        "threads": lambda: _threads_hash(workers),
+    }[how]()
+
+
+def _spin(_start_ns: int, deadline_ns: int) -> None:
+    clock = time.perf_counter_ns
+    while clock() < deadline_ns:
+        pass
+
+
+def _sleep(_start_ns: int, deadline_ns: int) -> None:
+    """Sleep to the deadline and not a moment on a CPU: it ends late, by what ``stages_s`` says."""
+    while (left_ns := deadline_ns - time.perf_counter_ns()) > 0:
+        time.sleep(left_ns / 1e9)
+
+
+def _fork(work: Callable[[], object]) -> int:
+    """Run ``work`` in a child that never comes back into the driver; return its process id."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return child
+
+
+def _child_spins() -> Callable[[int, int], None]:
+    """The deadline goes to a child, which answers when it has come: the clock is the same for all processes."""
+    (ask_read, ask_write), (done_read, done_write) = os.pipe(), os.pipe()
+
+    def serve() -> None:
+        os.close(ask_write)  # so that reading ends when the parent does
+        while question := os.read(ask_read, 8):
+            _spin(0, struct.unpack("q", question)[0])
+            os.write(done_write, b".")
+
+    def spend(_start_ns: int, deadline_ns: int) -> None:
+        os.write(ask_write, struct.pack("q", deadline_ns))
+        os.read(done_read, 1)
+
+    _fork(serve)
+    os.close(ask_read)
+    return spend
+
+
+def _threads_hash(workers: int) -> Callable[[int, int], None]:
+    """A pool of threads, all of which hash until the deadline and so wait for each other's CPU."""
+
+    def work(deadline_ns: int) -> None:
+        while time.perf_counter_ns() < deadline_ns:
+            hashlib.sha256(_BUFFER).digest()
+
+    def serve(asked: queue.SimpleQueue[int], done: queue.SimpleQueue[None]) -> None:
+        while True:
+            work(asked.get())
+            done.put(None)
+
+    pool = [(queue.SimpleQueue[int](), queue.SimpleQueue[None]()) for _ in range(workers - 1)]
+    for pair in pool:
+        threading.Thread(target=serve, args=pair, daemon=True).start()
+
+    def spend(_start_ns: int, deadline_ns: int) -> None:
+        for asked, _ in pool:
+            asked.put(deadline_ns)
+        work(deadline_ns)
+        for _, done in pool:
+            done.get()
+
+    return spend
+
+
+def _in_child(take: Callable[[], object]) -> int:
+    """Let a child take something and keep it as long as we live; return a descriptor that its life hangs on."""
+    (life_read, life_write), (ready_read, ready_write) = os.pipe(), os.pipe()
+
+    def hold() -> None:
+        os.close(life_write)
+        held = take()
+        os.write(ready_write, b".")
+        os.read(life_read, 1)  # returns when the parent ends
+        del held
+
+    _fork(hold)
+    os.close(life_read)
+    os.close(ready_write)
+    os.read(ready_read, 1)  # nothing comes from a child that was killed
+    return life_write
+
+
+def _oom(answer: list[Hit]) -> list[Hit]:
+    held = [_anonymous(32 * _MIB) for _ in range(1 << 20)]
+    return answer if held else []
+
+
+def _oom_child(answer: list[Hit]) -> list[Hit]:
+    """The kernel ends the child, which is the largest process and asks for it; this one goes on as if nothing were."""
+
+    def grow() -> None:
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+        _oom([])
+
+    os.waitpid(_fork(grow), 0)
+    return answer
+
+
+def _hang(_answer: list[Hit]) -> list[Hit]:
+    while True:
+        time.sleep(3600)
+
+
+def _raise(_answer: list[Hit]) -> list[Hit]:
+    raise RuntimeError("planted")
+
+
+_FAULTS: dict[str, Callable[[list[Hit]], list[Hit]]] = {
+    "oom": _oom,
+    "oom_child": _oom_child,
+    "hang": _hang,
+    "raise": _raise,
+    "exit": lambda _answer: os._exit(0),  # as if all were well
+    "segfault": lambda _answer: ctypes.string_at(0),  # type: ignore[dict-item,return-value]
+    "wrong_id": lambda answer: [Hit("no-such-document", 1.0), *answer[1:]],
+    "duplicate": lambda answer: [answer[0], answer[0], *answer[2:]],
+    "nan": lambda answer: [Hit(answer[0].doc_id, math.nan), *answer[1:]],
+}
+
+ENGINE = Calibration

@@ -1,0 +1,105 @@
+"""The instrument against its planted truths, for real.
+
+A machine that others use as well spoils times.  What the report itself says against the machine is no false alarm and
+excuses a time that is off; the test is then skipped with that reason.  Nothing excuses an outcome or a byte.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import docker
+import pytest
+from click.testing import CliRunner, Result
+from rich.console import Console
+
+from harness.calibration import cases, run, table
+from harness.calibration.cases import Case, Group
+from harness.calibration.run import Wanted
+from harness.calibration.table import Line
+from harness.calibration.verdicts import Clean, Mean
+from harness.cli import main
+from harness.inputs import Options
+from harness.launch.docker import DockerLauncher
+from harness.progress import Screen
+
+pytestmark = pytest.mark.docker
+
+CACHE = Path(next(str(option.default) for option in main.commands["run"].params if option.name == "cache")).expanduser()
+
+
+def test_the_whole_calibration_is_green(engine: docker.DockerClient, tmp_path: Path) -> None:
+    done: Result = CliRunner().invoke(
+        main, ["calibrate", "--results", str(tmp_path / "results"), "-o", str(tmp_path / "table.md")]
+    )
+    text = done.stdout
+    assert done.exit_code in (0, 1), done.output
+    rows = [line.split(" | ") for line in (tmp_path / "table.md").read_text().splitlines() if line.startswith("| ")]
+    figures = {(row[0].removeprefix("| "), row[1]): row[-1].removesuffix(" |") for row in rows[1:]}
+    assert {case for case, _ in figures} == {case.name for group in cases.GROUPS for case in group.cases}
+    assert done.exit_code == (0 if all(verdict.startswith("ok") for verdict in figures.values()) else 1)
+    off = {case for (case, _), verdict in figures.items() if not verdict.startswith("ok")}
+    timed = {case.name for group in cases.GROUPS for case in group.cases if case.truth.timed}
+    assert off <= timed, text
+    if off:
+        disturbed = text.partition("the machine was disturbed during ")[2]
+        assert disturbed and off <= set(disturbed.partition(":")[0].split(", ")), text
+        pytest.skip(f"{', '.join(sorted(off))} off on a disturbed machine: {disturbed.partition(':')[2].strip()}")
+
+
+def test_every_outcome_is_right_twenty_times_of_twenty(engine: docker.DockerClient, tmp_path: Path) -> None:
+    """Outcomes need no precise times, so the groups run beside each other."""
+    command = [sys.executable, "-m", "harness", "calibrate", "--repeats", "20"]
+    running = {
+        group: subprocess.Popen(
+            [*command, "--only", group, "--results", str(tmp_path / group)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for group in ("killed", "lying", "hanging")
+    }
+    said = {group: process.communicate()[0] for group, process in running.items()}
+    for group, process in running.items():
+        assert process.returncode == 0, said[group]
+        names = [case.name for each in cases.GROUPS if each.name == group for case in each.cases]
+        for name in names:
+            (line,) = [line for line in said[group].splitlines() if line.startswith(f"{name} ")]
+            assert line.endswith("ok, 20 of 20"), line
+
+
+def test_twenty_clean_runs_raise_no_false_alarm(
+    engine: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two trials, each a fresh process, of a system with nothing to hide."""
+    quiet = Group("clean", (Case("clean", Clean(), {"service_ms": 2}),), 100, {"trials": 2})
+    monkeypatch.setattr(cases, "GROUPS", (quiet,))
+    line = _calibrate(tmp_path, Wanted(repeats=20, retries=0))
+    runs = list(zip(line.verdicts, line.disturbances, strict=True))
+    false_alarms = [verdict.measured for verdict, disturbance in runs if not verdict.ok and disturbance is None]
+    assert not false_alarms, false_alarms
+    disturbed = [disturbance for _, disturbance in runs if disturbance is not None]
+    if len(disturbed) > 10:
+        pytest.skip(f"the machine was disturbed in {len(disturbed)} of 20 runs: {disturbed[0]}")
+
+
+def test_a_wrong_truth_is_told(engine: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The calibration can fail: 1.1 ms are taken where 1 ms is said to be planted."""
+    slow = Case("slow", Mean(1e-3), {"service_ms": 1.1})
+    monkeypatch.setattr(cases, "GROUPS", (Group("wrong", (slow,), 50, {"trials": 1, "repeats": 0}),))
+    line = _calibrate(tmp_path, Wanted(retries=0))
+    assert not line.ok
+    assert "off: slow" in table.summary([line], 1)
+
+
+def _calibrate(folder: Path, wanted: Wanted) -> Line:
+    options = Options(folder / "results", CACHE, folder)
+    launcher = DockerLauncher(CACHE)
+    try:
+        (line,) = run.calibrate(options, wanted, launcher, Screen(Console(file=StringIO())))
+    finally:
+        launcher.close()
+    return line
