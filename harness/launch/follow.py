@@ -12,9 +12,11 @@ from harness.launch.sampler import Sampler
 from harness.launch.watch import Watch
 from harness.result import CanaryReading, Placement
 
-# A pause between two trials costs half a look on average; a look is one system call, a poll is some.
-_LOOK_S = 0.03
-_POLL_S = 0.1
+# How often a job is asked whether it has said anything (one system call), and looked at altogether (some dozens).
+# A job that pauses between trials waits half of the first for us, so it is asked more often.
+_ASK_S = 0.1
+_ASK_PAUSING_S = 0.03
+_POLL_S = 0.25
 
 
 class Looks:
@@ -42,7 +44,7 @@ def follow(
 ) -> Stopped | None:
     """Stay with a job until it ends (None) or must be stopped (why)."""
     next_poll, phase = 0.0, watch.progress.phase
-    while not ended.wait(_LOOK_S):
+    while not ended.wait(_ASK_PAUSING_S if watch.pausing else _ASK_S):
         if not watch.stirred() and time.monotonic() < next_poll:
             continue
         stopped = watch.poll()

@@ -13,7 +13,7 @@ from harness.launch.gpu import GpuMemory
 from harness.launch.memory import MemorySource, MemoryTrace
 
 # Between two readings of memory: usual, and while it grows fast (before an OOM kill only the last reading tells).
-INTERVAL_S = 0.05
+INTERVAL_S = 0.08
 _FAST_INTERVAL_S = 0.003
 _FAST_BYTES_PER_S = 200 << 20
 # Between two readings of the counters, at least; more where they cost more (a job of hundreds of threads).

@@ -59,6 +59,8 @@ class Watch:
         self._most_bytes = most_output_bytes(job.spec)
         self._most_index_bytes = _most_index_bytes(job) if job.spec.kind == "build" else None
         self._enough_disk = _free_bytes(job.out) > _LEAST_FREE_BYTES
+        self._out = job.out  # made once: these are looked at several times a second
+        self._events_path = str(job.out / EVENTS)
         self._events = Tail(job.out / EVENTS)
         self._samples = Tail(job.out / SAMPLES)
         self._started = self._step = time.monotonic()
@@ -67,6 +69,11 @@ class Watch:
         self._answered: set[int] = set()
         self._seen_bytes = 0
         self.progress = Progress("start", 0, 0)
+
+    @property
+    def pausing(self) -> bool:
+        """Whether this job waits for us between its trials at all."""
+        return self._most_pauses > 1
 
     @property
     def paused(self) -> int | None:
@@ -86,7 +93,7 @@ class Watch:
     def stirred(self) -> bool:
         """Has the job said anything new?  One system call, so that it can be asked often."""
         try:
-            said_bytes = os.lstat(self._job.out / EVENTS).st_size
+            said_bytes = os.lstat(self._events_path).st_size
         except OSError:
             return False
         stirred, self._seen_bytes = said_bytes != self._seen_bytes, said_bytes
@@ -106,12 +113,12 @@ class Watch:
 
     def _too_much(self) -> Stopped | None:
         """Does the job take more of our disk than it can honestly need?"""
-        size = _size(self._job.out)
+        size = _size(self._out)
         if size > self._most_bytes:
             most = self._most_bytes >> 20
             return Stopped(Outcome.BAD_OUTPUT, f"wrote {_amount(size)}, at most {most} MiB make sense")
         # What a job has opened and unlinked is in no folder; the disk still tells.
-        if self._enough_disk and _free_bytes(self._job.out) < _LEAST_FREE_BYTES:
+        if self._enough_disk and _free_bytes(self._out) < _LEAST_FREE_BYTES:
             return Stopped(Outcome.CRASH, f"the disk has less than {_LEAST_FREE_BYTES >> 20} MiB left; make room")
         if self._most_index_bytes is None:
             return None
