@@ -107,10 +107,10 @@ def test_a_mild_start_is_found_where_trials_can_be_compared() -> None:
 
 def test_a_mild_start_is_found_though_trials_differ_as_a_whole() -> None:
     moods = np.array([0.3, 3.0, 0.5, 2.0, 1.0])
-    facts = simulated(2, noise=0.02, by_trial=moods, shape=np.full(20, 1.15), stalls=0)
+    facts = simulated(2, noise=0.02, by_trial=moods, shape=np.full(20, 1.4), stalls=0)
     start = steadiness.start(facts)
     assert start is not None
-    assert start.ratio == pytest.approx(1.15, abs=0.03)
+    assert start.ratio == pytest.approx(1.4, abs=0.03)
 
 
 def test_a_start_of_a_few_microseconds_is_nobodys_warm_up() -> None:

@@ -197,7 +197,7 @@ MEMORY = (
             Case(
                 "leak-0.25-a-query",
                 Memory(_BARE, (_WARMUP + 200) * MIB // 4, timed=True),
-                {"service_ms": 2, "leak_kib": 256},
+                {"service_ms": 5, "leak_kib": 256},
             ),
         ),
         200,

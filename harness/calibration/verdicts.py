@@ -66,6 +66,9 @@ class Seen:
 # What the counters and the canary say of the machine: nothing that a case here plants.
 _DISTURBED = ("other processes had", "the hypervisor took", "the machine changed its speed", "the machine was slow")
 
+# What a disturbed machine brings about in any system.
+_FOLLOWS = ("drift:", "of a trial took", "warm-up ended at its cap")
+
 
 class Truth(Protocol):
     """Something planted."""
@@ -192,15 +195,20 @@ class Reason:
 
 @dataclass(frozen=True)
 class Clean:
-    """Nothing at all to doubt."""
+    """Nothing at all to doubt in the system."""
 
     timed: bool = True
 
     def verdicts(self, seen: Seen) -> Iterator[Verdict]:
-        """No false alarm."""
-        ok = seen.row.outcome is Outcome.OK and seen.row.validity is Validity.CLEAN
-        said = _state(seen.row) if ok else f"{_state(seen.row)}: {_short('; '.join(seen.row.notes))}"
-        yield Verdict("validity", "nothing", said, "", "clean", ok)
+        """No false alarm: an alarm is true where counters or canary say that the machine itself was disturbed."""
+        row = seen.row
+        ok = row.outcome is Outcome.OK and row.validity is Validity.CLEAN
+        said = _state(row) if ok else f"{_state(row)}: {_short('; '.join(row.notes))}"
+        if not ok and seen.disturbance and row.outcome is Outcome.OK:
+            false = [note for note in row.notes if not any(words in note for words in (*_DISTURBED, *_FOLLOWS))]
+            ok = not false and row.validity is Validity.NOISY
+            said = f"{_state(row)}, the machine was disturbed: {_short(seen.disturbance)}" if ok else said
+        yield Verdict("validity", "nothing", said, "", "no false alarm", ok)
 
 
 @dataclass(frozen=True)

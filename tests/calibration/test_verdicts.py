@@ -111,6 +111,11 @@ def test_a_reason_must_be_named_and_weigh_what_it_should(seen: Make) -> None:
 
 def test_a_clean_run_must_be_clean(seen: Make) -> None:
     assert oks(verdicts.Clean(), seen(notes=("a remark",))) == [True]
+    machine = "the machine changed its speed: fixed processor work took 1 to 2 ms"
+    assert oks(verdicts.Clean(), seen(validity=Validity.NOISY, notes=(machine, "drift: 1.4 times"))) == [True]
+    assert oks(verdicts.Clean(), seen(validity=Validity.NOISY, notes=("drift: 1.4 times",))) == [False]
+    assert oks(verdicts.Clean(), seen(validity=Validity.NOISY, notes=(machine, "a query asked again"))) == [False]
+    assert oks(verdicts.Clean(), seen(validity=Validity.INVALID, notes=(machine,))) == [False]
     verdict = only(verdicts.Clean(), seen(validity=Validity.NOISY, notes=("a false alarm",)))
     assert not verdict.ok and "a false alarm" in verdict.measured
 
