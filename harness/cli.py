@@ -5,90 +5,36 @@ Exit codes: 0 done, 1 something failed and is stored, 2 usage, 130 stopped.
 
 from __future__ import annotations
 
-import errno
-import os
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 
 import harness
-from harness.errors import FileError, HarnessError, StoreError, UsageError
+from harness.console import (
+    cache_option,
+    columns,
+    launcher_option,
+    models_option,
+    one_line_errors,
+    only_option,
+    results_option,
+    write,
+)
+from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from harness.inputs import Options
     from harness.launch.base import Launcher
     from harness.orchestrator import Summary
     from harness.table import Table
-
-P = ParamSpec("P")
-
-# A disk that does not take what we write: the user's to mend, and no defect.
-_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
-
-results_option = click.option(
-    "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Where results lie."
-)
-only_option = click.option(
-    "--only", metavar="GLOB", help="Only cells whose system/dataset/scenario/profile (or any one of them) matches."
-)
-launcher_option = click.option(
-    "--launcher",
-    type=click.Choice(["docker", "process", "fake"]),
-    default="docker",
-    show_default=True,
-    help="docker: containers with enforced limits. process: plain child processes, CPU affinity alone is held."
-    " fake: runs nothing, invents numbers; for tests.",
-)
-cache_option = click.option(
-    "--cache",
-    type=click.Path(path_type=Path),
-    envvar="HARNESS_CACHE",
-    default=Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "ir-harness"),
-    help="Where downloads, corpora and indexes are kept.  [default: ~/.cache/ir-harness; env: HARNESS_CACHE]",
-)
-models_option = click.option(
-    "--models",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    envvar="HARNESS_MODELS",
-    help="A folder of model weights, where the hub is not reached.  [env: HARNESS_MODELS]",
-)
-
-
-def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
-    """Show what harness raises on purpose as one line; everything else is a defect and keeps its traceback."""
-
-    @wraps(command)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except HarnessError as error:
-            click.echo(f"harness: {error}", err=True)
-            sys.exit(error.exit_code)
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has had enough
-            sys.exit(0)
-        except OSError as error:
-            if error.errno not in _DISK:
-                raise
-            place = error.filename or "the disk of --results or --cache"
-            remedy = "make room or name another place, what was finished is kept"
-            click.echo(f"harness: {place}: {error.strerror}; {remedy}", err=True)
-            sys.exit(1)
-        except KeyboardInterrupt:
-            click.echo("harness: stopped; what was finished is kept, the same command goes on from there", err=True)
-            sys.exit(130)
-
-    return wrapped
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -172,7 +118,7 @@ def plan(
         chosen.close()
     from harness.plan import states
 
-    _columns(
+    columns(
         ("system", "dataset", "scenario", "profile", "state"),
         [(cell.system, cell.dataset, cell.scenario, cell.profile, state) for cell, state in states(jobs)],
     )
@@ -193,7 +139,7 @@ def report(results: Path, form: str, output: Path | None, measures: str) -> None
     if output is None:
         click.echo(text, nl=False)
     else:
-        _write(output, text)
+        write(output, text)
 
 
 @main.command()
@@ -203,7 +149,7 @@ def systems() -> None:
     from harness import catalog
 
     found = catalog.systems().values()
-    _columns(("system", "engine", "what it is"), [(each.name, each.engine, each.description) for each in found])
+    columns(("system", "engine", "what it is"), [(each.name, each.engine, each.description) for each in found])
 
 
 @main.command()
@@ -298,7 +244,7 @@ def calibrate(
     remark = table.summary(lines, time.monotonic() - started)
     click.echo(table.render(lines, remark, form), nl=False)
     if output is not None:
-        _write(output, table.render(lines, remark, "md"))
+        write(output, table.render(lines, remark, "md"))
     sys.exit(0 if all(line.ok for line in lines) else 1)
 
 
@@ -337,28 +283,9 @@ def _finish(folder: Path, measures: tuple[str, ...], summary: Summary) -> None:
 
     table = _table(folder, measures, summary.keys)
     click.echo(render(table, "terminal", width=Console().width), nl=False)
-    _write(folder / "report.md", render(table, "md"))
+    write(folder / "report.md", render(table, "md"))
     click.echo(f"\n{len(summary.jobs)} jobs run, {summary.done_before} were done before")
     click.echo(f"results: {folder}\nreport:  {folder / 'report.md'}")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        partial = path.with_name(path.name + ".partial")
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        kind, remedy = (StoreError, "make room") if full else (FileError, "choose another place")
-        raise kind(f"{path}: cannot be written: {error.strerror}; {remedy}") from error
-
-
-def _columns(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """Left-aligned columns, the last one ragged."""
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head) - 1)]
-    for row in (head, *rows):
-        padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
-        click.echo("  ".join((*padded, row[-1])))
 
 
 def _terminated(_signal: int, _frame: FrameType | None) -> None:

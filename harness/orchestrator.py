@@ -9,17 +9,17 @@ from datetime import UTC, datetime
 
 from harness import environment, indexes, rows
 from harness.collect import Collected, collect
-from harness.datasets import Dataset, QuerySample
+from harness.datasets import Dataset
 from harness.errors import ImageError, JobError
 from harness.indexes import Index
 from harness.inputs import Inputs, Options, gather, plan_with, planned
+from harness.jobs import assemble, job_spec, nothing
 from harness.launch import host
 from harness.launch.base import Ended, Job, Launcher, Limits, Prepared
-from harness.measure.output import MAX_PROBES
 from harness.plan import Planned, index_key, order
 from harness.progress import Screen, duration
-from harness.records import JobSpec, Outcome, to_json
-from harness.result import Environment, Memory, Result, job_key
+from harness.records import Outcome, to_json
+from harness.result import Result, job_key
 from harness.store import Store, StoredJob, check_room, read_jobs
 from harness.suite import Suite
 
@@ -166,14 +166,14 @@ class _Run:
         started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         prepared = self.prepared.get(job.cell.system)
         if job.cannot:
-            return self._keep(job, started_at, _nothing(Outcome.NOT_APPLICABLE, job.cannot), None, None)
+            return self._keep(job, started_at, nothing(Outcome.NOT_APPLICABLE, job.cannot), None, None)
         if isinstance(prepared, ImageError) or prepared is None:
-            return self._keep(job, started_at, _nothing(Outcome.CRASH, f"no image: {prepared}"), None, None)
+            return self._keep(job, started_at, nothing(Outcome.CRASH, f"no image: {prepared}"), None, None)
         index = self._index(job, prepared)
         if isinstance(index, JobError):
-            return self._keep(job, started_at, _nothing(index.outcome, index.detail), None, None)
+            return self._keep(job, started_at, nothing(index.outcome, index.detail), None, None)
         dataset, sample = self.inputs.datasets[job.cell.dataset], self.inputs.samples[job.cell.dataset]
-        spec = _job_spec(job, prepared, dataset, sample)
+        spec = job_spec(job, prepared, dataset, sample)
         with self.store.scratch(job_key(job.spec)) as folder:
             (folder / "out").mkdir()
             (folder / "spec.json").write_text(to_json(spec), encoding="utf-8")
@@ -231,92 +231,13 @@ class _Run:
         index: Index | None,
         page_cache: str | None = None,
     ) -> Result:
-        result = _result(job, started_at, collected, ended, index, self.environment)
+        result = assemble(job, started_at, collected, ended, index, self.environment)
         result = replace(result, page_cache=page_cache)
         prepared = self.prepared.get(job.cell.system)
         if isinstance(prepared, Prepared):
             result = replace(result, image_bytes=prepared.size_bytes)
         stored = self.store.put(result, collected.table(), collected.run(job.cell.system), ended.log if ended else b"")
         return stored.result
-
-
-def _job_spec(job: Planned, prepared: Prepared, dataset: Dataset, sample: QuerySample) -> JobSpec:
-    return JobSpec(
-        kind="search",
-        system=job.cell.system,
-        params=prepared.system.params,
-        envelope=job.spec.envelope,
-        isolation=job.spec.isolation,
-        scenario=job.cell.scenario,
-        k=job.spec.k,
-        trials=job.spec.trials,
-        first_trial=job.spec.job * (MAX_PROBES if job.cell.scenario == "server" else job.spec.trials),
-        repeats=min(job.spec.repeats, job.spec.sample_size),
-        pause=True,
-        scenario_params=job.spec.scenario_params,
-        seed=job.spec.seed,
-        corpus_size=dataset.corpus.size,
-        fewer_hits_ok=prepared.system.fewer_hits_ok,
-        warmup_cap=job.spec.warmup_cap or 0,
-        warmup=sample.warmup,
-        sample=sample.sample,
-    )
-
-
-def _nothing(outcome: Outcome, detail: str) -> Collected:
-    """What came of a job that was never launched."""
-    return Collected(outcome, detail, None, Memory(), ())
-
-
-def _result(
-    job: Planned,
-    started_at: str,
-    collected: Collected,
-    ended: Ended | None,
-    index: Index | None,
-    environment_: Environment,
-) -> Result:
-    measured = collected.measurement
-    memory = collected.memory
-    if measured and measured.peak_cgroup_bytes and ended:
-        # The kernel's own mark, read from inside at the very end, is at least what was seen from outside.
-        memory = replace(memory, peak_cgroup_bytes=_most(measured.peak_cgroup_bytes, memory.peak_cgroup_bytes))
-    return Result(
-        key=job_key(job.spec),
-        spec=job.spec,
-        outcome=collected.outcome,
-        detail=collected.detail,
-        started_at=started_at,
-        wall_s=ended.wall_s if ended else 0.0,
-        environment=environment_,
-        effective=measured.effective if measured else None,
-        index=index.facts if index else None,
-        memory=memory,
-        load_s=measured.load_s if measured else None,
-        first_query_s=collected.first_query_s,
-        phases=measured.phases if measured else (),
-        throttled_periods=_most(
-            ended.throttled_periods if ended else None, measured.throttled_periods if measured else None
-        ),
-        # A sampler outside may miss the last kill; a dying job inside says nothing.
-        oom_kills=_most(ended.oom_kills if ended else None, measured.oom_kills if measured else None),
-        exit_code=ended.exit_code if ended else None,
-        device=measured.device if measured else None,
-        libraries=measured.libraries if measured else {},
-        warmup_done=collected.warmup_done,
-        warmup_steady=measured.warmup_steady if measured else None,
-        trials_finished=collected.trials_finished(job.spec.sample_size),
-        ranking_disagreements=collected.ranking_disagreements(),
-        canary=ended.canary if ended else (),
-        counters=collected.counters,
-        placement=ended.placement if ended else None,
-        probes=measured.probes if measured else (),
-        rate_qps=measured.rate_qps if measured else None,
-    )
-
-
-def _most(*counts: int | None) -> int | None:
-    return max((count for count in counts if count is not None), default=None)
 
 
 def _place(result: Result) -> str:

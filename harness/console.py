@@ -1,0 +1,95 @@
+"""What the commands share: options, errors as one line, columns, files that are written whole."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import ParamSpec
+
+import click
+
+from harness.errors import FileError, HarnessError, StoreError
+
+P = ParamSpec("P")
+
+# A disk that does not take what we write: the user's to mend, and no defect.
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+
+results_option = click.option(
+    "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Where results lie."
+)
+only_option = click.option(
+    "--only", metavar="GLOB", help="Only cells whose system/dataset/scenario/profile (or any one of them) matches."
+)
+launcher_option = click.option(
+    "--launcher",
+    type=click.Choice(["docker", "process", "fake"]),
+    default="docker",
+    show_default=True,
+    help="docker: containers with enforced limits. process: plain child processes, CPU affinity alone is held."
+    " fake: runs nothing, invents numbers; for tests.",
+)
+cache_option = click.option(
+    "--cache",
+    type=click.Path(path_type=Path),
+    envvar="HARNESS_CACHE",
+    default=Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "ir-harness"),
+    help="Where downloads, corpora and indexes are kept.  [default: ~/.cache/ir-harness; env: HARNESS_CACHE]",
+)
+models_option = click.option(
+    "--models",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    envvar="HARNESS_MODELS",
+    help="A folder of model weights, where the hub is not reached.  [env: HARNESS_MODELS]",
+)
+
+
+def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
+    """Show what harness raises on purpose as one line; everything else is a defect and keeps its traceback."""
+
+    @wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except HarnessError as error:
+            click.echo(f"harness: {error}", err=True)
+            sys.exit(error.exit_code)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has had enough
+            sys.exit(0)
+        except OSError as error:
+            if error.errno not in _DISK:
+                raise
+            place = error.filename or "the disk of --results or --cache"
+            remedy = "make room or name another place, what was finished is kept"
+            click.echo(f"harness: {place}: {error.strerror}; {remedy}", err=True)
+            sys.exit(1)
+        except KeyboardInterrupt:
+            click.echo("harness: stopped; what was finished is kept, the same command goes on from there", err=True)
+            sys.exit(130)
+
+    return wrapped
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file that is whole or absent."""
+    try:
+        partial = path.with_name(path.name + ".partial")
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        kind, remedy = (StoreError, "make room") if full else (FileError, "choose another place")
+        raise kind(f"{path}: cannot be written: {error.strerror}; {remedy}") from error
+
+
+def columns(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Left-aligned columns, the last one ragged."""
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head) - 1)]
+    for row in (head, *rows):
+        padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
+        click.echo("  ".join((*padded, row[-1])))
