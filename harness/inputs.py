@@ -17,6 +17,7 @@ from harness.launch.base import Launcher
 from harness.plan import DatasetFacts, Planned, cells, plan
 from harness.records import Envelope
 from harness.result import Cell, Result
+from harness.stats import MIN_QUERIES
 from harness.store import read_jobs
 from harness.suite import Suite, dataset_name
 
@@ -49,7 +50,8 @@ def gather(suite: Suite, options: Options) -> Inputs:
     """Find and check all that the suite names.
 
     Raises:
-        UsageError: a name or a measure is unknown, a file is wrong, or ``only`` matches nothing.
+        UsageError: a name or a measure is unknown, a file is wrong, ``only`` matches nothing, or a sample is too small
+            for the ``server`` scenario.
     """
     evaluate.parse_measures(suite.measures)  # a table that cannot be made is known before what costs
     profiles = {name: hardware.profile(name) for name in suite.profiles}
@@ -61,6 +63,9 @@ def gather(suite: Suite, options: Options) -> Inputs:
     systems = {
         name: catalog.system(name) for name in dict.fromkeys((*suite.systems, *(cell.system for cell in wanted)))
     }
+    served = tuple(dict.fromkeys(cell.dataset for cell in wanted if cell.scenario == "server"))
+    for name in served:
+        _check_proves(suite, name, suite.protocol.sample_size)  # a large corpus takes its time to load
     loaded = {
         dataset_name(name): datasets.load(datasets.find(name, options.suite_dir), options.cache)
         for name in suite.datasets
@@ -70,7 +75,22 @@ def gather(suite: Suite, options: Options) -> Inputs:
         name: datasets.draw(dataset, protocol.sample_size, protocol.warmup_queries, protocol.seed)
         for name, dataset in loaded.items()
     }
+    for name in served:
+        _check_proves(suite, name, len(samples[name].sample))
     return Inputs(suite, wanted, systems, profiles, loaded, samples)
+
+
+def _check_proves(suite: Suite, dataset: str, queries: int) -> None:
+    """Refuse a sample from which no rate of the ``server`` scenario could ever be shown to keep its target."""
+    percentile = suite.server.latency_percentile
+    floor = MIN_QUERIES[f"p{percentile}"]
+    if queries < floor:
+        size = suite.protocol.sample_size
+        larger = f"raise protocol.sample_size (now {size})" if queries >= size else "judge more of its queries"
+        raise UsageError(
+            f"dataset {dataset}: a sample of {queries} queries cannot show that a rate keeps"
+            f" server.latency_percentile = {percentile}, which takes {floor}; {larger}, or lower the percentile"
+        )
 
 
 def planned(inputs: Inputs, options: Options, launcher: Launcher) -> list[Planned]:

@@ -10,13 +10,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from harness.findings import Finding, again, noisy, remark
-from harness.records import Outcome
-from harness.result import CanaryReading, Environment, Result
+from harness.records import Isolation, Outcome
+from harness.result import CanaryReading, Counters, Environment, Result
 from harness.table import Validity
 
 MAX_STEAL = 0.01
 # The harness's own sampling must stay well below this where it shares the job's CPUs.
 MAX_FOREIGN = 0.05
+# What was counted / the trials' own length: beyond, the readings lie too far from short trials to say anything.
+COVERED = (0.5, 2.0)
 # The kernel counts both in ticks of up to 10 ms: a few of them in a short trial are no share to speak of.
 MIN_TAKEN_S = 0.05
 # Time that the job's threads waited for one another, as a share of the CPU time that they had; needs some of that to
@@ -53,13 +55,16 @@ def look(results: Sequence[Result], known: Levels, queries: int | None) -> list[
         known: the canary's levels of all jobs in the results.
         queries: timed in each trial.
     """
+    told = [result for result in results if _covered(result)]
     return [
         *_throttled(results),
         *_swapped(results),
-        *_stolen(results),
-        *_foreign(results),
-        *_crowded(results),
-        *_faults(results, queries),
+        *_unknown(results),
+        *_uncovered(results),
+        *_stolen(told),
+        *_foreign(told),
+        *_crowded(told),
+        *_faults(told, queries),
         *_canary(results, known),
         *_placed(results),
         *_pages(results),
@@ -72,7 +77,11 @@ def _worst(results: Sequence[Result], share: Callable[[Result], float | None], m
     above = [value for value in shares if value > most]
     if not above:
         return None
-    return max(above), f" (in {len(above)} of {len(results)} jobs)" if len(results) > 1 else ""
+    return max(above), _of_jobs(len(above), results)
+
+
+def _of_jobs(count: int, results: Sequence[Result]) -> str:
+    return f" (in {count} of {len(results)} jobs)" if len(results) > 1 else ""
 
 
 def _of_cpus(result: Result, seconds: float | None) -> float | None:
@@ -104,6 +113,45 @@ def _swapped(results: Sequence[Result]) -> list[Finding]:
         f"switch swap off (swapoff -a) or take a larger profile, then {again(results[0].spec.cell)}"
     )
     return [Finding(Validity.INVALID, text)]
+
+
+def _unknown(results: Sequence[Result]) -> list[Finding]:
+    """Results before schema 2 counted nothing; only a container's counters can lie out of reach (a remote engine)."""
+    silent = [
+        result
+        for result in results
+        if result.counters == Counters() and result.schema_version >= 2 and result.spec.isolation is Isolation.CONTAINER
+    ]
+    if not silent:
+        return []
+    text = (
+        f"the kernel's counters of this job could not be read{_of_jobs(len(silent), results)}, so nothing shows that "
+        "the machine was quiet; measure with an engine on this host whose cgroups harness doctor can see, in trials "
+        f"of some seconds, then {again(results[0].spec.cell)}"
+    )
+    return [noisy(text)]
+
+
+def _covered(result: Result) -> bool:
+    """Was what was counted about the trials?  Yes where the result does not say how long they took."""
+    counted_s, trials_s = result.counters.wall_s, _trials_s(result)
+    return counted_s is None or not trials_s or COVERED[0] * trials_s <= counted_s <= COVERED[1] * trials_s
+
+
+def _uncovered(results: Sequence[Result]) -> list[Finding]:
+    others = [result for result in results if not _covered(result)]
+    if not others:
+        return []
+    first = others[0]
+    text = (
+        f"the kernel's counters cover {first.counters.wall_s:.2g} s for {_trials_s(first):.2g} s of trials"
+        f"{_of_jobs(len(others), results)}, too far off to tell steal, other processes or faults; ask more queries"
+    )
+    return [remark(text)]
+
+
+def _trials_s(result: Result) -> float:
+    return sum(phase.end_ns - phase.start_ns for phase in result.phases if phase.name.startswith("trial-")) / 1e9
 
 
 def _stolen(results: Sequence[Result]) -> list[Finding]:

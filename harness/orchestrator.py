@@ -115,12 +115,12 @@ class _Run:
             self.screen.say(f"noisy: measuring {cells} cells again ({number} of at most {most} times)")
             before = len(self.finished)
             self._jobs(order(again, self.inputs.suite.protocol.seed))
-            # What went wrong the second time hides nothing of what went well before.
-            better = {result.spec.cell for result, expected in self.finished[before:] if result.outcome is expected}
-            replaced = {job.result.key for job in self._stored() if job.result.spec.cell in better}
-            keys = (keys - replaced) | {
-                result.key for result, expected in self.finished[before:] if result.outcome is expected
-            }
+            # A cell whose second try went wrong in any part keeps its first whole: tries are not mixed.
+            tried = self.finished[before:]
+            failed = {result.spec.cell for result, expected in tried if result.outcome is not expected}
+            better = {result.key: result.spec.cell for result, _ in tried if result.spec.cell not in failed}
+            replaced = {job.result.key for job in self._stored() if job.result.spec.cell in better.values()}
+            keys = (keys - replaced) | better.keys()
         return Summary(len(jobs) - len(todo), tuple(self.finished), frozenset(keys))
 
     def _stored(self) -> tuple[StoredJob, ...]:
@@ -129,8 +129,10 @@ class _Run:
     def _noisy(self, jobs: list[Planned], digests: Mapping[str, str], keys: Collection[str]) -> list[Planned]:
         """The jobs of those cells whose numbers are in doubt for a reason that may pass, planned once more."""
         stored = self._stored()
-        wanted = {job.cell for job in jobs}
-        doubted = {cell for cell, verdict in rows.verdicts(stored, keys).items() if verdict.transient} & wanted
+        verdicts, isolation = rows.verdicts(stored, keys), self.launcher.isolation
+        # A cell may lie there measured in another isolation; that is not this run's to mend.
+        judged = {job.cell: verdicts.get((job.cell, isolation)) for job in jobs}
+        doubted = {cell for cell, verdict in judged.items() if verdict and verdict.transient}
         results = [job.result for job in stored]
         again = plan_with(self.inputs, self.launcher, digests, results, fresh=True)
         return [job for job in again if job.cell in doubted]

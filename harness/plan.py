@@ -67,15 +67,19 @@ def cells(suite: Suite, only: str | None = None) -> list[Cell]:
         for system, dataset, scenario, profile in product
     ]
     wanted = [cell for cell in named if only is None or _matches(cell, only)]
-    return [*wanted, *_overhead(suite, wanted)]
+    profiles = {cell.profile for cell in wanted}
+    return [
+        *wanted,
+        *(each for each in _overhead(suite) if each.profile in profiles or (only is not None and _matches(each, only))),
+    ]
 
 
-def _overhead(suite: Suite, wanted: list[Cell]) -> list[Cell]:
-    """The null system on each profile that is measured, once."""
+def _overhead(suite: Suite) -> list[Cell]:
+    """The null system on each profile, once."""
     if not suite.overhead or NULL in suite.systems:
         return []
-    profiles = {cell.profile: Cell(suite.name, NULL, cell.dataset, "single_stream", cell.profile) for cell in wanted}
-    return list(profiles.values())
+    dataset = dataset_name(suite.datasets[0])
+    return [Cell(suite.name, NULL, dataset, "single_stream", profile) for profile in suite.profiles]
 
 
 def plan(

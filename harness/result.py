@@ -69,10 +69,10 @@ class CanaryReading:
 class Counters:
     """What the kernel counted on the job's CPUs while the trials ran; ``None`` where it does not show it.
 
-    ``wall_s`` is the stretch that was counted: from the last reading before the first trial to the first after the
-    last. ``cpu_s`` is the job's own CPU time, ``foreign_cpu_s`` that of everything else on its CPUs, ``steal_s`` what
-    the hypervisor took from them, ``wait_s`` how long the job's threads were runnable without a CPU (summed over
-    threads), ``throttled_s`` how long a quota stopped it, ``swap_bytes`` the most it had swapped out.
+    ``wall_s`` is what was counted: summed over the trials, each from the reading nearest to its start to the one
+    nearest to its end. ``cpu_s`` is the job's own CPU time, ``foreign_cpu_s`` that of everything else on its CPUs,
+    ``steal_s`` what the hypervisor took from them, ``wait_s`` how long the job's threads were runnable without a CPU
+    (summed over threads), ``throttled_s`` how long a quota stopped it, ``swap_bytes`` the most it had swapped out.
     """
 
     wall_s: float | None = None

@@ -86,10 +86,10 @@ def build(
     )
 
 
-def verdicts(jobs: Iterable[Job], keys: Collection[str] | None = None) -> dict[Cell, validity.Verdict]:
-    """How far each cell's numbers can be trusted, without judging or comparing its rankings.
-
-    A cell measured in several kinds of isolation is told by the strongest of them: container, process, fake.
+def verdicts(
+    jobs: Iterable[Job], keys: Collection[str] | None = None
+) -> dict[tuple[Cell, Isolation], validity.Verdict]:
+    """How far the numbers of each cell and isolation can be trusted, without judging or comparing its rankings.
 
     Args:
         jobs: stored jobs, in any order.
@@ -100,11 +100,10 @@ def verdicts(jobs: Iterable[Job], keys: Collection[str] | None = None) -> dict[C
     """
     stored = list(jobs)
     levels = noise.levels(job.result for job in stored)
-    found: dict[Cell, validity.Verdict] = {}
-    weakest_first = sorted(_by_cell(stored).items(), key=lambda item: -list(Isolation).index(item[0][1]))
-    for (cell, _), tries in weakest_first:
-        found[cell] = measured.measure(tries, keys, levels, rankings=False).verdict
-    return found
+    return {
+        place: measured.measure(tries, keys, levels, rankings=False).verdict
+        for place, tries in _by_cell(stored).items()
+    }
 
 
 def _by_cell(jobs: Iterable[Job]) -> dict[tuple[Cell, Isolation], list[Job]]:

@@ -130,9 +130,31 @@ def incomplete(spec: JobSpec, measurement: Measurement, samples: list[Sample]) -
 
 
 def worked_s(spec: JobSpec, samples: list[Sample]) -> float:
-    """Seconds that the system says it worked on queries: batches count once, waiting in a queue does not count."""
+    """Seconds that the system says it worked on queries.
+
+    Batches count once, and so does time in which several streams worked; waiting in a queue does not count.
+    """
     if spec.scenario == "server":
-        return sum(sample.latency_ns if sample.service_ns is None else sample.service_ns for sample in samples) / 1e9
+        return _served_ns(samples) / 1e9
     alone = sum(sample.latency_ns for sample in samples if sample.batch is None)
     batches = {(sample.trial, sample.batch): sample.latency_ns for sample in samples if sample.batch is not None}
     return (alone + sum(batches.values())) / 1e9
+
+
+def _served_ns(samples: list[Sample]) -> int:
+    """Nanoseconds in which at least one stream worked, by trial, and those of samples that name no arrival."""
+    worked_ns = 0
+    spans: list[tuple[int, int, int]] = []
+    for sample in samples:
+        service_ns = sample.latency_ns if sample.service_ns is None else sample.service_ns
+        if sample.scheduled_ns is None:
+            worked_ns += service_ns
+        else:
+            end = sample.scheduled_ns + sample.latency_ns
+            spans.append((sample.trial, end - service_ns, end))
+    reached: dict[int, int] = {}  # until when each trial's time is counted
+    for trial, start, end in sorted(spans):
+        since = max(start, reached.get(trial, start))
+        worked_ns += max(0, end - since)
+        reached[trial] = max(since, end)
+    return worked_ns

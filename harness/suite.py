@@ -49,7 +49,7 @@ class Protocol(Declared):
     k: int = Field(default=10, ge=1, le=10_000, description="documents to retrieve for each query")
     seed: int = Field(default=2023, ge=0, description="chooses sample, warm-up queries and their order")
     load_timeout_s: float = Field(default=600.0, gt=0, description="longest load")
-    query_timeout_s: float = Field(default=60.0, gt=0, description="longest single query")
+    query_timeout_s: float = Field(default=60.0, gt=0, description="longest query (`offline`: times the batch size)")
     build_timeout_s: float = Field(default=7200.0, gt=0, description="longest index build")
     job_timeout_s: float = Field(default=7200.0, gt=0, description="longest job in all")
 

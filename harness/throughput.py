@@ -70,9 +70,13 @@ def server(results: Sequence[Result]) -> Figure:
         return Figure(None, reason=said or "no rate was tried")
     value = statistics.median(believed) if not none else believed[int(place)]
     extremes = f"lowest and highest of {len(rates)} jobs" if len(rates) > 1 else "one job: no interval"
+    own = "latencies are of each job's own believed rate" if len(set(believed)) > 1 else None
+    found = [result for result in results if result.rate_qps is not None]
+    failed = sum(probe.check and not probe.passed for result in found for probe in result.probes)
+    checks = f"{failed} {'check' if failed == 1 else 'checks'} failed before" if failed else None
     low = believed[0] if len(rates) > 1 and not none else None
     high = believed[-1] if len(rates) > 1 else None
-    return Figure(value, low, high, reason="; ".join(part for part in (extremes, said) if part))
+    return Figure(value, low, high, reason="; ".join(part for part in (extremes, said, own, checks) if part))
 
 
 def believed(results: Sequence[Result], timings: Timings) -> Timings:

@@ -92,6 +92,7 @@ def result(outcome: Outcome = Outcome.OK, *, detail: str | None = None, minute: 
         ranking_disagreements=0 if outcome is Outcome.OK else None,
         placement=PLACEMENT,
         page_cache="dropped",
+        counters=quiet(),
     )
     return replace(whole, **changes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +11,7 @@ from harness import inputs, suite
 from harness.errors import UsageError
 from harness.inputs import Inputs, Options
 from harness.launch.fake import FakeLauncher
-from tests.conftest import Bench
+from tests.conftest import Bench, write_dataset
 
 Gather = Callable[..., Inputs]
 
@@ -66,6 +67,45 @@ def test_an_unknown_name_is_a_usage_error(gather: Gather, keys: dict[str, object
     with pytest.raises(UsageError, match=message) as caught:
         gather(**keys)
     assert caught.value.exit_code == 2
+
+
+SERVER = """[protocol]
+warmup_queries = 2
+sample_size = {size}
+[server]
+latency_percentile = {percentile}
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "percentile", "floor", "larger"),
+    [
+        (1000, 50, 11, "judge more of its queries"),
+        (10, 50, 11, "raise protocol.sample_size (now 10)"),
+        (129, 95, 130, "raise protocol.sample_size (now 129)"),
+        (661, 99, 662, "raise protocol.sample_size (now 661)"),
+    ],
+)
+def test_a_sample_that_can_prove_no_rate_is_a_usage_error(
+    gather: Gather, size: int, percentile: int, floor: int, larger: str
+) -> None:
+    text, queries = SERVER.format(size=size, percentile=percentile), 4 if size == 1000 else size
+    with pytest.raises(UsageError) as caught:
+        gather(text, scenarios=["single_stream", "server"])
+    assert str(caught.value) == (
+        f"dataset tiny: a sample of {queries} queries cannot show that a rate keeps server.latency_percentile"
+        f" = {percentile}, which takes {floor}; {larger}, or lower the percentile"
+    )
+    assert gather(text, scenarios=["single_stream", "offline"]).cells, "no other scenario needs as many"
+
+
+def test_a_sample_as_large_as_it_must_be_is_enough(bench: Bench) -> None:
+    write_dataset(bench.folder / "large")
+    topics = [{"_id": f"q{n}", "text": f"where is number {n}"} for n in range(11)]
+    (bench.folder / "large" / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in topics))
+    (bench.folder / "large" / "qrels.trec").write_text("".join(f"q{n} 0 d1 1\n" for n in range(11)))
+    path = bench.suite(SERVER.format(size=11, percentile=50), datasets=["./large"], scenarios=["server"])
+    assert len(inputs.gather(suite.load(path), options(bench)).samples["large"].sample) == 11
 
 
 def test_the_build_profile_must_exist_too(bench: Bench) -> None:

@@ -137,18 +137,17 @@ def test_verdicts_say_what_a_row_says_and_read_no_runs(
         (job.folder / "run.trec.gz").write_bytes(b"no run at all")
     found = rows.verdicts([*drifting, failed])
     row = rows.build([*drifting, failed], snapshot=snapshot).rows[0]
-    verdict = found[drifting[0].result.spec.cell]
+    verdict = found[drifting[0].result.spec.cell, Isolation.CONTAINER]
     assert (verdict.validity, verdict.transient) == (row.validity, row.transient) == (Validity.NOISY, True)
     assert verdict.reasons == row.notes
-    assert found[failed.result.spec.cell].validity is Validity.CLEAN
-    assert not found[failed.result.spec.cell].transient
+    other = found[failed.result.spec.cell, Isolation.CONTAINER]
+    assert (other.validity, other.transient) == (Validity.CLEAN, False)
 
 
-def test_verdicts_tell_of_containers_before_processes(make: Maker) -> None:
+def test_verdicts_of_containers_and_processes_stand_apart(make: Maker) -> None:
     jobs = [make(changes={"trials_finished": 3}), make(isolation=Isolation.PROCESS)]
-    for order in (jobs, jobs[::-1]):
-        (verdict,) = rows.verdicts(order).values()
-        assert verdict.validity is Validity.NOISY
+    found = {isolation: verdict.validity for (_, isolation), verdict in rows.verdicts(jobs).items()}
+    assert found == {Isolation.CONTAINER: Validity.NOISY, Isolation.PROCESS: Validity.CLEAN}
 
 
 def test_an_offline_row_has_a_throughput_and_no_latency(make: Maker, snapshot: instances.Snapshot) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from harness import noise
 from harness.findings import Finding
-from harness.records import Outcome
-from harness.result import Placement, Result
+from harness.records import Isolation, Outcome, Phase
+from harness.result import Counters, Placement, Result
 from harness.table import Validity
 from tests import build
 from tests.build import canary, quiet, result
@@ -40,8 +40,37 @@ def test_a_quiet_machine_raises_no_alarm(seed: int) -> None:
     assert look(*jobs, levels=noise.levels(jobs)) == []
 
 
-def test_nothing_was_counted_is_no_reproach() -> None:
+def test_no_placement_is_no_reproach() -> None:
     assert look(result(placement=None)) == []
+
+
+def test_a_job_without_any_counters_is_not_clean() -> None:
+    (finding,) = look(result(counters=Counters()))
+    assert finding.validity is Validity.NOISY and not finding.transient
+    assert (
+        "the kernel's counters of this job could not be read, so nothing shows that the machine was q" in finding.text
+    )
+    assert FRESH in finding.text
+    (finding,) = look(result(), result(job=1, counters=Counters()))
+    assert "could not be read (in 1 of 2 jobs)" in finding.text
+    assert look(replace(result(counters=Counters()), schema_version=1)) == []
+    assert look(result(counters=Counters(), isolation=Isolation.PROCESS)) == []
+
+
+@pytest.mark.parametrize(("trials_s", "told"), [(4.9, False), (5.1, True), (19.9, True), (20.1, False)])
+def test_counters_that_do_not_cover_the_trials_say_nothing_of_them(trials_s: float, told: bool) -> None:
+    """Ten seconds were counted, in two trials."""
+    half_ns = int(trials_s * 0.5e9)
+    phases = (Phase("load", 0, 5), *(Phase(f"trial-{n}", 2 * n * half_ns, (2 * n + 1) * half_ns) for n in range(2)))
+    loud = quiet(foreign_cpu_s=4.0, steal_s=3.0, wait_s=40.0, major_faults=9999)
+    found = look(result(counters=loud, phases=phases))
+    if told:
+        assert {finding.validity for finding in found} == {Validity.NOISY} and len(found) == 4
+    else:
+        assert [finding.validity for finding in found] == [Validity.CLEAN]
+        assert f"the kernel's counters cover 10 s for {trials_s:.2g} s of trials" in found[0].text
+    (worst, *_) = look(result(counters=quiet(throttled_s=1.0), phases=phases))
+    assert worst.validity is Validity.INVALID, "a quota is one whenever it is seen"
 
 
 @pytest.mark.parametrize(

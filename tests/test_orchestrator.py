@@ -20,7 +20,7 @@ from harness import instances, rows
 from harness.errors import FileError, StoreError, UnknownName
 from harness.launch.base import Job
 from harness.launch.fake import FakeLauncher
-from harness.records import Outcome
+from harness.records import Isolation, Outcome
 from harness.result import Cell
 from harness.store import Store, StoredJob, read_jobs
 from tests.conftest import Bench
@@ -254,10 +254,13 @@ def _noisy_first(monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
     """Let the first profile's cell look noisy that often; the sizes of what was looked at come back."""
     looked: list[int] = []
 
-    def verdicts(jobs: tuple[StoredJob, ...], keys: Collection[str]) -> dict[Cell, _Verdict]:
+    def verdicts(jobs: tuple[StoredJob, ...], keys: Collection[str]) -> dict[tuple[Cell, Isolation], _Verdict]:
         looked.append(len(keys))
-        cells = {job.result.spec.cell for job in jobs}
-        return {cell: _Verdict(cell.profile == "cpu1-mem1" and len(looked) <= times) for cell in cells}
+        found: dict[tuple[Cell, Isolation], _Verdict] = {}
+        for cell in {job.result.spec.cell for job in jobs}:
+            found[cell, Isolation.FAKE] = _Verdict(cell.profile == "cpu1-mem1" and len(looked) <= times)
+            found[cell, Isolation.CONTAINER] = _Verdict(transient=True)  # not this run's to mend
+        return found
 
     monkeypatch.setattr(rows, "verdicts", verdicts)
     return looked
@@ -292,6 +295,17 @@ def test_a_repetition_that_goes_wrong_hides_nothing(bench: Bench, monkeypatch: p
     stored = {job.result.key: job.result for job in read_jobs(bench.results)}
     assert [stored[key].outcome for key in summary.keys] == [Outcome.OK] * 3
     assert len(summary.unforeseen) == 3
+
+
+def test_a_repetition_that_goes_wrong_in_part_is_not_mixed_with_what_was(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _noisy_first(monkeypatch, times=1)
+    launcher = FakeLauncher(lambda job: Outcome.CRASH if len(_searches(launcher)) == 5 else Outcome.OK)
+    summary = bench.run(launcher, bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1"]), retry_noisy=1)
+    stored = {job.result.key: job.result for job in read_jobs(bench.results)}
+    assert [stored[key].spec.repetition for key in summary.keys] == [0, 0, 0]
+    assert len(summary.unforeseen) == 1
 
 
 def test_a_failure_on_a_full_disk_is_no_systems_fault(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,6 +224,7 @@ def test_the_null_system_runs_once_on_each_profile_that_is_measured() -> None:
     assert [cell.profile for cell in null] == ["p1", "p2"]
     assert {cell.scenario for cell in null} == {"single_stream"}
     assert [cell.profile for cell in cells(suite, ONE) if cell.system == NULL] == ["p1"]
+    assert [(cell.system, cell.profile) for cell in cells(suite, f"{NULL}/*/*/p2")] == [(NULL, "p2")]
     assert cells(suite, "nothing") == []
     jobs = [job for job in make(suite) if job.cell.system == NULL]
     assert [(job.spec.jobs, job.spec.trials) for job in jobs] == [(1, 1), (1, 1)]

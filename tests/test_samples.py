@@ -125,3 +125,20 @@ def test_time_worked_counts_a_batch_once_and_a_queue_not_at_all() -> None:
     assert samples.worked_s(SPEC, batches) == 2.0
     waited = [sample(0, "q0", service_ns=250_000_000), sample(0, "q1", service_ns=250_000_000)]
     assert samples.worked_s(replace(SPEC, scenario="server"), waited) == 0.5
+
+
+def test_time_worked_counts_streams_that_work_at_once_once() -> None:
+    """Three streams: two queries side by side, one a little later, one after a rest; and the same in another trial."""
+    spec = replace(SPEC, scenario="server")
+
+    def served(trial: int, scheduled_ms: int, latency_ms: int, service_ms: int) -> Sample:
+        times = {"latency_ns": latency_ms, "scheduled_ns": scheduled_ms, "service_ns": service_ms}
+        return sample(trial, "q0", **{name: value * 1_000_000 for name, value in times.items()})
+
+    # In milliseconds: twice 0 to 100, then 50 to 150, 120 to 140 (inside), and 300 to 400 after 200 in a queue.
+    one = [served(0, 0, 100, 100), served(0, 0, 100, 100), served(0, 50, 100, 100), served(0, 110, 30, 20)]
+    one.append(served(0, 100, 300, 100))
+    assert samples.worked_s(spec, one) == pytest.approx(0.25)
+    again = [replace(each, trial=1) for each in one]
+    assert samples.worked_s(spec, [*one, *again]) == pytest.approx(0.5), "trials run one after another"
+    assert samples.worked_s(spec, [sample(WARMUP_TRIAL, "w0"), sample(WARMUP_TRIAL, "w0"), *one]) == pytest.approx(2.25)

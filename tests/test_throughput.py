@@ -89,6 +89,25 @@ def test_server_rate_is_the_median_and_a_job_without_counts_as_the_lowest(
     assert reason in str(figure.reason)
 
 
+def test_server_rate_says_whose_latencies_stand_beside_it() -> None:
+    own = "latencies are of each job's own believed rate"
+    assert own in str(throughput.server(served(100.0, 120.0)).reason)
+    assert own not in str(throughput.server(served(100.0, 100.0)).reason)
+    assert own not in str(throughput.server(served(100.0, None, None)).reason)
+
+
+def test_server_rate_counts_the_checks_that_failed_before_it_was_believed() -> None:
+    tried = (Probe(0, 100.0, 10, 0.01, 9, False, False), Probe(1, 50.0, 10, 0.01, 0, True, False))
+    failed, passed = Probe(2, 50.0, 10, 0.01, 9, False, True), Probe(3, 45.0, 10, 0.01, 0, True, True)
+    assert "failed" not in str(throughput.server(served(45.0, probes=(*tried, passed))).reason)
+    assert throughput.server(served(45.0, probes=(*tried, failed, passed))).reason == (
+        "one job: no interval; 1 check failed before"
+    )
+    assert "2 checks failed before" in str(
+        throughput.server(served(45.0, 45.0, probes=(*tried, failed, passed))).reason
+    )
+
+
 def test_only_the_probe_that_confirmed_the_believed_rate_is_described() -> None:
     def probe(trial: int, rate: float, *, passed: bool = True, check: bool = False) -> Probe:
         return Probe(trial, rate, 10, 0.01, 0, passed, check)

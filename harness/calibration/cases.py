@@ -143,7 +143,10 @@ SCENARIOS = (
     ),
     Group(
         "server",
-        (Case("server-rate", Capacity(1e-3, 0.4), {"service_ms": 1}),),
+        (
+            Case("server-rate", Capacity(1e-3, 0.4), {"service_ms": 1}),
+            Case("clean-server", Clean(), {"service_ms": 1}),
+        ),
         400,
         _once(job_timeout_s=60.0),  # on a machine that is too busy the search goes on and on
         scenario="server",
@@ -212,6 +215,7 @@ NAMED = (
     Group(
         "one-container",
         (
+            Case("clean-one-container", Clean(), {"service_ms": 2}),
             Case(
                 "cold-one-pass",
                 Reason("10 times slower at first", ("warm this system up",)),

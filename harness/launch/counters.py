@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -47,35 +47,55 @@ class CounterTrace:
     def summary(self, phases: tuple[Phase, ...] = ()) -> Counters:
         """What was counted while the trials ran; all ``None`` where nothing was read, or no trial ran.
 
-        From the last reading before the first trial to the first after the last; where a job ended before another
-        reading, to its last.
+        Summed over the trials, each from the reading nearest to its start to the one nearest to its end.  What lies
+        between two trials is left out: the harness itself works on the job's CPUs there, to look at the machine.
+        Where all trials ran between two readings, from the one to the other; ``wall_s`` says so.
         """
         trials = [phase for phase in phases if _TRIAL.fullmatch(phase.name)]
-        if not trials or len(self.readings) < 2:
+        stretches = self._stretches(trials) or self._around(trials)
+        if not stretches:
             return Counters()
-        start_ns, end_ns = min(phase.start_ns for phase in trials), max(phase.end_ns for phase in trials)
-        before = [reading for reading in self.readings if reading.t_ns <= start_ns]
-        after = [reading for reading in self.readings if reading.t_ns >= end_ns]
-        first, last = (before or self.readings)[-1 if before else 0], (after or self.readings)[0 if after else -1]
-        if last.t_ns <= first.t_ns:
-            return Counters()
-        own, busy = _less(last.cpu_ns, first.cpu_ns), _less(last.busy_ns, first.busy_ns)
-        swapped = [
-            reading.swap_bytes
-            for reading in self.readings
-            if reading.swap_bytes is not None and first.t_ns <= reading.t_ns <= last.t_ns
-        ]
+
+        def total(get: Callable[[Reading], int | None]) -> int | None:
+            return _sum(_less(get(readings[-1]), get(readings[0])) for readings in stretches)
+
+        own, busy = total(lambda reading: reading.cpu_ns), total(lambda reading: reading.busy_ns)
+        swapped = [value for readings in stretches for each in readings if (value := each.swap_bytes) is not None]
         return Counters(
-            wall_s=(last.t_ns - first.t_ns) / 1e9,
+            wall_s=_seconds(total(lambda reading: reading.t_ns)),
             cpu_s=_seconds(own),
             # Ticks against nanoseconds: a job alone on its CPUs may seem to have used more than there was.
             foreign_cpu_s=None if own is None or busy is None else max(0, busy - own) / 1e9,
-            steal_s=_seconds(_less(last.steal_ns, first.steal_ns)),
-            wait_s=_seconds(_less(last.wait_ns, first.wait_ns)),
-            throttled_s=_seconds(_less(last.throttled_ns, first.throttled_ns)),
+            steal_s=_seconds(total(lambda reading: reading.steal_ns)),
+            wait_s=_seconds(total(lambda reading: reading.wait_ns)),
+            throttled_s=_seconds(total(lambda reading: reading.throttled_ns)),
             swap_bytes=max(swapped, default=None),
-            major_faults=_less(last.major_faults, first.major_faults),
+            major_faults=total(lambda reading: reading.major_faults),
         )
+
+    def _stretches(self, trials: list[Phase]) -> list[tuple[Reading, ...]]:
+        """The readings of each trial, at least two; a trial that ran between two readings has none."""
+        found, least = [], 0
+        for trial in sorted(trials, key=lambda trial: trial.start_ns):
+            # No stretch is counted twice, whatever is nearest to two trials.
+            first, last = max(least, self._nearest(trial.start_ns)), self._nearest(trial.end_ns, late=True)
+            if first < last:
+                found.append(self.readings[first : last + 1])
+                least = last
+        return found
+
+    def _around(self, trials: list[Phase]) -> list[tuple[Reading, ...]]:
+        """The last reading before all trials and the first after them; none where either is missing."""
+        start_ns = min((trial.start_ns for trial in trials), default=0)
+        end_ns = max((trial.end_ns for trial in trials), default=0)
+        before = [reading for reading in self.readings if reading.t_ns <= start_ns]
+        after = [reading for reading in self.readings if reading.t_ns >= end_ns]
+        return [(before[-1], after[0])] if trials and before and after else []
+
+    def _nearest(self, t_ns: int, *, late: bool = False) -> int:
+        """Index of the reading nearest to a moment; of two that are equally near, the earlier, or the later one."""
+        order = range(len(self.readings))
+        return min(reversed(order) if late else order, key=lambda n: abs(self.readings[n].t_ns - t_ns), default=0)
 
 
 class CounterSource(Protocol):
@@ -227,6 +247,15 @@ class Threads:
 
 def _less(later: int | None, earlier: int | None) -> int | None:
     return None if later is None or earlier is None else max(0, later - earlier)
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    total = 0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
 
 
 def _seconds(value_ns: int | None) -> float | None:

@@ -31,6 +31,7 @@ class Looks:
     def look(self, when: str) -> None:
         """Take one: ``before``, ``between`` or ``after``.  Building an index has no trials and needs none."""
         if self._job.spec.kind == "search":
+            self._canary.prepare(self._placement)  # at the first look alone, and outside its time
             # The job's folder lies beside the results, and goes with the job.
             self.taken.append(self._canary.look(when, self._placement, self._job.folder))
 
@@ -56,6 +57,11 @@ def follow(
         if stopped:
             return stopped
         if watch.paused is not None:
+            # The look works on the job's CPUs: what is counted between these two marks is ours.
+            if sampler:
+                sampler.mark()
             looks.look("between")
+            if sampler:
+                sampler.mark()
             watch.answer()
     return None

@@ -36,9 +36,9 @@ class Sampler(threading.Thread):
         self._counters = counters
         self._gpus = gpus
         self._interval_s = interval_s
-        self._stirred = threading.Event()
-        self._stopping = False
-        self._marked = False
+        self._stopped = threading.Event()
+        # Sources keep state and descriptors from one reading to the next.
+        self._reading = threading.Lock()
         self._anon: list[tuple[int, int]] = []
         self._mapped: int | None = None
         self._peak: int | None = None
@@ -53,27 +53,26 @@ class Sampler(threading.Thread):
     def run(self) -> None:
         """Read; what is gone gives None and the last values stay."""
         began, began_cpu = time.monotonic(), time.thread_time()
-        while not self._stopping:
-            growing = self._read_memory()
-            if self._marked or time.monotonic() >= self._next_counters:
-                self._marked = False
-                self._read_counters()
-            self._stirred.wait(min(_FAST_INTERVAL_S, self._interval_s) if growing else self._interval_s)
-            self._stirred.clear()
-        self._read_memory()
-        self._read_counters()
+        while not self._stopped.is_set():
+            with self._reading:
+                growing = self._read_memory()
+                if time.monotonic() >= self._next_counters:
+                    self._read_counters()
+            self._stopped.wait(min(_FAST_INTERVAL_S, self._interval_s) if growing else self._interval_s)
+        with self._reading:
+            self._read_memory()
+            self._read_counters()
         wall_s = time.monotonic() - began
         self.cpu_share = (time.thread_time() - began_cpu) / wall_s if wall_s else None
 
     def mark(self) -> None:
-        """Read the counters at once: a phase has just changed."""
-        self._marked = True
-        self._stirred.set()
+        """Read the counters before this returns, from any thread: a phase has changed, or a look begins or ends."""
+        with self._reading:
+            self._read_counters()
 
     def stop(self) -> None:
         """Read once more and stop."""
-        self._stopping = True
-        self._stirred.set()
+        self._stopped.set()
         self.join()
 
     def memory(self) -> MemoryTrace:

@@ -107,7 +107,8 @@ class Watch:
             return Stopped(Outcome.TIMEOUT, f"the job took more than {self._limits.job_s:g} s")
         allowed_s = self._allowed_s()
         if now - self._step > allowed_s:
-            what = "a query" if self.progress.phase.startswith(("warmup", "trial")) else self.progress.phase
+            asked = "a query" if self._batch_size() == 1 else "a batch"
+            what = asked if self._asking() else self.progress.phase
             return Stopped(Outcome.TIMEOUT, f"{what} took more than {allowed_s:g} s")
         return self._too_much()
 
@@ -131,7 +132,19 @@ class Watch:
         phase = self.progress.phase
         if phase in ("start", "load"):
             return self._limits.load_s
-        return self._limits.build_s if phase == "build" else self._limits.query_s
+        if phase == "build":
+            return self._limits.build_s
+        return self._limits.query_s * (self._batch_size() if self._asking() else 1)
+
+    def _asking(self) -> bool:
+        return self.progress.phase.startswith(("warmup", "trial"))
+
+    def _batch_size(self) -> int:
+        """Queries that are answered together: none of a batch is seen before all are."""
+        spec = self._job.spec
+        if spec.scenario != "offline":
+            return 1
+        return max(1, min(spec.scenario_params.batch_size or 1, max(len(spec.warmup), len(spec.sample))))
 
     def _follow(self) -> None:
         for line in self._events.lines():

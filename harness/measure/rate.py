@@ -15,7 +15,7 @@ ALPHA = 0.01
 # The first rate, as a share of what the warm system can do: low enough to pass for most, near enough to be quick.
 _START = 0.5
 _GROW, _SHRINK = 1.5, 0.5
-# A target that is missed at this share of the first rate is out of reach: the system is then all but idle.
+# A target that is missed at this share of one stream's first rate is out of reach: the system is then all but idle.
 _LEAST = 1 / 16
 _CLOSE = 1.05
 _STEP_DOWN = 0.9
@@ -109,17 +109,37 @@ def judge(
 
 
 def out_of_reach(served: Sequence[Served], target: ScenarioParams) -> bool:
-    """Do too many queries miss the target by their service alone, so that no rate can keep it?"""
-    allowed = late_allowed(len(served), target.latency_percentile or 0.0)
-    target_ns = round((target.latency_target_s or 0.0) * 1e9)
-    return allowed is None or sum(each.service_ns > target_ns for each in served) > allowed
+    """Do too many queries miss the target by their service alone, so that no rate can keep it?
+
+    Streams slow each other down, so only queries that no other was served beside tell; where they are too few to
+    prove anything, a lower rate has to.
+    """
+    percentile, target_ns = target.latency_percentile or 0.0, round((target.latency_target_s or 0.0) * 1e9)
+    if late_allowed(len(served), percentile) is None:
+        return True
+    alone = _alone(served)
+    allowed = late_allowed(len(alone), percentile)
+    return allowed is not None and sum(each.service_ns > target_ns for each in alone) > allowed
+
+
+def _alone(served: Sequence[Served]) -> list[Served]:
+    """Those in whose service no other query was served: with one stream, all."""
+    in_turn = sorted(served, key=lambda each: (each.start_ns, each.end_ns))
+    found, ended = [], 0
+    for each, after in zip(in_turn, [*in_turn[1:], None], strict=True):
+        if each.start_ns >= ended and (after is None or after.start_ns >= each.end_ns):
+            found.append(each)
+        ended = max(ended, each.end_ns)
+    return found
 
 
 class Unreachable(Exception):
     """No rate keeps the target; the probe that showed it is over."""
 
 
-def highest_rate(probe: Callable[[float, bool], bool], service_qps: float, most_probes: int) -> float | None:
+def highest_rate(
+    probe: Callable[[float, bool], bool], service_qps: float, most_probes: int, streams: int = 1
+) -> float | None:
     """Search the highest rate that passes, and believe it only when it passes again with other arrivals.
 
     Grows or shrinks geometrically until a rate passes and a higher one does not, halves that gap (in logarithms) to
@@ -127,31 +147,42 @@ def highest_rate(probe: Callable[[float, bool], bool], service_qps: float, most_
 
     Args:
         probe: tries a rate (queries a second) with arrivals of its own; its second argument marks a check.
-        service_qps: what the warm system does in a closed loop.
+        service_qps: what the warm system does in a closed loop, if all its streams ran as fast as one alone.
         most_probes: most calls of ``probe``.
+        streams: how many they are; together they may do no more than one, so the search goes down as far.
 
     Returns:
         The rate, or ``None`` where none passed and passed again within ``most_probes``.
     """
     left = most_probes
     start = rate = _START * service_qps
-    low, high = None, None
+    low: float | None = None
+    high: float | None = None
+
+    def passes(rate_qps: float, check: bool) -> bool:
+        try:
+            return probe(rate_qps, check)
+        except Unreachable:
+            if low is None:
+                raise
+            return False  # one probe was disturbed: a rate has passed before
+
     try:
         while (low is None or high is None) and left > _FOR_CHECKS:
             left -= 1
-            if probe(rate, False):
+            if passes(rate, False):
                 low, rate = rate, rate * _GROW
             else:
                 high, rate = rate, rate * _SHRINK
-                if high <= _LEAST * start:
+                if high <= _LEAST * start / streams:
                     return None
         while low and high and high > _CLOSE * low and left > _FOR_CHECKS:
             left -= 1
             middle = math.sqrt(low * high)
-            low, high = (middle, high) if probe(middle, False) else (low, middle)
+            low, high = (middle, high) if passes(middle, False) else (low, middle)
         while low and left:
             left -= 1
-            if probe(low, True):
+            if passes(low, True):
                 return low
             low *= _STEP_DOWN
     except Unreachable:

@@ -51,7 +51,7 @@ def server(adapter: Adapter, spec: JobSpec, out: Output, pause: Pause = no_pause
             raise Unreachable
         return probes[-1].passed
 
-    rate_qps = highest_rate(probe, service_qps, MAX_PROBES)
+    rate_qps = highest_rate(probe, service_qps, MAX_PROBES, streams)
     return Done(steady, tuple(probes), rate_qps)
 
 

@@ -37,12 +37,35 @@ def trials(*edges_s: tuple[float, float]) -> tuple[Phase, ...]:
     return (Phase("load", 0, 1), *named, Phase("close", 100 * S, 101 * S))
 
 
-def test_the_stretch_is_from_the_last_reading_before_the_trials_to_the_first_after() -> None:
+def test_each_trial_counts_from_the_nearest_reading_to_the_nearest() -> None:
     trace = CounterTrace(
         tuple(reading(t, cpu=t * 0.5, busy=t * 0.75, wait=t * 0.1, steal=0, throttled=0) for t in range(10))
     )
-    found = trace.summary(trials((2.5, 4.0), (4.5, 6.2)))
-    assert found == Counters(5.0, 2.5, 1.25, 0.0, 0.5, 0.0)
+    found = trace.summary(trials((2.6, 4.1), (5.4, 8.2)))
+    assert found == Counters(4.0, 2.0, 1.0, 0.0, pytest.approx(0.4), 0.0)
+    assert trace.summary(trials((2.5, 4.5), (4.5, 6.0))).wall_s == 4.0, "nothing counts twice"
+
+
+def test_a_look_between_two_trials_is_the_harness_and_nobody_else() -> None:
+    # The job sleeps from 1 to 2 s, where the canary takes the whole CPU, and the thread reads in its midst.
+    times = (0.0, 0.5, 1.01, 1.5, 2.0, 2.5, 3.0)
+    trace = CounterTrace(tuple(reading(t, cpu=min(t, 1) + max(0, t - 2), busy=t) for t in times))
+    found = trace.summary(trials((0, 1), (2.001, 3)))
+    assert found.wall_s == pytest.approx(2.01)
+    assert found.foreign_cpu_s is not None and found.foreign_cpu_s < 0.02
+
+
+def test_a_short_trial_is_not_charged_what_load_read() -> None:
+    readings = ((0.75, 0), (1.0, 900), (1.03, 1000), (1.24, 1002), (1.5, 1500))
+    trace = CounterTrace(tuple(replace(reading(t), major_faults=faults) for t, faults in readings))
+    found = trace.summary(trials((1.02, 1.21)))
+    assert (found.wall_s, found.major_faults) == (pytest.approx(0.21), 2)
+
+
+def test_trials_between_two_readings_are_counted_with_what_is_around_them() -> None:
+    trace = CounterTrace((reading(0, throttled=0), reading(1, throttled=0.5), reading(9, throttled=1)))
+    found = trace.summary(trials((0.6, 0.7), (0.8, 0.9)))
+    assert (found.wall_s, found.throttled_s) == (1.0, 0.5)
 
 
 @pytest.mark.parametrize(("start_s", "end_s", "wall_s"), [(-5, 3.5, 4), (7.5, 30, 2), (-5, 30, 9), (3, 4, 1)])

@@ -103,8 +103,8 @@ def test_a_job_is_placed_looked_at_between_its_trials_and_counted(bench: Bench, 
     if len(os.sched_getaffinity(0)) > 1:
         assert result.placement.apart and not set(result.placement.harness_cpus) & set(result.placement.cpus)
     found = result.counters
-    # 8 queries of 0.1 s and a pause; a job that sleeps uses next to none of it.
-    assert found.wall_s is not None and found.wall_s > 0.8
+    # 8 queries of 0.1 s, from and to the nearest readings; a job that sleeps uses next to none of it.
+    assert found.wall_s is not None and found.wall_s > 0.6
     assert found.cpu_s is not None and found.cpu_s < found.wall_s / 2
     assert (found.throttled_s, found.swap_bytes) == (0.0, 0)
     assert result.memory.peak_mapped_bytes is not None

@@ -191,6 +191,15 @@ def test_the_runs_can_be_judged_without_the_dataset(bench: Bench) -> None:
     )
 
 
+def _large(bench: Bench) -> str:
+    """A dataset of 40 queries: from fewer than 11 no rate can be believed."""
+    write_dataset(bench.folder / "large")
+    topics = [{"_id": f"q{n}", "text": f"where is number {n}"} for n in range(40)]
+    (bench.folder / "large" / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in topics))
+    (bench.folder / "large" / "qrels.trec").write_text("".join(f"q{n} 0 d1 1\n" for n in range(40)))
+    return "./large"
+
+
 PROTOCOL = "[protocol]\nname = {name}\nwarmup_queries = 2\ntrials = 3\nrepeats = 2\nk = 3\n"
 
 
@@ -198,7 +207,8 @@ PROTOCOL = "[protocol]\nname = {name}\nwarmup_queries = 2\ntrials = 3\nrepeats =
 @pytest.mark.parametrize("scenario", ["single_stream", "offline", "server"])
 def test_every_scenario_runs_to_ok(bench: Bench, scenario: str, name: str) -> None:
     """What the fake writes is judged as a container's output is."""
-    path = bench.suite(PROTOCOL.format(name=name) + "[offline]\nbatch_size = 3\n", scenarios=[scenario])
+    params = "[offline]\nbatch_size = 3\n[server]\nlatency_percentile = 50\n"
+    path = bench.suite(PROTOCOL.format(name=name) + params, scenarios=[scenario], datasets=[_large(bench)])
     summary = bench.run(FakeLauncher(), path)
     assert [result.outcome for result, _ in summary.jobs] == [Outcome.OK] * (3 if "inter" in name else 1)
     for job in read_jobs(bench.results):
@@ -209,12 +219,8 @@ def test_every_scenario_runs_to_ok(bench: Bench, scenario: str, name: str) -> No
 
 
 def test_the_fake_server_finds_a_rate_where_the_sample_is_large_enough(bench: Bench) -> None:
-    write_dataset(bench.folder / "large")
-    topics = [{"_id": f"q{n}", "text": f"where is number {n}"} for n in range(40)]
-    (bench.folder / "large" / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in topics))
-    (bench.folder / "large" / "qrels.trec").write_text("".join(f"q{n} 0 d1 1\n" for n in range(40)))
     server = "[server]\nlatency_target_s = 0.1\nlatency_percentile = 50\n"
-    path = bench.suite(PROTOCOL.format(name='"santhanam2023"') + server, scenarios=["server"], datasets=["./large"])
+    path = bench.suite(PROTOCOL.format(name='"santhanam2023"') + server, scenarios=["server"], datasets=[_large(bench)])
     (result, _), *_ = bench.run(FakeLauncher(), path).jobs
     assert result.outcome is Outcome.OK, result.detail
     assert result.rate_qps is not None and 30 < result.rate_qps < 110, "ten milliseconds a query"

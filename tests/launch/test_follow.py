@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from harness.launch.base import Job, Limits, Progress, Stopped
+from harness.launch.canary import Canary
 from harness.launch.follow import Looks, follow
+from harness.launch.topology import place
 from harness.launch.watch import Watch
 from harness.records import Outcome
 from harness.result import CanaryReading, Placement
@@ -26,10 +28,13 @@ class Stage:
     """A job of five trials, a thread that plays it, and a list of what happened in which order."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.happened = folder, []
+        self.folder, self.happened, self.prepared = folder, [], 0
         (folder / "out").mkdir()
         self.job = Job(replace(JOB, pause=True, trials=5), PREPARED, folder, folder, folder, Limits(60, 60, 60, 60))
         self.looks = Looks(self, PLACEMENT, self.job)  # type: ignore[arg-type]
+
+    def prepare(self, placement: Placement) -> None:
+        self.prepared += 1
 
     def look(self, when: str, placement: Placement, folder: Path | None) -> CanaryReading:
         assert placement is PLACEMENT and folder == self.folder
@@ -79,7 +84,7 @@ def test_the_machine_is_looked_at_before_a_paused_job_goes_on(stage: Stage) -> N
 
     assert stage.play(script) is None
     assert went_on == [True, True]
-    assert stage.happened == ["between, gone on: False", "between, gone on: True"]
+    assert stage.happened == ["mark", "between, gone on: False", "mark", "mark", "between, gone on: True", "mark"]
     assert [reading.when for reading in stage.looks.taken] == ["between", "between"]
 
 
@@ -109,4 +114,12 @@ def test_building_an_index_needs_no_look(stage: Stage) -> None:
     stage.job = replace(stage.job, spec=replace(stage.job.spec, kind="build"))
     looks = Looks(stage, PLACEMENT, stage.job)  # type: ignore[arg-type]
     looks.look("before")
-    assert looks.taken == [] and stage.happened == []
+    assert looks.taken == [] and stage.happened == [] and stage.prepared == 0
+
+
+def test_the_first_look_meets_buffers_that_are_touched_already(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    canary, untouched = Canary(), []
+    work = canary._copy
+    monkeypatch.setattr(canary, "_copy", lambda: (untouched.append(canary._buffers is None), work())[1])
+    Looks(canary, place(1), stage.job).look("before")
+    assert untouched == [False]

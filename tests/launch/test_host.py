@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import tempfile
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +37,39 @@ def test_an_envelope_that_is_larger_than_the_host_says_in_what() -> None:
     assert said == "profile cpu16-mem4 needs 16 CPUs, this host gives 2"
     said = host.larger_than_host(Envelope("cpu1-mem32", 1, 32 << 30))
     assert said == "profile cpu1-mem32 needs 32768 MiB, this host has 4096"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """On a disk: memory file systems keep all pages, and the temporary folder may be one."""
+    with tempfile.TemporaryDirectory(dir=Path(__file__).parent) as name:
+        (Path(name) / "below").mkdir()
+        (Path(name) / "below" / "index").write_bytes(os.urandom(4 << 20))
+        (Path(name) / "empty").touch()
+        (Path(name) / "link").symlink_to("nowhere")
+        yield Path(name)
+
+
+def test_pages_are_dropped_and_the_kernel_says_so(folder: Path) -> None:
+    path = folder / "below" / "index"
+    with path.open("rb") as file:
+        assert file.read() and host._pages(file.fileno()) == (1024, 1024)
+        assert host.forget_pages(folder) == "dropped"
+        assert host._pages(file.fileno())[1] <= 10
+
+
+def test_pages_that_somebody_holds_are_not_called_dropped(folder: Path) -> None:
+    with (folder / "below" / "index").open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
+        assert sum(held[:: mmap.PAGESIZE]) > 0  # mapped, page by page
+        assert host.forget_pages(folder) is None
+
+
+def test_a_file_that_cannot_be_read_is_not_known(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise PermissionError(13, "no")
+
+    monkeypatch.setattr(host.os, "open", refuse)
+    assert host.forget_pages(folder) is None
 
 
 def test_the_harness_steps_aside_with_all_its_threads_and_comes_back() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable
 
@@ -119,10 +120,34 @@ def test_a_mark_reads_the_counters_out_of_turn() -> None:
     sampler = Sampler(ScriptedMemory(), counters, interval_s=3600)
     sampler.start()
     until(lambda: counters.read_times == 1)
+    asked_ns = time.perf_counter_ns()
     sampler.mark()
-    until(lambda: counters.read_times == 2)
+    assert sampler.counters().readings[-1].t_ns > asked_ns, "read before mark() returned"
     sampler.stop()
     assert len(sampler.counters().readings) == 3
+
+
+def test_a_mark_and_the_thread_never_read_at_once() -> None:
+    inside: list[None] = []
+
+    def work() -> None:
+        inside.append(None)
+        time.sleep(0.001)
+        at_once.append(len(inside))
+        inside.pop()
+
+    at_once: list[int] = []
+    sampler = Sampler(ScriptedMemory(), ScriptedCounters(work=work), interval_s=0.0)
+    sampler.start()
+    markers = [threading.Thread(target=lambda: [sampler.mark() for _ in range(20)]) for _ in range(4)]
+    for marker in markers:
+        marker.start()
+    for marker in markers:
+        marker.join()
+    sampler.stop()
+    assert set(at_once) == {1}
+    times = [reading.t_ns for reading in sampler.counters().readings]
+    assert len(times) > 80 and times == sorted(times)
 
 
 def test_a_reading_of_what_is_gone_is_not_kept() -> None:

@@ -13,7 +13,7 @@ from harness import catalog
 from harness.launch import watch
 from harness.launch.base import Job, Limits, Prepared, Progress
 from harness.launch.watch import Tail, Watch
-from harness.records import Outcome
+from harness.records import Outcome, Query, ScenarioParams
 from tests.test_records import JOB
 
 PREPARED = Prepared(catalog.system("bm25"), "sha256:0", "sha256:0")
@@ -81,6 +81,29 @@ def test_each_phase_has_its_limit(job: Running, phase: str, allowed_s: float, sa
     assert job.after(1) is None
     assert job.after(allowed_s) is None
     assert job.after(0.1) == said
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "allowed_s", "said"),
+    [(4, 8, "a batch took more than 8 s"), (1, 2, "a query took more"), (1000, 20, "a batch took more than 20 s")],
+)
+def test_a_batch_has_the_time_of_its_queries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch_size: int, allowed_s: float, said: str
+) -> None:
+    """Of as many as there are, at most."""
+    job = Running(tmp_path, monkeypatch)
+    sample = tuple(Query(f"q{n}", "text") for n in range(10))
+    params = ScenarioParams(batch_size=batch_size)
+    spec = replace(JOB, scenario="offline", sample=sample, scenario_params=params)
+    job.watch = Watch(Job(spec, PREPARED, tmp_path, tmp_path, tmp_path, LIMITS))
+    job.event(phase="trial-3")
+    assert job.after(0) is None
+    assert job.after(allowed_s) is None
+    stopped = job.after(0.1)
+    assert stopped is not None and stopped.startswith(said)
+    job.event(phase="close")
+    assert job.after(0) is None
+    assert job.after(2.1) == "close took more than 2 s"
 
 
 def test_a_job_that_never_says_anything_has_the_time_of_a_load(job: Running) -> None:

@@ -155,6 +155,59 @@ def test_a_service_beyond_the_target_ends_the_search_at_once() -> None:
     assert highest_rate(bench, 1 / 0.060, MAX_PROBES) is None and len(bench.probes) == 1
 
 
+def shared(service_s: float, arrivals: list[int], streams: int) -> list[Served]:
+    """Streams that share one engine: each query takes its time for every one that is served when it starts."""
+    free, served = [0] * streams, []
+    for scheduled in arrivals:
+        stream = free.index(min(free))
+        start = max(scheduled, free[stream])
+        beside = sum(end > start for end in free)
+        end = start + round(1e9 * service_s * (1 + beside))
+        served.append(Served(scheduled, free[stream], start, end))
+        free[stream] = end
+    return served
+
+
+class SharedBench(Bench):
+    """A system whose streams together do no more than one."""
+
+    def __call__(self, rate_qps: float, check: bool) -> bool:
+        trial = len(self.probes)
+        served = shared(self.service_s(0), arrivals_ns(2023, trial, self.queries, rate_qps), self.streams)
+        self.probes.append(judge(served, trial, rate_qps, self.target, streams=self.streams, check=check))
+        if out_of_reach(served, self.target):
+            raise Unreachable
+        return self.probes[-1].passed
+
+
+@pytest.mark.parametrize("streams", [2, 8, 64])
+def test_streams_that_slow_each_other_down_are_not_out_of_reach(streams: int) -> None:
+    """Under the first rates every query takes far longer than the target; under a low one, none does."""
+    bench = SharedBench(lambda _: 0.010, streams=streams)
+    found = highest_rate(bench, streams * 100.0, MAX_PROBES, streams)
+    assert found is not None and 10 < found < 100
+    assert not bench.probes[0].passed or streams == 2
+
+
+def test_a_slow_service_is_out_of_reach_however_many_streams_there_are() -> None:
+    bench = Bench(lambda _: 0.060, streams=8)
+    assert highest_rate(bench, 8 / 0.060, MAX_PROBES, 8) is None
+    assert len(bench.probes) < 8, "seen once queries are served alone"
+
+
+def test_one_disturbed_probe_does_not_undo_a_rate_that_passed() -> None:
+    calls: list[float] = []
+
+    def disturbed(rate_qps: float, check: bool) -> bool:
+        calls.append(rate_qps)
+        if len(calls) == 2:
+            raise Unreachable
+        return rate_qps < 70
+
+    found = highest_rate(disturbed, 100.0, MAX_PROBES)
+    assert found is not None and 50 <= found < 75
+
+
 def test_too_few_queries_prove_nothing() -> None:
     bench = Bench(lambda _: 0.001, queries=129)
     assert highest_rate(bench, 1000.0, MAX_PROBES) is None and len(bench.probes) == 1

@@ -96,7 +96,7 @@ def p99_s(latencies_ns: list[int]) -> float:
 def one_probe(folder: Path, system: Serving, job: JobSpec, rate_qps: float, monkeypatch: pytest.MonkeyPatch) -> Done:
     """A job whose search tries one rate and no other."""
 
-    def search(probe: Callable[[float, bool], bool], _service_qps: float, _most: int) -> None:
+    def search(probe: Callable[[float, bool], bool], *_: float) -> None:
         with contextlib.suppress(rate.Unreachable):
             probe(rate_qps, False)
 
@@ -134,6 +134,17 @@ def test_a_probe_is_whole_and_as_the_host_wants_it(tmp_path: Path, monkeypatch: 
     assert all(row["stages_ns"] == {"retrieve": 1_000_000} for row in probe)
     wall_s = (probe[-1]["scheduled_ns"] + probe[-1]["latency_ns"]) / 1e9
     assert worked_s(job, [sample for sample in found if sample.trial == 5]) <= wall_s
+
+
+def test_streams_that_work_at_once_are_not_taken_for_a_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = spec(60)
+    one_probe(tmp_path, adapter(lambda _: 0.02, width=3), job, 120.0, monkeypatch)
+    found, _, wrong = read(Job(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
+    assert wrong is None
+    probe = [sample for sample in found if sample.trial == 0]
+    wall_s = max((sample.scheduled_ns or 0) + sample.latency_ns for sample in probe) / 1e9
+    assert sum(sample.service_ns or 0 for sample in probe) / 1e9 > wall_s, "more than one stream's work"
+    assert 0.02 < worked_s(job, probe) <= wall_s
 
 
 def test_nothing_is_asked_before_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
