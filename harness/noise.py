@@ -124,6 +124,10 @@ def _unknown(results: Sequence[Result]) -> list[Finding]:
     ]
     if not silent:
         return []
+    if all(result.memory.samples for result in silent):
+        # The cgroup was there to be read; the trials were over sooner than that.
+        short = f"the trials were too short for the kernel's counters{_of_jobs(len(silent), results)}"
+        return [remark(f"{short}: steal, other processes, waiting and faults were not judged there")]
     text = (
         f"the kernel's counters of this job could not be read{_of_jobs(len(silent), results)}, so nothing shows that "
         "the machine was quiet; measure with an engine on this host whose cgroups harness doctor can see, in trials "

@@ -85,11 +85,13 @@ class CounterTrace:
         return found
 
     def _around(self, trials: list[Phase]) -> list[tuple[Reading, ...]]:
-        """The last reading before all trials and the first after them; none where either is missing."""
+        """The last reading before all trials and the first after them, or at least one within; none without two."""
         start_ns = min((trial.start_ns for trial in trials), default=0)
         end_ns = max((trial.end_ns for trial in trials), default=0)
         before = [reading for reading in self.readings if reading.t_ns <= start_ns]
-        after = [reading for reading in self.readings if reading.t_ns >= end_ns]
+        later = [reading for reading in self.readings if reading.t_ns > start_ns]
+        # A job may be gone before anybody could read once more; then the last reading has to do.
+        after = [reading for reading in later if reading.t_ns >= end_ns] or later[-1:]
         return [(before[-1], after[0])] if trials and before and after else []
 
     def _nearest(self, t_ns: int, *, late: bool = False) -> int:

@@ -76,7 +76,13 @@ class FakeLauncher:
             out = Output(job.out)
             out.measurement(Measurement(outcome, f"scripted {outcome.value}", None))
             out.close()
-        trace = MemoryTrace(anon=((0, 100 << 20),), peak_cgroup_bytes=150 << 20, source="fake", interval_s=1.0)
+        trace = MemoryTrace(
+            anon=((0, 100 << 20),),
+            peak_mapped_bytes=30 << 20,
+            peak_cgroup_bytes=150 << 20,
+            source="fake",
+            interval_s=1.0,
+        )
         return Ended(
             exit_code=0 if outcome is Outcome.OK else 137 if outcome is Outcome.OOM else 1,
             oom_killed=outcome is Outcome.OOM,
