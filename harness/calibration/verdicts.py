@@ -66,6 +66,8 @@ class Seen:
 # What the counters and the canary say of the machine: nothing that a case here plants.
 _DISTURBED = ("other processes had", "the hypervisor took", "the machine changed its speed", "the machine was slow")
 
+# Remarks that doubt nothing.
+_REMARKS = ("protocol santhanam2023 with", "too short for the kernel's counters", "were not dropped from the host's")
 # What a disturbed machine brings about in any system.
 _FOLLOWS = ("drift:", "of a trial took", "warm-up ended at its cap")
 
@@ -205,7 +207,8 @@ class Clean:
         ok = row.outcome is Outcome.OK and row.validity is Validity.CLEAN
         said = _state(row) if ok else f"{_state(row)}: {_short('; '.join(row.notes))}"
         if not ok and seen.disturbance and row.outcome is Outcome.OK:
-            false = [note for note in row.notes if not any(words in note for words in (*_DISTURBED, *_FOLLOWS))]
+            known = (*_DISTURBED, *_FOLLOWS, *_REMARKS)
+            false = [note for note in row.notes if not any(words in note for words in known)]
             ok = not false and row.validity is Validity.NOISY
             said = f"{_state(row)}, the machine was disturbed: {_short(seen.disturbance)}" if ok else said
         yield Verdict("validity", "nothing", said, "", "no false alarm", ok)
