@@ -1,34 +1,24 @@
-"""What may be said against a number: one reason, what it does to the result, and what to do."""
+"""What may be said against a number, in the words that all of them share."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from harness.result import Cell
-from harness.table import Validity
+from harness.table import Cause, Finding, Validity
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One reason: the fact, its figure and the next command (measuring rule 22).
-
-    ``validity`` is what it does to the result; ``clean`` makes it a remark.  ``transient`` says that it may pass when
-    the cell is measured again as it is.
-    """
-
-    validity: Validity
-    text: str
-    transient: bool = False
+def invalid(cause: Cause, text: str) -> Finding:
+    """A reason why the number is worth nothing."""
+    return Finding(cause, Validity.INVALID, text)
 
 
-def noisy(text: str, *, transient: bool = False) -> Finding:
+def noisy(cause: Cause, text: str, *, transient: bool = False) -> Finding:
     """A reason to doubt the number."""
-    return Finding(Validity.NOISY, text, transient)
+    return Finding(cause, Validity.NOISY, text, transient)
 
 
-def remark(text: str) -> Finding:
+def remark(cause: Cause, text: str) -> Finding:
     """What a reader should know, and no reason to doubt."""
-    return Finding(Validity.CLEAN, text)
+    return Finding(cause, Validity.CLEAN, text)
 
 
 def again(cell: Cell, option: str = "--fresh") -> str:

@@ -10,7 +10,7 @@ from typing import Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from harness import evaluate, noise, pooling, stats, steadiness, throughput, timings, validity, variance
+from harness import evaluate, machine_speed, pooling, stats, steadiness, throughput, timings, validity, variance
 from harness.attempts import AnyJob
 from harness.errors import HarnessError
 from harness.records import Outcome
@@ -55,7 +55,7 @@ class Measured(Generic[AnyJob]):
 def measure(
     stored: Iterable[AnyJob],
     keys: Collection[str] | None = None,
-    levels: noise.Levels | None = None,
+    levels: machine_speed.Levels | None = None,
     *,
     rankings: bool = True,
 ) -> Measured[AnyJob]:

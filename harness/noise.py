@@ -5,14 +5,13 @@ Each threshold stands here once.  Figures are shares of the time of the job's CP
 
 from __future__ import annotations
 
-import statistics
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
-from harness.findings import Finding, again, noisy, remark
-from harness.records import Isolation, Outcome
-from harness.result import CanaryReading, Counters, Environment, Result
-from harness.table import Validity
+from harness import machine_speed
+from harness.findings import again, invalid, noisy, remark
+from harness.records import Isolation
+from harness.result import Counters, Result
+from harness.table import Cause, Finding
 
 MAX_STEAL = 0.01
 # The harness's own sampling must stay well below this where it shares the job's CPUs.
@@ -27,27 +26,9 @@ MAX_WAIT = 0.25
 MIN_CPU_S = 0.2
 # A page read from disk takes some 0.1 to 10 ms: from one in ten queries on, the mean holds the disk.
 MAX_FAULTS_PER_QUERY = 0.1
-# Slowest / fastest canary reading of one cell; and a cell's median against that of all jobs on the same machine.
-MAX_CANARY_CPU = 1.15
-MAX_CANARY_MEMORY = 1.30
-MAX_CANARY_DISK = 5.0
-MAX_LEVEL = 1.15
-_LEVEL_JOBS = 3
-
-# Canary levels: environment and number of CPUs -> median CPU seconds of each of its jobs.
-Levels = dict[tuple[Environment, int], list[float]]
 
 
-def levels(results: Iterable[Result]) -> Levels:
-    """The canary's level in every job that has one, by machine."""
-    found: Levels = defaultdict(list)
-    for result in results:
-        if result.canary and result.outcome is Outcome.OK:
-            found[_machine(result)].append(_level([result]))
-    return dict(found)
-
-
-def look(results: Sequence[Result], known: Levels, queries: int | None) -> list[Finding]:
+def look(results: Sequence[Result], known: machine_speed.Levels, queries: int | None) -> list[Finding]:
     """Judge the counters, the canary and the placement of a cell's jobs.
 
     Args:
@@ -61,11 +42,10 @@ def look(results: Sequence[Result], known: Levels, queries: int | None) -> list[
         *_swapped(results),
         *_unknown(results),
         *_uncovered(results),
-        *_stolen(told),
-        *_foreign(told),
+        *_taken(told),
         *_crowded(told),
         *_faults(told, queries),
-        *_canary(results, known),
+        *machine_speed.look(results, known),
         *_placed(results),
         *_pages(results),
     ]
@@ -101,7 +81,7 @@ def _throttled(results: Sequence[Result]) -> list[Finding]:
         "quota was in force and every latency is wrong; remove the quota (harness doctor shows the cgroups), then "
         f"{again(results[0].spec.cell)}"
     )
-    return [Finding(Validity.INVALID, text)]
+    return [invalid(Cause.THROTTLING, text)]
 
 
 def _swapped(results: Sequence[Result]) -> list[Finding]:
@@ -112,7 +92,7 @@ def _swapped(results: Sequence[Result]) -> list[Finding]:
         f"{most / 2**20:.3g} MiB of the job were swapped out, so its memory limit was none and times hold the disk; "
         f"switch swap off (swapoff -a) or take a larger profile, then {again(results[0].spec.cell)}"
     )
-    return [Finding(Validity.INVALID, text)]
+    return [invalid(Cause.SWAP, text)]
 
 
 def _unknown(results: Sequence[Result]) -> list[Finding]:
@@ -127,13 +107,13 @@ def _unknown(results: Sequence[Result]) -> list[Finding]:
     if all(result.memory.samples for result in silent):
         # The cgroup was there to be read; the trials were over sooner than that.
         short = f"the trials were too short for the kernel's counters{_of_jobs(len(silent), results)}"
-        return [remark(f"{short}: steal, other processes, waiting and faults were not judged there")]
+        return [remark(Cause.COUNTERS, f"{short}: steal, other processes, waiting and faults were not judged there")]
     text = (
         f"the kernel's counters of this job could not be read{_of_jobs(len(silent), results)}, so nothing shows that "
         "the machine was quiet; measure with an engine on this host whose cgroups harness doctor can see, in trials "
         f"of some seconds, then {again(results[0].spec.cell)}"
     )
-    return [noisy(text)]
+    return [noisy(Cause.COUNTERS, text)]
 
 
 def _covered(result: Result) -> bool:
@@ -151,33 +131,31 @@ def _uncovered(results: Sequence[Result]) -> list[Finding]:
         f"the kernel's counters cover {first.counters.wall_s:.2g} s for {_trials_s(first):.2g} s of trials"
         f"{_of_jobs(len(others), results)}, too far off to tell steal, other processes or faults; ask more queries"
     )
-    return [remark(text)]
+    return [remark(Cause.COUNTERS, text)]
 
 
 def _trials_s(result: Result) -> float:
     return sum(phase.end_ns - phase.start_ns for phase in result.phases if phase.name.startswith("trial-")) / 1e9
 
 
-def _stolen(results: Sequence[Result]) -> list[Finding]:
-    found = _worst(results, lambda result: _of_cpus(result, result.counters.steal_s), MAX_STEAL)
-    if found is None:
-        return []
-    text = (
-        f"the hypervisor took {found[0]:.1%} of the job's CPU time{found[1]} (steady: up to {MAX_STEAL:.0%}); take a "
-        f"machine with CPUs of its own, or {again(results[0].spec.cell, '--retry-noisy 3')}"
-    )
-    return [noisy(text, transient=True)]
-
-
-def _foreign(results: Sequence[Result]) -> list[Finding]:
-    found = _worst(results, lambda result: _of_cpus(result, result.counters.foreign_cpu_s), MAX_FOREIGN)
-    if found is None:
-        return []
-    text = (
-        f"other processes had {found[0]:.1%} of the job's CPUs{found[1]} (steady: up to {MAX_FOREIGN:.0%}); quieten "
-        f"the machine (harness doctor shows its load), then {again(results[0].spec.cell, '--retry-noisy 3')}"
-    )
-    return [noisy(text, transient=True)]
+def _taken(results: Sequence[Result]) -> list[Finding]:
+    """CPU time of the job's CPUs that somebody else had: the hypervisor, or other processes."""
+    steal = _worst(results, lambda result: _of_cpus(result, result.counters.steal_s), MAX_STEAL)
+    foreign = _worst(results, lambda result: _of_cpus(result, result.counters.foreign_cpu_s), MAX_FOREIGN)
+    quieten = "quieten the machine (harness doctor shows its load), then"
+    return [
+        noisy(
+            cause,
+            f"{who} {worst[0]:.1%} of the job's CPU time{worst[1]} (steady: up to {most:.0%}); {remedy} "
+            f"{again(results[0].spec.cell, '--retry-noisy 3')}",
+            transient=True,
+        )
+        for cause, worst, most, who, remedy in (
+            (Cause.STEAL, steal, MAX_STEAL, "the hypervisor took", "take a machine with CPUs of its own, or"),
+            (Cause.FOREIGN_CPU, foreign, MAX_FOREIGN, "other processes had", quieten),
+        )
+        if worst is not None
+    ]
 
 
 def _crowded(results: Sequence[Result]) -> list[Finding]:
@@ -206,7 +184,7 @@ def _crowded(results: Sequence[Result]) -> list[Finding]:
         "a longer warm-up: protocol.warmup_queries), "
         f"then {again(spec.cell)}"
     )
-    return [noisy(text)]
+    return [noisy(Cause.OVERSUBSCRIPTION, text)]
 
 
 def _faults(results: Sequence[Result], queries: int | None) -> list[Finding]:
@@ -222,68 +200,7 @@ def _faults(results: Sequence[Result], queries: int | None) -> list[Finding]:
         "not fit into memory, or its pages were not yet read; take a larger profile or raise protocol.warmup_queries, "
         f"then {again(results[0].spec.cell)}"
     )
-    return [noisy(text)]
-
-
-def _canary(results: Sequence[Result], known: Levels) -> list[Finding]:
-    readings = [reading for result in results for reading in result.canary]
-    cell, found = results[0].spec.cell, []
-    for what, most, get in (
-        ("processor", MAX_CANARY_CPU, _cpu_s),
-        ("memory", MAX_CANARY_MEMORY, _memory_s),
-        ("disk", MAX_CANARY_DISK, _disk_s),
-    ):
-        values = [value for reading in readings if (value := get(reading)) is not None and value > 0]
-        if len(values) < 2 or max(values) <= most * min(values):
-            continue
-        text = (
-            f"the machine changed its speed: fixed {what} work took {min(values) * 1e3:.3g} to "
-            f"{max(values) * 1e3:.3g} ms beside the trials, "
-            f"{max(values) / min(values):.2f} times (steady: up to {most:g})"
-        )
-        if get is _disk_s:
-            found.append(remark(text))
-        else:
-            text += "; quieten the machine (harness doctor shows its load), then " + again(cell, "--retry-noisy 3")
-            found.append(noisy(text, transient=True))
-    return [*found, *_slower(results, known)]
-
-
-def _cpu_s(reading: CanaryReading) -> float | None:
-    return reading.cpu_s
-
-
-def _memory_s(reading: CanaryReading) -> float | None:
-    return reading.memory_s
-
-
-def _disk_s(reading: CanaryReading) -> float | None:
-    return reading.disk_s
-
-
-def _slower(results: Sequence[Result], known: Levels) -> list[Finding]:
-    """The whole cell met a slower machine than the others did."""
-    others = known.get(_machine(results[0]), [])
-    with_canary = [result for result in results if result.canary]
-    if not with_canary or len(others) < _LEVEL_JOBS:
-        return []
-    here, usual = _level(with_canary), statistics.median(others)
-    if usual <= 0 or here <= MAX_LEVEL * usual:
-        return []
-    text = (
-        f"the machine was slow for this cell: fixed processor work took {here * 1e3:.3g} ms, {here / usual:.2f} times "
-        f"the median of {len(others)} jobs on it (steady: up to {MAX_LEVEL:g}); "
-        f"{again(results[0].spec.cell, '--retry-noisy 3')}"
-    )
-    return [noisy(text, transient=True)]
-
-
-def _machine(result: Result) -> tuple[Environment, int]:
-    return result.environment, result.spec.envelope.cpus
-
-
-def _level(results: Sequence[Result]) -> float:
-    return statistics.median(reading.cpu_s for result in results for reading in result.canary)
+    return [noisy(Cause.PAGE_FAULTS, text)]
 
 
 def _placed(results: Sequence[Result]) -> list[Finding]:
@@ -294,9 +211,13 @@ def _placed(results: Sequence[Result]) -> list[Finding]:
             f"the harness had to share the job's CPUs ({spec.envelope.cpus} of {results[0].environment.host_cpus}); "
             f"measure on a machine with more CPUs, or on a smaller profile: {again(spec.cell)} there"
         )
-        found.append(noisy(text))
+        found.append(noisy(Cause.PLACEMENT, text))
     if any(placement.whole_cores is False for placement in placements):
-        found.append(remark("others could run on the same physical cores; a profile of whole cores keeps them off"))
+        found.append(
+            remark(
+                Cause.PLACEMENT, "others could run on the same physical cores; a profile of whole cores keeps them off"
+            )
+        )
     return found
 
 
@@ -305,4 +226,9 @@ def _pages(results: Sequence[Result]) -> list[Finding]:
     kept = [result for result in results if result.schema_version >= 2 and result.page_cache is None]
     if not kept:
         return []
-    return [remark("the index's pages were not dropped from the host's page cache first, so load may be a warm one")]
+    return [
+        remark(
+            Cause.PAGE_CACHE,
+            "the index's pages were not dropped from the host's page cache first, so load may be a warm one",
+        )
+    ]

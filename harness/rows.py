@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from harness import cost, evaluate, instances, measured, noise, notes, validity
+from harness import cost, evaluate, instances, machine_speed, measured, notes, validity
 from harness.attempts import Job
 from harness.errors import HarnessError, StoreError
 from harness.measured import Measured
@@ -62,7 +62,7 @@ def build(
     """
     judge = _Judge(evaluate.parse_measures(measures))
     stored = list(jobs)
-    levels = noise.levels(job.result for job in stored)
+    levels = machine_speed.levels(job.result for job in stored)
     grouped = _by_cell(stored)
     cells = {place: measured.measure(tries, keys, levels) for place, tries in grouped.items()}
     aside = {place for place in cells if place[0].system == NULL and any(cell.system != NULL for cell, _ in cells)}
@@ -99,7 +99,7 @@ def verdicts(
         FileError: a result's start time cannot be read.
     """
     stored = list(jobs)
-    levels = noise.levels(job.result for job in stored)
+    levels = machine_speed.levels(job.result for job in stored)
     return {
         place: measured.measure(tries, keys, levels, rankings=False).verdict
         for place, tries in _by_cell(stored).items()
@@ -123,7 +123,7 @@ def _row(cell: Measured[Job], tries: int, snapshot: instances.Snapshot, judge: _
     row = replace(_outline(cell, snapshot, tries), notes=pool.notes)
     if pool.outcome is Outcome.OK:
         row = _with_measures(_with_latency(row, cell), pool.lead, judge)
-    return replace(row, notes=(*row.notes, *cell.verdict.reasons))
+    return replace(row, findings=cell.verdict.findings, notes=(*row.notes, *cell.verdict.reasons))
 
 
 def _outline(cell: Measured[Job], snapshot: instances.Snapshot, tries: int) -> Row:

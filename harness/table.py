@@ -19,6 +19,46 @@ class Validity(str, Enum):
     INVALID = "invalid"
 
 
+class Cause(str, Enum):
+    """What a finding is about: the same word in every version, whatever its sentence says."""
+
+    ISOLATION = "isolation"
+    PROTOCOL = "protocol"
+    THROTTLING = "throttling"
+    SWAP = "swap"
+    COUNTERS = "counters"
+    STEAL = "steal"
+    FOREIGN_CPU = "foreign_cpu"
+    OVERSUBSCRIPTION = "oversubscription"
+    PAGE_FAULTS = "page_faults"
+    CANARY = "canary"
+    SLOW_MACHINE = "slow_machine"
+    PLACEMENT = "placement"
+    PAGE_CACHE = "page_cache"
+    THREADS_UNSAID = "threads_unsaid"
+    INCOMPLETE = "incomplete"
+    RANKINGS = "rankings"
+    WARMUP = "warmup"
+    DRIFT = "drift"
+    RESULT_CACHE = "result_cache"
+    UNACCOUNTED_TIME = "unaccounted_time"
+    LATENCY_TARGET = "latency_target"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One reason: the fact, its figure and the next command (measuring rule 22).
+
+    ``validity`` is what it does to the result; ``clean`` makes it a remark.  ``transient`` says that it may pass when
+    the cell is measured again as it is.
+    """
+
+    cause: Cause
+    validity: Validity
+    text: str
+    transient: bool = False
+
+
 @dataclass(frozen=True)
 class Figure:
     """A number and what bounds it.  ``value`` is ``None`` when it is missing, and ``reason`` then says why."""
@@ -77,9 +117,9 @@ class Row:
     medians over the jobs, memory figures their largest.
 
     A failed row has an outcome and a detail, and every figure is missing.  ``notes`` are sentences about this row;
-    each states a fact, its figure and, where something can be done, the next command.  ``transient``: some of its
-    reasons to doubt may pass when it is measured again.  ``harness_apart``: the
-    harness kept off the job's CPUs (``None``: not known).  ``price`` is ``None`` when
+    each states a fact, its figure and, where something can be done, the next command; those of ``findings``, which
+    decide ``validity``, are among them.  ``transient``: some of its reasons to doubt may pass when it is measured
+    again.  ``harness_apart``: the harness kept off the job's CPUs (``None``: not known).  ``price`` is ``None`` when
     nothing in the snapshot provides the profile; ``price_note`` says that, or how the priced machine differs from the
     measured one.  ``attempts`` counts the stored jobs of this cell, failed ones included.
     """
@@ -137,6 +177,7 @@ class Row:
     transient: bool = False
     page_cache: str | None = None
     harness_apart: bool | None = None
+    findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
 
 

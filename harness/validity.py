@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness import noise
-from harness.findings import Finding, again, noisy, remark
+from harness import machine_speed, noise
+from harness.findings import again, invalid, noisy, remark
 from harness.records import Isolation, Outcome
 from harness.result import Result, ResultSpec
 from harness.steadiness import MAX_TRIAL_RATIO, Facts
-from harness.table import Validity
+from harness.table import Cause, Finding, Validity
 
 # The fewest queries before the first timed one (measuring rule 8).
 MIN_WARMUP_QUERIES = 10
@@ -29,14 +29,20 @@ _ORDER = (Validity.CLEAN, Validity.NOISY, Validity.INVALID)
 
 @dataclass(frozen=True)
 class Verdict:
-    """The worst of the findings, and what each of them says.
-
-    ``transient``: some reason to doubt may pass when the cell is measured again as it is.
-    """
+    """The worst of the findings, and all of them."""
 
     validity: Validity
-    reasons: tuple[str, ...]
-    transient: bool = False
+    findings: tuple[Finding, ...]
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """What each finding says."""
+        return tuple(finding.text for finding in self.findings)
+
+    @property
+    def transient(self) -> bool:
+        """May some reason to doubt pass when the cell is measured again as it is?"""
+        return any(finding.transient for finding in self.findings if finding.validity is Validity.NOISY)
 
 
 def assess(
@@ -45,7 +51,7 @@ def assess(
     *,
     missing: int = 0,
     disagreements: int | None = None,
-    levels: noise.Levels | None = None,
+    levels: machine_speed.Levels | None = None,
 ) -> Verdict:
     """Judge how far a cell's numbers can be trusted.
 
@@ -69,11 +75,7 @@ def assess(
         )
         findings += _protocol(results[0].spec)
     worst = max((finding.validity for finding in findings), key=_ORDER.index, default=Validity.CLEAN)
-    return Verdict(
-        worst,
-        tuple(finding.text for finding in findings),
-        any(finding.transient for finding in findings if finding.validity is Validity.NOISY),
-    )
+    return Verdict(worst, tuple(findings))
 
 
 def _isolation(result: Result) -> list[Finding]:
@@ -84,10 +86,10 @@ def _isolation(result: Result) -> list[Finding]:
             f"{result.spec.envelope.memory_bytes / 2**20:,.0f} MiB and the network were not enforced; "
             f"not comparable with container results; {again(result.spec.cell, '--launcher docker')}"
         )
-        return [remark(text)]
+        return [remark(Cause.ISOLATION, text)]
     if isolation is Isolation.FAKE:
         text = f"isolation: fake: scripted times, nothing was measured; {again(result.spec.cell, '--launcher docker')}"
-        return [Finding(Validity.INVALID, text)]
+        return [invalid(Cause.ISOLATION, text)]
     return []
 
 
@@ -99,13 +101,13 @@ def _preparation(results: Sequence[Result]) -> list[Finding]:
             f"{spec.warmup_queries} warm-up queries, the least is {MIN_WARMUP_QUERIES}; raise "
             f"protocol.warmup_queries in the suite, then {again(spec.cell)}"
         )
-        found.append(noisy(text))
+        found.append(noisy(Cause.WARMUP, text))
     if any(result.effective is not None and not result.effective.threads for result in results):
         text = (
             "the adapter says no library's thread count, so nothing shows that they keep to "
             f"{spec.envelope.cpus} CPUs; let its threads() say them, then {again(spec.cell)}"
         )
-        found.append(noisy(text))
+        found.append(noisy(Cause.THREADS_UNSAID, text))
     return found
 
 
@@ -113,12 +115,17 @@ def _completeness(results: Sequence[Result], facts: Facts, missing: int) -> list
     spec, found = results[0].spec, []
     if missing:
         text = f"only {spec.jobs - missing} of {spec.jobs} {_unit(spec)}s are in these numbers; {again(spec.cell, '')}"
-        found.append(noisy(text))
+        found.append(noisy(Cause.INCOMPLETE, text))
     finished, asked = sum(result.trials_finished for result in results), spec.trials * len(results)
     if spec.scenario_params.latency_target_s is None and finished < asked:
-        found.append(noisy(f"only {finished} of {asked} trials finished; {again(spec.cell)}"))
+        found.append(noisy(Cause.INCOMPLETE, f"only {finished} of {asked} trials finished; {again(spec.cell)}"))
     if facts.queries is not None and facts.queries != spec.sample_size:
-        found.append(noisy(f"{facts.queries:,} of {spec.sample_size:,} sample queries were timed; {again(spec.cell)}"))
+        found.append(
+            noisy(
+                Cause.INCOMPLETE,
+                f"{facts.queries:,} of {spec.sample_size:,} sample queries were timed; {again(spec.cell)}",
+            )
+        )
     return found
 
 
@@ -133,7 +140,7 @@ def _rankings(results: Sequence[Result], between_jobs: int | None) -> list[Findi
         "trials; the measures judge the first trial's run; look for threads, ties or approximate search, then "
         f"{again(spec.cell)}"
     )
-    return [noisy(text)]
+    return [noisy(Cause.RANKINGS, text)]
 
 
 def _steadiness(results: Sequence[Result], facts: Facts) -> list[Finding]:
@@ -145,14 +152,14 @@ def _steadiness(results: Sequence[Result], facts: Facts) -> list[Finding]:
             f"warm-up ended at its cap after {max(unsteady):,} queries{jobs} without a steady level; raise "
             f"protocol.warmup_cap in the suite, then {again(spec.cell)}"
         )
-        found.append(noisy(text))
+        found.append(noisy(Cause.WARMUP, text))
     elif facts.start is not None:
         text = (
             f"the first {facts.start.queries} queries of a trial took {facts.start.ratio:.2f} times what they take "
             f"later: {results[0].warmup_done} warm-up queries do not warm this system up; raise "
             f"protocol.warmup_queries in the suite, then {again(spec.cell)}"
         )
-        found.append(noisy(text))
+        found.append(noisy(Cause.WARMUP, text))
     if facts.drift is not None and not (unsteady and facts.drift.cold):
         found.append(_drift(results, facts))
     # A system that was still getting faster answers its next query sooner, cache or no cache.
@@ -163,14 +170,14 @@ def _steadiness(results: Sequence[Result], facts: Facts) -> list[Finding]:
             "real queries seldom come twice (measuring rule 14); switch its result cache off, or declare "
             f"result_cache = true in the system's TOML, then {again(spec.cell)}"
         )
-        found.append(noisy(text))
+        found.append(noisy(Cause.RESULT_CACHE, text))
     if facts.between is not None:
         text = (
             f"{facts.between.per_query_s * 1e3:.3g} ms passed beside each query that no latency claims, "
             f"{facts.between.share:.0%} of the trials: the image claims less time than passed; let search() return "
             f"only when its work is done, then {again(spec.cell)}"
         )
-        found.append(noisy(text))
+        found.append(noisy(Cause.UNACCOUNTED_TIME, text))
     return found
 
 
@@ -185,13 +192,13 @@ def _drift(results: Sequence[Result], facts: Facts) -> Finding:
             "warm this system up (a JIT compiler, caches), and the mean holds that; set protocol.warmup_cap in the "
             f"suite (warm-up then goes on until it is steady), then {again(spec.cell)}"
         )
-        return noisy(text)
+        return noisy(Cause.WARMUP, text)
     text = (
         f"drift: the slowest trial's mean is {drift.ratio:.2f} times the fastest's (steady: up to {MAX_TRIAL_RATIO}), "
         f"{drift.slow_s * 1e3:.3g} against {drift.fast_s * 1e3:.3g} ms; quieten the machine "
         f"(harness doctor shows its load), then {again(spec.cell, '--retry-noisy 3')}"
     )
-    return noisy(text, transient=True)
+    return noisy(Cause.DRIFT, text, transient=True)
 
 
 def _scenario(results: Sequence[Result]) -> list[Finding]:
@@ -208,7 +215,7 @@ def _scenario(results: Sequence[Result]) -> list[Finding]:
         f"no rate kept {wanted} and kept it again in {without} of {len(results)} jobs; raise server.latency_target_s "
         f"in the suite, then {again(spec.cell)}"
     )
-    return [noisy(text)]
+    return [noisy(Cause.LATENCY_TARGET, text)]
 
 
 def _unit(spec: ResultSpec) -> str:
@@ -228,4 +235,4 @@ def _protocol(spec: ResultSpec) -> list[Finding]:
     ]
     if spec.warmup_cap is not None and spec.protocol in _PAPERS:
         changed.append(f"warm-up until steady, {spec.warmup_cap:,} queries at most (the paper: one pass)")
-    return [remark(f"protocol {spec.protocol} with {', '.join(changed)}")] if changed else []
+    return [remark(Cause.PROTOCOL, f"protocol {spec.protocol} with {', '.join(changed)}")] if changed else []

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import noise
-from harness.findings import Finding
-from harness.records import Isolation, Outcome, Phase
+from harness import machine_speed, noise
+from harness.records import Isolation, Phase
 from harness.result import Counters, Placement, Result
-from harness.table import Validity
+from harness.table import Cause, Finding, Validity
 from tests import build
 from tests.build import canary, quiet, result
 
@@ -20,8 +19,8 @@ FRESH = "run its suite again with --fresh --only 'bm25/scifact/single_stream/cpu
 RETRY = FRESH.replace("--fresh", "--retry-noisy 3")
 
 
-def look(*results: Result, levels: noise.Levels | None = None, queries: int = 300) -> list[Finding]:
-    return noise.look(results, levels or {}, queries)
+def look(*results: Result, queries: int = 300) -> list[Finding]:
+    return noise.look(results, {}, queries)
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -37,7 +36,7 @@ def test_a_quiet_machine_raises_no_alarm(seed: int) -> None:
             foreign_cpu_s=rng.uniform(0, 0.3), steal_s=rng.uniform(0, 0.05), wait_s=rng.uniform(0, 1.0), major_faults=3
         )
         jobs.append(result(job=number, jobs=5, trials=1, canary=readings, counters=counters))
-    assert look(*jobs, levels=noise.levels(jobs)) == []
+    assert noise.look(jobs, machine_speed.levels(jobs), 300) == []
 
 
 def test_no_placement_is_no_reproach() -> None:
@@ -74,26 +73,39 @@ def test_counters_that_do_not_cover_the_trials_say_nothing_of_them(trials_s: flo
 
 
 @pytest.mark.parametrize(
-    ("counters", "validity", "fact", "command"),
+    ("counters", "cause", "validity", "fact", "command"),
     [
-        ({"throttled_s": 0.5}, Validity.INVALID, "throttled the job in 0 periods (0.5 s)", FRESH),
-        ({"swap_bytes": 3 << 20}, Validity.INVALID, "3 MiB of the job were swapped out", FRESH),
-        ({"steal_s": 0.2}, Validity.NOISY, "took 2.0% of the job's CPU time (steady: up to 1%)", RETRY),
-        ({"foreign_cpu_s": 1.2}, Validity.NOISY, "other processes had 12.0% of the job's CPUs", RETRY),
+        ({"throttled_s": 0.5}, Cause.THROTTLING, Validity.INVALID, "throttled the job in 0 periods (0.5 s)", FRESH),
+        ({"swap_bytes": 3 << 20}, Cause.SWAP, Validity.INVALID, "3 MiB of the job were swapped out", FRESH),
+        ({"steal_s": 0.2}, Cause.STEAL, Validity.NOISY, "took 2.0% of the job's CPU time (steady: up to 1%)", RETRY),
+        (
+            {"foreign_cpu_s": 1.2},
+            Cause.FOREIGN_CPU,
+            Validity.NOISY,
+            "other processes had 12.0% of the job's CPU time",
+            RETRY,
+        ),
         (
             {"wait_s": 28.61},
+            Cause.OVERSUBSCRIPTION,
             Validity.NOISY,
             "they waited 3.00 s for one another in each second of CPU time (1 CPUs; expected: up to 0.25)",
             FRESH,
         ),
-        ({"major_faults": 600}, Validity.NOISY, "0.4 major page faults a query (expected: up to 0.1)", FRESH),
+        (
+            {"major_faults": 600},
+            Cause.PAGE_FAULTS,
+            Validity.NOISY,
+            "0.4 major page faults a query (expected: up to 0.1)",
+            FRESH,
+        ),
     ],
 )
 def test_counters_name_fact_figure_and_command(
-    counters: dict[str, Any], validity: Validity, fact: str, command: str
+    counters: dict[str, Any], cause: Cause, validity: Validity, fact: str, command: str
 ) -> None:
     (finding,) = look(result(counters=quiet(**counters)))
-    assert finding.validity is validity
+    assert (finding.cause, finding.validity) == (cause, validity)
     assert fact in finding.text
     assert command in finding.text
     assert finding.transient is (command == RETRY)
@@ -114,7 +126,7 @@ def test_one_disturbed_job_of_five_is_told() -> None:
     jobs = [result(job=number, jobs=5, trials=1, counters=quiet()) for number in range(5)]
     jobs[3] = replace(jobs[3], counters=quiet(foreign_cpu_s=4.0))
     (finding,) = look(*jobs)
-    assert "40.0% of the job's CPUs (in 1 of 5 jobs)" in finding.text
+    assert "40.0% of the job's CPU time (in 1 of 5 jobs)" in finding.text
 
 
 def test_a_busy_machine_is_not_taken_for_too_many_threads() -> None:
@@ -134,40 +146,6 @@ def test_too_many_threads_are_found_on_a_busy_machine_too() -> None:
 
 def test_a_sleeping_system_has_no_threads_to_speak_of() -> None:
     assert look(result(counters=quiet(cpu_s=0.1, wait_s=0.09))) == []
-
-
-def test_a_machine_that_changes_its_speed_is_told() -> None:
-    (finding,) = look(result(canary=(canary(0.010), canary(0.0125))))
-    assert "fixed processor work took 10 to 12.5 ms beside the trials, 1.25 times (steady: up to 1.15)" in finding.text
-    assert finding.transient and RETRY in finding.text
-    (finding,) = look(result(canary=(canary(), canary(memory_s=0.030))))
-    assert "fixed memory work" in finding.text and finding.validity is Validity.NOISY
-    (finding,) = look(result(canary=(canary(), canary(disk_s=0.030))))
-    assert "fixed disk work" in finding.text and finding.validity is Validity.CLEAN
-    assert look(result(canary=(canary(), canary(disk_s=None)))) == []
-
-
-def test_a_change_between_two_jobs_of_a_cell_is_told() -> None:
-    jobs = [result(job=number, jobs=2, trials=1, canary=(canary(0.010 + 0.003 * number),)) for number in range(2)]
-    assert len(look(*jobs)) == 1
-
-
-def test_a_cell_that_met_a_slower_machine_than_the_others_is_told() -> None:
-    others = [result(job=number, canary=(canary(0.010),)) for number in range(8)]
-    slow = result(job=9, canary=(canary(0.012), canary(0.0121)))
-    levels = noise.levels([*others, slow])
-    (finding,) = look(slow, levels=levels)
-    assert "1.21 times the median of 9 jobs on it (steady: up to 1.15)" in finding.text
-    assert finding.transient
-    assert look(others[0], levels=levels) == []
-
-
-def test_levels_of_other_machines_and_of_failures_do_not_count() -> None:
-    elsewhere = replace(build.ENVIRONMENT, cpu_model="fast")
-    others = [result(canary=(canary(0.001),), environment=elsewhere) for _ in range(8)]
-    others += [result(Outcome.CRASH, canary=(canary(0.001),)) for _ in range(8)]
-    slow = result(canary=(canary(0.012),))
-    assert look(slow, levels=noise.levels([*others, slow])) == []
 
 
 def test_shared_cpus_are_a_doubt_that_stays() -> None:

@@ -7,7 +7,7 @@ from harness import validity
 from harness.records import EffectiveEnvelope, Isolation, Outcome, ScenarioParams
 from harness.result import Result
 from harness.steadiness import Between, Drift, Facts, Repeat, Start
-from harness.table import Validity
+from harness.table import Cause, Finding, Validity
 from tests import build
 from tests.build import result
 
@@ -183,7 +183,7 @@ def test_a_failed_job_has_no_numbers_to_doubt() -> None:
 )
 def test_a_changed_protocol_is_said_but_not_doubted(changes: dict[str, int], said: str) -> None:
     changed = result(**changes)
-    assert assess(changed) == validity.Verdict(Validity.CLEAN, (said,))
+    assert assess(changed) == validity.Verdict(Validity.CLEAN, (Finding(Cause.PROTOCOL, Validity.CLEAN, said),))
     assert assess(replace(changed, outcome=Outcome.OOM)).reasons == ()
 
 

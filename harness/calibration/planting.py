@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness import datasets, plan
 from harness.calibration.cases import Case, Group
-from harness.calibration.verdicts import Ends
+from harness.calibration.truths import Ends
 from harness.catalog import System
 from harness.datasets import Dataset, QuerySample
 from harness.inputs import Inputs

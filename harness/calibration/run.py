@@ -14,8 +14,10 @@ from harness import catalog, instances, orchestrator, rows
 from harness.calibration import planting
 from harness.calibration.cases import Case, Group, chosen
 from harness.calibration.planting import PlantingLauncher
+from harness.calibration.seen import Seen
 from harness.calibration.table import Line
-from harness.calibration.verdicts import Memory, Seen, Verdict
+from harness.calibration.truths import Memory
+from harness.calibration.verdicts import Verdict
 from harness.datasets import Dataset
 from harness.errors import UsageError
 from harness.inputs import Options

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from harness.calibration.verdicts import Seen
+from harness.calibration.seen import Seen
 from harness.records import Isolation, Outcome
+from harness.result import Result
 from harness.table import Machine, Row, Validity
 
 MACHINE = Machine("AMD EPYC 9B14", "x86_64", "6.18.5", 1, "20.10.24", "0.1.0", None, (), None, 4)
@@ -18,10 +19,11 @@ MACHINE = Machine("AMD EPYC 9B14", "x86_64", "6.18.5", 1, "20.10.24", "0.1.0", N
 
 @dataclass(frozen=True)
 class Job:
-    """Stands for a stored job whose samples are given."""
+    """Stands for a stored job whose samples are given, and its record where a truth looks at that."""
 
     latency_s: Sequence[float]
     planted_s: Sequence[float]
+    result: Result | None = None
 
     def samples(self) -> pa.Table:
         # A warm-up row and a repeat around them, which no truth may count.

@@ -10,7 +10,7 @@ import pytest
 from harness import catalog, plan
 from harness.calibration import cases, planting
 from harness.calibration.cases import GROUPS, Group
-from harness.calibration.verdicts import Memory
+from harness.calibration.truths import Memory
 from harness.datasets import Dataset
 from harness.errors import UnknownName
 

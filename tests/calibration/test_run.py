@@ -13,7 +13,7 @@ from harness.calibration import cases, planting, run
 from harness.calibration.cases import Case, Group
 from harness.calibration.run import Wanted
 from harness.calibration.table import Line
-from harness.calibration.verdicts import Ends, Mean
+from harness.calibration.truths import Ends, Mean
 from harness.errors import UsageError
 from harness.inputs import Options
 from harness.launch.base import Ended, Job, Progress

@@ -20,7 +20,7 @@ from harness.calibration import cases, run, table
 from harness.calibration.cases import Case, Group
 from harness.calibration.run import Wanted
 from harness.calibration.table import Line
-from harness.calibration.verdicts import Clean, Mean
+from harness.calibration.truths import Clean, Mean
 from harness.cli import main
 from harness.inputs import Options
 from harness.launch.docker import DockerLauncher

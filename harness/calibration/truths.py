@@ -1,0 +1,303 @@
+"""Planted truths, one class for each kind: each looks at what the report says of its case and gives verdicts.
+
+The bounds are the instrument's promise; they are written in ``docs/measurement.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from harness import stats
+from harness.calibration import queue
+from harness.calibration.seen import MACHINE, Seen
+from harness.calibration.verdicts import (
+    MIB,
+    TIME_S,
+    TIME_SHARE,
+    Verdict,
+    memory,
+    mib,
+    missing,
+    most_error_s,
+    ms,
+    short,
+    time,
+)
+from harness.measure import rate
+from harness.records import Outcome, Probe
+from harness.result import Result
+from harness.table import Cause, Row, Validity
+
+# Chance must not fail a calibration: its own intervals are wider than the 95 % that reports print.
+CONFIDENCE = 0.999
+# What a disturbed machine brings about in any system.
+_FOLLOWS = frozenset({Cause.DRIFT, Cause.WARMUP})
+
+
+class Truth(Protocol):
+    """Something planted."""
+
+    @property
+    def timed(self) -> bool:
+        """Does a disturbed machine spoil it, so that a second try is fair?"""
+
+    def verdicts(self, seen: Seen) -> Iterator[Verdict]:
+        """One for each figure that is promised."""
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean latency in seconds; ``None``: what the adapter's own clock saw inside ``search``."""
+
+    service_s: float | None
+    timed: bool = True
+
+    def verdicts(self, seen: Seen) -> Iterator[Verdict]:
+        """The row's mean."""
+        found = seen.row.latency_mean_s
+        if found.value is None:
+            planted = "by its own clock" if self.service_s is None else ms(self.service_s)
+            yield missing("mean", planted, found.reason or seen.row.detail)
+            return
+        truth_s = self.service_s if self.service_s is not None else float(seen.planted_s.mean())
+        yield time("mean", truth_s, found.value)
+
+
+@dataclass(frozen=True)
+class Lognormal:
+    """Latencies drawn from a lognormal distribution."""
+
+    median_s: float
+    sigma: float
+    timed: bool = True
+
+    def verdicts(self, seen: Seen) -> Iterator[Verdict]:
+        """The distribution's percentiles lie within what is reported of the sample's."""
+        from scipy.special import ndtri
+
+        latency_s = seen.latency_s
+        reported = {"p50": seen.row.p50_s, "p95": seen.row.p95_s, "p99": seen.row.p99_s}
+        for name, figure in reported.items():
+            truth_s = self.median_s * math.exp(self.sigma * float(ndtri(float(name[1:]) / 100)))
+            wide = stats.percentile(latency_s, name, seen.row.queries or 0, confidence=CONFIDENCE)
+            if figure.value is None or wide.low is None or wide.high is None:
+                yield missing(name, ms(truth_s), figure.reason or wide.reason)
+                continue
+            yield Verdict(
+                name,
+                ms(truth_s),
+                ms(figure.value),
+                _share(figure.value - truth_s, truth_s),
+                f"within {ms(wide.low)} .. {ms(wide.high)}",
+                wide.low <= truth_s <= wide.high,
+            )
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Anonymous bytes on top of the interpreter's own, and bytes of a mapped file that are touched.
+
+    ``bare`` names the case that is taken off: the same processes, holding nothing.  ``mapped_bytes`` is ``None`` where
+    no file was mapped, and nothing is said of mapped pages.
+    """
+
+    bare: str
+    anonymous_bytes: int
+    mapped_bytes: int | None = None
+    timed: bool = False
+
+    def verdicts(self, seen: Seen) -> Iterator[Verdict]:
+        """Peak anonymous memory less the bare system's; the peak of mapped file pages as it is."""
+        peak = seen.row.peak_anon_bytes
+        if peak is None or seen.bare_bytes is None:
+            yield missing("anonymous", mib(self.anonymous_bytes), seen.row.detail)
+        else:
+            yield memory("anonymous", self.anonymous_bytes, peak - seen.bare_bytes)
+        if self.mapped_bytes is not None:
+            mapped = seen.row.peak_mapped_bytes
+            if mapped is None:
+                yield missing("mapped file", mib(self.mapped_bytes), seen.row.detail)
+            else:
+                yield memory("mapped file", self.mapped_bytes, mapped)
+
+
+@dataclass(frozen=True)
+class Bare:
+    """Nothing held: what is left is the interpreter, which the other memory cases leave out."""
+
+    most_bytes: int = 64 * MIB
+    timed: bool = False
+
+    def verdicts(self, seen: Seen) -> Iterator[Verdict]:
+        """It is there, and no more than an interpreter needs."""
+        peak = seen.row.peak_anon_bytes
+        if peak is None:
+            yield missing("anonymous", "interpreters alone", seen.row.detail)
+        else:
+            allowed, ok = f"at most {mib(self.most_bytes)}", 0 < peak <= self.most_bytes
+            yield Verdict("anonymous", "interpreters alone", mib(peak), "", allowed, ok)
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Something that must make the row ``noisy`` or ``invalid``, for this cause."""
+
+    what: str
+    cause: Cause
+    validity: Validity = Validity.NOISY
+    timed: bool = True
+
+    def verdicts(self, seen: Seen) -> Iterator[Verdict]:
+        """It is named, and weighs what it should."""
+        named = next((each for each in seen.doubts if each.cause is self.cause), None)
+        ok = named is not None and seen.row.outcome is Outcome.OK and seen.row.validity is self.validity
+        said = f"{_state(seen.row)}: {short(named.text) if named else 'not named'}"
+        yield Verdict("named", self.what, said, "", f"{self.validity.value}, and named", ok)
+
+
+@dataclass(frozen=True)
+class Clean:
+    """Nothing at all to doubt in the system."""
+
+    timed: bool = True
+
+    def verdicts(self, seen: Seen) -> Iterator[Verdict]:
+        """No false alarm: an alarm is true where counters or canary say that the machine itself was disturbed."""
+        row = seen.row
+        ok = row.outcome is Outcome.OK and row.validity is Validity.CLEAN
+        said = _state(row) if ok else f"{_state(row)}: {short('; '.join(each.text for each in seen.doubts))}"
+        if not ok and seen.disturbance and row.outcome is Outcome.OK:
+            ok = {each.cause for each in seen.doubts} <= MACHINE | _FOLLOWS and row.validity is Validity.NOISY
+            said = f"{_state(row)}, the machine was disturbed: {short(seen.disturbance)}" if ok else said
+        yield Verdict("validity", "nothing", said, "", "no false alarm", ok)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """A job that must end this way, with these words in its detail."""
+
+    outcome: Outcome
+    words: str = ""
+    timed: bool = False
+
+    def verdicts(self, seen: Seen) -> Iterator[Verdict]:
+        """The outcome."""
+        ok = seen.row.outcome is self.outcome and self.words in (seen.row.detail or "")
+        measured = seen.row.outcome.value if ok else f"{seen.row.outcome.value}: {short(seen.row.detail or '')}"
+        planted = f"{self.outcome.value}: {self.words}" if self.words else self.outcome.value
+        yield Verdict("outcome", planted, measured, "", "the same", ok)
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Queries a second of the ``offline`` scenario."""
+
+    queries_per_s: float
+    timed: bool = True
+
+    def verdicts(self, seen: Seen) -> Iterator[Verdict]:
+        """The row's throughput, within what a batch's time may be off."""
+        found, planted = seen.row.throughput_qps.value, f"{self.queries_per_s:,.1f} q/s"
+        if found is None:
+            yield missing("throughput", planted, seen.row.throughput_qps.reason or seen.row.detail)
+            return
+        error = abs(found / self.queries_per_s - 1)
+        yield Verdict(
+            "throughput",
+            planted,
+            f"{found:,.1f} q/s",
+            f"{found / self.queries_per_s - 1:+.2%}",
+            f"{TIME_SHARE:.0%}",
+            error <= TIME_SHARE,
+            error / TIME_SHARE,
+        )
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A ``server`` that answers one query after the other, each in ``service_s``.
+
+    The arrivals come from a seed, so it is known what an undisturbed queue shows at any rate, and between which two
+    rates the search ends: ``shares`` of what the server can do.
+    """
+
+    service_s: float
+    shares: tuple[float, float]
+    timed: bool = True
+
+    def verdicts(self, seen: Seen) -> Iterator[Verdict]:
+        """The row's rate, and its p95 at that rate."""
+        capacity, found = 1 / self.service_s, seen.row.throughput_qps.value
+        planted = f"{capacity:,.0f} q/s capacity"
+        if found is None:
+            yield missing("highest rate", planted, seen.row.throughput_qps.reason or seen.row.detail)
+            return
+        low, high = (capacity * share for share in self.shares)
+        error, allowed = f"{found / capacity:.0%} of it", f"{low:,.0f} .. {high:,.0f} q/s"
+        yield Verdict("highest rate", planted, f"{found:,.0f} q/s", error, allowed, low <= found <= high)
+        result = seen.jobs[0].result
+        believed = next(each for each in result.probes if each.check and each.passed and each.rate_qps == found)
+        yield _queued("p95", result, believed, [self.service_s] * believed.queries, seen.row.p95_s.value)
+
+
+@dataclass(frozen=True)
+class Stall:
+    """A system that stands still for ``stall_s`` in the timed query number ``at``.
+
+    Queries that arrive meanwhile wait, so an open loop's p99 is nearly the whole stall; a closed loop asks nobody, and
+    its p99 stays at the service time.
+    """
+
+    service_s: float
+    stall_s: float
+    at: int
+    open_loop: bool
+    timed: bool = True
+
+    def verdicts(self, seen: Seen) -> Iterator[Verdict]:
+        """The p99 of the stored samples: a row shows none for a rate that failed."""
+        planted = f"{self.stall_s:g} s stall {'shown' if self.open_loop else 'hidden'}"
+        latency_s = seen.latency_s
+        found = stats.percentile(latency_s, "p99", len(latency_s)).value
+        if found is None:
+            yield missing("p99", planted, seen.row.detail)
+        elif self.open_loop:
+            result = seen.jobs[0].result
+            services_s = [self.service_s] * len(latency_s)
+            services_s[self.at] += self.stall_s
+            yield replace(_queued("p99", result, result.probes[0], services_s, found), planted=planted)
+        else:
+            most_s = 2 * self.service_s
+            yield Verdict("p99", planted, ms(found), "", f"at most {ms(most_s)}", found <= most_s)
+
+
+def _queued(name: str, result: Result, probe: Probe, services_s: Sequence[float], found_s: float | None) -> Verdict:
+    """A percentile of a probe, held to that of the planted queue and that of one 20 microseconds a query slower.
+
+    The larger of 1 % and 20 microseconds is allowed on either side, as for any time.
+    """
+    arrivals = rate.arrivals_ns(result.spec.seed, probe.trial, probe.queries, probe.rate_qps)
+
+    def planted_s(slower_s: float) -> float:
+        latency_s = queue.latency_s(arrivals, [each + slower_s for each in services_s])
+        return float(np.percentile(latency_s, float(name[1:]), method="inverted_cdf"))
+
+    truth_s, slow_s = planted_s(0.0), planted_s(TIME_S)
+    if found_s is None:
+        return missing(name, ms(truth_s), "too few queries")
+    low, high = truth_s - most_error_s(truth_s), slow_s + most_error_s(slow_s)
+    allowed = f"{ms(low)} .. {ms(high)}"
+    return Verdict(name, ms(truth_s), ms(found_s), _share(found_s - truth_s, truth_s), allowed, low <= found_s <= high)
+
+
+def _state(row: Row) -> str:
+    return row.validity.value if row.outcome is Outcome.OK else f"{row.outcome.value} ({short(row.detail or '')})"
+
+
+def _share(error: float, truth: float) -> str:
+    return f"{error / truth:+.2%}"
