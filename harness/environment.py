@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import re
 import subprocess
@@ -40,18 +41,20 @@ def cpu_model() -> str:
 
 @cache
 def commit() -> str | None:
-    """The commit of a source checkout, ``-dirty`` appended where it was changed; None for an installed package."""
+    """The commit of a source checkout; None for an installed package.
+
+    ``-dirty-`` and a hash of the changes are appended where it was changed: two changed checkouts are two harnesses.
+    """
     root = Path(harness.__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None
     try:
-        head = _git(root, "rev-parse", "HEAD")
-        changed = _git(root, "status", "--porcelain", "--untracked-files=no")
+        head = _git(root, "rev-parse", "HEAD").decode().strip()
+        changes = _git(root, "diff", "--binary", "--no-ext-diff", "HEAD")
     except (OSError, subprocess.CalledProcessError):
         return None
-    return head + ("-dirty" if changed else "")
+    return f"{head}-dirty-{hashlib.sha256(changes).hexdigest()[:8]}" if changes else head
 
 
-def _git(root: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+def _git(root: Path, *arguments: str) -> bytes:
+    return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, check=True).stdout

@@ -70,4 +70,9 @@ def test_a_changed_checkout_is_dirty_and_a_package_has_no_commit(
     (tmp_path / "untracked").touch()
     assert commit() == head
     package.write_text("changed")
-    assert commit() == f"{head}-dirty"
+    first = commit()
+    assert first and first.startswith(f"{head}-dirty-") and commit() == first
+    package.write_text("changed otherwise")
+    assert commit() != first, "two changed checkouts are not one harness"
+    git("checkout", "-q", ".")
+    assert commit() == head
