@@ -14,6 +14,7 @@ from docs import generate
 from harness import catalog, hardware, images, instances, report, rows, store, suite
 from harness.cli import main
 from harness.launch.fake import FakeLauncher
+from harness.table import Cause
 from tests.conftest import Bench
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,6 +50,11 @@ def test_shipped_suites_name_what_exists(path: Path) -> None:
     declared = suite.load(path)
     assert set(declared.systems) <= set(catalog.systems())
     assert set(declared.profiles) <= set(hardware.profiles())
+
+
+def test_every_cause_of_a_verdict_stands_in_the_page_on_results() -> None:
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert [cause.value for cause in Cause if f"`{cause.value}`" not in page] == []
 
 
 def test_links_between_pages_lead_somewhere() -> None:
