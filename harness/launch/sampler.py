@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Self
 
 from harness.launch.counters import CounterSource, CounterTrace, Reading
 from harness.launch.gpu import GpuMemory
@@ -22,7 +23,7 @@ _COUNTERS_SHARE = 0.003
 
 
 class Sampler(threading.Thread):
-    """Reads its sources until stopped."""
+    """Reads its sources until stopped; in a ``with`` block, while that lasts."""
 
     def __init__(
         self,
@@ -47,6 +48,13 @@ class Sampler(threading.Thread):
         self._next_counters = 0.0
         self.oom_kills: int | None = None
         self.throttled_periods: int | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.stop()
 
     def run(self) -> None:
         """Read; what is gone gives None and the last values stay."""
