@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,14 +56,6 @@ def spec(**keys: Any) -> JobSpec:
     envelope = Envelope("cpu1-mem1", 1, 1 << 30)
     given = {"k": 2, "trials": 3, "corpus_size": 10, "warmup": WARMUP, "sample": SAMPLE, **keys}
     return JobSpec("search", "fake", {}, envelope, Isolation.PROCESS, **given)
-
-
-@pytest.fixture(autouse=True)
-def collector() -> Iterator[None]:
-    """The scenario holds the garbage collector; give it back."""
-    yield
-    gc.enable()
-    gc.unfreeze()
 
 
 @pytest.fixture
