@@ -1,4 +1,4 @@
-"""What many tests need: a tiny dataset, a place for everything, an engine folder of planted systems."""
+"""What many tests need: a tiny dataset, a place for everything, an engine folder of planted systems, stored jobs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import pytest
 import requests
 from rich.console import Console
 
-from harness import orchestrator, suite
+from harness import instances, orchestrator, suite
 from harness.inputs import Options
 from harness.launch.base import Launcher
 from harness.orchestrator import Summary
 from harness.progress import Screen
+from tests.stored import Maker
 
 PLANTED = Path(__file__).parent / "engines" / "planted"
 TOPICS = ("river", "glacier", "volcano", "desert", "forest", "harbour", "bridge", "castle", "market", "orchestra")
@@ -114,6 +115,18 @@ def make_bench(folder: Path) -> Bench:
     write_dataset(folder / "tiny")
     shutil.copytree(PLANTED, folder / "engines" / "planted")
     return Bench(folder)
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Maker:
+    """Makes stored jobs."""
+    return Maker(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def snapshot() -> instances.Snapshot:
+    """The prices."""
+    return instances.latest()
 
 
 @pytest.fixture(scope="session")
