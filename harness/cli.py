@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -26,6 +27,7 @@ from harness.console import (
     one_line_errors,
     only_option,
     results_option,
+    retry_option,
     write,
 )
 from harness.errors import UsageError
@@ -49,14 +51,7 @@ def main() -> None:
 @results_option
 @only_option
 @click.option("--fresh", is_flag=True, help="Measure again, also what is done; earlier results stay.")
-@click.option(
-    "--retry-noisy",
-    type=click.IntRange(0, 100),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Measure noisy cells again, at most N times, where the reason may pass.",
-)
+@retry_option(0, "Measure noisy cells again, at most N times, where the reason may pass.")
 @launcher_option
 @cache_option
 @models_option
@@ -82,11 +77,8 @@ def run(
 
     loaded = load(suite)
     options = replace(_options(suite, results, only, fresh, cache), retry_noisy=retry_noisy)
-    chosen = _launcher(launcher, options.cache, models)
-    try:
+    with closing(_launcher(launcher, options.cache, models)) as chosen:
         summary = orchestrator.run(loaded, options, chosen, Screen(Console(stderr=True)))
-    finally:
-        chosen.close()
     _finish(results / loaded.name, loaded.measures, summary)
     for complaint in summary.complaints:
         click.echo(f"harness: {complaint}", err=True)
@@ -111,11 +103,8 @@ def plan(
 
     loaded = load(suite)
     options = _options(suite, results, only, fresh, cache)
-    chosen = _launcher(launcher, options.cache, models)
-    try:
+    with closing(_launcher(launcher, options.cache, models)) as chosen:
         jobs = inputs.planned(inputs.gather(loaded, options), options, chosen)
-    finally:
-        chosen.close()
     from harness.plan import states
 
     columns(
@@ -179,22 +168,19 @@ def conformance(system: str, profile: str, launcher: str, cache: Path, models: P
     from harness.progress import Screen
 
     declared, envelope = catalog.system(system), hardware.profile(profile)
-    cache = cache.expanduser().absolute()
-    chosen = _launcher(launcher, cache, models)
-    chosen.check()
-    cannot = chosen.cannot(envelope)
-    if cannot:
-        raise UsageError(f"{cannot}; choose another --profile")
     failed = 0
-    with tempfile.TemporaryDirectory(prefix="harness-conformance-") as folder:
-        try:
-            for check in examine(chosen, declared, envelope, Path(folder), Screen(Console(stderr=True))):
-                failed += not check.ok
-                click.echo(
-                    f"{'ok' if check.ok else 'FAIL':<5} {check.what}" + (f": {check.detail}" if check.detail else "")
-                )
-        finally:
-            chosen.close()
+    with (
+        tempfile.TemporaryDirectory(prefix="harness-conformance-") as folder,
+        closing(_launcher(launcher, cache.expanduser().absolute(), models)) as chosen,
+    ):
+        chosen.check()
+        cannot = chosen.cannot(envelope)
+        if cannot:
+            raise UsageError(f"{cannot}; choose another --profile")
+        for check in examine(chosen, declared, envelope, Path(folder), Screen(Console(stderr=True))):
+            failed += not check.ok
+            detail = f": {check.detail}" if check.detail else ""
+            click.echo(f"{'ok' if check.ok else 'FAIL':<5} {check.what}{detail}")
     sys.exit(1 if failed else 0)
 
 
@@ -204,14 +190,7 @@ def conformance(system: str, profile: str, launcher: str, cache: Path, models: P
 @click.option(
     "--repeats", type=click.IntRange(1, 1000), default=1, show_default=True, help="Run all cases that many times."
 )
-@click.option(
-    "--retry-noisy",
-    type=click.IntRange(0, 100),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Measure a case whose times are off again, at most N times; the table says so.",
-)
+@retry_option(1, "Measure a case whose times are off again, at most N times; the table says so.")
 @click.option("--format", "form", type=click.Choice(["terminal", "md"]), default="terminal", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the table to this file as well.")
 @launcher_option
@@ -236,11 +215,8 @@ def calibrate(
     from harness.progress import Screen
 
     options, started = _options(Path(), results, None, True, cache), time.monotonic()
-    chosen = _launcher(launcher, options.cache, None)
-    try:
+    with closing(_launcher(launcher, options.cache, None)) as chosen:
         lines = run.calibrate(options, run.Wanted(only, repeats, retry_noisy), chosen, Screen(Console(stderr=True)))
-    finally:
-        chosen.close()
     remark = table.summary(lines, time.monotonic() - started)
     click.echo(table.render(lines, remark, form), nl=False)
     if output is not None:

@@ -48,6 +48,13 @@ models_option = click.option(
 )
 
 
+def retry_option(default: int, what: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """``--retry-noisy N``: what is measured again, and how often unless told otherwise."""
+    return click.option(
+        "--retry-noisy", type=click.IntRange(0, 100), default=default, show_default=True, metavar="N", help=what
+    )
+
+
 def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
     """Show what harness raises on purpose as one line; everything else is a defect and keeps its traceback."""
 

@@ -24,17 +24,9 @@ _MISSING = Figure(None)
 
 
 @dataclass(frozen=True)
-class Latency:
-    """What the samples of a cell say.  A figure that its scenario does not have is missing with a reason."""
+class Latency(stats.Summary):
+    """All that the samples of a cell say.  A figure that its scenario does not have is missing with a reason."""
 
-    queries: int
-    trials: int
-    mean_s: Figure
-    these_queries_s: Figure
-    percentiles_s: dict[str, Figure]
-    at_most_s: dict[str, Figure]
-    trial_means_s: tuple[float, ...]
-    trial_spread_s: float | None
     throughput_qps: Figure = _MISSING
     service_s: Timing | None = None
     stages_s: dict[str, Timing] = field(default_factory=dict)
@@ -111,18 +103,11 @@ def _described(
 ) -> Latency:
     names = np.asarray(timed.queries, dtype=np.str_)[timed.query]
     jobs = timed.job if timed.trials else np.zeros(0, dtype=np.int64)
-    summary = stats.summarise(names, timed.trial, timed.latency_s, seed, jobs=jobs)  # type: ignore[arg-type]
+    summary = stats.summarise(names, timed.trial, timed.latency_s, seed, jobs=jobs, shown=SHOWN)  # type: ignore[arg-type]
     split = variance.components(timed.whole(), [job for job, _ in timed.whole_trials()])
     stages = {name: _timing(timed, seconds, seed) for name, seconds in timed.stages_s.items()}
     return Latency(
-        queries=summary.queries,
-        trials=summary.trials,
-        mean_s=summary.mean_s,
-        these_queries_s=summary.these_queries_s,
-        percentiles_s={name: summary.percentiles_s[name] for name in SHOWN},
-        at_most_s={name: summary.at_most_s[name] for name in SHOWN},
-        trial_means_s=summary.trial_means_s,
-        trial_spread_s=summary.trial_spread_s,
+        **vars(summary),
         throughput_qps=throughput_qps,
         service_s=service_s,
         stages_s=stages,
@@ -143,10 +128,8 @@ def _offline(timed: Timings, seed: int) -> Latency:
 
 def _none(timed: Timings, reason: str, rate: Figure, stages: dict[str, Timing] | None = None) -> Latency:
     """A cell whose scenario gives no latency of single queries."""
-    missing = Figure(None, reason=reason)
-    none = dict.fromkeys(SHOWN, missing)
-    queries, trials = len(timed.queries), len(timed.trials)
-    return Latency(queries, trials, missing, missing, none, none, (), None, rate, stages_s=stages or {})
+    summary = stats.nothing(reason, SHOWN, len(timed.queries), len(timed.trials))
+    return Latency(**vars(summary), throughput_qps=rate, stages_s=stages or {})
 
 
 def _timing(timed: Timings, seconds: NDArray[np.float64], seed: int) -> Timing:

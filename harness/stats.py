@@ -6,7 +6,7 @@ The unit of inference is the query: five trials of 1,000 queries are not 5,000 i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,6 +60,7 @@ def summarise(
     seed: int = 0,
     *,
     jobs: Sequence[int] | None = None,
+    shown: Collection[str] = tuple(MIN_QUERIES),
 ) -> Summary:
     """Describe the timed samples of one cell (no warm-up rows).
 
@@ -69,6 +70,7 @@ def summarise(
         latency_s: shape (samples,), seconds.
         seed: of the bootstrap.
         jobs: shape (samples,), the job of each sample; by default one job.
+        shown: the percentiles, keys of ``MIN_QUERIES``.
 
     Raises:
         StoreError: the columns differ in length, a latency is negative or no number, or a query stands
@@ -78,9 +80,7 @@ def summarise(
     if not len(query_ids) == len(trials) == len(latency):
         raise StoreError(f"samples: columns of {len(query_ids)}, {len(trials)} and {len(latency)} values; must agree")
     if latency.size == 0:
-        missing = Figure(None, reason="no timed samples")
-        none = dict.fromkeys(MIN_QUERIES, missing)
-        return Summary(0, 0, missing, missing, none, none, (), None)
+        return nothing("no timed samples", shown)
     if not np.all(np.isfinite(latency) & (latency >= 0)):
         raise StoreError("samples: a latency is negative or no number; measure the job again")
     names, query = np.unique(np.asarray(query_ids, dtype=np.str_), return_inverse=True)
@@ -101,11 +101,18 @@ def summarise(
         trials=len(numbers),
         mean_s=mean,
         these_queries_s=fixed_queries_mean(means, job_of[complete], mean.value),
-        percentiles_s={name: percentile(latency, name, len(names)) for name in MIN_QUERIES},
-        at_most_s={name: at_most(latency, name, len(names)) for name in MIN_QUERIES},
+        percentiles_s={name: percentile(latency, name, len(names)) for name in shown},
+        at_most_s={name: at_most(latency, name, len(names)) for name in shown},
         trial_means_s=tuple(means.tolist()),
         trial_spread_s=float(np.std(means, ddof=1)) if len(means) > 1 else None,
     )
+
+
+def nothing(reason: str, shown: Collection[str], queries: int = 0, trials: int = 0) -> Summary:
+    """The summary of samples that give no latency of single queries."""
+    missing = Figure(None, reason=reason)
+    none = dict.fromkeys(shown, missing)
+    return Summary(queries, trials, missing, missing, none, none, (), None)
 
 
 def fixed_queries_mean(trial_means_s: Floats, jobs: Ints, mean_s: float | None) -> Figure:

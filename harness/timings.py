@@ -51,7 +51,8 @@ class Timings:
 
     def only(self, trials: Iterable[tuple[int, int]]) -> Timings:
         """The samples of some trials alone; repeats stay."""
-        kept = [place for place, pair in enumerate(self.trials) if pair in set(trials)]
+        wanted = set(trials)
+        kept = [place for place, pair in enumerate(self.trials) if pair in wanted]
         mask = np.isin(self.trial, kept)
         return replace(
             self,

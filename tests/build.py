@@ -1,4 +1,4 @@
-"""Makes stored records for tests of everything behind the store: one spec, one result, jobs, samples."""
+"""Makes records for tests of everything behind the store: one spec, one result, jobs, samples, a table's row."""
 
 from __future__ import annotations
 
@@ -15,21 +15,35 @@ from numpy.typing import NDArray
 from harness import timings
 from harness.records import Envelope, Isolation, Outcome
 from harness.result import CanaryReading, Cell, Counters, Environment, Placement, Result, ResultSpec, job_key
+from harness.table import Machine, Row, Validity
 
 ENVIRONMENT = Environment("CPU", "x86_64", 4, 2**34, "6.1", 1, "20.10", "0.1", None)
+MACHINE = Machine("AMD EPYC 9B14", "x86_64", "6.18.5", 1, "20.10.24", "0.1.0", "0123456789abcdef", (), None, 4)
 PLACEMENT = Placement((0,), (0,), True, (1, 2, 3), True)
-SPEC = ResultSpec(
-    cell=Cell("s", "bm25", "scifact", "single_stream", "cpu1-mem1"),
+# Never to be changed: golden files hold it, and a golden key is made of it.
+GOLDEN_SPEC = ResultSpec(
+    cell=Cell("demo", "bm25", "tiny", "single_stream", "cpu1-mem1"),
     protocol="santhanam2023",
-    envelope=Envelope("cpu1-mem1", 1, 2**30),
+    envelope=Envelope("cpu1-mem1", 1, 1 << 30),
     isolation=Isolation.CONTAINER,
-    params={},
+    params={"k1": 0.9},
     image_digest="sha256:1",
     index_key="i",
     corpus_sha256="c",
     qrels_sha256="q",
     sample_sha256="s",
     warmup_sha256="w",
+    sample_size=4,
+    warmup_queries=2,
+    trials=2,
+    k=3,
+    seed=7,
+)
+# What the paper's protocol asks for.
+SPEC = replace(
+    GOLDEN_SPEC,
+    cell=Cell("s", "bm25", "scifact", "single_stream", "cpu1-mem1"),
+    params={},
     sample_size=300,
     warmup_queries=10,
     trials=5,
@@ -72,7 +86,8 @@ class FakeJob:
         (self.folder / "run.trec.gz").write_bytes(gzip.compress("".join(lines).encode()))
 
 
-def started(minute: int) -> str:
+def at(minute: int) -> str:
+    """So many minutes past ten, as a result writes when it started."""
     return f"2026-11-20T10:{minute:02}:00+00:00"
 
 
@@ -84,7 +99,7 @@ def result(outcome: Outcome = Outcome.OK, *, detail: str | None = None, minute: 
         spec=spec,
         outcome=outcome,
         detail=detail,
-        started_at=started(minute),
+        started_at=at(minute),
         wall_s=9.0,
         environment=ENVIRONMENT,
         throttled_periods=0,
@@ -100,6 +115,34 @@ def result(outcome: Outcome = Outcome.OK, *, detail: str | None = None, minute: 
 def job(minute: int = 0, outcome: Outcome = Outcome.OK, *, detail: str | None = None, **changes: Any) -> FakeJob:
     """An attempt that started ``minute`` minutes past ten; what it measured cannot be read."""
     return FakeJob(result(outcome, detail=detail, minute=minute, **changes))
+
+
+def row(**changes: Any) -> Row:
+    """A clean, ok row without figures and without a price."""
+    plain = Row(
+        suite="quickstart",
+        system="bm25",
+        dataset="scifact",
+        scenario="single_stream",
+        profile="cpu1-mem1",
+        isolation=Isolation.CONTAINER,
+        outcome=Outcome.OK,
+        detail=None,
+        validity=Validity.CLEAN,
+        key="0011223344556677",
+        started_at=at(0),
+        machine=MACHINE,
+        cpus=1,
+        memory_limit_bytes=1 << 30,
+        gpus=0,
+        price=None,
+        price_note=None,
+        k=10,
+        sample_sha256="s",
+        corpus_sha256="c",
+        qrels_sha256="q",
+    )
+    return replace(plain, **changes)
 
 
 def canary(cpu_s: float = 0.010, memory_s: float = 0.020, disk_s: float | None = 0.005) -> CanaryReading:

@@ -1,9 +1,10 @@
-"""What many tests need: a tiny dataset, a place for everything, an engine folder of planted systems."""
+"""What many tests need: a tiny dataset, a place for everything, an engine folder of planted systems, stored jobs."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import StringIO
@@ -14,11 +15,12 @@ import pytest
 import requests
 from rich.console import Console
 
-from harness import orchestrator, suite
+from harness import instances, orchestrator, suite
 from harness.inputs import Options
 from harness.launch.base import Launcher
 from harness.orchestrator import Summary
 from harness.progress import Screen
+from tests.stored import Maker
 
 PLANTED = Path(__file__).parent / "engines" / "planted"
 TOPICS = ("river", "glacier", "volcano", "desert", "forest", "harbour", "bridge", "castle", "market", "orchestra")
@@ -31,6 +33,12 @@ trials = 2
 repeats = 0
 k = 3
 """
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _children_hear_ctrl_c() -> None:
+    """Where the tests run in the background of a shell, children would inherit a Ctrl-C that does nothing."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
@@ -114,6 +122,18 @@ def make_bench(folder: Path) -> Bench:
     write_dataset(folder / "tiny")
     shutil.copytree(PLANTED, folder / "engines" / "planted")
     return Bench(folder)
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Maker:
+    """Makes stored jobs."""
+    return Maker(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def snapshot() -> instances.Snapshot:
+    """The prices."""
+    return instances.latest()
 
 
 @pytest.fixture(scope="session")

@@ -20,16 +20,6 @@ from tests.build import FakeJob
 from tests.stored import MIB, QUERIES, Maker, one, samples
 
 
-@pytest.fixture
-def make(tmp_path: Path) -> Maker:
-    return Maker(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def snapshot() -> instances.Snapshot:
-    return instances.latest()
-
-
 class Interleaved:
     """Makes the five jobs of one cell, each with one trial."""
 

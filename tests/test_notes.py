@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -13,17 +12,6 @@ from harness.result import Cell
 from harness.table import Table, Validity
 from tests.build import FakeJob
 from tests.stored import MIB, Maker, samples
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Maker:
-    return Maker(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def snapshot() -> instances.Snapshot:
-    return instances.latest()
-
 
 NULL = Cell("quick", "null", "scifact", "single_stream", "cpu1-mem1")
 

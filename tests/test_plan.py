@@ -12,8 +12,9 @@ import pytest
 from harness.catalog import System
 from harness.plan import NO_IMAGE, NULL, DatasetFacts, Planned, cells, index_key, order, plan, states
 from harness.records import Envelope, Isolation, Outcome, ScenarioParams
-from harness.result import Cell, Environment, Result, job_key
+from harness.result import Cell, Result, job_key
 from harness.suite import Expectation, Offline, Protocol, Server, Suite
+from tests import build
 
 PAPERS = Protocol(name="santhanam2023")
 SUITE = Suite(
@@ -25,7 +26,6 @@ SUITE = Suite(
     overhead=False,
 )
 DIGESTS = {"a": "sha256:a", "b": "sha256:b"}
-HOST = Environment("cpu", "x86_64", 2, 1 << 34, "6", 1, None, "0", None)
 
 
 def system(name: str, **build_params: Any) -> System:
@@ -59,7 +59,7 @@ ONE = "a/tiny/single_stream/p1"
 
 
 def ended(job: Planned, outcome: Outcome) -> Result:
-    return Result(job_key(job.spec), job.spec, outcome, None, "2026-11-05T10:00:00+00:00", 1.0, HOST)
+    return Result(job_key(job.spec), job.spec, outcome, None, "2026-11-05T10:00:00+00:00", 1.0, build.ENVIRONMENT)
 
 
 def one(stored: Iterable[Result] = (), suite: Suite = SUITE, **keys: Any) -> Planned:

@@ -23,15 +23,15 @@ from harness.records import (
     spec_from_json,
     to_json,
 )
-from harness.result import Cell, ResultSpec, job_key
+from harness.result import ResultSpec, job_key
+from tests.build import GOLDEN_SPEC
 
 ROOT = str(Path(__file__).parents[1])
-ENVELOPE = Envelope("cpu1-mem1", 1, 1 << 30)
 JOB = JobSpec(
     "search",
     "bm25",
     {"k1": 0.9, "stem": True, "model": "x", "depth": 3},
-    ENVELOPE,
+    Envelope("cpu1-mem1", 1, 1 << 30),
     Isolation.CONTAINER,
     trials=5,
     first_trial=3,
@@ -40,24 +40,6 @@ JOB = JobSpec(
     scenario_params=ScenarioParams(batch_size=8),
     warmup=(Query("w", "wärm"),),
     sample=(Query("q", "森林"),),
-)
-SPEC = ResultSpec(
-    cell=Cell("demo", "bm25", "tiny", "single_stream", "cpu1-mem1"),
-    protocol="santhanam2023",
-    envelope=ENVELOPE,
-    isolation=Isolation.CONTAINER,
-    params={"k1": 0.9},
-    image_digest="sha256:1",
-    index_key="i",
-    corpus_sha256="c",
-    qrels_sha256="q",
-    sample_sha256="s",
-    warmup_sha256="w",
-    sample_size=4,
-    warmup_queries=2,
-    trials=2,
-    k=3,
-    seed=7,
 )
 
 
@@ -90,20 +72,20 @@ def test_what_is_no_spec_at_all_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(ResultSpec)])
 def test_everything_that_decides_a_measurement_changes_its_key(field: str) -> None:
-    value = getattr(SPEC, field)
+    value = getattr(GOLDEN_SPEC, field)
     other: Any = {
-        "cell": replace(SPEC.cell, profile="cpu2-mem4"),
-        "envelope": replace(ENVELOPE, pids=99),
+        "cell": replace(GOLDEN_SPEC.cell, profile="cpu2-mem4"),
+        "envelope": replace(GOLDEN_SPEC.envelope, pids=99),
         "isolation": Isolation.PROCESS,
         "params": {"k1": 1.2},
         "scenario_params": ScenarioParams(batch_size=8),
     }.get(field, value + 1 if isinstance(value, int) else f"{value}?")
-    assert job_key(replace(SPEC, **{field: other})) != job_key(SPEC)
+    assert job_key(replace(GOLDEN_SPEC, **{field: other})) != job_key(GOLDEN_SPEC)
 
 
 def test_a_key_never_changes_between_versions() -> None:
     """Stored folders are named by it.  (Version 2 of the result added fields, and so gave new names.)"""
-    assert job_key(SPEC) == "38d950b32a8c6a7c"
+    assert job_key(GOLDEN_SPEC) == "38d950b32a8c6a7c"
 
 
 def test_a_digest_does_not_depend_on_the_order_of_keys() -> None:

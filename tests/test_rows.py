@@ -6,7 +6,6 @@ import dataclasses
 import gzip
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,17 +15,8 @@ from harness.errors import FileError, UsageError
 from harness.records import Isolation, Outcome
 from harness.result import Cell
 from harness.table import Table, Validity
-from tests.stored import MIB, QUERIES, Maker, at, one, result, samples
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Maker:
-    return Maker(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def snapshot() -> instances.Snapshot:
-    return instances.latest()
+from tests.build import at
+from tests.stored import MIB, QUERIES, Maker, one, result, samples
 
 
 def test_a_row_by_hand(make: Maker, snapshot: instances.Snapshot) -> None:

@@ -29,8 +29,8 @@ from harness.result import (
     job_key,
 )
 from harness.store import RESULT, Store, cell_path, read_jobs, read_result
+from tests.build import GOLDEN_SPEC
 from tests.measure.test_envelope import SEEN
-from tests.test_records import ENVELOPE, SPEC
 
 GOLDEN = {version: Path(__file__).parent / "golden" / f"result.v{version}.json" for version in (1, 2)}
 SCHEMA = {version: Path(__file__).parents[1] / "docs" / f"result.v{version}.schema.json" for version in (1, 2)}
@@ -39,7 +39,7 @@ TABLE = pa.table({"query_id": ["q0"], "trial": pa.array([0], pa.int32()), "warmu
 
 
 def result(repetition: int = 0, **change: Any) -> Result:
-    spec = replace(SPEC, repetition=repetition)
+    spec = replace(GOLDEN_SPEC, repetition=repetition)
     made = Result(job_key(spec), spec, Outcome.OK, None, "2026-11-05T10:00:00.000+00:00", 2.0, HOST)
     return replace(made, **change)
 
@@ -56,8 +56,8 @@ def put(store: Store, made: Result) -> Path:
 def test_a_job_comes_back_as_it_was_stored(tmp_path: Path, store: Store) -> None:
     with store.held():
         folder = put(store, result())
-    assert folder == tmp_path / "demo" / "bm25" / "tiny" / "single_stream" / "cpu1-mem1" / job_key(SPEC)
-    assert folder == tmp_path / cell_path(SPEC.cell) / job_key(SPEC)
+    assert folder == tmp_path / "demo" / "bm25" / "tiny" / "single_stream" / "cpu1-mem1" / job_key(GOLDEN_SPEC)
+    assert folder == tmp_path / cell_path(GOLDEN_SPEC.cell) / job_key(GOLDEN_SPEC)
     (job,) = read_jobs(tmp_path)
     assert job.folder == folder and job.result.files.keys() == {"log.txt.gz", "run.trec.gz", "samples.parquet"}
     assert replace(job.result, files={}) == result()
@@ -210,7 +210,7 @@ FULL = result(
     outcome=Outcome.OOM,
     detail="the kernel killed the job at the memory limit of 1024 MiB",
     effective=replace(SEEN, threads={"torch_intraop": 1}),
-    index=IndexFacts(2.5, 1 << 20, 100 << 20, None, "1" * 64, ENVELOPE),
+    index=IndexFacts(2.5, 1 << 20, 100 << 20, None, "1" * 64, GOLDEN_SPEC.envelope),
     memory=Memory(
         peak_anon_bytes=100 << 20,
         peak_cgroup_bytes=150 << 20,
@@ -237,7 +237,13 @@ FULL = result(
     schema_version=1,
 )
 NEW_SPEC = replace(
-    SPEC, jobs=5, job=2, repeats=20, result_cache=True, scenario_params=ScenarioParams(None, 0.05, 95.0), warmup_cap=9
+    GOLDEN_SPEC,
+    jobs=5,
+    job=2,
+    repeats=20,
+    result_cache=True,
+    scenario_params=ScenarioParams(None, 0.05, 95.0),
+    warmup_cap=9,
 )
 FULL_2 = replace(
     FULL,

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import docker
@@ -243,15 +243,10 @@ def _sampling(container: Container, placement: Placement, gpu_memory: gpu.GpuMem
     if group is None:
         yield None
         return
-    files = KeptOpen()
-    group = group.reading_with(files)
-    sampler = Sampler(CgroupMemory(group), CgroupCounters(group, placement.cpus), gpu_memory)
-    sampler.start()
-    try:
-        yield sampler
-    finally:
-        sampler.stop()
-        files.close()
+    with closing(KeptOpen()) as files:
+        group = group.reading_with(files)
+        with Sampler(CgroupMemory(group), CgroupCounters(group, placement.cpus), gpu_memory) as sampler:
+            yield sampler
 
 
 def group_of(container_id: str, membership: str) -> cgroup.Cgroup | None:

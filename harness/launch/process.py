@@ -201,14 +201,10 @@ def _wait(child: subprocess.Popen[bytes], ended: threading.Event) -> None:
 @contextlib.contextmanager
 def _sampling(pid: int, placement: Placement, gpu_memory: gpu.GpuMemory | None) -> Iterator[Sampler]:
     """Sample the child and its descendants while it runs."""
-    files = KeptOpen()
-    sampler = Sampler(ProcessMemory(pid), ProcessCounters(pid, placement.cpus, read=files), gpu_memory)
-    sampler.start()
-    try:
-        yield sampler
-    finally:
-        sampler.stop()
-        files.close()
+    with contextlib.closing(KeptOpen()) as files:
+        counters = ProcessCounters(pid, placement.cpus, read=files)
+        with Sampler(ProcessMemory(pid), counters, gpu_memory) as sampler:
+            yield sampler
 
 
 def _kill_group(child: subprocess.Popen[bytes]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Self
 
 from harness.launch.counters import CounterSource, CounterTrace, Reading
 from harness.launch.gpu import GpuMemory
@@ -22,7 +23,7 @@ _COUNTERS_SHARE = 0.003
 
 
 class Sampler(threading.Thread):
-    """Reads its sources until stopped."""
+    """Reads its sources until stopped; in a ``with`` block, while that lasts."""
 
     def __init__(
         self,
@@ -47,12 +48,16 @@ class Sampler(threading.Thread):
         self._next_counters = 0.0
         self.oom_kills: int | None = None
         self.throttled_periods: int | None = None
-        # What this thread itself took, as a share of one CPU.
-        self.cpu_share: float | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.stop()
 
     def run(self) -> None:
         """Read; what is gone gives None and the last values stay."""
-        began, began_cpu = time.monotonic(), time.thread_time()
         while not self._stopped.is_set():
             with self._reading:
                 growing = self._read_memory()
@@ -62,8 +67,6 @@ class Sampler(threading.Thread):
         with self._reading:
             self._read_memory()
             self._read_counters()
-        wall_s = time.monotonic() - began
-        self.cpu_share = (time.thread_time() - began_cpu) / wall_s if wall_s else None
 
     def mark(self) -> None:
         """Read the counters before this returns, from any thread: a phase has changed, or a look begins or ends."""

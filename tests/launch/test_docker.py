@@ -203,10 +203,7 @@ def test_after_a_stop_no_container_is_left_and_the_next_run_goes_on(
     path = bench.suite(systems=["steady", "planted"])
     command = [sys.executable, "-m", "harness", "run", str(path)]
     command += ["--results", str(bench.results), "--cache", str(bench.cache)]
-    # Where the tests run in the background of a shell, children inherit a Ctrl-C that does nothing.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    signal.signal(signal.SIGINT, before)
     mine = {"label": LABEL, "status": "running", "name": "harness-steady-search"}
     deadline = time.monotonic() + 120
     while not (running := engine.containers.list(filters=mine)) and time.monotonic() < deadline:

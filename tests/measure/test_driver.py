@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -67,13 +66,6 @@ class Diary(Least):
 
     def close(self) -> None:
         self._write("close")
-
-
-@pytest.fixture(autouse=True)
-def collector() -> Iterator[None]:
-    yield
-    gc.enable()
-    gc.unfreeze()
 
 
 class Job:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import sys
 import time
@@ -48,13 +47,6 @@ class Rig:
 
     def asked(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.folder / "diary").read_text().splitlines()]
-
-
-@pytest.fixture(autouse=True)
-def collector() -> Iterator[None]:
-    yield
-    gc.enable()
-    gc.unfreeze()
 
 
 @pytest.fixture

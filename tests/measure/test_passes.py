@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,14 +56,6 @@ def spec(**keys: Any) -> JobSpec:
     envelope = Envelope("cpu1-mem1", 1, 1 << 30)
     given = {"k": 2, "trials": 3, "corpus_size": 10, "warmup": WARMUP, "sample": SAMPLE, **keys}
     return JobSpec("search", "fake", {}, envelope, Isolation.PROCESS, **given)
-
-
-@pytest.fixture(autouse=True)
-def collector() -> Iterator[None]:
-    """The scenario holds the garbage collector; give it back."""
-    yield
-    gc.enable()
-    gc.unfreeze()
 
 
 @pytest.fixture
@@ -231,7 +223,7 @@ def test_a_bad_batch_is_a_bad_answer(tmp_path: Path, clock: Clock, answers: Any,
 
 
 def test_the_clock_costs_a_query_next_to_nothing(tmp_path: Path) -> None:
-    """The window holds the call and two reads of the clock; benchmarks/overhead.py measures it in microseconds."""
+    """The window holds the call and two reads of the clock; benchmarks/queries.py measures it in microseconds."""
     reads = []
 
     class Counting(Least):

@@ -13,9 +13,9 @@ from harness.measure.output import MEASUREMENT, Output
 from harness.measure.scenarios import Done, offline, repeated, single_stream
 from harness.records import Hit, Measurement, Outcome, ScenarioParams
 from harness.samples import incomplete, read
-from tests.measure.test_passes import SAMPLE, WARMUP, Clock, Timed, clock, collector, run, spec, timed
+from tests.measure.test_passes import SAMPLE, WARMUP, Clock, Timed, clock, run, spec, timed
 
-__all__ = ["clock", "collector"]  # fixtures
+__all__ = ["clock"]  # a fixture
 
 
 def test_warm_up_comes_before_the_trials_and_is_marked(tmp_path: Path, clock: Clock) -> None:

@@ -7,7 +7,7 @@ import gc
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +46,6 @@ class Serving(Least):
 
     def stages_s(self) -> dict[str, float]:
         return {"retrieve": 0.001}
-
-
-@pytest.fixture(autouse=True)
-def collector() -> Iterator[None]:
-    yield
-    gc.enable()
-    gc.unfreeze()
 
 
 def adapter(service_s: Callable[[int], float], width: int = 1) -> Serving:

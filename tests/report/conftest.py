@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from harness.records import Isolation, Outcome
-from harness.table import Cause, Figure, Finding, Machine, Overhead, Price, Row, Table, Timing, Validity
+from harness.table import Cause, Figure, Finding, Overhead, Price, Row, Table, Timing, Validity
+from tests import build
 
 MIB = 2**20
-MACHINE = Machine("AMD EPYC 9B14", "x86_64", "6.18.5", 1, "20.10.24", "0.1.0", "0123456789abcdef", (), None, 4)
 PRICES = {
     "cpu1-mem256m": ("a1.medium", 0.0255, 1, 256),
     "cpu1-mem1": ("a1.medium", 0.0255, 1, 1024),
@@ -22,29 +22,14 @@ DRIFT = f"the slowest trial's mean is 1.49 times the fastest's; then {AGAIN}"
 def row(system: str, profile: str, **changes: Any) -> Row:
     instance, usd, cpus, memory_mib = PRICES[profile]
     fields: dict[str, Any] = {
-        "suite": "quickstart",
         "system": system,
-        "dataset": "scifact",
-        "scenario": "single_stream",
         "profile": profile,
-        "isolation": Isolation.CONTAINER,
-        "outcome": Outcome.OK,
-        "detail": None,
-        "validity": Validity.CLEAN,
-        "key": "0011223344556677",
-        "started_at": "2026-11-20T10:00:00+00:00",
-        "machine": MACHINE,
         "cpus": cpus,
         "memory_limit_bytes": memory_mib * MIB,
-        "gpus": 0,
         "price": Price(instance, "arm64", 2 * cpus, 2 * memory_mib * MIB, "us-east-1", usd, "2026-07-20"),
         "price_note": f"priced on {instance} (arm64); latency was measured on x86_64",
-        "k": 10,
-        "sample_sha256": "s",
-        "corpus_sha256": "c",
-        "qrels_sha256": "q",
     }
-    return Row(**{**fields, **changes})
+    return build.row(**{**fields, **changes})
 
 
 def measured(system: str, profile: str, mean_ms: float, **changes: Any) -> Row:

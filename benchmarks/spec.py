@@ -1,0 +1,24 @@
+"""The job that the benchmarks ask for, with harness and without."""
+
+from __future__ import annotations
+
+from harness.records import Envelope, Isolation, JobSpec, Query
+
+K = 10
+ENVELOPE = Envelope("bench", 1, 256 << 20)
+
+
+def spec(queries: int) -> JobSpec:
+    """A job of one trial of so many queries."""
+    return JobSpec(
+        kind="search",
+        system="null",
+        params={},
+        envelope=ENVELOPE,
+        isolation=Isolation.CONTAINER,
+        k=K,
+        trials=1,
+        corpus_size=10,
+        warmup=(Query("w", "a query of some words"),),
+        sample=tuple(Query(f"q{number}", "a query of some words") for number in range(queries)),
+    )
