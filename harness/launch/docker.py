@@ -90,8 +90,9 @@ class DockerLauncher:
 
     def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
         """Run one container from start to end and remove it."""
-        _open_to_job_user(job)
         placement = topology.place(job.spec.envelope.cpus)
+        job.write_spec(placement.cpuset)
+        _open_to_job_user(job)
         with host.aside(placement), engine_errors():
             container = self.client.containers.create(**arguments(job, placement))
             try:
