@@ -14,7 +14,6 @@ from benchmarks.spec import K, spec
 from harness import catalog
 from harness.launch.base import Job, Limits, Prepared
 from harness.launch.docker import DockerLauncher
-from harness.records import to_json
 
 LIMITS = Limits(load_s=60, query_s=10, build_s=60, job_s=120)
 
@@ -78,5 +77,4 @@ def _sleeping_job(folder: Path, prepared: Prepared, queries: int) -> Job:
     (folder / "index" / "ids.json").write_text(json.dumps([f"d{n}" for n in range(K)]), encoding="utf-8")
     folder.chmod(0o755)
     told = replace(spec(queries), system="calibration", params={"service_ms": 20, "how": "sleep"})
-    (folder / "spec.json").write_text(to_json(told), encoding="utf-8")
     return Job(told, prepared, folder, folder / "index", folder / "index", LIMITS)

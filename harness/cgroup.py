@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,6 +28,25 @@ def read_text(path: Path) -> str | None:
         return path.read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError):
         return None
+
+
+def parse_list(text: str) -> set[int]:
+    """``0-2,5`` -> ``{0, 1, 2, 5}``, the kernel's notation of CPUs and NUMA nodes."""
+    found: set[int] = set()
+    for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
+        found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def format_list(numbers: Iterable[int]) -> str:
+    """``{0, 1, 2, 5}`` -> ``0-2,5``."""
+    ranges: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1][1:] = [number]
+        else:
+            ranges.append([number])
+    return ",".join("-".join(map(str, each)) for each in ranges)
 
 
 class KeptOpen:
@@ -90,7 +110,8 @@ _STAT_NAMES = {
 class Cgroup:
     """The folders that hold one cgroup's files; on v2 all are the same.
 
-    ``read`` gets a file's content; ``cpuacct`` is v1's own folder for CPU time where it is not ``cpu``.
+    ``read`` gets a file's content; ``cpuacct`` is v1's own folder for CPU time where it is not ``cpu``; without a
+    ``cpuset`` folder nothing is known of CPUs and NUMA nodes.
     """
 
     version: int
@@ -98,11 +119,30 @@ class Cgroup:
     cpu: Path
     pids: Path
     cpuacct: Path | None = None
+    cpuset: Path | None = None
     read: Read = read_text
 
     def reading_with(self, read: Read) -> Cgroup:
         """The same cgroup, its files read another way."""
         return replace(self, read=read)
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """All folders that it is read from."""
+        return self.memory, self.cpu, self.pids, self.cpuacct or self.cpu, self.cpuset or self.cpu
+
+    def parents(self) -> list[Cgroup]:
+        """Those that it lies in, the nearest first, as far up as they are shown; their limits hold for it too."""
+        found: list[Cgroup] = []
+        up = self._parent()
+        while (up.memory / "cgroup.procs").exists():
+            found.append(up)
+            up = up._parent()
+        return found
+
+    def _parent(self) -> Cgroup:
+        memory, cpu, pids, cpuacct, cpuset = (folder.parent for folder in self.folders)
+        return Cgroup(self.version, memory, cpu, pids, cpuacct, cpuset, self.read)
 
     def memory_limit_bytes(self) -> int | None:
         """Limit of all charged memory, page cache included."""
@@ -119,16 +159,37 @@ class Cgroup:
         return UNLIMITED if both == UNLIMITED else both - memory
 
     def cpu_quota(self) -> float | None:
-        """CPUs that the bandwidth quota allows; :data:`UNLIMITED` without a quota."""
+        """CPUs that the bandwidth quota allows; :data:`UNLIMITED` without a quota.
+
+        None: the cpu controller is not shown here (v2: not delegated to this cgroup, or this is the root; v1: not
+        mounted), so that a quota further up could be in force.
+        """
         if self.version == 2:
-            words = (self.read(self.cpu / "cpu.max") or "").split()
+            text = self.read(self.cpu / "cpu.max")
+            if text is None:
+                return self._kernel_without_quotas("cpu.weight")
+            words = text.split()
             if len(words) != 2:
                 return None
             return float(UNLIMITED) if words[0] == "max" else int(words[0]) / int(words[1])
         quota, period = self._number(self.cpu / "cpu.cfs_quota_us"), self._number(self.cpu / "cpu.cfs_period_us")
+        if quota is None and period is None:
+            return self._kernel_without_quotas("cpu.shares")
         if quota is None or not period:
             return None
         return float(UNLIMITED) if quota < 0 else quota / period
+
+    def _kernel_without_quotas(self, other: str) -> float | None:
+        """A controller that shows its ``other`` file and none for quotas: this kernel was built without them."""
+        return None if self.read(self.cpu / other) is None else float(UNLIMITED)
+
+    def cpus(self) -> set[int] | None:
+        """CPUs that it is held to."""
+        return self._list("cpuset.cpus.effective" if self.version == 2 else "cpuset.effective_cpus")
+
+    def numa_nodes(self) -> set[int] | None:
+        """NUMA nodes that its memory is held to."""
+        return self._list("cpuset.mems.effective" if self.version == 2 else "cpuset.effective_mems")
 
     def pids_limit(self) -> int | None:
         """Most processes and threads at once."""
@@ -187,6 +248,11 @@ class Cgroup:
         text = self.read(self.memory / ("cgroup.threads" if self.version == 2 else "tasks"))
         return None if text is None else [int(word) for word in text.split() if word.isdigit()]
 
+    def _list(self, name: str) -> set[int] | None:
+        text = self.read(self.cpuset / name) if self.cpuset else None
+        # An empty list holds nothing that runs: it is the reading of a cgroup that is just going.
+        return parse_list(text or "") or None
+
     def _number(self, path: Path) -> int | None:
         text = (self.read(path) or "").strip()
         return int(text) if text.lstrip("-").isdigit() else None
@@ -201,9 +267,9 @@ class Cgroup:
 def own(root: Path = ROOT) -> Cgroup | None:
     """The cgroup of the container we are in, as the engine mounts it at ``root``."""
     if (root / "cgroup.controllers").exists():
-        return Cgroup(2, root, root, root)
+        return Cgroup(2, root, root, root, cpuset=root)
     if (root / "memory" / "memory.limit_in_bytes").exists():
-        return Cgroup(1, root / "memory", root / "cpu", root / "pids", root / "cpuacct")
+        return Cgroup(1, root / "memory", root / "cpu", root / "pids", root / "cpuacct", root / "cpuset")
     return None
 
 
@@ -222,13 +288,13 @@ def of_process(membership: str, root: Path = ROOT) -> Cgroup | None:
             paths[controller] = parts[2].lstrip("/")
     # A host with both hierarchies lists "0::" too; its memory controller decides which one counts.
     if "memory" in paths:
-        memory, cpu, pids, cpuacct = (
-            root / name / paths.get(name, paths["memory"]) for name in ("memory", "cpu", "pids", "cpuacct")
+        memory, cpu, pids, cpuacct, cpuset = (
+            root / name / paths.get(name, paths["memory"]) for name in ("memory", "cpu", "pids", "cpuacct", "cpuset")
         )
-        return Cgroup(1, memory, cpu, pids, cpuacct) if memory.is_dir() else None
+        return Cgroup(1, memory, cpu, pids, cpuacct, cpuset) if memory.is_dir() else None
     if "" in paths:
         folder = root / paths[""]
-        return Cgroup(2, folder, folder, folder) if folder.is_dir() else None
+        return Cgroup(2, folder, folder, folder, cpuset=folder) if folder.is_dir() else None
     return None
 
 

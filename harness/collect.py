@@ -155,7 +155,8 @@ def _judge(
         return Outcome.BAD_OUTPUT, f"the image names {len(measurement.phases)} phases for {job.spec.trials} trials"
     if measurement.effective is None:
         return Outcome.BAD_OUTPUT, "the image does not say what limits it ran under"
-    lying = envelope.mismatches(job.spec.envelope, measurement.effective, job.spec.isolation)
+    cpuset = ended.placement.cpuset if ended.placement else None
+    lying = envelope.mismatches(job.spec.envelope, measurement.effective, job.spec.isolation, cpuset)
     lying += envelope.thread_mismatches(job.spec.envelope, measurement.effective.threads)
     if lying:
         return Outcome.ENVELOPE_MISMATCH, plain("; ".join(lying))

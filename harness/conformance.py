@@ -16,7 +16,7 @@ from harness.errors import JobError
 from harness.launch.base import Job, Launcher, Limits, Prepared, Progress
 from harness.plan import NULL
 from harness.progress import Screen
-from harness.records import Envelope, JobSpec, Outcome, Query, ScenarioParams, to_json
+from harness.records import Envelope, JobSpec, Outcome, Query, ScenarioParams
 
 _TOPICS = ("river", "glacier", "volcano", "desert", "forest", "harbour", "bridge", "castle", "market", "orchestra")
 _LIMITS = Limits(load_s=300, query_s=60, build_s=600, job_s=900)
@@ -138,7 +138,6 @@ def _search(
         warmup=tuple(Query(f"w{query.query_id}", f"old {query.text}") for query in queries),
         sample=queries,
     )
-    (folder / "spec.json").write_text(to_json(spec), encoding="utf-8")
     job = Job(spec, prepared, folder, corpus.folder, index, _LIMITS)
     return collect(job, launcher.launch(job, _ignore), corpus.unknown)
 

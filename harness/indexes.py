@@ -73,7 +73,6 @@ def build(
         isolation=launcher.isolation,
         corpus_size=corpus.size,
     )
-    (folder / "spec.json").write_text(to_json(spec), encoding="utf-8")
     job = Job(spec, prepared, folder, corpus.folder, data, limits)
     try:
         ended = launcher.launch(job, progress)

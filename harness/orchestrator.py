@@ -178,7 +178,6 @@ class _Run:
         spec = job_spec(job, prepared, dataset, sample)
         with self.store.scratch(job_key(job.spec)) as folder:
             (folder / "out").mkdir()
-            (folder / "spec.json").write_text(to_json(spec), encoding="utf-8")
             page_cache = host.forget_pages(index.folder)
             launched = Job(spec, prepared, folder, dataset.corpus.folder, index.folder, self.limits)
             with self.screen.task(f"{job.cell.system} {job.cell.dataset} {job.cell.profile}", part) as watcher:

@@ -16,7 +16,8 @@ from typing import Any
 
 # Version of the container contract (spec.json, out/): see docs/container-contract.md.  History:
 #   1  first version
-#   2  first_trial, repeats, pause and scenario_params in spec.json; probes and rate_qps in measurement.json
+#   2  first_trial, repeats, pause, scenario_params and cpuset in spec.json; probes, rate_qps and
+#      effective.numa_nodes in measurement.json
 PROTOCOL_VERSION = 2
 
 Scalar = str | int | float | bool
@@ -51,6 +52,14 @@ class Envelope:
     memory_bytes: int
     gpus: int = 0
     pids: int = 512
+
+
+@dataclass(frozen=True)
+class Cpuset:
+    """The very CPUs of the host that a job is held to, and the NUMA nodes that its memory is (none: to no node)."""
+
+    cpus: tuple[int, ...]
+    numa_nodes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,6 +100,7 @@ class JobSpec:
     runs through its queries once, and again until it is steady or has asked ``warmup_cap`` queries.  The trials of this
     job are numbered from ``first_trial``.  After them ``repeats`` queries are each asked again at once, which shows a
     result cache.  With ``pause`` the driver waits between trials until the host has looked at the machine.
+    ``cpuset`` is the launcher's to say, when it has chosen; ``None``: any CPUs, as many as the envelope has.
     """
 
     kind: str
@@ -111,6 +121,7 @@ class JobSpec:
     warmup_cap: int = 0
     warmup: tuple[Query, ...] = ()
     sample: tuple[Query, ...] = ()
+    cpuset: Cpuset | None = None
     protocol_version: int = PROTOCOL_VERSION
 
 
@@ -119,7 +130,7 @@ class EffectiveEnvelope:
     """The limits in force, read from inside the job.  ``None``: could not be read here, not "no limit".
 
     ``memory_bytes`` and ``swap_bytes`` are ``-1`` when the kernel says "unlimited".  ``threads`` is what
-    each library says of itself, e.g. ``{"torch_intraop": 1}``.
+    each library says of itself, e.g. ``{"torch_intraop": 1}``.  ``numa_nodes`` are those that memory may come from.
     """
 
     cpus: tuple[int, ...]
@@ -135,6 +146,7 @@ class EffectiveEnvelope:
     no_new_privileges: bool | None
     uid: int
     threads: dict[str, int] = field(default_factory=dict)
+    numa_nodes: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -217,6 +229,8 @@ def spec_from_json(text: str) -> JobSpec:
         raw["envelope"] = Envelope(**raw["envelope"])
         raw["isolation"] = Isolation(raw["isolation"])
         raw["scenario_params"] = ScenarioParams(**raw["scenario_params"])
+        if raw.get("cpuset") is not None:
+            raw["cpuset"] = Cpuset(**{name: tuple(numbers) for name, numbers in raw["cpuset"].items()})
         for name in ("warmup", "sample"):
             raw[name] = tuple(Query(**query) for query in raw[name])
         return JobSpec(**raw)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from harness.records import (
+    Cpuset,
     EffectiveEnvelope,
     Envelope,
     Isolation,
@@ -22,7 +23,7 @@ from harness.records import (
 # Version of result.json.  History:
 #   1  first version
 #   2  fresh process per trial (spec.jobs, spec.job), scenarios' own parameters, canary, kernel counters, placement,
-#      probes, mapped file pages.  Everything in 1 kept its name and meaning.
+#      probes, mapped file pages, effective.numa_nodes.  Everything in 1 kept its name and meaning.
 SCHEMA_VERSION = 2
 
 
@@ -98,6 +99,11 @@ class Placement:
     whole_cores: bool | None
     harness_cpus: tuple[int, ...]
     apart: bool
+
+    @property
+    def cpuset(self) -> Cpuset:
+        """What the job is held to."""
+        return Cpuset(self.cpus, self.numa_nodes)
 
 
 @dataclass(frozen=True)

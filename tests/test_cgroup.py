@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness import cgroup
-from harness.cgroup import UNLIMITED, Cgroup, KeptOpen, MemoryStat
+from harness.cgroup import UNLIMITED, Cgroup, KeptOpen, MemoryStat, format_list, parse_list
 
 RECORDED = Path(__file__).parent / "recorded"
 ID = "9859cadea1858408ffa6935e078da7aca359510c8d1df32526495fe22c9c3eb8"
@@ -90,6 +90,67 @@ def test_a_quota_is_said_in_cpus(v1: Path, v2: Path) -> None:
     (v2 / "cpu.max").write_text("50000 100000\n")
     assert own(v1).cpu_quota() == 1.5
     assert own(v2).cpu_quota() == 0.5
+
+
+def test_a_controller_that_is_not_shown_is_not_known_to_have_no_quota(v1: Path, v2: Path) -> None:
+    for path in (v1 / "cpu" / "cpu.cfs_quota_us", v1 / "cpu" / "cpu.cfs_period_us", v2 / "cpu.max"):
+        path.unlink()
+    # v1: no such hierarchy in the container; v2: not delegated, or the root cgroup.
+    assert own(v1).cpu_quota() is None and own(v2).cpu_quota() is None
+    # A kernel without bandwidth control shows the controller, and no file for quotas.
+    (v1 / "cpu" / "cpu.shares").write_text("1024\n")
+    (v2 / "cpu.weight").write_text("100\n")
+    assert own(v1).cpu_quota() == own(v2).cpu_quota() == UNLIMITED
+
+
+@pytest.mark.parametrize("text", ["", "max\n", "1 2 3\n"])
+def test_a_quota_that_makes_no_sense_is_not_known(v2: Path, text: str) -> None:
+    (v2 / "cpu.max").write_text(text)
+    (v2 / "cpu.weight").write_text("100\n")
+    assert own(v2).cpu_quota() is None
+
+
+def test_a_quota_without_a_period_is_not_known(v1: Path) -> None:
+    (v1 / "cpu" / "cpu.cfs_period_us").unlink()
+    (v1 / "cpu" / "cpu.shares").write_text("1024\n")
+    assert own(v1).cpu_quota() is None
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("0\n", {0}), ("0-2,5\n", {0, 1, 2, 5}), ("0-1,8-9,12", {0, 1, 8, 9, 12}), ("\n", set())],
+)
+def test_the_kernels_lists_are_read_and_written(text: str, found: set[int]) -> None:
+    assert parse_list(text) == found
+    assert format_list(found) == text.strip()
+    assert format_list([*found, *found]) == text.strip()
+
+
+def test_cpus_and_numa_nodes_are_those_in_force(v1: Path, v2: Path) -> None:
+    (v1 / "cpuset").mkdir()
+    (v1 / "cpuset" / "cpuset.effective_cpus").write_text("1,4-5\n")
+    (v1 / "cpuset" / "cpuset.effective_mems").write_text("1\n")
+    (v2 / "cpuset.cpus.effective").write_text("1,4-5\n")
+    (v2 / "cpuset.mems.effective").write_text("1\n")
+    for root in (v1, v2):
+        assert (own(root).cpus(), own(root).numa_nodes()) == ({1, 4, 5}, {1})
+    (v2 / "cpuset.cpus.effective").write_text("\n")
+    (v2 / "cpuset.mems.effective").unlink()
+    assert (own(v2).cpus(), own(v2).numa_nodes()) == (None, None)
+
+
+def test_a_cgroup_lies_in_others_up_to_the_top_that_is_shown(tmp_path: Path) -> None:
+    for controller in ("memory", "cpu", "pids"):
+        shutil.copytree(RECORDED / "cgroup-v1" / controller, tmp_path / "v1" / controller / "docker" / ID)
+    shutil.copytree(RECORDED / "cgroup-v2", tmp_path / "v2" / "machine.slice" / f"docker-{ID}.scope")
+    for folder in ("v1/memory", "v1/memory/docker", "v2", "v2/machine.slice"):
+        (tmp_path / folder / "cgroup.procs").touch()
+    group = cgroup.of_process(V1_PROCESS, tmp_path / "v1")
+    assert group is not None
+    assert [up.cpu for up in group.parents()] == [tmp_path / "v1" / "cpu" / "docker", tmp_path / "v1" / "cpu"]
+    group = cgroup.of_process(f"0::/machine.slice/docker-{ID}.scope\n", tmp_path / "v2")
+    assert group is not None
+    assert [up.memory for up in group.parents()] == [tmp_path / "v2" / "machine.slice", tmp_path / "v2"]
 
 
 def test_throttling_is_counted(v1: Path, v2: Path) -> None:
@@ -174,6 +235,9 @@ def test_what_is_gone_is_none_and_never_0(tmp_path: Path, version: int) -> None:
     assert gone.swap_limit_bytes() is None
     assert gone.cpu_quota() is None
     assert gone.pids_limit() is None
+    assert gone.cpus() is None
+    assert gone.numa_nodes() is None
+    assert gone.parents() == []
     assert gone.anon_bytes() is None
     assert gone.peak_bytes() is None
     assert gone.oom_kills() is None

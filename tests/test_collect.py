@@ -16,6 +16,7 @@ from harness.collect import Collected, collect
 from harness.launch.base import Ended, Job, Prepared, Stopped
 from harness.launch.memory import MemoryTrace
 from harness.records import Isolation, JobSpec, Measurement, Outcome, Query, to_json
+from harness.result import Placement
 from tests.measure.test_envelope import ASKED, SEEN
 
 SPEC = JobSpec(
@@ -146,6 +147,11 @@ def test_a_measurement_that_lies_about_its_envelope_is_seen_through(left: Left) 
     left.ends(Outcome.ENVELOPE_MISMATCH, "memory limit 2147483648 bytes, asked for 1073741824")
     left.measured(replace(MEASURED, effective=replace(SEEN, threads={"lib\x1b\n": 56})))
     left.ends(Outcome.ENVELOPE_MISMATCH, "says 56 threads on 2 CPUs")
+    left.measured(MEASURED)
+    placed = Placement((2, 3), (1,), True, (0, 1), apart=True)
+    left.ends(Outcome.OK, "", replace(ENDED, placement=placed))
+    elsewhere = replace(ENDED, placement=replace(placed, cpus=(0, 3), numa_nodes=(0,)))
+    left.ends(Outcome.ENVELOPE_MISMATCH, "CPUs 2-3 in the affinity mask, asked for CPUs 0,3; memory from", elsewhere)
     left.measured(replace(MEASURED, effective=None))
     left.ends(Outcome.BAD_OUTPUT, "does not say what limits it ran under")
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from harness.records import (
+    Cpuset,
     Envelope,
     Isolation,
     JobSpec,
@@ -40,11 +41,19 @@ JOB = JobSpec(
     scenario_params=ScenarioParams(batch_size=8),
     warmup=(Query("w", "wärm"),),
     sample=(Query("q", "森林"),),
+    cpuset=Cpuset((2, 3), (1,)),
 )
 
 
 def test_a_job_spec_comes_out_as_it_went_in() -> None:
     assert spec_from_json(to_json(JOB)) == JOB
+    assert spec_from_json(to_json(replace(JOB, cpuset=None))) == replace(JOB, cpuset=None)
+
+
+def test_a_job_that_nobody_placed_says_nothing_of_its_cpus() -> None:
+    raw = json.loads(to_json(JOB))
+    del raw["cpuset"]
+    assert spec_from_json(json.dumps(raw)).cpuset is None
 
 
 @pytest.mark.parametrize(
@@ -56,6 +65,9 @@ def test_a_job_spec_comes_out_as_it_went_in() -> None:
         ({"envelope": {"cpus": 1}}, "does not follow the contract: .*name"),
         ({"isolation": "jail"}, "'jail' is not a valid Isolation"),
         ({"sample": [{"query_id": "q"}]}, "does not follow the contract: .*text"),
+        ({"cpuset": {"cpus": 1}}, "does not follow the contract: .*not iterable"),
+        ({"cpuset": {"mems": []}}, "does not follow the contract: .*mems"),
+        ({"cpuset": [1]}, "does not follow the contract"),
         ({"sample": None}, "does not follow the contract"),
     ],
 )

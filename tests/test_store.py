@@ -209,7 +209,7 @@ def test_scratch_is_empty_each_time_and_gone_at_the_end(store: Store) -> None:
 FULL = result(
     outcome=Outcome.OOM,
     detail="the kernel killed the job at the memory limit of 1024 MiB",
-    effective=replace(SEEN, threads={"torch_intraop": 1}),
+    effective=replace(SEEN, threads={"torch_intraop": 1}, numa_nodes=None),
     index=IndexFacts(2.5, 1 << 20, 100 << 20, None, "1" * 64, GOLDEN_SPEC.envelope),
     memory=Memory(
         peak_anon_bytes=100 << 20,
@@ -249,6 +249,7 @@ FULL_2 = replace(
     FULL,
     spec=NEW_SPEC,
     key=job_key(NEW_SPEC),
+    effective=replace(SEEN, threads={"torch_intraop": 1}),
     memory=replace(FULL.memory, peak_mapped_bytes=3 << 20, peak_gpu_bytes=4 << 20),
     canary=(CanaryReading("before", 10, 0.2, 0.01, 0.02, 0.003, 0.5, 2400.0, 0.0),),
     counters=Counters(10.0, 9.5, 0.25, 0.0, 0.125, 0.0, 0, 12),
@@ -286,6 +287,7 @@ def test_no_field_is_left_out_of_the_golden_result() -> None:
 def test_what_an_old_version_did_not_hold_is_not_measured_never_0() -> None:
     old = read_result(GOLDEN[1])
     assert old.memory.peak_mapped_bytes is None and old.rate_qps is None and old.placement is None
+    assert old.effective is not None and old.effective.numa_nodes is None
     assert old.canary == () and old.counters == Counters()
     assert (old.spec.jobs, old.spec.job, old.spec.repeats) == (1, 0, 0), "as every job of that version was"
 

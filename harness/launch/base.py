@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 from harness.catalog import System
 from harness.launch.counters import CounterTrace
 from harness.launch.memory import MemoryTrace
-from harness.records import Envelope, Isolation, JobSpec, Outcome
+from harness.records import Cpuset, Envelope, Isolation, JobSpec, Outcome, to_json
 from harness.result import CanaryReading, Placement
 
 Report = Callable[[str], None]
@@ -43,7 +43,7 @@ class Limits:
 class Job:
     """One container life: what to run, on which files, for how long at most.
 
-    ``folder`` holds ``spec.json`` and the empty ``out/``; the launcher mounts it at ``/job``.
+    ``folder`` holds the empty ``out/``; the launcher adds ``spec.json`` and mounts it at ``/job``.
     """
 
     spec: JobSpec
@@ -57,6 +57,11 @@ class Job:
     def out(self) -> Path:
         """The one folder that the job may write."""
         return self.folder / "out"
+
+    def write_spec(self, cpuset: Cpuset) -> None:
+        """Write what the driver is told, with the CPUs that it must find itself on: only the launcher knows them."""
+        text = to_json(replace(self.spec, cpuset=cpuset))
+        (self.folder / "spec.json").write_text(text, encoding="utf-8")
 
 
 @dataclass(frozen=True)

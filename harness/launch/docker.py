@@ -20,7 +20,7 @@ from harness.catalog import System
 from harness.cgroup import KeptOpen, read_text
 from harness.engine import engine_errors
 from harness.errors import EngineError, ImageError
-from harness.launch import gpu, host, topology
+from harness.launch import enforced, gpu, host, topology
 from harness.launch.base import Ended, Job, Prepared, Progress, Report, Stopped
 from harness.launch.canary import Canary
 from harness.launch.container import LOG_BYTES, NOBODY, arguments
@@ -90,8 +90,9 @@ class DockerLauncher:
 
     def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
         """Run one container from start to end and remove it."""
-        _open_to_job_user(job)
         placement = topology.place(job.spec.envelope.cpus)
+        job.write_spec(placement.cpuset)
+        _open_to_job_user(job)
         with host.aside(placement), engine_errors():
             container = self.client.containers.create(**arguments(job, placement))
             try:
@@ -120,8 +121,11 @@ class DockerLauncher:
         if refused:
             return Ended(None, False, None, None, refused, MemoryTrace(), 0.0, b"", placement=placement)
         waiting = _Waiting(container)
-        with _sampling(container, placement, gpu_memory) as sampler:
-            stopped = follow(Watch(job), waiting.ended, progress, looks, sampler)
+        group = _group(container)
+        with _sampling(group, placement, gpu_memory) as sampler:
+            stopped = enforced.refusal(group, job.spec.envelope, placement.cpuset) or follow(
+                Watch(job), waiting.ended, progress, looks, sampler, lambda: enforced.moved(group, placement.cpuset)
+            )
             if stopped:
                 _kill(container)
         waiting.result()
@@ -233,13 +237,19 @@ class _Waiting(threading.Thread):
             )
 
 
-@contextmanager
-def _sampling(container: Container, placement: Placement, gpu_memory: gpu.GpuMemory | None) -> Iterator[Sampler | None]:
-    """Sample the container's cgroup from the host; None where the host does not show it."""
+def _group(container: Container) -> cgroup.Cgroup | None:
+    """The container's cgroup; None where the host does not show it."""
     container.reload()
     pid = container.attrs["State"]["Pid"]
     membership = (read_text(Path(f"/proc/{pid}/cgroup")) or "") if pid else ""
-    group = group_of(container.id or "?", membership)
+    return group_of(container.id or "?", membership)
+
+
+@contextmanager
+def _sampling(
+    group: cgroup.Cgroup | None, placement: Placement, gpu_memory: gpu.GpuMemory | None
+) -> Iterator[Sampler | None]:
+    """Sample the container's cgroup from the host; None where there is none to be seen."""
     if group is None:
         yield None
         return
@@ -258,8 +268,7 @@ def group_of(container_id: str, membership: str) -> cgroup.Cgroup | None:
     group = cgroup.of_process(membership)
     if group is None:
         return None
-    folders = (group.memory, group.cpu, group.pids, group.cpuacct or group.cpu)
-    return group if all(container_id in str(folder) for folder in folders) else None
+    return group if all(container_id in str(folder) for folder in group.folders) else None
 
 
 def _log(container: Container) -> bytes:

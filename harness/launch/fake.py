@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalog import System
+from harness.cgroup import UNLIMITED
 from harness.launch.base import Ended, Job, Prepared, Progress, Report, Stopped
 from harness.launch.memory import MemoryTrace
 from harness.measure.output import MAX_PROBES, REPEAT_TRIAL, WARMUP_TRIAL, Output
@@ -206,7 +207,7 @@ def _effective(envelope: Envelope) -> EffectiveEnvelope:
         cgroup_version=None,
         memory_bytes=envelope.memory_bytes,
         swap_bytes=0,
-        cpu_quota=None,
+        cpu_quota=UNLIMITED,
         pids=envelope.pids,
         gpus=envelope.gpus,
         network_interfaces=("lo",),

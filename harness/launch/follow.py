@@ -42,13 +42,18 @@ def follow(
     progress: Callable[[Progress], None],
     looks: Looks,
     sampler: Sampler | None,
+    check: Callable[[], Stopped | None] = lambda: None,
 ) -> Stopped | None:
-    """Stay with a job until it ends (None) or must be stopped (why)."""
+    """Stay with a job until it ends (None) or must be stopped (why).
+
+    Args:
+        check: asked at each poll for another reason to stop it.
+    """
     next_poll, phase = 0.0, watch.progress.phase
     while not ended.wait(_ASK_PAUSING_S if watch.pausing else _ASK_S):
         if not watch.stirred() and time.monotonic() < next_poll:
             continue
-        stopped = watch.poll()
+        stopped = watch.poll() or check()
         next_poll = time.monotonic() + _POLL_S
         if sampler and watch.progress.phase != phase:
             sampler.mark()

@@ -98,6 +98,7 @@ class ProcessLauncher:
     def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
         """Run one child to its end; its whole process group goes with it."""
         placement = topology.place(job.spec.envelope.cpus)
+        job.write_spec(placement.cpuset)
         looks = Looks(self._canary, placement, job)
         with (
             (job.folder / "log").open("w+b") as log,

@@ -7,11 +7,11 @@ latency without showing anywhere.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.cgroup import parse_list
 from harness.result import Placement
 
 SYSTEM = Path("/sys/devices/system")
@@ -86,14 +86,6 @@ def place(count: int, usable: Iterable[int] | None = None, root: Path = SYSTEM) 
     return _placement(chosen, apart or rest, seen, whole=_whole(chosen, seen) and bool(apart or not rest))
 
 
-def parse_cpu_list(text: str) -> set[int]:
-    """``0-2,5`` -> ``{0, 1, 2, 5}``, the kernel's notation."""
-    found: set[int] = set()
-    for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
-        found.update(range(int(first), int(last or first) + 1))
-    return found
-
-
 def _candidates(seen: Topology, count: int) -> list[set[int]]:
     """One set of CPUs from each node that has enough; from all nodes together where none has."""
     groups = [[core for core in seen.cores if core.node == node] for node in {core.node for core in seen.cores}]
@@ -166,7 +158,7 @@ def _nodes(root: Path) -> dict[int, int]:
 
 
 def _cpu_list(path: Path) -> set[int]:
-    return parse_cpu_list(_text(path) or "")
+    return parse_list(_text(path) or "")
 
 
 def _text(path: Path) -> str | None:

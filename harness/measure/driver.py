@@ -69,7 +69,8 @@ class Job:
     def run(self) -> Measurement:
         """Do the job and write down how it ended."""
         try:
-            self._verify(envelope.mismatches(self.spec.envelope, self.effective, self.spec.isolation))
+            spec = self.spec
+            self._verify(envelope.mismatches(spec.envelope, self.effective, spec.isolation, spec.cpuset))
             (self._build if self.spec.kind == "build" else self._search)()
         except EnvelopeMismatch as error:
             self._note(outcome=Outcome.ENVELOPE_MISMATCH, detail=str(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -9,10 +10,12 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import docker
 import pytest
 
+from harness.launch import docker as module
 from harness.launch.docker import DockerLauncher
 from harness.launch.owner import HOST_LABEL, LABEL, this_host
 from harness.records import Isolation, Outcome
@@ -72,6 +75,10 @@ def test_limits_are_set_seen_from_inside_and_stored(
     effective = result.effective
     assert result.outcome is Outcome.OK and result.spec.isolation is Isolation.CONTAINER
     assert effective is not None
+    assert result.placement is not None
+    assert effective.cpus == result.placement.cpus and host["CpusetCpus"] == str(effective.cpus[0])
+    # Not where the host shows no nodes, and then no container is held to any.
+    assert not host["CpusetMems"] or effective.numa_nodes == result.placement.numa_nodes
     assert len(effective.cpus) == 1 and effective.memory_bytes == 256 << 20 and effective.swap_bytes == 0
     assert effective.pids == 512 and effective.uid == 65532 and effective.effective_capabilities == 0
     assert (
@@ -82,6 +89,43 @@ def test_limits_are_set_seen_from_inside_and_stored(
     assert result.memory.peak_cgroup_bytes >= result.memory.peak_anon_bytes
     assert result.throttled_periods == 0 and result.oom_kills == 0
     assert ours(engine) == []
+
+
+@pytest.mark.parametrize(
+    ("seen_by_host", "said"),
+    [
+        (True, "seen from outside: held to CPUs {other}, asked for CPUs {asked}"),
+        (False, "CPUs {other} in the affinity mask, asked for CPUs {asked}"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["build", "search"])
+def test_a_job_on_other_cpus_than_those_asked_for_is_refused(
+    bench: Bench, launcher: DockerLauncher, monkeypatch: pytest.MonkeyPatch, kind: str, seen_by_host: bool, said: str
+) -> None:
+    """As many of them, so that counting shows nothing; planted between the container's creation and its start."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one CPU has no other")
+    planted: dict[str, str] = {}
+    start = module._start
+
+    def plant(container: Any) -> Any:
+        if f"-{kind}-" in container.name:
+            container.reload()
+            asked = container.attrs["HostConfig"]["CpusetCpus"]
+            other = str(min(cpu for cpu in os.sched_getaffinity(1) if cpu != int(asked)))
+            container.update(cpuset_cpus=other)
+            planted.update(asked=asked, other=other)
+        return start(container)
+
+    monkeypatch.setattr(module, "_start", plant)
+    if not seen_by_host:  # as with a remote engine
+        monkeypatch.setattr(module, "group_of", lambda *_: None)
+    (result, _), *_ = bench.run(launcher, bench.suite()).jobs
+    assert result.outcome is Outcome.ENVELOPE_MISMATCH, result.detail
+    assert result.detail == ("index build: " if kind == "build" else "") + said.format(**planted)
+    assert result.load_s is None and result.trials_finished == 0 and result.warmup_done == 0
+    if kind == "search" and not seen_by_host:
+        assert result.effective is not None and result.effective.cpus == (int(planted["other"]),)
 
 
 @pytest.mark.parametrize(

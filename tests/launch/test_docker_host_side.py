@@ -24,7 +24,7 @@ import pytest
 
 from harness.errors import EngineError
 from harness.launch import docker as module
-from harness.launch.base import Ended, Job, Limits, Prepared, Progress
+from harness.launch.base import Ended, Job, Limits, Prepared, Progress, Stopped
 from harness.launch.docker import DockerLauncher
 from harness.launch.owner import me
 from harness.records import Envelope, Outcome, Phase
@@ -143,6 +143,38 @@ def test_a_quota_that_is_set_while_a_job_runs_is_counted(rig: Rig, engine: docke
     found = counted(ended)
     assert found.throttled_s is not None and found.throttled_s > 0
     assert ended.throttled_periods is not None and ended.throttled_periods > 0
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"cpu_period": 100_000, "cpu_quota": 50_000}, "CPU quota of 0.5 CPUs, asked for none"),
+        ({"mem_limit": 512 << 20, "memswap_limit": 512 << 20}, "memory limit 536870912 bytes, asked for 268435456"),
+    ],
+)
+def test_other_limits_than_asked_for_are_seen_whatever_the_image_claims(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int], said: str
+) -> None:
+    start = module._start
+    monkeypatch.setattr(module, "_start", lambda container: (container.update(**limits), start(container))[1])
+    ended = rig.launch(SPIN)
+    assert ended.stopped == Stopped(Outcome.ENVELOPE_MISMATCH, f"seen from outside: {said}")
+
+
+def test_a_job_that_is_moved_to_other_cpus_while_it_runs_is_stopped(rig: Rig, engine: docker.DockerClient) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one CPU has no other")
+
+    def move(progress: Progress) -> None:
+        if progress.phase == "trial-0":
+            for name in ours(engine):
+                engine.containers.get(name).update(cpuset_cpus="0")
+
+    ended = rig.launch(PHASE + "say(phase='trial-0')\ntime.sleep(60)", seen=move)
+    assert ended.placement is not None and ended.wall_s < 30
+    asked = ended.placement.cpus[0]
+    said = f"seen from outside: held to CPUs 0, asked for CPUs {asked}"
+    assert ended.stopped == Stopped(Outcome.ENVELOPE_MISMATCH, said)
 
 
 @pytest.mark.parametrize("child", [False, True])

@@ -48,7 +48,12 @@ class Stage:
         with (self.folder / "out" / "events.jsonl").open("a") as file:
             file.write(json.dumps(event) + "\n")
 
-    def play(self, script: Callable[[], None], seen: Callable[[Progress], None] = lambda _: None) -> Stopped | None:
+    def play(
+        self,
+        script: Callable[[], None],
+        seen: Callable[[Progress], None] = lambda _: None,
+        check: Callable[[], Stopped | None] = lambda: None,
+    ) -> Stopped | None:
         ended = threading.Event()
 
         def run() -> None:
@@ -58,7 +63,7 @@ class Stage:
                 ended.set()
 
         threading.Thread(target=run).start()
-        return follow(Watch(self.job), ended, seen, self.looks, self)  # type: ignore[arg-type]
+        return follow(Watch(self.job), ended, seen, self.looks, self, check)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -108,6 +113,21 @@ def test_a_job_that_takes_too_long_is_stopped(stage: Stage) -> None:
     stopped = stage.play(lambda: done.wait(20) and None)
     done.set()
     assert stopped == Stopped(Outcome.TIMEOUT, "start took more than 0.2 s")
+
+
+def test_a_job_is_stopped_for_a_reason_of_its_launchers(stage: Stage) -> None:
+    asked, done, why = [], threading.Event(), Stopped(Outcome.ENVELOPE_MISMATCH, "moved")
+
+    def check() -> Stopped | None:
+        asked.append(len(asked))
+        return why if len(asked) > 2 else None
+
+    def script() -> None:
+        done.wait(20)
+
+    assert stage.play(script, check=check) == why
+    done.set()
+    assert asked == [0, 1, 2], "at each poll"
 
 
 def test_building_an_index_needs_no_look(stage: Stage) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.launch import topology
-from harness.launch.topology import parse_cpu_list, place
+from harness.launch.topology import place
 from harness.result import Placement
 
 
@@ -126,14 +126,6 @@ def test_without_a_topology_the_highest_numbers_are_taken_and_nothing_is_claimed
     placed = place(count, usable, tmp_path)
     assert (placed.cpus, placed.numa_nodes, placed.whole_cores) == (cpus, (), None)
     assert placed.apart == (len(usable) > count)
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [("0\n", {0}), ("0-2,5\n", {0, 1, 2, 5}), ("0-1,8-9,12", {0, 1, 8, 9, 12}), ("\n", set())],
-)
-def test_the_kernels_cpu_lists_are_read(text: str, found: set[int]) -> None:
-    assert parse_cpu_list(text) == found
 
 
 def test_a_node_of_memory_alone_is_no_place(tmp_path: Path) -> None:

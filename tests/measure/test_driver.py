@@ -17,7 +17,7 @@ from harness.measure import driver
 from harness.measure.adapter import Corpus
 from harness.measure.driver import Places
 from harness.measure.output import EVENTS, MEASUREMENT, SAMPLES, Output
-from harness.records import PROTOCOL_VERSION, Hit, Isolation, JobSpec, Query, ScenarioParams, to_json
+from harness.records import PROTOCOL_VERSION, Cpuset, Hit, Isolation, JobSpec, Query, ScenarioParams, to_json
 from harness.suite import Suite
 from tests.measure.test_adapter import Least
 from tests.measure.test_envelope import ASKED, SEEN
@@ -132,6 +132,14 @@ def test_a_wrong_envelope_ends_the_job_before_anything_is_loaded(job: Job, monke
     assert code == 1 and measurement["outcome"] == "envelope_mismatch"
     assert measurement["detail"] == "1 CPUs in the affinity mask, asked for 2; runs as root"
     assert measurement["effective"]["cpus"] == [0], "what was seen is written down"
+
+
+@pytest.mark.parametrize("kind", ["search", "build"])
+def test_the_right_number_of_the_wrong_cpus_ends_the_job_before_anything_is_loaded(job: Job, kind: str) -> None:
+    code, measurement = job.run(replace(SEARCH, kind=kind, cpuset=Cpuset((4, 5))))
+    assert job.diary == ["verify", "measurement"]
+    assert (code, measurement["outcome"]) == (1, "envelope_mismatch")
+    assert measurement["detail"] == "CPUs 2-3 in the affinity mask, asked for CPUs 4-5"
 
 
 def test_too_many_threads_end_the_job_before_the_first_query(job: Job) -> None:
