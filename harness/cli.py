@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -174,7 +173,7 @@ def doctor() -> None:
 @one_line_errors
 def conformance(system: str, profile: str, launcher: str, cache: Path, models: Path | None) -> None:
     """Check SYSTEM against the container contract with a ten-document corpus."""
-    from harness import catalog, hardware
+    from harness import catalog, hardware, leftovers
     from harness.conformance import examine
     from harness.progress import Screen
 
@@ -186,9 +185,9 @@ def conformance(system: str, profile: str, launcher: str, cache: Path, models: P
     if cannot:
         raise UsageError(f"{cannot}; choose another --profile")
     failed = 0
-    with tempfile.TemporaryDirectory(prefix="harness-conformance-") as folder:
+    with leftovers.temporary("conformance") as folder:
         try:
-            for check in examine(chosen, declared, envelope, Path(folder), Screen(Console(stderr=True))):
+            for check in examine(chosen, declared, envelope, folder, Screen(Console(stderr=True))):
                 failed += not check.ok
                 click.echo(
                     f"{'ok' if check.ok else 'FAIL':<5} {check.what}" + (f": {check.detail}" if check.detail else "")
