@@ -17,13 +17,13 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from harness import leftovers
 from harness.catalog import Asset, System
 from harness.errors import ImageError
 from harness.records import digest
@@ -122,8 +122,8 @@ def _obtain(
     )
     remarks: list[str] = []
     for source in sources:
-        with tempfile.TemporaryDirectory(dir=_folder(cache / "tmp")) as scratch:
-            found, remark = source(sorted(missing), Path(scratch))
+        with leftovers.scratch(cache / "tmp", "source") as scratch:
+            found, remark = source(sorted(missing), scratch)
             remarks.append(remark)
             for name, path in found.items():
                 _keep(path, missing.pop(name), f"{asset.folder}/{name}", remark, cache)
@@ -229,9 +229,9 @@ def _keep(path: Path, expected: str, name: str, source: str, cache: Path) -> Non
     if found != expected:
         raise ImageError(f"{name} from {source} has sha256 {found}, expected {expected}; remove or replace that file")
     place = _folder(cache / "files") / expected
-    with tempfile.TemporaryDirectory(dir=_folder(cache / "tmp")) as scratch:
-        shutil.copyfile(path, Path(scratch) / "file")
-        (Path(scratch) / "file").replace(place)
+    with leftovers.scratch(cache / "tmp", "file") as scratch:
+        shutil.copyfile(path, scratch / "file")
+        (scratch / "file").replace(place)
 
 
 def _is(path: Path, sha256: str) -> bool:
@@ -259,9 +259,9 @@ def _folder(path: Path) -> Path:
 @contextmanager
 def _made(place: Path) -> Iterator[Path]:
     """A fresh folder that becomes ``place`` when the block ends well, in one step; what was there is replaced."""
-    with tempfile.TemporaryDirectory(dir=_folder(place.parent), prefix=".making-") as scratch:
-        fresh = _folder(Path(scratch) / "fresh")
+    with leftovers.scratch(place.parent, place.name) as scratch:
+        fresh = _folder(scratch / "fresh")
         yield fresh
         if place.exists():
-            place.rename(Path(scratch) / "old")
+            place.rename(scratch / "old")
         fresh.rename(place)

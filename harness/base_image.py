@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import docker
 from docker.errors import APIError, ImageNotFound, NotFound
 
+from harness import leftovers
 from harness.catalog import images_dir
 from harness.declared import Declared, read_toml, validate
 from harness.errors import ImageError
@@ -96,10 +96,10 @@ def _bootstrap(
     (cache / "logs").mkdir(parents=True, exist_ok=True)
     log = cache / "logs" / f"{tag.replace(':', '-')}.log"
     # Device nodes and foreign owners: a plain temporary folder of root's, outside a cache that may be on NFS.
-    with tempfile.TemporaryDirectory(prefix="harness-base-") as work, log.open("wb") as sink:
-        tar = Path(work) / "rootfs.tar"
+    with leftovers.temporary("base") as work, log.open("wb") as sink:
+        tar = work / "rootfs.tar"
         script = images_dir() / "base" / "rootfs.sh"
-        command = ["bash", str(script), base.suite, ",".join(base.packages), work, str(tar)]
+        command = [*_apart(), "bash", str(script), base.suite, ",".join(base.packages), str(work), str(tar)]
         done = subprocess.run(command, stdout=sink, stderr=subprocess.STDOUT, check=False)
         if done.returncode != 0:
             raise ImageError(f"{cannot}, and debootstrap failed: {_tail(log)}; the whole log is {log}")
@@ -107,6 +107,19 @@ def _bootstrap(
         client.api.import_image(
             src=str(tar), repository=repository, tag=version, changes=[f"LABEL {ORIGIN_LABEL}=debootstrap-{base.suite}"]
         )
+
+
+def _apart() -> list[str]:
+    """What puts a command into namespaces of its own that die with us, where this host lets us; else nothing.
+
+    debootstrap mounts /proc below its folder.  Whoever clears up after a ``kill -9`` must not meet that mount.
+    """
+    apart = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child"]
+    try:
+        done = subprocess.run([*apart, "true"], capture_output=True, check=False)
+    except OSError:
+        return []
+    return apart if done.returncode == 0 else []
 
 
 def _install_debootstrap(cannot: str, report: Callable[[str], None]) -> None:

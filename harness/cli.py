@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import tempfile
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -163,21 +162,21 @@ def doctor() -> None:
 @one_line_errors
 def conformance(system: str, profile: str, launcher: str, cache: Path, models: Path | None) -> None:
     """Check SYSTEM against the container contract with a ten-document corpus."""
-    from harness import catalog, hardware
+    from harness import catalog, hardware, leftovers
     from harness.conformance import examine
     from harness.progress import Screen
 
     declared, envelope = catalog.system(system), hardware.profile(profile)
     failed = 0
     with (
-        tempfile.TemporaryDirectory(prefix="harness-conformance-") as folder,
+        leftovers.temporary("conformance") as folder,
         closing(_launcher(launcher, cache.expanduser().absolute(), models)) as chosen,
     ):
         chosen.check()
         cannot = chosen.cannot(envelope)
         if cannot:
             raise UsageError(f"{cannot}; choose another --profile")
-        for check in examine(chosen, declared, envelope, Path(folder), Screen(Console(stderr=True))):
+        for check in examine(chosen, declared, envelope, folder, Screen(Console(stderr=True))):
             failed += not check.ok
             detail = f": {check.detail}" if check.detail else ""
             click.echo(f"{'ok' if check.ok else 'FAIL':<5} {check.what}{detail}")

@@ -11,6 +11,7 @@ import platform
 import re
 import tarfile
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -175,14 +176,14 @@ def _add(tar: tarfile.TarFile, name: str, path: Path | None) -> None:
 def _build(
     client: docker.DockerClient, system: System, wanted: str, *, base: str, context: IO[bytes], cache: Path
 ) -> None:
-    """Run the build; its whole output is kept in the cache.
+    """Run the build; what it says is kept in the cache, up to a bound.
 
     Raises:
         ImageError: a step failed.
     """
     log = cache / "logs" / f"harness-{system.name}-{wanted[:12]}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    step, lines = "the start", list[str]()
+    step, last, room = "the start", deque[str](maxlen=10), _LOG_CHARS
     with engine_errors(), log.open("w", encoding="utf-8") as sink:
         events = client.api.build(
             fileobj=context,
@@ -196,17 +197,19 @@ def _build(
             forcerm=True,
         )
         for line in _lines(events):
-            sink.write(line + "\n")
-            lines.append(line)
+            sink.write(f"{line}\n"[: max(room, 0)])
+            room -= len(line) + 1
+            last.append(line)
             if line.startswith("Step "):
-                step, lines = line, []
+                step = line
+                last.clear()
             if line.startswith(_FAILED):
-                last = " | ".join(lines[-10:])
-                raise ImageError(
-                    f"system {system.name!r}: its image failed at {step[:80]!r}: {last}; the whole log is {log}"
-                )
+                said = " | ".join(last)[-2000:]
+                raise ImageError(f"system {system.name!r}: its image failed at {step[:80]!r}: {said}; its log is {log}")
 
 
+# A step that prints without end fills neither the disk nor our memory.
+_LOG_CHARS = 16 << 20
 # Marks the line that ends a failed build.
 _FAILED = "FAILED: "
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")

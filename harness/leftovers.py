@@ -1,7 +1,8 @@
 """Folders in the making: how they are named, and how those of dead processes go.
 
-A folder is written as ``<name>.<pid>.partial`` and renamed when it is whole, so that a ``kill -9`` leaves nothing
-that looks finished.  What untrusted jobs wrote into one may be arbitrarily deep and closed to us; it goes all the same.
+A folder is written as ``<name>.<host>.<pid>.partial`` and renamed when it is whole, so that a ``kill -9`` leaves
+nothing that looks finished.  Only our own user's are removed, and only those of this host, as a cache may be shared.
+What untrusted jobs wrote into one may be arbitrarily deep and closed to us; it goes all the same.
 """
 
 from __future__ import annotations
@@ -10,10 +11,14 @@ import contextlib
 import os
 import secrets
 import shutil
+import socket
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 _SUFFIX = ".partial"
+# How the names begin of what we make in the folder of temporary files, which is everybody's.
+_OURS = "harness-"
 
 
 def in_the_making(final: Path) -> Path:
@@ -22,17 +27,60 @@ def in_the_making(final: Path) -> Path:
     What dead processes left of the same kind beside it goes.
     """
     sweep(final.parent)
-    partial = final.with_name(f"{final.name}.{os.getpid()}{_SUFFIX}")
+    partial = _partial(final)
     remove(partial)  # a dead process had our id
     return partial
 
 
-def sweep(parent: Path) -> None:
-    """Remove what dead processes left half made in ``parent``; what a living one makes stays."""
+@contextlib.contextmanager
+def scratch(parent: Path, name: str) -> Iterator[Path]:
+    """An empty folder in ``parent``, gone afterwards; a name of its own each time.
+
+    What dead processes left of the same kind beside it goes.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    sweep(parent, name)
+    folder = _partial(parent / f"{name}-{secrets.token_hex(4)}")
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        remove(folder)
+
+
+@contextlib.contextmanager
+def temporary(kind: str) -> Iterator[Path]:
+    """As :func:`scratch`, where this host has its temporary files."""
+    with scratch(Path(tempfile.gettempdir()), _OURS + kind) as folder:
+        yield folder
+
+
+def sweep_all(cache: Path) -> None:
+    """Remove what dead processes left half made in any folder of the cache, and among this host's temporary files."""
+    for folder in cache.glob("*/"):
+        sweep(folder)
+    sweep(Path(tempfile.gettempdir()), _OURS)
+
+
+def sweep(parent: Path, begins: str = "") -> None:
+    """Remove what dead processes left half made in ``parent`` under such names; what a living one makes stays."""
     for leftover in parent.glob(f"*{_SUFFIX}"):
-        pid = leftover.name.removesuffix(_SUFFIX).rpartition(".")[2]
-        if pid.isdecimal() and not Path("/proc", pid).exists():
+        made_by, _, pid = leftover.name.removesuffix(_SUFFIX).rpartition(".")
+        if not (leftover.name.startswith(begins) and made_by.endswith(f".{socket.gethostname()}") and pid.isdecimal()):
+            continue
+        if not Path("/proc", pid).exists() and _is_ours(leftover):
             remove(leftover)
+
+
+def _partial(final: Path) -> Path:
+    return final.with_name(f"{final.name}.{socket.gethostname()}.{os.getpid()}{_SUFFIX}")
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        return folder.lstat().st_uid == os.geteuid()
+    except OSError:  # another process removed it
+        return False
 
 
 def remove(folder: Path) -> None:

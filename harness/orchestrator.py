@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
-from harness import environment, indexes, rows
+from harness import environment, indexes, leftovers, rows
 from harness.collect import Collected, collect
 from harness.datasets import Dataset
 from harness.errors import ImageError, JobError
@@ -63,6 +63,7 @@ def run_inputs(inputs: Inputs, options: Options, launcher: Launcher, screen: Scr
     swept = launcher.sweep()
     if swept:
         screen.say(f"removed {swept} containers that a dead run had left")
+    leftovers.sweep_all(options.cache)
     with store.held():
         for name, dataset in inputs.datasets.items():
             sample = to_json([asdict(query) for query in inputs.samples[name].sample])

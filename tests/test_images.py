@@ -142,6 +142,22 @@ def test_a_failed_build_is_one_line_with_step_reason_and_log(toy: System, tmp_pa
     assert "Step 1/2" in log.read_text()
 
 
+def test_a_build_that_prints_without_end_is_cut(toy: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "_LOG_CHARS", 1000)
+    client = Scripted(
+        {"stream": "Step 1/1 : RUN yes\n"},
+        *[{"stream": "y\n" * 1000}] * 10,
+        {"stream": "y" * 5000},
+        {"error": "stopped"},
+    )
+    with pytest.raises(ImageError) as caught:
+        images._build(
+            cast(docker.DockerClient, client), toy, "0" * 64, base="base", context=io.BytesIO(), cache=tmp_path
+        )
+    assert len(str(caught.value)) < 2500 and "FAILED: stopped; its log is" in str(caught.value)
+    assert len(Path(str(caught.value).rpartition(" ")[2]).read_text()) == 1000
+
+
 def test_an_engine_that_is_gone_is_an_engine_error(toy: System) -> None:
     class Gone:
         images = property(lambda self: self)

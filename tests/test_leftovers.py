@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -22,17 +24,56 @@ def nested(folder: Path, levels: int) -> None:
     os.close(here)
 
 
+DEAD = 4194303
+HOST = socket.gethostname()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
 def test_what_dead_processes_left_goes_and_what_living_ones_make_stays(tmp_path: Path) -> None:
-    for name in ("x.4194303.partial", "x.1.partial", "x", "y.partial", "z.4194303.other"):
+    stays = ["x", f"x.{HOST}.1.partial", "y.partial", f"z.elsewhere.{DEAD}.partial", f"z.{HOST}.{DEAD}.other"]
+    for name in (f"x.{HOST}.{DEAD}.partial", *stays):
         (tmp_path / name).mkdir()
     mine = leftovers.in_the_making(tmp_path / "x")
-    assert mine.name == f"x.{os.getpid()}.partial" and not mine.exists()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["x", "x.1.partial", "y.partial", "z.4194303.other"]
+    assert mine.name == f"x.{HOST}.{os.getpid()}.partial" and not mine.exists()
+    assert names(tmp_path) == sorted(stays)
+
+
+def test_what_others_own_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / f"x.{HOST}.{DEAD}.partial").mkdir()
+    with monkeypatch.context() as another:
+        another.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        leftovers.sweep(tmp_path)
+    assert len(names(tmp_path)) == 1
+    leftovers.sweep(tmp_path)
+    assert names(tmp_path) == []
 
 
 def test_our_own_number_on_a_dead_ones_folder_is_no_hindrance(tmp_path: Path) -> None:
-    (tmp_path / f"x.{os.getpid()}.partial" / "data").mkdir(parents=True)
+    (tmp_path / f"x.{HOST}.{os.getpid()}.partial" / "data").mkdir(parents=True)
     assert not leftovers.in_the_making(tmp_path / "x").exists()
+
+
+def test_a_scratch_folder_is_one_of_its_own_and_goes(tmp_path: Path) -> None:
+    place = tmp_path / "new"
+    with leftovers.scratch(place, "x") as one, leftovers.scratch(place, "x") as other:
+        assert one != other and one.is_dir() and other.is_dir()
+        (one / "file").touch()
+    assert names(place) == []
+
+
+def test_of_temporary_files_ours_alone_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    for name in ("tmp/harness-base-1", "tmp/other-1", "cache/tmp/source-1", "cache/wheels/0a-1", "cache/kept"):
+        (tmp_path / f"{name}.{HOST}.{DEAD}.partial").mkdir(parents=True)
+    leftovers.sweep_all(tmp_path / "cache")
+    assert names(tmp_path / "tmp") == [f"other-1.{HOST}.{DEAD}.partial"]
+    assert names(tmp_path / "cache" / "tmp") == names(tmp_path / "cache" / "wheels") == []
+    with leftovers.temporary("base") as mine:
+        leftovers.sweep_all(tmp_path / "cache")
+        assert mine.parent == tmp_path / "tmp" and mine.is_dir()
 
 
 @pytest.mark.parametrize("levels", [1, 990, 3000])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from rich.console import Console
 
-from harness import catalog, instances, orchestrator, rows
+from harness import catalog, instances, leftovers, orchestrator, rows
 from harness.calibration import planting
 from harness.calibration.cases import Case, Group, chosen
 from harness.calibration.planting import PlantingLauncher
@@ -62,8 +60,8 @@ def calibrate(options: Options, wanted: Wanted, launcher: Launcher, screen: Scre
             f"calibration needs enforced limits, {launcher.isolation.value} holds none; use --launcher docker"
         )
     groups = chosen(wanted.only)
-    with tempfile.TemporaryDirectory(prefix="harness-calibration-") as folder:
-        planted = planting.dataset(Path(folder), options.cache)
+    with leftovers.temporary(SYSTEM) as folder:
+        planted = planting.dataset(folder, options.cache)
         run = _Run(options, launcher, screen, planted, groups, wanted)
         return run.run()
 

@@ -50,7 +50,8 @@ def arguments(job: Job, placement: Placement) -> dict[str, Any]:
         "shm_size": _SCRATCH_BYTES,
         "ulimits": [Ulimit(name="core", soft=0, hard=0), *_file_limit(job)],
         "healthcheck": {"test": ["NONE"]},  # nothing but the job runs inside the measured envelope
-        "log_config": LogConfig(type="json-file", config={"max-size": str(LOG_BYTES), "max-file": "1"}),
+        # Of two files the older goes when the newer is full; one alone would be emptied, last words and all.
+        "log_config": LogConfig(type="json-file", config={"max-size": str(LOG_BYTES // 2), "max-file": "2"}),
         "device_requests": _device_requests(envelope.gpus),
     }
 

@@ -125,7 +125,7 @@ class ProcessLauncher:
                     _kill_group(child)
             wall_s = time.monotonic() - started
             looks.look("after")
-            log.seek(0)
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_BYTES))  # its end says most
             text = log.read(_LOG_BYTES)
         return Ended(
             exit_code=child.returncode,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import docker
 import pytest
@@ -17,6 +19,7 @@ from harness.records import Outcome
 from harness.store import read_jobs
 from tests.conftest import Bench
 from tests.faults import support
+from tests.faults.proxy import wait_until
 
 _KILLS = 30
 _TRIALS = 4
@@ -122,3 +125,97 @@ def test_a_container_whose_harness_died_is_removed_by_the_next_run(
     assert support.orphans(engine, "dying-") == []
     _complete(bench, 1, 1)
     assert support.leftovers(bench) == []
+
+
+def _own_image(bench: Bench, more: str = "") -> list[str]:
+    """A command whose image is not there yet, whatever other tests have built."""
+    with (bench.folder / "engines" / "planted" / "Dockerfile").open("a", encoding="utf-8") as file:
+        file.write(f"# {bench.folder}\n{more}")
+    bench.plant("unbuilt")
+    return support.command(bench, bench.suite(_PROTOCOL, systems=["unbuilt"]))
+
+
+@pytest.mark.docker
+def test_what_a_kill_during_a_download_leaves_goes_with_any_next_run(bench: Bench, engine: docker.DockerClient) -> None:
+    command = _own_image(bench)
+    dying = [sys.executable, "-m", "tests.faults.dying", "before", "call:harness.assets:_pip_download", *command[3:]]
+    assert support.run(bench, dying).code == -signal.SIGKILL
+    left = [name for name in support.leftovers(bench) if not name.startswith("results/")]
+    assert len(left) == 1 and left[0].startswith("cache/wheels/") and left[0].endswith(".partial")
+    assert support.run(bench, [*command, "--launcher", "fake"]).code == 0, "this one downloads nothing"
+    assert support.leftovers(bench) == []
+
+
+@pytest.mark.docker
+def test_a_kill_in_the_middle_of_an_image_build_leaves_nothing(bench: Bench, engine: docker.DockerClient) -> None:
+    def building() -> list[str]:
+        found = engine.containers.list(all=True, ignore_removed=True)
+        return [each.id for each in found if "sleep 301" in " ".join(each.attrs["Config"]["Cmd"] or [])]
+
+    child = support.start(bench, _own_image(bench, "RUN sleep 301\n"))
+    wait_until(lambda: building() or child.poll() is not None, "the image is being built")
+    child.send_signal(signal.SIGKILL)
+    assert support.finish(bench, child).code == -signal.SIGKILL
+    wait_until(lambda: not building(), "the engine gives up a build that nobody waits for")
+    assert [name for name in support.leftovers(bench) if not name.startswith("results/")] == []
+
+
+# Stands in for debootstrap: says that it runs, and holds that pipe for as long as it or a child of it lives.
+_DEBOOTSTRAP = """#!/bin/bash
+mkdir -p "$4/proc" && mount -t proc proc "$4/proc"
+echo started >"$SAYS"
+exec sleep 300 >"$SAYS"
+"""
+_BOOTSTRAP = """
+import sys
+from pathlib import Path
+from docker.errors import APIError, ImageNotFound
+from harness import base_image
+
+class Engine:
+    images = property(lambda self: self)
+
+    def get(self, _):
+        raise ImageNotFound("none")
+
+    def pull(self, _):
+        raise APIError("no registry")
+
+base_image.ensure(Engine(), Path(sys.argv[1]), print)
+"""
+
+
+def test_a_kill_while_the_base_is_bootstrapped_leaves_no_process_and_a_folder_that_the_next_run_removes(
+    bench: Bench,
+) -> None:
+    if subprocess.run(["sh", "-c", "unshare --mount true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user may not mount")
+    programs, says = bench.folder / "bin", bench.folder / "says"
+    programs.mkdir()
+    (programs / "debootstrap").write_text(_DEBOOTSTRAP)
+    (programs / "debootstrap").chmod(0o755)
+    os.mkfifo(says)
+    listening = os.open(says, os.O_RDONLY | os.O_NONBLOCK)
+    command = [sys.executable, "-c", _BOOTSTRAP, str(bench.cache)]
+    child = support.start(bench, command, PATH=f"{programs}:{os.environ['PATH']}", SAYS=str(says), HARNESS_IMAGES="")
+    try:
+        wait_until(lambda: _said(listening) or child.poll() is not None, "debootstrap runs")
+        child.send_signal(signal.SIGKILL)
+        assert support.finish(bench, child).code == -signal.SIGKILL
+        wait_until(lambda: _said(listening) == b"", "debootstrap ends with its harness")
+    finally:
+        os.close(listening)
+    (left,) = support.leftovers(bench)
+    assert left.startswith("tmp/harness-base-") and left.endswith(".partial")
+    assert str(bench.folder) not in Path("/proc/self/mountinfo").read_text()
+    bench.plant("planted")
+    assert support.run(bench, support.command(bench, bench.suite(_PROTOCOL), "--launcher", "fake")).code == 0
+    assert support.leftovers(bench) == []
+
+
+def _said(listening: int) -> bytes | None:
+    """What came; nothing (b"") when no writer is left, None while there is one that is silent."""
+    try:
+        return os.read(listening, 100)
+    except BlockingIOError:
+        return None

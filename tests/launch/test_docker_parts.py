@@ -142,4 +142,4 @@ def test_a_job_is_held_to_its_cpus_and_their_memory(tmp_path: Path) -> None:
     asked = arguments(job, Placement((4, 5, 12), (1,), True, (0,), apart=True))
     assert (asked["cpuset_cpus"], asked["cpuset_mems"]) == ("4,5,12", "1")
     assert arguments(job, Placement((0,), (), None, (0,), apart=False))["cpuset_mems"] is None
-    assert asked["log_config"]["Config"] == {"max-size": str(LOG_BYTES), "max-file": "1"}
+    assert asked["log_config"]["Config"] == {"max-size": str(LOG_BYTES // 2), "max-file": "2"}
