@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -77,6 +77,9 @@ class CounterSource(Protocol):
     def read(self) -> Reading | None:
         """The totals now; None when the job is gone."""
 
+    def pids(self) -> Collection[int] | None:
+        """The job's processes now, as this host numbers them (threads may be among them); None where not shown."""
+
 
 class CgroupCounters:
     """A container's counters, read through its cgroup."""
@@ -105,6 +108,10 @@ class CgroupCounters:
             group.swap_bytes() if group.version == 2 else stat.swap_bytes if stat else None,
             stat.major_faults if stat else None,
         )
+
+    def pids(self) -> Collection[int] | None:
+        """Its threads: the first of a process has the process's number."""
+        return self._group.threads()
 
 
 class ProcessCounters:
@@ -138,6 +145,10 @@ class ProcessCounters:
             sum(swapped) if swapped else None,
             self._faults.total,
         )
+
+    def pids(self) -> Collection[int] | None:
+        """The process and its descendants."""
+        return process_tree(self._pid, self._proc)
 
     def _major_faults(self, pid: int) -> int | None:
         # The command name may hold blanks and brackets; fields are counted from its end.

@@ -96,8 +96,8 @@ class DockerLauncher:
             container = self.client.containers.create(**arguments(job, placement))
             try:
                 # GPUs before the start: the baseline is what they hold without the job.
-                with gpu.memory(job.spec.envelope.gpus) as gpu_memory:
-                    ended = self._run(container, job, placement, progress, gpu_memory)
+                with gpu.following(job.spec.envelope.gpus) as gpus:
+                    ended = self._run(container, job, placement, progress, gpus)
             except BaseException:
                 with suppress(EngineError):  # the first error says more, and the next run sweeps
                     _remove(container)
@@ -111,16 +111,16 @@ class DockerLauncher:
         job: Job,
         placement: Placement,
         progress: Callable[[Progress], None],
-        gpu_memory: gpu.GpuMemory | None,
+        gpus: gpu.JobGpus | None,
     ) -> Ended:
-        looks = Looks(self._canary, placement, job)
+        looks = Looks(self._canary, placement, job, gpus)
         looks.look("before")
         started = time.monotonic()
         refused = _start(container)
         if refused:
             return Ended(None, False, None, None, refused, MemoryTrace(), 0.0, b"", placement=placement)
         waiting = _Waiting(container)
-        with _sampling(container, placement, gpu_memory) as sampler:
+        with _sampling(container, placement, gpus) as sampler:
             stopped = follow(Watch(job), waiting.ended, progress, looks, sampler)
             if stopped:
                 _kill(container)
@@ -139,6 +139,7 @@ class DockerLauncher:
             wall_s=wall_s,
             log=_log(container),
             counters=sampler.counters() if sampler else CounterTrace(),
+            gpus=sampler.gpus() if sampler else None,
             canary=tuple(looks.taken),
             placement=placement,
         )
@@ -234,7 +235,7 @@ class _Waiting(threading.Thread):
 
 
 @contextmanager
-def _sampling(container: Container, placement: Placement, gpu_memory: gpu.GpuMemory | None) -> Iterator[Sampler | None]:
+def _sampling(container: Container, placement: Placement, gpus: gpu.JobGpus | None) -> Iterator[Sampler | None]:
     """Sample the container's cgroup from the host; None where the host does not show it."""
     container.reload()
     pid = container.attrs["State"]["Pid"]
@@ -245,7 +246,7 @@ def _sampling(container: Container, placement: Placement, gpu_memory: gpu.GpuMem
         return
     files = KeptOpen()
     group = group.reading_with(files)
-    sampler = Sampler(CgroupMemory(group), CgroupCounters(group, placement.cpus), gpu_memory)
+    sampler = Sampler(CgroupMemory(group), CgroupCounters(group, placement.cpus), gpus)
     sampler.start()
     try:
         yield sampler

@@ -98,12 +98,12 @@ class ProcessLauncher:
     def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
         """Run one child to its end; its whole process group goes with it."""
         placement = topology.place(job.spec.envelope.cpus)
-        looks = Looks(self._canary, placement, job)
         with (
             (job.folder / "log").open("w+b") as log,
             host.aside(placement),
-            gpu.memory(job.spec.envelope.gpus) as gpu_memory,
+            gpu.following(job.spec.envelope.gpus) as gpus,
         ):
+            looks = Looks(self._canary, placement, job, gpus)
             looks.look("before")
             started = time.monotonic()
             child = subprocess.Popen(
@@ -117,7 +117,7 @@ class ProcessLauncher:
             )
             ended = threading.Event()
             threading.Thread(target=_wait, args=(child, ended), daemon=True, name="child-wait").start()
-            with _sampling(child.pid, placement, gpu_memory) as sampler:
+            with _sampling(child.pid, placement, gpus) as sampler:
                 try:
                     stopped = follow(Watch(job), ended, progress, looks, sampler)
                 finally:
@@ -136,6 +136,7 @@ class ProcessLauncher:
             wall_s=wall_s,
             log=text,
             counters=sampler.counters(),
+            gpus=sampler.gpus(),
             canary=tuple(looks.taken),
             placement=placement,
         )
@@ -188,6 +189,8 @@ class ProcessLauncher:
             "HARNESS_CORPUS": str(job.corpus_dir),
             "HARNESS_INDEX": str(job.index_dir),
             "HARNESS_ASSETS": str(folder / "assets"),
+            # NVML's numbers; CUDA's own put the fastest GPU first.
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             "CUDA_VISIBLE_DEVICES": gpus,
             **thread_environment(job.spec.envelope.cpus),
         }
@@ -199,10 +202,10 @@ def _wait(child: subprocess.Popen[bytes], ended: threading.Event) -> None:
 
 
 @contextlib.contextmanager
-def _sampling(pid: int, placement: Placement, gpu_memory: gpu.GpuMemory | None) -> Iterator[Sampler]:
+def _sampling(pid: int, placement: Placement, gpus: gpu.JobGpus | None) -> Iterator[Sampler]:
     """Sample the child and its descendants while it runs."""
     files = KeptOpen()
-    sampler = Sampler(ProcessMemory(pid), ProcessCounters(pid, placement.cpus, read=files), gpu_memory)
+    sampler = Sampler(ProcessMemory(pid), ProcessCounters(pid, placement.cpus, read=files), gpus)
     sampler.start()
     try:
         yield sampler
