@@ -18,7 +18,7 @@ from harness.launch.base import Ended, Job
 from harness.measure import envelope
 from harness.measure.output import MEASUREMENT, WARMUP_TRIAL
 from harness.records import JobSpec, Measurement, Outcome, to_json
-from harness.result import Counters, Memory
+from harness.result import Counters, GpuUse, Memory
 from harness.samples import Sample
 from harness.untrusted import most_trials, plain, read_regular
 
@@ -44,6 +44,7 @@ class Collected:
     memory: Memory
     samples: tuple[Sample, ...]
     counters: Counters = field(default_factory=Counters)
+    gpu: GpuUse | None = None
 
     @property
     def first_query_s(self) -> float | None:
@@ -123,7 +124,13 @@ def collect(job: Job, ended: Ended, unknown_ids: Callable[[set[str]], set[str]])
             outcome, detail = Outcome.BAD_OUTPUT, wrong
     phases = measurement.phases[: most_trials(job.spec) + _OTHER_PHASES] if measurement else ()
     return Collected(
-        outcome, detail, measurement, ended.memory.summary(phases), tuple(found), ended.counters.summary(phases)
+        outcome,
+        detail,
+        measurement,
+        ended.memory.summary(phases),
+        tuple(found),
+        ended.counters.summary(phases),
+        ended.gpus.summary(phases) if ended.gpus else None,
     )
 
 

@@ -166,7 +166,11 @@ def _load() -> Finding:
 def _gpu() -> Finding:
     found = gpu.probe()
     if found.models:
-        return Finding(Level.OK, "GPUs", f"{', '.join(found.models)} (driver {found.driver})")
+        fact = f"{', '.join(found.models)} (driver {found.driver})"
+        if found.processes:
+            remedy = "they disturb every job with GPUs; end them (`nvidia-smi` lists them)"
+            return Finding(Level.WARN, "GPUs", f"{fact}; {found.processes} processes are on them", remedy)
+        return Finding(Level.OK, "GPUs", fact)
     return Finding(Level.OK, "GPUs", f"none; profiles with GPUs are not_applicable here ({found.reason})")
 
 

@@ -21,6 +21,11 @@ def remark(cause: Cause, text: str) -> Finding:
     return Finding(cause, Validity.CLEAN, text)
 
 
+def of_jobs(count: int, jobs: int) -> str:
+    """In how many of several jobs something was seen, in brackets; nothing where there is one job."""
+    return f" (in {count} of {jobs} jobs)" if jobs > 1 else ""
+
+
 def again(cell: Cell, option: str = "--fresh") -> str:
     """What measures a cell again, in words: a result knows its suite's name, not where the file lies.
 

@@ -85,6 +85,7 @@ def assemble(
         ranking_disagreements=collected.ranking_disagreements(),
         canary=ended.canary if ended else (),
         counters=collected.counters,
+        gpu=collected.gpu,
         placement=ended.placement if ended else None,
         probes=measured.probes if measured else (),
         rate_qps=measured.rate_qps if measured else None,

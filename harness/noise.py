@@ -1,4 +1,4 @@
-"""What the machine says against a cell: steal, other processes, swap, faults, too many threads, a canary that slows.
+"""What the machine says against a cell: steal, other processes, swap, faults, too many threads, canary, GPUs.
 
 Each threshold stands here once.  Figures are shares of the time of the job's CPUs while its trials ran.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from harness import machine_speed
-from harness.findings import again, invalid, noisy, remark
+from harness import gpu_noise, machine_speed
+from harness.findings import again, invalid, noisy, of_jobs, remark
 from harness.records import Isolation
 from harness.result import Counters, Result
 from harness.table import Cause, Finding
@@ -29,7 +29,7 @@ MAX_FAULTS_PER_QUERY = 0.1
 
 
 def look(results: Sequence[Result], known: machine_speed.Levels, queries: int | None) -> list[Finding]:
-    """Judge the counters, the canary and the placement of a cell's jobs.
+    """Judge the counters, the canary, the GPUs and the placement of a cell's jobs.
 
     Args:
         results: the pooled jobs of one cell, all ``ok``.
@@ -46,6 +46,7 @@ def look(results: Sequence[Result], known: machine_speed.Levels, queries: int | 
         *_crowded(told),
         *_faults(told, queries),
         *machine_speed.look(results, known),
+        *gpu_noise.look(results),
         *_placed(results),
         *_pages(results),
     ]
@@ -57,11 +58,7 @@ def _worst(results: Sequence[Result], share: Callable[[Result], float | None], m
     above = [value for value in shares if value > most]
     if not above:
         return None
-    return max(above), _of_jobs(len(above), results)
-
-
-def _of_jobs(count: int, results: Sequence[Result]) -> str:
-    return f" (in {count} of {len(results)} jobs)" if len(results) > 1 else ""
+    return max(above), of_jobs(len(above), len(results))
 
 
 def _of_cpus(result: Result, seconds: float | None) -> float | None:
@@ -106,12 +103,12 @@ def _unknown(results: Sequence[Result]) -> list[Finding]:
         return []
     if all(result.memory.samples for result in silent):
         # The cgroup was there to be read; the trials were over sooner than that.
-        short = f"the trials were too short for the kernel's counters{_of_jobs(len(silent), results)}"
+        short = f"the trials were too short for the kernel's counters{of_jobs(len(silent), len(results))}"
         return [remark(Cause.COUNTERS, f"{short}: steal, other processes, waiting and faults were not judged there")]
     text = (
-        f"the kernel's counters of this job could not be read{_of_jobs(len(silent), results)}, so nothing shows that "
-        "the machine was quiet; measure with an engine on this host whose cgroups harness doctor can see, in trials "
-        f"of some seconds, then {again(results[0].spec.cell)}"
+        f"the kernel's counters of this job could not be read{of_jobs(len(silent), len(results))}, so nothing shows "
+        "that the machine was quiet; measure with an engine on this host whose cgroups harness doctor can see, in "
+        f"trials of some seconds, then {again(results[0].spec.cell)}"
     )
     return [noisy(Cause.COUNTERS, text)]
 
@@ -129,7 +126,7 @@ def _uncovered(results: Sequence[Result]) -> list[Finding]:
     first = others[0]
     text = (
         f"the kernel's counters cover {first.counters.wall_s:.2g} s for {_trials_s(first):.2g} s of trials"
-        f"{_of_jobs(len(others), results)}, too far off to tell steal, other processes or faults; ask more queries"
+        f"{of_jobs(len(others), len(results))}, too far off to tell steal, other processes or faults; ask more queries"
     )
     return [remark(Cause.COUNTERS, text)]
 

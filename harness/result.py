@@ -23,7 +23,8 @@ from harness.records import (
 # Version of result.json.  History:
 #   1  first version
 #   2  fresh process per trial (spec.jobs, spec.job), scenarios' own parameters, canary, kernel counters, placement,
-#      probes, mapped file pages, effective.numa_nodes.  Everything in 1 kept its name and meaning.
+#      probes, mapped file pages, effective.numa_nodes, GPU clocks, energy and strangers.  Everything in 1 kept its name
+#      and meaning.
 SCHEMA_VERSION = 2
 
 
@@ -47,12 +48,27 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class GpuReading:
+    """A job's GPUs at one moment; ``None``: NVML does not say it of every one of them.
+
+    ``sm_clock_mhz`` is the lowest clock of theirs, ``temperature_c`` the highest temperature.  ``clock_reasons`` names
+    why any of them does not run faster (NVML's clocks event reasons, sorted): some are throttling, and some, like
+    ``gpu_idle``, are not.
+    """
+
+    sm_clock_mhz: int | None = None
+    clock_reasons: tuple[str, ...] | None = None
+    temperature_c: int | None = None
+
+
+@dataclass(frozen=True)
 class CanaryReading:
     """One look at the machine: how long fixed pieces of work took on the job's CPUs just then.
 
     ``when`` is ``before``, ``between`` or ``after`` (the trials).  ``cpu_s`` is the slowest of the job's CPUs;
     ``frequency_mhz`` the lowest of theirs; ``cpu_pressure`` the share of the last 10 s in which some task of the host
-    waited for a CPU (PSI). ``None``: this host does not show it.
+    waited for a CPU (PSI). ``None``: this host does not show it.  ``gpu`` is there for a job with GPUs, which rest
+    while the machine is looked at.
     """
 
     when: str
@@ -64,6 +80,7 @@ class CanaryReading:
     load_1m: float | None = None
     frequency_mhz: float | None = None
     cpu_pressure: float | None = None
+    gpu: GpuReading | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +101,25 @@ class Counters:
     throttled_s: float | None = None
     swap_bytes: int | None = None
     major_faults: int | None = None
+
+
+@dataclass(frozen=True)
+class GpuUse:
+    """What NVML said of a job's GPUs, all together; ``None`` where it does not say.
+
+    While the trials ran: ``energy_j`` is what the whole GPUs took, idle draw included, counted over ``wall_s`` (as
+    :class:`Counters` are); ``sm_clock_mhz`` the median over readings of the lowest clock; ``clock_reasons`` in how many
+    of ``readings`` each reason not to run faster was in force.  From before the job to its end: the most processes that
+    were not the job's (``foreign_processes``), and the most memory that such held (``foreign_bytes``).
+    """
+
+    wall_s: float | None = None
+    energy_j: float | None = None
+    readings: int = 0
+    sm_clock_mhz: float | None = None
+    clock_reasons: dict[str, int] | None = None
+    foreign_processes: int | None = None
+    foreign_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -188,8 +224,9 @@ class Result:
 
     ``ranking_disagreements`` counts sample queries whose ranked ids differ between trials (the stored run is the
     first trial's).  ``warmup_done`` counts the warm-up queries that were asked.  ``page_cache`` says what was done to
-    the index's pages in the host's cache before the job (``dropped``, or ``None``: nothing).  ``files`` maps each
-    file beside ``result.json`` to its sha256.
+    the index's pages in the host's cache before the job (``dropped``, or ``None``: nothing).  ``gpu`` is ``None`` for
+    a job without GPUs, or where they could not be followed.  ``files`` maps each file beside ``result.json`` to its
+    sha256.
     """
 
     key: str
@@ -217,6 +254,7 @@ class Result:
     ranking_disagreements: int | None = None
     canary: tuple[CanaryReading, ...] = ()
     counters: Counters = Counters()
+    gpu: GpuUse | None = None
     placement: Placement | None = None
     page_cache: str | None = None
     probes: tuple[Probe, ...] = ()

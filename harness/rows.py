@@ -163,6 +163,7 @@ def _outline(cell: Measured[Job], snapshot: instances.Snapshot, tries: int) -> R
         peak_mapped_bytes=_most(each.memory.peak_mapped_bytes for each in results),
         peak_cgroup_bytes=_most(each.memory.peak_cgroup_bytes for each in results),
         peak_gpu_bytes=_most(each.memory.peak_gpu_bytes for each in results),
+        gpu_energy_j=_all(each.gpu.energy_j if each.gpu else None for each in results) if done else None,
         index_bytes=result.index.index_bytes if done and result.index else None,
         index_build_s=result.index.build_s if done and result.index else None,
         load_s=_middle(each.load_s for each in results),
@@ -175,6 +176,12 @@ def _outline(cell: Measured[Job], snapshot: instances.Snapshot, tries: int) -> R
 
 def _most(values: Iterable[int | None]) -> int | None:
     return max((value for value in values if value is not None), default=None)
+
+
+def _all(values: Iterable[float | None]) -> float | None:
+    """A sum that lacks nothing."""
+    known = list(values)
+    return None if None in known else sum(value for value in known if value is not None)
 
 
 def _middle(values: Iterable[float | None]) -> float | None:

@@ -33,6 +33,10 @@ class Cause(str, Enum):
     PAGE_FAULTS = "page_faults"
     CANARY = "canary"
     SLOW_MACHINE = "slow_machine"
+    GPU_THROTTLING = "gpu_throttling"
+    GPU_SHARED = "gpu_shared"
+    GPU_CLOCK = "gpu_clock"
+    GPU_UNSAID = "gpu_unsaid"
     PLACEMENT = "placement"
     PAGE_CACHE = "page_cache"
     THREADS_UNSAID = "threads_unsaid"
@@ -114,7 +118,8 @@ class Row:
     interval for these very queries.  ``at_most_s`` holds, by percentile, what it is at most (LoadGen's rule, confidence
     0.99); ``spread_s`` standard deviations by ``query``, ``trial``, ``job`` and ``residual``; ``stages_s`` what the
     adapter says of its stages.  ``key`` names the job whose run is judged.  ``load_s`` and ``first_query_s`` are
-    medians over the jobs, memory figures their largest.
+    medians over the jobs, memory figures their largest.  ``gpu_energy_j`` is what the GPUs took while the trials of
+    all its jobs ran, idle draw included; missing where any job did not measure it.
 
     A failed row has an outcome and a detail, and every figure is missing.  ``notes`` are sentences about this row;
     each states a fact, its figure and, where something can be done, the next command; those of ``findings``, which
@@ -166,6 +171,7 @@ class Row:
     peak_mapped_bytes: int | None = None
     peak_cgroup_bytes: int | None = None
     peak_gpu_bytes: int | None = None
+    gpu_energy_j: float | None = None
     index_bytes: int | None = None
     index_build_s: float | None = None
     load_s: float | None = None

@@ -14,7 +14,17 @@ from numpy.typing import NDArray
 
 from harness import timings
 from harness.records import Envelope, Isolation, Outcome
-from harness.result import CanaryReading, Cell, Counters, Environment, Placement, Result, ResultSpec, job_key
+from harness.result import (
+    CanaryReading,
+    Cell,
+    Counters,
+    Environment,
+    GpuUse,
+    Placement,
+    Result,
+    ResultSpec,
+    job_key,
+)
 from harness.table import Machine, Row, Validity
 
 ENVIRONMENT = Environment("CPU", "x86_64", 4, 2**34, "6.1", 1, "20.10", "0.1", None)
@@ -147,6 +157,20 @@ def row(**changes: Any) -> Row:
 
 def canary(cpu_s: float = 0.010, memory_s: float = 0.020, disk_s: float | None = 0.005) -> CanaryReading:
     return CanaryReading("between", 0, 0.1, cpu_s, memory_s, disk_s)
+
+
+def gpu(**changes: Any) -> GpuUse:
+    """What NVML says of a GPU that a job had to itself, for ten seconds."""
+    calm = GpuUse(
+        wall_s=10.0,
+        energy_j=700.0,
+        readings=40,
+        sm_clock_mhz=1980.0,
+        clock_reasons={"gpu_idle": 12},
+        foreign_processes=0,
+        foreign_bytes=0,
+    )
+    return replace(calm, **changes)
 
 
 def quiet(**changes: Any) -> Counters:

@@ -14,9 +14,10 @@ import pytest
 from harness.catalog import System
 from harness.collect import Collected, collect
 from harness.launch.base import Ended, Job, Prepared, Stopped
+from harness.launch.gpu_trace import GpuTrace, Moment, Others
 from harness.launch.memory import MemoryTrace
-from harness.records import Isolation, JobSpec, Measurement, Outcome, Query, to_json
-from harness.result import Placement
+from harness.records import Isolation, JobSpec, Measurement, Outcome, Phase, Query, to_json
+from harness.result import GpuReading, GpuUse, Placement
 from tests.measure.test_envelope import ASKED, SEEN
 
 SPEC = JobSpec(
@@ -329,3 +330,11 @@ def test_endless_stages_and_samples_are_bad_output(left: Left) -> None:
         )
     )
     left.ends(Outcome.BAD_OUTPUT, "more than 16 stages")
+
+
+def test_gpus_are_summed_over_the_trials_that_the_job_names(left: Left) -> None:
+    left.measured(replace(MEASURED, phases=(Phase("trial-0", 10, 20),)))
+    moments = tuple(Moment(t_ns, GpuReading(1980, ()), t_ns * 1000) for t_ns in (10, 15, 20))
+    found = left.collect(replace(ENDED, gpus=GpuTrace(Others(0, 0), moments))).gpu
+    assert found == GpuUse(1e-8, 10.0, 3, 1980, {}, 0, 0)
+    assert left.collect().gpu is None, "a job without GPUs"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -103,10 +104,11 @@ def test_the_hash_names_content_and_places(bench: Bench) -> None:
 
 def test_what_a_dead_build_left_goes_and_a_living_ones_stays(bench: Bench) -> None:
     folder = bench.cache / "indexes"
-    for name in ("key.4194303.partial", f"key.{os.getpid()}.partial", "key.1.partial", "other.4194303.partial"):
+    dead, alive = (f"{socket.gethostname()}.{pid}.partial" for pid in (4194303, 1))
+    for name in (f"key.{dead}", f"key.{socket.gethostname()}.{os.getpid()}.partial", f"key.{alive}", f"other.{dead}"):
         (folder / name / "data").mkdir(parents=True)
     build(bench, FakeLauncher())
-    assert left(bench) == ["key", "key.1.partial"]
+    assert left(bench) == ["key", f"key.{alive}"]
 
 
 def test_an_index_that_another_run_finished_first_is_taken(bench: Bench) -> None:

@@ -13,7 +13,7 @@ import pytest
 from harness import instances, rows
 from harness.errors import FileError, UsageError
 from harness.records import Isolation, Outcome
-from harness.result import Cell
+from harness.result import Cell, GpuUse
 from harness.table import Table, Validity
 from tests.build import at
 from tests.stored import MIB, QUERIES, Maker, one, result, samples
@@ -44,6 +44,21 @@ def test_a_row_by_hand(make: Maker, snapshot: instances.Snapshot) -> None:
     assert (row.index_bytes, row.load_s, row.first_query_s) == (8 * MIB, 1.25, 0.5)
     assert (row.outcome, row.validity, row.notes) == (Outcome.OK, Validity.CLEAN, ())
     assert row.trial_spread_s == pytest.approx(0.0, abs=1e-12)
+
+
+def test_gpu_energy_is_of_all_jobs_or_of_none(make: Maker, snapshot: instances.Snapshot) -> None:
+    def energy_j(*measured: float | None) -> float | None:
+        jobs = [
+            make(
+                base_ms=2.0, trials=1, job=number, jobs=2, changes={"gpu": GpuUse(energy_j=each), "trials_finished": 1}
+            )
+            for number, each in enumerate(measured)
+        ]
+        return one(jobs, snapshot).gpu_energy_j
+
+    assert energy_j(700.0, 701.5) == 1401.5
+    assert energy_j(700.0, None) is None
+    assert one([make(base_ms=2.0)], snapshot).gpu_energy_j is None, "a job without GPUs"
 
 
 def test_another_architecture_is_told(make: Maker, snapshot: instances.Snapshot) -> None:

@@ -21,6 +21,8 @@ from harness.result import (
     CanaryReading,
     Counters,
     Environment,
+    GpuReading,
+    GpuUse,
     IndexFacts,
     Memory,
     Placement,
@@ -251,8 +253,13 @@ FULL_2 = replace(
     key=job_key(NEW_SPEC),
     effective=replace(SEEN, threads={"torch_intraop": 1}),
     memory=replace(FULL.memory, peak_mapped_bytes=3 << 20, peak_gpu_bytes=4 << 20),
-    canary=(CanaryReading("before", 10, 0.2, 0.01, 0.02, 0.003, 0.5, 2400.0, 0.0),),
+    canary=(
+        CanaryReading(
+            "before", 10, 0.2, 0.01, 0.02, 0.003, 0.5, 2400.0, 0.0, GpuReading(345, ("gpu_idle", "sw_power_cap"), 36)
+        ),
+    ),
     counters=Counters(10.0, 9.5, 0.25, 0.0, 0.125, 0.0, 0, 12),
+    gpu=GpuUse(9.5, 712.5, 38, 1965.0, {"gpu_idle": 3, "sw_power_cap": 1}, 1, 5 << 20),
     placement=Placement((2, 3), (0,), True, (0, 1), True),
     page_cache="dropped",
     probes=(Probe(0, 12.5, 300, 0.04, 2, True, False),),
@@ -276,6 +283,8 @@ def test_no_field_is_left_out_of_the_golden_result() -> None:
         (raw["memory"], Memory),
         (raw["effective"], EffectiveEnvelope),
         (raw["canary"][0], CanaryReading),
+        (raw["canary"][0]["gpu"], GpuReading),
+        (raw["gpu"], GpuUse),
         (raw["counters"], Counters),
         (raw["placement"], Placement),
         (raw["probes"][0], Probe),
@@ -288,7 +297,7 @@ def test_what_an_old_version_did_not_hold_is_not_measured_never_0() -> None:
     old = read_result(GOLDEN[1])
     assert old.memory.peak_mapped_bytes is None and old.rate_qps is None and old.placement is None
     assert old.effective is not None and old.effective.numa_nodes is None
-    assert old.canary == () and old.counters == Counters()
+    assert old.canary == () and old.counters == Counters() and old.gpu is None
     assert (old.spec.jobs, old.spec.job, old.spec.repeats) == (1, 0, 0), "as every job of that version was"
 
 

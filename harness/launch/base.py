@@ -9,6 +9,7 @@ from typing import Protocol
 
 from harness.catalog import System
 from harness.launch.counters import CounterTrace
+from harness.launch.gpu_trace import GpuTrace
 from harness.launch.memory import MemoryTrace
 from harness.records import Cpuset, Envelope, Isolation, JobSpec, Outcome, to_json
 from harness.result import CanaryReading, Placement
@@ -97,6 +98,7 @@ class Ended:
     wall_s: float
     log: bytes
     counters: CounterTrace = field(default_factory=CounterTrace)
+    gpus: GpuTrace | None = None
     canary: tuple[CanaryReading, ...] = ()
     placement: Placement | None = None
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from harness.cgroup import Cgroup, Read, read_text
+from harness.launch.stretches import over_trials
 from harness.launch.tree import process_tree
 from harness.records import Phase
 from harness.result import Counters
 
 _PROC = Path("/proc")
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-_TRIAL = re.compile(r"trial-\d+")
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,9 @@ class CounterTrace:
     def summary(self, phases: tuple[Phase, ...] = ()) -> Counters:
         """What was counted while the trials ran; all ``None`` where nothing was read, or no trial ran.
 
-        Summed over the trials, each from the reading nearest to its start to the one nearest to its end.  What lies
-        between two trials is left out: the harness itself works on the job's CPUs there, to look at the machine.
-        Where all trials ran between two readings, from the one to the other; ``wall_s`` says so.
+        See :func:`harness.launch.stretches.over_trials` for which readings these are; ``wall_s`` says how far apart.
         """
-        trials = [phase for phase in phases if _TRIAL.fullmatch(phase.name)]
-        stretches = self._stretches(trials) or self._around(trials)
+        stretches = over_trials(self.readings, phases)
         if not stretches:
             return Counters()
 
@@ -73,38 +70,15 @@ class CounterTrace:
             major_faults=total(lambda reading: reading.major_faults),
         )
 
-    def _stretches(self, trials: list[Phase]) -> list[tuple[Reading, ...]]:
-        """The readings of each trial, at least two; a trial that ran between two readings has none."""
-        found, least = [], 0
-        for trial in sorted(trials, key=lambda trial: trial.start_ns):
-            # No stretch is counted twice, whatever is nearest to two trials.
-            first, last = max(least, self._nearest(trial.start_ns)), self._nearest(trial.end_ns, late=True)
-            if first < last:
-                found.append(self.readings[first : last + 1])
-                least = last
-        return found
-
-    def _around(self, trials: list[Phase]) -> list[tuple[Reading, ...]]:
-        """The last reading before all trials and the first after them, or at least one within; none without two."""
-        start_ns = min((trial.start_ns for trial in trials), default=0)
-        end_ns = max((trial.end_ns for trial in trials), default=0)
-        before = [reading for reading in self.readings if reading.t_ns <= start_ns]
-        later = [reading for reading in self.readings if reading.t_ns > start_ns]
-        # A job may be gone before anybody could read once more; then the last reading has to do.
-        after = [reading for reading in later if reading.t_ns >= end_ns] or later[-1:]
-        return [(before[-1], after[0])] if trials and before and after else []
-
-    def _nearest(self, t_ns: int, *, late: bool = False) -> int:
-        """Index of the reading nearest to a moment; of two that are equally near, the earlier, or the later one."""
-        order = range(len(self.readings))
-        return min(reversed(order) if late else order, key=lambda n: abs(self.readings[n].t_ns - t_ns), default=0)
-
 
 class CounterSource(Protocol):
     """Something whose counters can be read now."""
 
     def read(self) -> Reading | None:
         """The totals now; None when the job is gone."""
+
+    def pids(self) -> Collection[int] | None:
+        """The job's processes now, as this host numbers them (threads may be among them); None where not shown."""
 
 
 class CgroupCounters:
@@ -134,6 +108,10 @@ class CgroupCounters:
             group.swap_bytes() if group.version == 2 else stat.swap_bytes if stat else None,
             stat.major_faults if stat else None,
         )
+
+    def pids(self) -> Collection[int] | None:
+        """Its threads: the first of a process has the process's number."""
+        return self._group.threads()
 
 
 class ProcessCounters:
@@ -167,6 +145,10 @@ class ProcessCounters:
             sum(swapped) if swapped else None,
             self._faults.total,
         )
+
+    def pids(self) -> Collection[int] | None:
+        """The process and its descendants."""
+        return process_tree(self._pid, self._proc)
 
     def _major_faults(self, pid: int) -> int | None:
         # The command name may hold blanks and brackets; fields are counted from its end.

@@ -97,8 +97,8 @@ class DockerLauncher:
             container = self.client.containers.create(**arguments(job, placement))
             try:
                 # GPUs before the start: the baseline is what they hold without the job.
-                with gpu.memory(job.spec.envelope.gpus) as gpu_memory:
-                    ended = self._run(container, job, placement, progress, gpu_memory)
+                with gpu.following(job.spec.envelope.gpus) as gpus:
+                    ended = self._run(container, job, placement, progress, gpus)
             except BaseException:
                 with suppress(EngineError):  # the first error says more, and the next run sweeps
                     _remove(container)
@@ -112,9 +112,9 @@ class DockerLauncher:
         job: Job,
         placement: Placement,
         progress: Callable[[Progress], None],
-        gpu_memory: gpu.GpuMemory | None,
+        gpus: gpu.JobGpus | None,
     ) -> Ended:
-        looks = Looks(self._canary, placement, job)
+        looks = Looks(self._canary, placement, job, gpus)
         looks.look("before")
         started = time.monotonic()
         refused = _start(container)
@@ -122,7 +122,7 @@ class DockerLauncher:
             return Ended(None, False, None, None, refused, MemoryTrace(), 0.0, b"", placement=placement)
         waiting = _Waiting(container)
         group = _group(container)
-        with _sampling(group, placement, gpu_memory) as sampler:
+        with _sampling(group, placement, gpus) as sampler:
             stopped = enforced.refusal(group, job.spec.envelope, placement.cpuset) or follow(
                 Watch(job), waiting.ended, progress, looks, sampler, lambda: enforced.moved(group, placement.cpuset)
             )
@@ -143,6 +143,7 @@ class DockerLauncher:
             wall_s=wall_s,
             log=_log(container),
             counters=sampler.counters() if sampler else CounterTrace(),
+            gpus=sampler.gpus() if sampler else None,
             canary=tuple(looks.taken),
             placement=placement,
         )
@@ -246,16 +247,14 @@ def _group(container: Container) -> cgroup.Cgroup | None:
 
 
 @contextmanager
-def _sampling(
-    group: cgroup.Cgroup | None, placement: Placement, gpu_memory: gpu.GpuMemory | None
-) -> Iterator[Sampler | None]:
+def _sampling(group: cgroup.Cgroup | None, placement: Placement, gpus: gpu.JobGpus | None) -> Iterator[Sampler | None]:
     """Sample the container's cgroup from the host; None where there is none to be seen."""
     if group is None:
         yield None
         return
     with closing(KeptOpen()) as files:
         group = group.reading_with(files)
-        with Sampler(CgroupMemory(group), CgroupCounters(group, placement.cpus), gpu_memory) as sampler:
+        with Sampler(CgroupMemory(group), CgroupCounters(group, placement.cpus), gpus) as sampler:
             yield sampler
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from harness.launch.base import Job, Progress, Stopped
 from harness.launch.canary import Canary
+from harness.launch.gpu import JobGpus
 from harness.launch.sampler import Sampler
 from harness.launch.watch import Watch
 from harness.result import CanaryReading, Placement
@@ -22,10 +24,11 @@ _POLL_S = 0.25
 class Looks:
     """The looks at the machine that belong to one job."""
 
-    def __init__(self, canary: Canary, placement: Placement, job: Job) -> None:
+    def __init__(self, canary: Canary, placement: Placement, job: Job, gpus: JobGpus | None = None) -> None:
         self._canary = canary
         self._placement = placement
         self._job = job
+        self._gpus = gpus
         self.taken: list[CanaryReading] = []
 
     def look(self, when: str) -> None:
@@ -33,7 +36,8 @@ class Looks:
         if self._job.spec.kind == "search":
             self._canary.prepare(self._placement)  # at the first look alone, and outside its time
             # The job's folder lies beside the results, and goes with the job.
-            self.taken.append(self._canary.look(when, self._placement, self._job.folder))
+            reading = self._canary.look(when, self._placement, self._job.folder)
+            self.taken.append(replace(reading, gpu=self._gpus.look()) if self._gpus else reading)
 
 
 def follow(

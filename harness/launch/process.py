@@ -99,12 +99,12 @@ class ProcessLauncher:
         """Run one child to its end; its whole process group goes with it."""
         placement = topology.place(job.spec.envelope.cpus)
         job.write_spec(placement.cpuset)
-        looks = Looks(self._canary, placement, job)
         with (
             (job.folder / "log").open("w+b") as log,
             host.aside(placement),
-            gpu.memory(job.spec.envelope.gpus) as gpu_memory,
+            gpu.following(job.spec.envelope.gpus) as gpus,
         ):
+            looks = Looks(self._canary, placement, job, gpus)
             looks.look("before")
             started = time.monotonic()
             child = subprocess.Popen(
@@ -118,7 +118,7 @@ class ProcessLauncher:
             )
             ended = threading.Event()
             threading.Thread(target=_wait, args=(child, ended), daemon=True, name="child-wait").start()
-            with _sampling(child.pid, placement, gpu_memory) as sampler:
+            with _sampling(child.pid, placement, gpus) as sampler:
                 try:
                     stopped = follow(Watch(job), ended, progress, looks, sampler)
                 finally:
@@ -137,6 +137,7 @@ class ProcessLauncher:
             wall_s=wall_s,
             log=text,
             counters=sampler.counters(),
+            gpus=sampler.gpus(),
             canary=tuple(looks.taken),
             placement=placement,
         )
@@ -189,6 +190,8 @@ class ProcessLauncher:
             "HARNESS_CORPUS": str(job.corpus_dir),
             "HARNESS_INDEX": str(job.index_dir),
             "HARNESS_ASSETS": str(folder / "assets"),
+            # NVML's numbers; CUDA's own put the fastest GPU first.
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             "CUDA_VISIBLE_DEVICES": gpus,
             **thread_environment(job.spec.envelope.cpus),
         }
@@ -200,11 +203,11 @@ def _wait(child: subprocess.Popen[bytes], ended: threading.Event) -> None:
 
 
 @contextlib.contextmanager
-def _sampling(pid: int, placement: Placement, gpu_memory: gpu.GpuMemory | None) -> Iterator[Sampler]:
+def _sampling(pid: int, placement: Placement, gpus: gpu.JobGpus | None) -> Iterator[Sampler]:
     """Sample the child and its descendants while it runs."""
     with contextlib.closing(KeptOpen()) as files:
         counters = ProcessCounters(pid, placement.cpus, read=files)
-        with Sampler(ProcessMemory(pid), counters, gpu_memory) as sampler:
+        with Sampler(ProcessMemory(pid), counters, gpus) as sampler:
             yield sampler
 
 

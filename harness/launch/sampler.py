@@ -1,4 +1,4 @@
-"""The thread that reads a job's memory and counters from the host, so that the measured CPUs do no work for it.
+"""The thread that reads a job's memory, counters and GPUs from the host, so that the measured CPUs do no work for it.
 
 It must see an allocation that lives for 100 ms, and take less than 1 % of a CPU.
 """
@@ -10,14 +10,15 @@ import time
 from typing import Self
 
 from harness.launch.counters import CounterSource, CounterTrace, Reading
-from harness.launch.gpu import GpuMemory
+from harness.launch.gpu import JobGpus
+from harness.launch.gpu_trace import GpuTrace, Moment
 from harness.launch.memory import MemorySource, MemoryTrace
 
 # Between two readings of memory: usual, and while it grows fast (before an OOM kill only the last reading tells).
 INTERVAL_S = 0.08
 _FAST_INTERVAL_S = 0.003
 _FAST_BYTES_PER_S = 200 << 20
-# Between two readings of the counters, at least; more where they cost more (a job of hundreds of threads).
+# Between two readings of the counters, or of the GPUs, at least; more where they cost more (hundreds of threads).
 _COUNTERS_S = 0.25
 _COUNTERS_SHARE = 0.003
 
@@ -29,7 +30,7 @@ class Sampler(threading.Thread):
         self,
         memory: MemorySource,
         counters: CounterSource,
-        gpus: GpuMemory | None = None,
+        gpus: JobGpus | None = None,
         interval_s: float = INTERVAL_S,
     ) -> None:
         super().__init__(daemon=True, name="sampler")
@@ -45,7 +46,8 @@ class Sampler(threading.Thread):
         self._peak: int | None = None
         self._peak_gpu: int | None = None
         self._readings: list[Reading] = []
-        self._next_counters = 0.0
+        self._moments: list[Moment] = []
+        self._next_counters = self._next_gpus = 0.0
         self.oom_kills: int | None = None
         self.throttled_periods: int | None = None
 
@@ -63,15 +65,19 @@ class Sampler(threading.Thread):
                 growing = self._read_memory()
                 if time.monotonic() >= self._next_counters:
                     self._read_counters()
+                if time.monotonic() >= self._next_gpus:
+                    self._read_gpus()
             self._stopped.wait(min(_FAST_INTERVAL_S, self._interval_s) if growing else self._interval_s)
         with self._reading:
             self._read_memory()
             self._read_counters()
+            self._read_gpus()
 
     def mark(self) -> None:
-        """Read the counters before this returns, from any thread: a phase has changed, or a look begins or ends."""
+        """Read counters and GPUs before this returns, from any thread: a phase changed, or a look begins or ends."""
         with self._reading:
             self._read_counters()
+            self._read_gpus()
 
     def stop(self) -> None:
         """Read once more and stop."""
@@ -92,6 +98,10 @@ class Sampler(threading.Thread):
     def counters(self) -> CounterTrace:
         """All counters that were read."""
         return CounterTrace(tuple(self._readings))
+
+    def gpus(self) -> GpuTrace | None:
+        """All that was seen of the GPUs; None for a job without."""
+        return GpuTrace(self._gpus.before, tuple(self._moments)) if self._gpus else None
 
     def _read_memory(self) -> bool:
         """One reading; did it grow fast?"""
@@ -116,8 +126,21 @@ class Sampler(threading.Thread):
         if reading is not None:
             self._readings.append(reading)
         self.throttled_periods = self.throttled_periods if throttled is None else throttled
-        cost_s = time.thread_time() - start
-        self._next_counters = time.monotonic() + max(_COUNTERS_S, cost_s / _COUNTERS_SHARE)
+        self._next_counters = _next(start)
+
+    def _read_gpus(self) -> None:
+        """On a schedule of their own: a driver that answers slowly must not thin out the counters."""
+        if self._gpus is None:
+            return
+        start = time.thread_time()
+        self._moments.append(self._gpus.moment(self._counters.pids))
+        self._next_gpus = _next(start)
+
+
+def _next(start_s: float) -> float:
+    """When to read again, by what reading has cost since ``start_s`` of this thread's CPU time."""
+    cost_s = time.thread_time() - start_s
+    return time.monotonic() + max(_COUNTERS_S, cost_s / _COUNTERS_SHARE)
 
 
 def _larger(one: int | None, other: int | None) -> int | None:

@@ -56,6 +56,7 @@ def _columns(table: Table) -> list[Column]:
         ("peak_mapped_mib", lambda row: _mib(row.peak_mapped_bytes)),
         ("peak_cgroup_mib", lambda row: _mib(row.peak_cgroup_bytes)),
         ("peak_gpu_mib", lambda row: _mib(row.peak_gpu_bytes)),
+        ("gpu_energy_j", lambda row: row.gpu_energy_j),
         ("index_mib", lambda row: _mib(row.index_bytes)),
         ("load_s", lambda row: row.load_s),
         *_bounded("usd_per_million_queries", lambda row: row.usd_per_million, 1),

@@ -10,7 +10,7 @@ from harness.table import Table
 # Version of this format.  History:
 #   1  first version
 #   2  overhead; rows: latency_these_queries_s, at_most_s, throughput_qps, service_s, stages_s, spread_s,
-#      peak_mapped_bytes, jobs, keys, transient, page_cache, harness_apart, findings.
+#      peak_mapped_bytes, gpu_energy_j, jobs, keys, transient, page_cache, harness_apart, findings.
 #      Everything in 1 kept its name and meaning.
 REPORT_VERSION = 2
 

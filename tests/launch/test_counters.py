@@ -155,7 +155,13 @@ def read(group: cgroup.Cgroup | None, proc: Path) -> Reading:
 
 
 def test_a_cgroup_that_is_gone_gives_no_reading(tmp_path: Path, proc: Path) -> None:
-    assert CgroupCounters(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path), (1,), proc).read() is None
+    gone = CgroupCounters(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path), (1,), proc)
+    assert gone.read() is None and gone.pids() is None
+
+
+def test_a_cgroups_processes_are_among_its_threads(tmp_path: Path, proc: Path) -> None:
+    (tmp_path / "cgroup.threads").write_text("17\n18\n")
+    assert CgroupCounters(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path), (1,), proc).pids() == [17, 18]
 
 
 def test_a_thread_that_ended_keeps_what_it_waited(proc: Path) -> None:
@@ -196,8 +202,9 @@ def test_a_plain_process_is_read_with_its_children() -> None:
         assert parent.stdout is not None
         counters = ProcessCounters(parent.pid, os.sched_getaffinity(0))
         parent.stdout.readline()
-        found = counters.read()
+        found, pids = counters.read(), counters.pids()
         parent.communicate(b"\n")
+    assert pids is not None and parent.pid in pids and len(pids) == 2
     assert found is not None and found.cpu_ns is not None and found.cpu_ns > 0.3 * S
     assert found.busy_ns is not None and found.wait_ns is not None and found.major_faults is not None
     assert found.throttled_ns is None, "a process has no quota of its own"

@@ -17,7 +17,7 @@ from harness.launch.follow import Looks, follow
 from harness.launch.topology import place
 from harness.launch.watch import Watch
 from harness.records import Outcome
-from harness.result import CanaryReading, Placement
+from harness.result import CanaryReading, GpuReading, Placement
 from tests.launch.test_watch import PREPARED
 from tests.test_records import JOB
 
@@ -143,3 +143,16 @@ def test_the_first_look_meets_buffers_that_are_touched_already(stage: Stage, mon
     monkeypatch.setattr(canary, "_copy", lambda: (untouched.append(canary._buffers is None), work())[1])
     Looks(canary, place(1), stage.job).look("before")
     assert untouched == [False]
+
+
+def test_a_look_holds_the_gpus_of_a_job_that_has_some(stage: Stage) -> None:
+    class Gpus:
+        def look(self) -> GpuReading:
+            stage.happened.append("gpus")
+            return GpuReading(345, ("gpu_idle",), 36)
+
+    looks = Looks(stage, PLACEMENT, stage.job, Gpus())  # type: ignore[arg-type]
+    looks.look("before")
+    stage.looks.look("after")
+    assert [reading.gpu for reading in (*looks.taken, *stage.looks.taken)] == [GpuReading(345, ("gpu_idle",), 36), None]
+    assert stage.happened == ["before, gone on: False", "gpus", "after, gone on: False"]

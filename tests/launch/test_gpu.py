@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+import os
+import subprocess
+import sys
 
 import pynvml
 import pytest
 
+from harness.errors import EngineError
 from harness.launch import gpu
+from harness.launch.gpu_trace import Others
+from harness.result import GpuReading
+from tests.launch.nvml import Nvml
 
-
-class Nvml:
-    """A driver with two GPUs; ``used`` is what they hold."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.used, self.open, self.broken = [100, 1000], 0, False
-        names = ("Init", "Shutdown", "DeviceGetCount", "DeviceGetHandleByIndex", "DeviceGetName", "DeviceGetMemoryInfo")
-        for name in (*names, "SystemGetDriverVersion"):
-            monkeypatch.setattr(pynvml, f"nvml{name}", getattr(self, name))
-
-    def Init(self) -> None:
-        self.open += 1
-
-    def Shutdown(self) -> None:
-        self.open -= 1
-
-    def DeviceGetCount(self) -> int:
-        if self.broken:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
-        return 2
-
-    def DeviceGetHandleByIndex(self, index: int) -> int:
-        return index
-
-    def DeviceGetName(self, handle: int) -> str:
-        return f"GPU {handle}"
-
-    def DeviceGetMemoryInfo(self, handle: int) -> Any:
-        if self.broken:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
-        return SimpleNamespace(used=self.used[handle])
-
-    def SystemGetDriverVersion(self) -> str:
-        return "590.1"
+NOBODY = 2**22 + 1  # above what Linux gives any process
 
 
 @pytest.fixture
@@ -52,7 +24,10 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Nvml:
 
 
 def test_gpus_are_named_with_their_driver(nvml: Nvml) -> None:
-    assert gpu.probe() == gpu.Gpus(("GPU 0", "GPU 1"), "590.1")
+    nvml.compute, nvml.graphics = [{7: 1}, {7: 1}], [{8: 1}, {}]
+    assert gpu.probe() == gpu.Gpus(("GPU 0", "GPU 1"), "590.1", None, 2)
+    nvml.unsupported.add("DeviceGetComputeRunningProcesses_v3")
+    assert gpu.probe().processes is None
     assert nvml.open == 0
 
 
@@ -73,26 +48,77 @@ def test_a_driver_that_fails_is_a_reason_and_no_traceback(nvml: Nvml) -> None:
 
 
 def test_memory_is_counted_above_what_was_used_before(nvml: Nvml) -> None:
-    memory = gpu.GpuMemory(2)
-    assert memory.used_bytes() == 0
+    gpus = gpu.JobGpus(2)
+    assert gpus.used_bytes() == 0
     nvml.used = [150, 1500]
-    assert memory.used_bytes() == 550
+    assert gpus.used_bytes() == 550
     nvml.used = [0, 0]
-    assert memory.used_bytes() == 0, "a neighbour that let go does not make us negative"
-    memory.close()
+    assert gpus.used_bytes() == 0, "a neighbour that let go does not make us negative"
+    gpus.close()
     assert nvml.open == 0
 
 
 def test_only_the_first_gpus_count(nvml: Nvml) -> None:
-    memory = gpu.GpuMemory(1)
+    gpus = gpu.JobGpus(1)
     nvml.used = [101, 99_999]
-    assert memory.used_bytes() == 1
+    assert gpus.used_bytes() == 1
 
 
 def test_a_gpu_that_does_not_answer_is_not_measured(nvml: Nvml) -> None:
-    memory = gpu.GpuMemory(2)
+    gpus = gpu.JobGpus(2)
     nvml.broken = True
-    assert memory.used_bytes() is None
+    assert gpus.used_bytes() is None
+
+
+def test_a_look_says_clocks_reasons_and_temperature(nvml: Nvml) -> None:
+    nvml.reasons = [0x1, 0x4]
+    assert gpu.JobGpus(2).look() == GpuReading(1755, ("gpu_idle", "sw_power_cap"), 45)
+    nvml.unsupported |= {"DeviceGetClockInfo", "DeviceGetCurrentClocksEventReasons", "DeviceGetTemperatureV"}
+    assert gpu.JobGpus(2).look() == GpuReading(None, None, None)
+    assert gpu.JobGpus(1).look() == GpuReading(1980, ("gpu_idle",), 40), "only the job's own count"
+
+
+def test_whoever_is_there_before_the_job_is_a_stranger(nvml: Nvml) -> None:
+    assert gpu.JobGpus(2).before == Others(0, 0)
+    nvml.compute = [{os.getpid(): 10}, {NOBODY: 20}]
+    assert gpu.JobGpus(2).before == Others(2, 30), "wherever it may be numbered"
+    assert gpu.JobGpus(1).before == Others(1, 10)
+
+
+def test_a_stranger_is_told_from_the_jobs_own_processes(nvml: Nvml) -> None:
+    gpus, me, parent = gpu.JobGpus(2), os.getpid(), os.getppid()
+    nvml.compute = [{me: 10, NOBODY: 20}, {parent: 5}]
+    seen = gpus.moment(lambda: [me])
+    assert seen.others == Others(1, 5), "what has no process here has ended, or is numbered otherwise"
+    assert (seen.energy_mj, seen.seen.sm_clock_mhz) == (12_000, 1755)
+    assert gpus.moment(lambda: []).others == Others(1, 5), "once the job's, always the job's"
+    assert gpus.moment(lambda: None).others is None, "nobody can say whose they are"
+
+
+def test_a_job_is_not_asked_for_its_processes_when_nobody_is_there(nvml: Nvml) -> None:
+    def unasked() -> list[int]:
+        raise AssertionError
+
+    assert gpu.JobGpus(2).moment(unasked).others == Others(0, 0)
+    nvml.unsupported.add("DeviceGetComputeRunningProcesses_v3")
+    assert gpu.JobGpus(2).moment(unasked).others is None
+
+
+@pytest.mark.parametrize(("pid", "alive"), [(1, True), (NOBODY, False), (0, False), (2**32 - 1, False)])
+def test_a_process_is_known_by_its_number(pid: int, alive: bool) -> None:
+    assert gpu._alive(pid) is alive
+
+
+def test_gpus_are_let_go_whatever_happens(nvml: Nvml) -> None:
+    with gpu.following(0) as none:
+        assert none is None and nvml.called == []
+    with pytest.raises(RuntimeError), gpu.following(2) as gpus:
+        assert gpus is not None and nvml.open == 1
+        raise RuntimeError
+    assert nvml.open == 0
+    with pytest.raises(EngineError, match="the memory of 3 GPUs cannot be followed: NVML says"), gpu.following(3):
+        pass
+    assert nvml.open == 0
 
 
 @pytest.mark.gpu
@@ -100,6 +126,16 @@ def test_a_real_gpu_is_seen() -> None:
     found = gpu.probe()
     if not found.models:
         pytest.skip(found.reason or "no GPU")
-    memory = gpu.GpuMemory(1)
-    assert memory.used_bytes() is not None
-    memory.close()
+    with gpu.following(1) as gpus:
+        assert gpus is not None
+        assert gpus.used_bytes() is not None
+        first = gpus.moment(lambda: [os.getpid()])
+        subprocess.run([sys.executable, "-c", "import time; time.sleep(0.5)"], check=True)
+        second = gpus.moment(lambda: [os.getpid()])
+    print(found, gpus.before, first, second)
+    for each in (first.seen, second.seen):
+        assert each.sm_clock_mhz is None or 0 < each.sm_clock_mhz < 10_000
+        assert each.temperature_c is None or 0 < each.temperature_c < 150
+        assert each.clock_reasons is None or all(not name.startswith("bit_") for name in each.clock_reasons)
+    if first.energy_mj is not None and second.energy_mj is not None:
+        assert 1_000 < second.energy_mj - first.energy_mj < 1_000_000, "an idle GPU takes some 10 to 100 W"

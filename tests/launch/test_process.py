@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
 
 from harness.launch.process import ProcessLauncher
+from harness.launch.tree import process_tree
 from harness.records import Isolation, Outcome
 from harness.result import SCHEMA_VERSION
 from harness.store import read_jobs
 from tests.conftest import Bench
+from tests.launch.nvml import Nvml
 
 MISDEEDS = {
     "raise": (Outcome.CRASH, "ValueError: planted in two lines"),
@@ -157,3 +161,41 @@ def test_warm_up_goes_on_until_it_is_steady_and_no_longer(bench: Bench) -> None:
         assert (6 < result.warmup_done < 200) if steady else result.warmup_done == 6
     jobs = {job.result.warmup_done: job for job in read_jobs(bench.results)}
     assert sum(row["warmup"] for row in jobs[6].samples().to_pylist()) == 6
+
+
+class Busy(Nvml):
+    """Takes 100 W; the job's processes are on GPU 0, with whoever else the test puts there."""
+
+    def DeviceGetTotalEnergyConsumption(self, handle: int) -> int:
+        return time.perf_counter_ns() // 10_000
+
+    def DeviceGetComputeRunningProcesses(self, handle: int) -> list[object]:
+        ours = dict.fromkeys(process_tree(os.getpid())[1:], 1 << 20)
+        self.compute[0] = {**ours, **self.graphics[0]}
+        return super().DeviceGetComputeRunningProcesses(handle)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_job_with_a_gpu_is_stored_with_what_nvml_said(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    nvml = Busy(monkeypatch)
+    nvml.graphics[0] = {os.getppid(): 5 << 20} if shared else {}
+    bench.plant("slow", service_s=0.2)
+    bench.run(ProcessLauncher(bench.cache), bench.suite(systems=["slow"], profiles=["gpu1-cpu1-mem4"]))
+    (job,) = read_jobs(bench.results)
+    result = job.result
+    assert result.outcome is Outcome.OK, result.detail
+    assert result.environment.gpu_models == ("GPU 0", "GPU 1")
+    looks = [reading.gpu for reading in result.canary]
+    assert len(looks) >= 3
+    assert {(look.sm_clock_mhz, look.clock_reasons, look.temperature_c) for look in looks if look} == {
+        (1980, ("gpu_idle",), 40)
+    }
+    assert result.gpu is not None and result.gpu.wall_s is not None and result.gpu.energy_j is not None
+    trials_s = sum(phase.end_ns - phase.start_ns for phase in result.phases if phase.name.startswith("trial")) / 1e9
+    assert trials_s / 2 < result.gpu.wall_s < trials_s * 2
+    assert result.gpu.energy_j == pytest.approx(100 * result.gpu.wall_s, rel=0.1)
+    assert result.gpu.readings >= 2 and result.gpu.clock_reasons == {"gpu_idle": result.gpu.readings}
+    assert (result.gpu.foreign_processes, result.gpu.foreign_bytes) == ((1, 5 << 20) if shared else (0, 0))
+    assert nvml.open == 0

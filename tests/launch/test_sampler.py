@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from harness.launch import sampler as module
 from harness.launch.counters import Reading
+from harness.launch.gpu_trace import Moment, Others
 from harness.launch.memory import MemoryNow
 from harness.launch.sampler import Sampler
-from harness.result import Memory
+from harness.result import GpuReading, Memory
 
 
 class ScriptedMemory:
@@ -50,10 +51,20 @@ class ScriptedCounters:
         self.read_times += 1
         return Reading(time.perf_counter_ns(), cpu_ns=self.read_times) if self.read_times <= self._left else None
 
+    def pids(self) -> list[int]:
+        return [42]
+
 
 class ScriptedGpu:
-    def __init__(self, *used: int | None) -> None:
-        self._used = iter(used)
+    before = Others(3, 1)
+
+    def __init__(self, *used: int | None, work: Callable[[], object] = lambda: None) -> None:
+        self._used, self._work = iter(used), work
+
+    def moment(self, pids: Callable[[], Collection[int] | None]) -> Moment:
+        self._work()
+        assert pids() == [42]
+        return Moment(time.perf_counter_ns(), GpuReading())
 
     def used_bytes(self) -> int | None:
         return next(self._used, None)
@@ -168,3 +179,30 @@ def test_counters_that_cost_much_are_read_less_often() -> None:
     # 20 ms of CPU at 0.3 % of one: not again for more than 6 s.
     assert dear._next_counters - time.monotonic() > 5
     assert cheap._next_counters - time.monotonic() < 5
+
+
+def test_gpus_are_read_at_the_start_at_each_mark_and_at_the_end() -> None:
+    sampler = Sampler(ScriptedMemory(), ScriptedCounters(), ScriptedGpu(), interval_s=3600)  # type: ignore[arg-type]
+    sampler.start()
+    until(lambda: len(sampler._moments) == 1)
+    asked_ns = time.perf_counter_ns()
+    sampler.mark()
+    assert sampler._moments[-1].t_ns > asked_ns
+    sampler.stop()
+    trace = sampler.gpus()
+    assert trace is not None and len(trace.moments) == 3
+    assert trace.before == Others(3, 1)
+    assert Sampler(ScriptedMemory(), ScriptedCounters()).gpus() is None, "a job without GPUs"
+
+
+def test_a_driver_that_answers_slowly_does_not_thin_out_the_counters() -> None:
+    def work() -> None:
+        end = time.thread_time() + 0.02
+        while time.thread_time() < end:
+            pass
+
+    sampler = Sampler(ScriptedMemory(), ScriptedCounters(), ScriptedGpu(work=work))  # type: ignore[arg-type]
+    sampler._read_counters()
+    sampler._read_gpus()
+    assert sampler._next_gpus - time.monotonic() > 5
+    assert sampler._next_counters - time.monotonic() < 5

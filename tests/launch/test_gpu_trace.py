@@ -1,0 +1,68 @@
+"""Energy over the trials' own time, clocks within them, strangers at any time; what was not said is None."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.launch.gpu_trace import GpuTrace, Moment, Others, others
+from harness.records import Phase
+from harness.result import GpuReading, GpuUse
+
+S = 1_000_000_000
+TRIALS = (Phase("load", 0, S), Phase("trial-0", 2 * S, 3 * S), Phase("trial-1", 5 * S, 6 * S))
+BUSY, IDLE = GpuReading(1980, ("sw_power_cap",)), GpuReading(345, ("gpu_idle",))
+
+
+def moment(t_s: float, joules: float | None, seen: GpuReading = BUSY, there: Others | None = None) -> Moment:
+    return Moment(int(t_s * S), seen, None if joules is None else int(joules * 1000), there)
+
+
+def test_energy_is_of_the_trials_and_not_of_what_lies_between() -> None:
+    moments = (moment(0, 0), moment(2, 100), moment(2.5, 130), moment(3, 170), moment(5, 900), moment(6, 950))
+    use = GpuTrace(moments=moments).summary(TRIALS)
+    assert (use.energy_j, use.wall_s) == (120.0, 2.0)
+
+
+@pytest.mark.parametrize("broken", [None, 1.0])
+def test_energy_that_is_not_said_or_was_set_back_is_none(broken: float | None) -> None:
+    moments = [moment(2, 100), moment(3, 170), moment(5, 900), moment(6, broken)]
+    use = GpuTrace(moments=tuple(moments)).summary(TRIALS)
+    assert (use.energy_j, use.wall_s) == (None, None)
+
+
+def test_clocks_and_reasons_are_of_the_moments_within_the_trials() -> None:
+    within = [
+        (2.1, replace(BUSY, sm_clock_mhz=1755)),
+        (2.9, BUSY),
+        (5.5, GpuReading(2000, ("gpu_idle", "sw_power_cap"))),
+    ]
+    moments = [moment(0.5, 0, IDLE), *(moment(t_s, 0, seen) for t_s, seen in within), moment(7, 0, IDLE)]
+    use = GpuTrace(moments=tuple(moments)).summary(TRIALS)
+    assert (use.readings, use.sm_clock_mhz) == (3, 1980)
+    assert use.clock_reasons == {"gpu_idle": 1, "sw_power_cap": 3}
+
+
+def test_a_gpu_that_says_nothing_is_not_measured_and_never_0() -> None:
+    assert GpuTrace().summary(TRIALS) == GpuUse()
+    silent = tuple(moment(t_s, None, GpuReading()) for t_s in (2.1, 2.9))
+    assert GpuTrace(moments=silent).summary(TRIALS) == GpuUse(readings=2)
+    calm = GpuTrace(moments=(moment(2.5, 0, GpuReading(1980, ())),)).summary(TRIALS)
+    assert calm.clock_reasons == {}, "no reason in force is an answer"
+
+
+def test_the_most_strangers_at_any_time_are_kept() -> None:
+    moments = (moment(0, 0, there=Others(0, 0)), moment(1, 0, there=Others(2, None)), moment(9, 0, there=Others(1, 7)))
+    use = GpuTrace(Others(1, 5), moments).summary(TRIALS)
+    assert (use.foreign_processes, use.foreign_bytes) == (2, 7)
+    assert GpuTrace(Others(1, 5)).summary().foreign_processes == 1, "who was there before the job"
+    assert GpuTrace(Others(0, 0)).summary().foreign_bytes == 0
+
+
+def test_strangers_are_alive_and_not_of_the_job() -> None:
+    listed = {7: 10, 8: 20, 9: 40}
+    assert others(listed, {8}, lambda pid: pid != 9) == Others(1, 10)
+    assert others({7: None, 8: 1}, (), lambda _: True) == Others(2, None)
+    assert others({}, (), lambda _: True) == Others(0, 0)
+    assert others(None, (), lambda _: True) is None

@@ -1,0 +1,126 @@
+"""What a job's GPUs say against a cell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness import gpu_noise, noise
+from harness.records import Envelope
+from harness.result import GpuReading, GpuUse, Result
+from harness.table import Cause, Finding, Validity
+from tests import build
+from tests.build import canary
+
+ENVELOPE = Envelope("cpu1-mem1", 1, 2**30, gpus=1)
+RETRY = "run its suite again with --retry-noisy 3 --only 'bm25/scifact/single_stream/cpu1-mem1'"
+RESTING = GpuReading(345, ("gpu_idle",), 36)
+
+
+def result(*looks: GpuReading, gpu: GpuUse | None = None, job: int = 0, **changes: Any) -> Result:
+    """A job with a GPU to itself, but for what is changed."""
+    readings = tuple(replace(canary(), gpu=look) for look in looks or (RESTING, RESTING))
+    changes.setdefault("jobs", 5)
+    return build.result(envelope=ENVELOPE, canary=readings, gpu=gpu or build.gpu(), job=job, **changes)
+
+
+def look(*results: Result) -> list[Finding]:
+    return gpu_noise.look(results)
+
+
+def test_a_gpu_of_its_own_raises_no_alarm() -> None:
+    set_by_somebody = ("applications_clocks_setting", "display_clock_setting", "gpu_idle", "reliability")
+    woken = GpuReading(1980, set_by_somebody, 60)
+    within = build.gpu(clock_reasons=dict.fromkeys(set_by_somebody, 40))
+    assert look(result(RESTING, woken, RESTING), result(RESTING, woken, gpu=within, job=1)) == []
+
+
+def test_a_job_without_gpus_is_not_judged_by_them() -> None:
+    assert look(build.result(canary=(canary(),))) == []
+    assert look(replace(result(), schema_version=1, gpu=None)) == [], "that version did not look"
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["hw_power_brake_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown", "sync_boost"],
+)
+def test_a_gpu_that_was_throttled_beside_the_trials_is_told(reason: str) -> None:
+    (finding,) = look(result(RESTING, GpuReading(900, ("gpu_idle", reason), 90)))
+    assert (finding.cause, finding.validity, finding.transient) == (Cause.GPU_THROTTLING, Validity.NOISY, True)
+    assert (
+        f"the GPU was throttled: {reason} in 2% of the moments beside and within the trials (steady: " in finding.text
+    )
+    assert "nvidia-smi -q" in finding.text and RETRY in finding.text
+
+
+@pytest.mark.parametrize(("readings", "told"), [(1, False), (2, False), (3, True), (40, True)])
+def test_a_gpu_that_was_throttled_within_the_trials_is_told(readings: int, told: bool) -> None:
+    found = look(result(gpu=build.gpu(clock_reasons={"gpu_idle": 1, "sw_thermal_slowdown": readings})), result(job=1))
+    assert [finding.cause for finding in found] == [Cause.GPU_THROTTLING] * told
+    if told:
+        assert f"sw_thermal_slowdown in {readings / 42:.0%} of the moments" in found[0].text
+        assert "(in 1 of 2 jobs)" in found[0].text
+
+
+def test_a_gpu_at_its_power_limit_is_a_remark() -> None:
+    (finding,) = look(result(gpu=build.gpu(clock_reasons={"sw_power_cap": 40})))
+    assert (finding.cause, finding.validity) == (Cause.GPU_THROTTLING, Validity.CLEAN)
+    assert f"at its power limit in {40 / 42:.0%} of the moments" in finding.text
+
+
+def test_a_slowdown_seen_once_may_be_a_clock_that_changes() -> None:
+    changing = GpuReading(900, ("hw_slowdown",), 50)
+    assert look(result(RESTING, changing)) == []
+    assert look(result(gpu=build.gpu(readings=4, clock_reasons={"hw_slowdown": 1}))) == []
+    (finding,) = look(result(changing, changing))
+    assert finding.cause is Cause.GPU_THROTTLING
+
+
+@pytest.mark.parametrize(
+    ("processes", "held", "said"),
+    [
+        (1, 3 << 30, "1 process of others had 3,072 MiB on the job's GPUs (in 1 of 2 jobs) (expected: none)"),
+        (2, None, "2 processes of others had an amount of memory that NVML does not say on the job's GPUs"),
+    ],
+)
+def test_processes_of_others_are_told(processes: int, held: int | None, said: str) -> None:
+    shared = build.gpu(foreign_processes=processes, foreign_bytes=held)
+    (finding,) = look(result(gpu=shared), result(job=1))
+    assert (finding.cause, finding.validity, finding.transient) == (Cause.GPU_SHARED, Validity.NOISY, True)
+    assert said in finding.text and "nvidia-smi" in finding.text and RETRY in finding.text
+
+
+def test_a_clock_that_differs_between_jobs_is_a_remark() -> None:
+    slow = result(gpu=build.gpu(sm_clock_mhz=1410.0), job=1)
+    (finding,) = look(result(), slow)
+    assert (finding.cause, finding.validity, finding.transient) == (Cause.GPU_CLOCK, Validity.CLEAN, False)
+    assert "the GPU's clock was 1,410 to 1,980 MHz in different jobs" in finding.text
+    assert look(result(), result(gpu=build.gpu(sm_clock_mhz=1750.0), job=1)) == []
+    assert look(result(), result(gpu=build.gpu(sm_clock_mhz=345.0, readings=3), job=1)) == [], "too few to tell"
+    assert look(result(), result(gpu=build.gpu(sm_clock_mhz=None), job=1)) == []
+
+
+@pytest.mark.parametrize(
+    ("gpu", "said"),
+    [
+        (GpuUse(), "no reading of throttling and of processes of others on the job's GPUs (in 1 of 2 jobs): NVML"),
+        (build.gpu(foreign_processes=None), "no reading of processes of others on the job's GPUs (in 1 of 2 jobs)"),
+        (build.gpu(clock_reasons=None), "no reading of throttling on the job's GPUs (in 1 of 2 jobs)"),
+    ],
+)
+def test_what_was_not_measured_is_a_remark_and_no_praise(gpu: GpuUse, said: str) -> None:
+    (finding,) = look(result(), result(gpu=gpu, job=1))
+    assert (finding.cause, finding.validity) == (Cause.GPU_UNSAID, Validity.CLEAN)
+    assert said in finding.text
+
+
+def test_a_job_whose_gpus_could_not_be_followed_says_so() -> None:
+    (finding,) = look(replace(result(), gpu=None))
+    assert finding.cause is Cause.GPU_UNSAID
+
+
+def test_gpus_are_judged_with_the_rest_of_the_machine() -> None:
+    (finding,) = noise.look([result(gpu=build.gpu(foreign_processes=1))], {}, 300)
+    assert finding.cause is Cause.GPU_SHARED
