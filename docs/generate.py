@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from harness import cli, store
 from harness.catalog import Asset, EngineFile, SystemFile
 from harness.result import SCHEMA_VERSION
-from harness.suite import Expectation, Protocol, Suite
+from harness.suite import Expectation, Offline, Protocol, Server, Suite
 
 DOCS = Path(__file__).resolve().parent
 
@@ -43,9 +43,12 @@ def suite_reference() -> str:
     """Every key of a suite file."""
     return (
         "# Suite reference\n\nGenerated from `harness/suite.py` by `make docs`.\n\n"
-        "A suite is a TOML file; `name` is the file's name unless it is set. Example: `suites/quickstart.toml`.\n"
+        "A suite is a TOML file; `name` is the file's name unless it is set. Examples: `suites/quickstart.toml`, and"
+        " `suites/scenarios.toml` with its [page](scenarios.md).\n"
         + _section("Top level", Suite)
         + _section("`[protocol]`", Protocol)
+        + _section("`[offline]`", Offline)
+        + _section("`[server]`", Server)
         + _section("`[[expect]]`", Expectation)
     )
 
@@ -102,8 +105,8 @@ def _type(annotation: Any) -> str:
             annotation.__name__, f"`{annotation.__name__}`"
         )
     arguments = getattr(annotation, "__args__", ())
-    if "Literal" in str(annotation) and all(isinstance(argument, str) for argument in arguments):
-        return " or ".join(f'`"{argument}"`' for argument in arguments)
+    if "Literal" in str(annotation) and all(isinstance(argument, str | int) for argument in arguments):
+        return " or ".join(f"`{json.dumps(argument)}`" for argument in arguments)
     inner = [_type(argument) for argument in arguments if argument not in (type(None), ...)]
     if "tuple" in str(annotation):
         return f"list of {inner[0]}"

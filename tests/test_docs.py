@@ -36,6 +36,8 @@ def test_every_key_that_people_write_is_described() -> None:
     for model in (
         suite.Suite,
         suite.Protocol,
+        suite.Offline,
+        suite.Server,
         suite.Expectation,
         catalog.SystemFile,
         catalog.EngineFile,
@@ -62,6 +64,11 @@ def test_links_between_pages_lead_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
             if not target.startswith(("http:", "https:")):
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_page_on_scenarios_shows_the_suite_that_runs() -> None:
+    page = (ROOT / "docs" / "scenarios.md").read_text(encoding="utf-8")
+    assert f"```toml\n{(ROOT / 'suites' / 'scenarios.toml').read_text(encoding='utf-8')}```\n" in page
 
 
 def test_what_runs_inside_images_imports_the_standard_library_alone() -> None:

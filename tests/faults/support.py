@@ -22,7 +22,7 @@ from tests.conftest import Bench
 
 @dataclass(frozen=True)
 class Finished:
-    """How a command ended; ``peak_bytes`` is the most memory that it held (resident)."""
+    """How a command ended; ``peak_bytes`` is the most memory that it held (resident), 0 where that is not known."""
 
     code: int
     said: str
@@ -58,10 +58,12 @@ def start(bench: Bench, arguments: Sequence[str], **more: str) -> subprocess.Pop
 
 def finish(bench: Bench, child: subprocess.Popen[bytes]) -> Finished:
     """Wait for its end."""
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
+    peak_bytes = 0
+    if child.returncode is None:  # a signal that comes after its end finds it, and takes its status
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode, peak_bytes = os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024
     said = (bench.folder / "said.txt").read_text(encoding="utf-8", errors="replace")
-    return Finished(child.returncode, said, usage.ru_maxrss * 1024)
+    return Finished(child.returncode, said, peak_bytes)
 
 
 def run(bench: Bench, arguments: Sequence[str], **more: str) -> Finished:

@@ -220,7 +220,7 @@ def test_ten_gib_of_log_cost_time_and_nothing_else(tmp_path: Path, engine: docke
     assert (job.result.outcome, job.result.detail) == (Outcome.OK, None)
     log = _log(job)
     assert f"logged {10 << 30} bytes\n".encode() in log, "all of it was written, and the end is kept"
-    assert len(log) <= 10 << 20
+    assert 4 << 20 < len(log) <= 10 << 20
     slowest_s = max(parquet.read_table(job.folder / "samples.parquet")["latency_ns"].to_pylist()) / 1e9
     assert 1 < slowest_s < job.result.wall_s, "what it took is the system's own"
     assert finished.peak_bytes < honest.peak_bytes + (64 << 20)
