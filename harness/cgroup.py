@@ -264,10 +264,20 @@ class Cgroup:
         return UNLIMITED if value is not None and value >= _V1_UNLIMITED else value
 
 
-def own(root: Path = ROOT) -> Cgroup | None:
-    """The cgroup of the container we are in, as the engine mounts it at ``root``."""
+def own(root: Path = ROOT, membership: str | None = None) -> Cgroup | None:
+    """The cgroup of the container we are in, as the engine mounts it at ``root``.
+
+    On v2 an engine may give its containers the host's cgroup namespace: then ``root`` is the host's whole tree, which
+    has no limits of its own, and ours is below it.
+
+    Args:
+        root: where the cgroup file system is mounted.
+        membership: the content of ``/proc/self/cgroup``; read by default.
+    """
     if (root / "cgroup.controllers").exists():
-        return Cgroup(2, root, root, root, cpuset=root)
+        if membership is None:
+            membership = read_text(Path("/proc/self/cgroup")) or ""
+        return of_process(membership, root) or Cgroup(2, root, root, root, cpuset=root)
     if (root / "memory" / "memory.limit_in_bytes").exists():
         return Cgroup(1, root / "memory", root / "cpu", root / "pids", root / "cpuacct", root / "cpuset")
     return None
