@@ -39,6 +39,19 @@ def cpu_model() -> str:
     return found.group(1).strip() if found else platform.machine()
 
 
+# The same changes give the same text whatever somebody's git is set to.
+_PLAIN = [
+    "--binary",
+    "--full-index",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--unified=3",
+    "--diff-algorithm=myers",
+]
+_PLAIN += ["--src-prefix=a/", "--dst-prefix=b/"]
+
+
 @cache
 def commit() -> str | None:
     """The commit of a source checkout; None for an installed package.
@@ -50,7 +63,7 @@ def commit() -> str | None:
         return None
     try:
         head = _git(root, "rev-parse", "HEAD").decode().strip()
-        changes = _git(root, "diff", "--binary", "--no-ext-diff", "HEAD")
+        changes = _git(root, "diff", *_PLAIN, "HEAD")
     except (OSError, subprocess.CalledProcessError):
         return None
     return f"{head}-dirty-{hashlib.sha256(changes).hexdigest()[:8]}" if changes else head

@@ -72,6 +72,9 @@ def test_a_changed_checkout_is_dirty_and_a_package_has_no_commit(
     package.write_text("changed")
     first = commit()
     assert first and first.startswith(f"{head}-dirty-") and commit() == first
+    for key, value in (("diff.context", "9"), ("diff.noprefix", "true"), ("color.ui", "always")):
+        git("config", key, value)
+    assert commit() == first, "what somebody's git is set to is no change"
     package.write_text("changed otherwise")
     assert commit() != first, "two changed checkouts are not one harness"
     git("checkout", "-q", ".")

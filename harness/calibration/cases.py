@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from harness.calibration.case import Case, Group
+from harness.calibration.queues import Queue, Stall
 from harness.calibration.truths import (
     Bare,
     Clean,
@@ -13,19 +14,14 @@ from harness.calibration.truths import (
     Lognormal,
     Mean,
     Memory,
-    Queue,
     Reason,
-    Stall,
     Throughput,
-    Truth,
 )
 from harness.calibration.verdicts import MIB
 from harness.errors import UnknownName
 from harness.records import Envelope, Outcome, Scalar
 from harness.table import Cause, Validity
 
-# One CPU each: a profile with all CPUs of its host shares them with the harness, and is noisy by rule.
-_SMALL = Envelope("cpu1-mem256m", 1, 256 * MIB)
 _LARGE = Envelope("cpu1-mem3", 1, 3072 * MIB)
 # The memory cases' yardsticks: the same processes, holding nothing.
 _BARE, _BARE_CHILD = "memory-0", "memory-0-in-child"
@@ -37,40 +33,6 @@ _STALLED = 50
 # Where the search for the highest rate ends, as shares of the capacity: simulated with an undisturbed queue it is
 # 0.86 to 0.94, by where the search begins.
 _SEARCH = (0.80, 0.96)
-
-
-@dataclass(frozen=True)
-class Case:
-    """One system with something planted, and what the report must say of it.
-
-    ``quota`` is a CPU quota (microseconds of each period, period) that is set from outside once the first trial runs.
-    """
-
-    name: str
-    truth: Truth
-    params: dict[str, Scalar] = field(default_factory=dict)
-    build_params: dict[str, Scalar] = field(default_factory=dict)
-    quota: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True)
-class Group:
-    """Cases under one protocol, envelope and scenario: one suite.
-
-    ``suite`` holds further keys of the suite file: a scenario's own.
-    """
-
-    name: str
-    cases: tuple[Case, ...]
-    queries: int
-    protocol: dict[str, Any] = field(default_factory=dict)
-    envelope: Envelope = _SMALL
-    scenario: str = "single_stream"
-    suite: dict[str, Any] = field(default_factory=dict)
-
-    def limited(self, names: set[str]) -> Group:
-        """The same with these cases alone."""
-        return Group(**{**self.__dict__, "cases": tuple(case for case in self.cases if case.name in names)})
 
 
 def chosen(only: str | None) -> tuple[Group, ...]:

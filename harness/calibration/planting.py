@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness import datasets, plan
-from harness.calibration.cases import Case, Group
+from harness.calibration.case import Case, Group
 from harness.calibration.truths import Ends
 from harness.catalog import System
 from harness.datasets import Dataset, QuerySample
@@ -166,7 +166,7 @@ def throttle_container(job: Job, quota: tuple[int, int]) -> None:
     client = docker.from_env()
     try:
         name = f"harness-{job.spec.system}-{job.spec.kind}-"
-        for container in client.containers.list(filters={"name": name}):
+        for container in client.containers.list(filters={"name": name}, ignore_removed=True):
             mounts = {mount["Source"] for mount in container.attrs["Mounts"]}
             if str(job.folder) in mounts:
                 container.update(cpu_quota=quota[0], cpu_period=quota[1])

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from harness import catalog, instances, leftovers, orchestrator, rows
 from harness.calibration import planting
-from harness.calibration.cases import Case, Group, chosen
+from harness.calibration.case import Case, Group
+from harness.calibration.cases import chosen
 from harness.calibration.planting import PlantingLauncher
 from harness.calibration.seen import Seen
 from harness.calibration.table import Line

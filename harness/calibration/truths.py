@@ -6,31 +6,14 @@ The bounds are the instrument's promise; they are written in ``docs/measurement.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from harness import stats
-from harness.calibration import queue
 from harness.calibration.seen import MACHINE, Seen
-from harness.calibration.verdicts import (
-    MIB,
-    TIME_S,
-    TIME_SHARE,
-    Verdict,
-    memory,
-    mib,
-    missing,
-    most_error_s,
-    ms,
-    short,
-    time,
-)
-from harness.measure import rate
-from harness.records import Outcome, Probe
-from harness.result import Result
+from harness.calibration.verdicts import MIB, TIME_SHARE, Verdict, memory, mib, missing, ms, share, short, time
+from harness.records import Outcome
 from harness.table import Cause, Row, Validity
 
 # Chance must not fail a calibration: its own intervals are wider than the 95 % that reports print.
@@ -92,7 +75,7 @@ class Lognormal:
                 name,
                 ms(truth_s),
                 ms(figure.value),
-                _share(figure.value - truth_s, truth_s),
+                share(figure.value - truth_s, truth_s),
                 f"within {ms(wide.low)} .. {ms(wide.high)}",
                 wide.low <= truth_s <= wide.high,
             )
@@ -218,86 +201,5 @@ class Throughput:
         )
 
 
-@dataclass(frozen=True)
-class Queue:
-    """A ``server`` that answers one query after the other, each in ``service_s``.
-
-    The arrivals come from a seed, so it is known what an undisturbed queue shows at any rate, and between which two
-    rates the search ends: ``shares`` of what the server can do.
-    """
-
-    service_s: float
-    shares: tuple[float, float]
-    timed: bool = True
-
-    def verdicts(self, seen: Seen) -> Iterator[Verdict]:
-        """The row's rate, and its p95 at that rate."""
-        capacity, found = 1 / self.service_s, seen.row.throughput_qps.value
-        planted = f"{capacity:,.0f} q/s capacity"
-        if found is None:
-            yield missing("highest rate", planted, seen.row.throughput_qps.reason or seen.row.detail)
-            return
-        low, high = (capacity * share for share in self.shares)
-        error, allowed = f"{found / capacity:.0%} of it", f"{low:,.0f} .. {high:,.0f} q/s"
-        yield Verdict("highest rate", planted, f"{found:,.0f} q/s", error, allowed, low <= found <= high)
-        result = seen.jobs[0].result
-        believed = next(each for each in result.probes if each.check and each.passed and each.rate_qps == found)
-        yield _queued("p95", result, believed, [self.service_s] * believed.queries, seen.row.p95_s.value)
-
-
-@dataclass(frozen=True)
-class Stall:
-    """A system that stands still for ``stall_s`` in the timed query number ``at``.
-
-    Queries that arrive meanwhile wait, so an open loop's p99 is nearly the whole stall; a closed loop asks nobody, and
-    its p99 stays at the service time.
-    """
-
-    service_s: float
-    stall_s: float
-    at: int
-    open_loop: bool
-    timed: bool = True
-
-    def verdicts(self, seen: Seen) -> Iterator[Verdict]:
-        """The p99 of the stored samples: a row shows none for a rate that failed."""
-        planted = f"{self.stall_s:g} s stall {'shown' if self.open_loop else 'hidden'}"
-        latency_s = seen.latency_s
-        found = stats.percentile(latency_s, "p99", len(latency_s)).value
-        if found is None:
-            yield missing("p99", planted, seen.row.detail)
-        elif self.open_loop:
-            result = seen.jobs[0].result
-            services_s = [self.service_s] * len(latency_s)
-            services_s[self.at] += self.stall_s
-            yield replace(_queued("p99", result, result.probes[0], services_s, found), planted=planted)
-        else:
-            most_s = 2 * self.service_s
-            yield Verdict("p99", planted, ms(found), "", f"at most {ms(most_s)}", found <= most_s)
-
-
-def _queued(name: str, result: Result, probe: Probe, services_s: Sequence[float], found_s: float | None) -> Verdict:
-    """A percentile of a probe, held to that of the planted queue and that of one 20 microseconds a query slower.
-
-    The larger of 1 % and 20 microseconds is allowed on either side, as for any time.
-    """
-    arrivals = rate.arrivals_ns(result.spec.seed, probe.trial, probe.queries, probe.rate_qps)
-
-    def planted_s(slower_s: float) -> float:
-        latency_s = queue.latency_s(arrivals, [each + slower_s for each in services_s])
-        return float(np.percentile(latency_s, float(name[1:]), method="inverted_cdf"))
-
-    truth_s, slow_s = planted_s(0.0), planted_s(TIME_S)
-    if found_s is None:
-        return missing(name, ms(truth_s), "too few queries")
-    low, high = truth_s - most_error_s(truth_s), slow_s + most_error_s(slow_s)
-    allowed = f"{ms(low)} .. {ms(high)}"
-    return Verdict(name, ms(truth_s), ms(found_s), _share(found_s - truth_s, truth_s), allowed, low <= found_s <= high)
-
-
 def _state(row: Row) -> str:
     return row.validity.value if row.outcome is Outcome.OK else f"{row.outcome.value} ({short(row.detail or '')})"
-
-
-def _share(error: float, truth: float) -> str:
-    return f"{error / truth:+.2%}"

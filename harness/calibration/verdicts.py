@@ -37,7 +37,7 @@ def most_error_s(truth_s: float) -> float:
 def time(what: str, truth_s: float, found_s: float) -> Verdict:
     """A duration in seconds."""
     most_s, error_s = most_error_s(truth_s), found_s - truth_s
-    error = f"{error_s * 1e6:+,.1f} us ({error_s / truth_s:+.2%})"
+    error = f"{error_s * 1e6:+,.1f} us ({share(error_s, truth_s)})"
     severity = abs(error_s) / most_s
     return Verdict(what, ms(truth_s), ms(found_s), error, f"{most_s * 1e6:,.0f} us", severity <= 1, severity)
 
@@ -68,3 +68,8 @@ def ms(seconds: float) -> str:
 def mib(size: float) -> str:
     """Bytes as MiB."""
     return f"{size / MIB:,.1f} MiB"
+
+
+def share(error: float, truth: float) -> str:
+    """An error as per cent of the truth."""
+    return f"{error / truth:+.2%}"

@@ -14,6 +14,7 @@ from typing import Any
 
 import docker
 import pytest
+from docker.models.containers import Container
 
 from harness.launch import docker as module
 from harness.launch.docker import DockerLauncher
@@ -32,11 +33,12 @@ def launcher(bench: Bench, engine: docker.DockerClient) -> DockerLauncher:
     made.close()
 
 
-def ours(engine: docker.DockerClient) -> list[str]:
+def ours(engine: docker.DockerClient) -> list[Container]:
     """Containers of this test process."""
     from harness.launch.owner import me
 
-    return [each.name for each in engine.containers.list(all=True, filters={"label": f"{LABEL}={me()}"})]
+    # One that goes while the list is made is none of them.
+    return engine.containers.list(all=True, filters={"label": f"{LABEL}={me()}"}, ignore_removed=True)
 
 
 def test_limits_are_set_seen_from_inside_and_stored(
@@ -48,11 +50,8 @@ def test_limits_are_set_seen_from_inside_and_stored(
     def look() -> None:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and not seen:
-            for name in ours(engine):
-                if "search" in name:
-                    attributes = engine.containers.get(name).attrs
-                    if attributes["State"]["Running"]:
-                        seen.append(attributes)
+            running = [each.attrs for each in ours(engine) if "search" in each.name and each.status == "running"]
+            seen.extend(running)
             time.sleep(0.02)
 
     looking = threading.Thread(target=look)

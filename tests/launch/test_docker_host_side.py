@@ -136,8 +136,8 @@ def test_a_spinning_job_uses_its_cpu_and_a_rival_on_it_is_seen(rig: Rig) -> None
 def test_a_quota_that_is_set_while_a_job_runs_is_counted(rig: Rig, engine: docker.DockerClient) -> None:
     def throttle(progress: Progress) -> None:
         if progress.phase == "trial-0":
-            for name in ours(engine):
-                engine.containers.get(name).update(cpu_period=100_000, cpu_quota=5_000)
+            for each in ours(engine):
+                each.update(cpu_period=100_000, cpu_quota=5_000)
 
     ended = rig.launch(SPIN, seen=throttle)
     found = counted(ended)
@@ -167,8 +167,8 @@ def test_a_job_that_is_moved_to_other_cpus_while_it_runs_is_stopped(rig: Rig, en
 
     def move(progress: Progress) -> None:
         if progress.phase == "trial-0":
-            for name in ours(engine):
-                engine.containers.get(name).update(cpuset_cpus="0")
+            for each in ours(engine):
+                each.update(cpuset_cpus="0")
 
     ended = rig.launch(PHASE + "say(phase='trial-0')\ntime.sleep(60)", seen=move)
     assert ended.placement is not None and ended.wall_s < 30
