@@ -15,7 +15,7 @@ from harness import cgroup
 from harness.launch.counters import CgroupCounters, CounterTrace, HostCpus, ProcessCounters, Reading, Threads, Totals
 from harness.records import Phase
 from harness.result import Counters
-from tests.test_cgroup import RECORDED
+from tests.recorded import FOLDER, docker_says, unfold
 
 S = 1_000_000_000
 STAT = """cpu  4000 0 1000 9000 100 0 50 25 10 0
@@ -130,7 +130,7 @@ def test_busy_and_stolen_time_are_of_the_jobs_cpus_alone(proc: Path) -> None:
 
 
 def test_v1_through_a_recorded_tree(tmp_path: Path, proc: Path) -> None:
-    root = Path(shutil.copytree(RECORDED / "cgroup-v1", tmp_path / "v1"))
+    root = Path(shutil.copytree(FOLDER / "cgroup-v1", tmp_path / "v1"))
     (root / "cpuacct").mkdir()
     (root / "cpuacct" / "cpuacct.usage").write_text("6191704\n")
     (root / "cpu" / "cpu.stat").write_text("nr_periods 9\nnr_throttled 2\nthrottled_time 77\n")
@@ -139,12 +139,20 @@ def test_v1_through_a_recorded_tree(tmp_path: Path, proc: Path) -> None:
     assert found == Reading(0, 6_191_704, 2326 * TICK_NS, 9 * TICK_NS, 340, 77, 0, 3)
 
 
-def test_v2_through_a_recorded_tree(tmp_path: Path, proc: Path) -> None:
-    root = Path(shutil.copytree(RECORDED / "cgroup-v2", tmp_path / "v2"))
-    (root / "cgroup.threads").write_text("17\n18\n")
-    (root / "memory.swap.current").write_text("4096\n")
-    found = read(cgroup.own(root), proc)
-    assert found == Reading(0, 2_157_410_000, 2326 * TICK_NS, 9 * TICK_NS, 340, 0, 4096, 7)
+def test_v2_through_a_recorded_tree(tmp_path: Path) -> None:
+    """The whole of a job's readings, with its threads as that host's ``/proc`` showed them."""
+    seen = unfold(tmp_path / "v2", "systemd/swap/busy.host")
+    (seen.proc / "stat").write_text(STAT)
+    group = cgroup.of_process(seen.membership, seen.cgroups)
+    found = read(group, seen.proc)
+    assert group is not None and found.cpu_ns is not None and found.wait_ns is not None
+    times = [path.read_text().split() for path in seen.proc.glob("*/schedstat")]
+    assert len(times) == 2 and found.wait_ns == sum(int(wait) for _, wait, _ in times)
+    # What had ended before, the engine's own start in there among it, is in the cgroup's time alone.
+    assert 2 * S < sum(int(run) for run, _, _ in times) < found.cpu_ns
+    assert (found.busy_ns, found.steal_ns, found.throttled_ns) == (2326 * TICK_NS, 9 * TICK_NS, 0)
+    assert found.swap_bytes == group.swap_bytes() != 0
+    assert found.major_faults == docker_says("systemd/swap/busy")["memory_stats"]["stats"]["pgmajfault"] > 0
 
 
 def read(group: cgroup.Cgroup | None, proc: Path) -> Reading:

@@ -176,7 +176,8 @@ time.sleep(0.3)
 def test_the_peak_before_an_oom_kill_is_not_lost(rig: Rig) -> None:
     ended = rig.launch("held = bytearray(4 << 30)")
     peak = ended.memory.summary().peak_anon_bytes
-    assert ended.oom_killed and ended.exit_code == 137
+    # Old engines on cgroup v2 may miss it: then the cgroup's own counter tells.
+    assert (ended.oom_killed or ended.oom_kills) and ended.exit_code == 137
     assert peak is not None and 64 << 20 < peak <= 256 << 20
 
 
