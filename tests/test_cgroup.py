@@ -253,15 +253,16 @@ def test_cpus_and_numa_nodes_are_those_in_force(v1: Path, v2: Path) -> None:
 def test_a_cgroup_lies_in_others_up_to_the_top_that_is_shown(tmp_path: Path) -> None:
     for controller in ("memory", "cpu", "pids"):
         shutil.copytree(FOLDER / "cgroup-v1" / controller, tmp_path / "v1" / controller / "docker" / ID)
-    shutil.copytree(RECORDED / "cgroup-v2", tmp_path / "v2" / "machine.slice" / f"docker-{ID}.scope")
-    for folder in ("v1/memory", "v1/memory/docker", "v2", "v2/machine.slice"):
-        (tmp_path / folder / "cgroup.procs").touch()
-    group = cgroup.of_process(V1_PROCESS, tmp_path / "v1")
+    seen = unfold(tmp_path / "v2", "systemd/limited/busy.host")
+    v1, v2 = tmp_path / "v1", seen.cgroups
+    for folder in (v1 / "memory", v1 / "memory" / "docker", v2, v2 / "system.slice"):
+        (folder / "cgroup.procs").touch()
+    group = cgroup.of_process(V1_PROCESS, v1)
     assert group is not None
-    assert [up.cpu for up in group.parents()] == [tmp_path / "v1" / "cpu" / "docker", tmp_path / "v1" / "cpu"]
-    group = cgroup.of_process(f"0::/machine.slice/docker-{ID}.scope\n", tmp_path / "v2")
+    assert [up.cpu for up in group.parents()] == [v1 / "cpu" / "docker", v1 / "cpu"]
+    group = cgroup.of_process(seen.membership, v2)
     assert group is not None
-    assert [up.memory for up in group.parents()] == [tmp_path / "v2" / "machine.slice", tmp_path / "v2"]
+    assert [up.memory for up in group.parents()] == [v2 / "system.slice", v2]
 
 
 def test_throttling_is_counted(v1: Path, v2: Path) -> None:

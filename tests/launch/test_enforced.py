@@ -11,50 +11,60 @@ from harness import cgroup
 from harness.cgroup import Cgroup
 from harness.launch import enforced
 from harness.records import Cpuset, Envelope, Outcome
-from tests.test_cgroup import ID, RECORDED, V1_PROCESS
+from tests.recorded import DRIVERS, FOLDER, unfold
+from tests.test_cgroup import ID, V1_PROCESS
 
 ASKED = Envelope("cpu2-mem64m", cpus=2, memory_bytes=64 << 20)
 ASKED_V2 = Envelope("cpu2-mem256m", cpus=2, memory_bytes=256 << 20)
 CPUSET = Cpuset((2, 3), (1,))
+V1_NO_LIMIT = (1 << 63) - 4096
 
 
 class Host:
-    """A cgroup tree with one container in it."""
+    """A cgroup tree with one recorded container in it, and nothing limited above."""
 
-    def __init__(self, root: Path, version: int) -> None:
-        self.version, self.asked = version, ASKED if version == 1 else ASKED_V2
-        self.folders = {}
-        for name in ("memory", "cpu", "pids", "cpuset") if version == 1 else ("",):
-            self.folders[name] = root / name / "docker" / ID
-            source = RECORDED / f"cgroup-v{version}" / name
-            shutil.copytree(source, self.folders[name]) if source.is_dir() else self.folders[name].mkdir(parents=True)
-        for folder in (self.folders.get("memory") or self.folders[""]).parents[:2]:
-            (folder / "cgroup.procs").touch()
-        found = cgroup.of_process(V1_PROCESS if version == 1 else f"0::/docker/{ID}\n", root)
-        assert found is not None
+    def __init__(self, root: Path, recording: str) -> None:
+        self.version = 1 if recording == "cgroup-v1" else 2
+        self.asked = ASKED if self.version == 1 else ASKED_V2
+        membership = V1_PROCESS
+        if self.version == 1:
+            for name in ("memory", "cpu", "cpuacct", "pids", "cpuset"):
+                folder, source = root / name / "docker" / ID, FOLDER / recording / name
+                shutil.copytree(source, folder) if source.is_dir() else folder.mkdir(parents=True)
+        else:
+            seen = unfold(root, f"{recording}/limited/busy.host")
+            root, membership = seen.cgroups, seen.membership
+        found = cgroup.of_process(membership, root)
+        assert found is not None and found.cpuset is not None
         self.group: Cgroup = found
+        self.cpuset: Path = found.cpuset
+        # The recordings end at the container.  A top with limits is that of a container's own namespace.
+        for up in (1, 2):
+            for folder in found.folders:
+                (folder.parents[up - 1] / "cgroup.procs").touch()
+            self.limit_memory("max" if self.version == 2 else V1_NO_LIMIT, up)
+            self.set_quota(None, up)
+            self.holds("0-3", "0-1", up)
         self.holds("2-3", "1")
 
-    def holds(self, cpus: str, nodes: str) -> None:
-        """Hold the container to these."""
+    def holds(self, cpus: str, nodes: str, up: int = 0) -> None:
+        """Hold the container to these, or the cgroup so many levels up."""
         names = ("effective_cpus", "effective_mems") if self.version == 1 else ("cpus.effective", "mems.effective")
         for name, text in zip(names, (cpus, nodes), strict=True):
-            (self.folders.get("cpuset", self.folders.get("", Path())) / f"cpuset.{name}").write_text(text + "\n")
+            (_up(self.cpuset, up) / f"cpuset.{name}").write_text(text + "\n")
 
-    def limit_memory(self, size: int, up: int = 0) -> None:
-        """Limit the container, or the cgroup so many levels up."""
-        folder = self.folders.get("memory", self.folders.get("", Path()))
-        folder = folder.parents[up - 1] if up else folder
-        (folder / ("memory.limit_in_bytes" if self.version == 1 else "memory.max")).write_text(f"{size}\n")
+    def limit_memory(self, size: int | str, up: int = 0) -> None:
+        """Limit it."""
+        name = "memory.limit_in_bytes" if self.version == 1 else "memory.max"
+        (_up(self.group.memory, up) / name).write_text(f"{size}\n")
 
-    def set_quota(self, up: int = 0) -> None:
-        """Half a CPU."""
-        folder = self.folders.get("cpu", self.folders.get("", Path()))
-        folder = folder.parents[up - 1] if up else folder
+    def set_quota(self, cpus: float | None, up: int = 0) -> None:
+        """Give it a quota of so many CPUs; None: none."""
+        folder, quota = _up(self.group.cpu, up), None if cpus is None else round(cpus * 100_000)
         if self.version == 2:
-            (folder / "cpu.max").write_text("50000 100000\n")
+            (folder / "cpu.max").write_text(f"{'max' if quota is None else quota} 100000\n")
         else:
-            (folder / "cpu.cfs_quota_us").write_text("50000\n")
+            (folder / "cpu.cfs_quota_us").write_text(f"{-1 if quota is None else quota}\n")
             (folder / "cpu.cfs_period_us").write_text("100000\n")
 
     def refused(self, cpuset: Cpuset = CPUSET) -> str | None:
@@ -64,7 +74,11 @@ class Host:
         return stopped.detail.removeprefix("seen from outside: ") if stopped else None
 
 
-@pytest.fixture(params=[1, 2])
+def _up(folder: Path, levels: int) -> Path:
+    return folder.parents[levels - 1] if levels else folder
+
+
+@pytest.fixture(params=["cgroup-v1", *DRIVERS])
 def host(request: pytest.FixtureRequest, tmp_path: Path) -> Host:
     return Host(tmp_path, request.param)
 
@@ -98,18 +112,18 @@ def test_other_cpus_and_nodes_are_named_at_the_start_and_later(host: Host) -> No
 def test_a_limit_that_is_not_the_one_asked_for_is_named(host: Host) -> None:
     host.limit_memory(1 << 20)
     assert host.refused() == f"memory limit 1048576 bytes, asked for {host.asked.memory_bytes}"
-    host.limit_memory((1 << 63) - 4096)
+    host.limit_memory(V1_NO_LIMIT)
     assert host.refused() == f"memory limit -1 bytes, asked for {host.asked.memory_bytes}"
 
 
 def test_a_quota_is_named(host: Host) -> None:
-    host.set_quota()
+    host.set_quota(0.5)
     assert host.refused() == "CPU quota of 0.5 CPUs, asked for none"
 
 
 @pytest.mark.parametrize("up", [1, 2])
 def test_limits_of_a_parent_cgroup_hold_too_and_are_named(host: Host, up: int) -> None:
-    host.set_quota(up)
+    host.set_quota(0.5, up)
     folder = host.group.cpu.parents[up - 1]
     assert host.refused() == f"{folder} has a CPU quota of 0.5 CPUs, asked for none"
     host.limit_memory(1 << 20, up)

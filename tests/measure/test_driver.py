@@ -21,7 +21,7 @@ from harness.records import PROTOCOL_VERSION, Cpuset, Hit, Isolation, JobSpec, Q
 from harness.suite import Suite
 from tests.measure.test_adapter import Least
 from tests.measure.test_envelope import ASKED, SEEN
-from tests.test_cgroup import RECORDED
+from tests.recorded import unfold
 
 SEARCH = JobSpec(
     "search",
@@ -284,12 +284,14 @@ def test_a_container_has_fixed_places() -> None:
     ]
 
 
-def test_the_kernels_counters_are_read_before_the_container_goes(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorded = cgroup.own(RECORDED / "cgroup-v2")
+def test_the_kernels_counters_are_read_before_the_container_goes(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = cgroup.own(unfold(tmp_path / "recorded", "systemd/limited/killed.inside").cgroups)
     monkeypatch.setattr(driver.cgroup, "own", lambda: recorded)
     _, measurement = job.run(replace(SEARCH, isolation=Isolation.CONTAINER))
     counters = [measurement[name] for name in ("peak_cgroup_bytes", "throttled_periods", "oom_kills")]
-    assert counters == [121_634_816, 0, 1]
+    assert counters == [256 << 20, 0, 1]
 
 
 def test_a_plain_process_has_no_counters_of_its_own(job: Job) -> None:
