@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness import cgroup
-from harness.cgroup import UNLIMITED, Cgroup, KeptOpen, MemoryStat, format_list, parse_list
+from harness.cgroup import UNLIMITED, Cgroup, MemoryStat
+from harness.kernel_files import KeptOpen, format_list, parse_list
 from harness.launch.docker import group_of
 from tests.recorded import DRIVERS, FOLDER, docker_says, unfold
 

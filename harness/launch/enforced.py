@@ -7,7 +7,8 @@ quota that is set later, are counted while the job runs and have their own verdi
 
 from __future__ import annotations
 
-from harness.cgroup import UNLIMITED, Cgroup, format_list
+from harness.cgroup import UNLIMITED, Cgroup
+from harness.kernel_files import format_list
 from harness.launch.base import Stopped
 from harness.measure.envelope import PAGE, same_memory
 from harness.records import Cpuset, Envelope, Outcome
