@@ -8,6 +8,7 @@ show the file; unlimited is :data:`UNLIMITED`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 
 from harness.kernel_files import Read, number_after, parse_list, read_text
@@ -64,18 +65,19 @@ class Cgroup:
         """All folders that it is read from."""
         return self.memory, self.cpu, self.pids, self.cpuacct or self.cpu, self.cpuset or self.cpu
 
-    def parents(self) -> list[Cgroup]:
-        """Those that it lies in, the nearest first, as far up as they are shown; their limits hold for it too."""
-        found: list[Cgroup] = []
-        up = self._parent()
-        while (up.memory / "cgroup.procs").exists():
-            found.append(up)
-            up = up._parent()
-        return found
+    def memory_parents(self) -> list[Cgroup]:
+        """Those whose memory limits hold for it too: it lies in them, the nearest first, as far up as is shown."""
+        return [replace(self, memory=folder) for folder in _above(self.memory)]
 
-    def _parent(self) -> Cgroup:
-        memory, cpu, pids, cpuacct, cpuset = (folder.parent for folder in self.folders)
-        return Cgroup(self.version, memory, cpu, pids, cpuacct, cpuset, self.read)
+    def cpu_parents(self) -> list[Cgroup]:
+        """Those whose CPU quotas hold for it too, each with its ``cpuset``.
+
+        On v1 each controller has a tree of its own: the cpuset of a parent is the one of the same path, if it too
+        lies above this cgroup.
+        """
+        cpusets = _by_path(_above(self.cpuset)) if self.cpuset else {}
+        parents = _by_path(_above(self.cpu)).items()
+        return [replace(self, cpu=folder, cpuset=cpusets.get(path)) for path, folder in parents]
 
     def memory_limit_bytes(self) -> int | None:
         """Limit of all charged memory, page cache included."""
@@ -245,3 +247,13 @@ def host_version(root: Path = ROOT) -> int | None:
     """The cgroup version whose memory controller this host uses."""
     found = own(root)
     return found.version if found else None
+
+
+def _above(folder: Path) -> list[Path]:
+    """The folders of the cgroups that a cgroup lies in, the nearest first, up to where the controller is mounted."""
+    return list(takewhile(lambda up: (up / "cgroup.procs").exists(), folder.parents))
+
+
+def _by_path(folders: list[Path]) -> dict[Path, Path]:
+    """The same, by their paths below the last."""
+    return {folder.relative_to(folders[-1]): folder for folder in folders}
