@@ -7,82 +7,16 @@ show the file; unlimited is :data:`UNLIMITED`.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import re
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 
-Read = Callable[[Path], "str | None"]
+from harness.kernel_files import Read, number_after, parse_list, read_text
 
 ROOT = Path("/sys/fs/cgroup")
 UNLIMITED = -1
 # v1 shows "no limit" as the largest page-aligned int64; anything above this is no limit that exists.
 _V1_UNLIMITED = 1 << 62
-
-
-def read_text(path: Path) -> str | None:
-    """A small file's content, None where it cannot be had."""
-    try:
-        return path.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-def parse_list(text: str) -> set[int]:
-    """``0-2,5`` -> ``{0, 1, 2, 5}``, the kernel's notation of CPUs and NUMA nodes."""
-    found: set[int] = set()
-    for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
-        found.update(range(int(first), int(last or first) + 1))
-    return found
-
-
-def format_list(numbers: Iterable[int]) -> str:
-    """``{0, 1, 2, 5}`` -> ``0-2,5``."""
-    ranges: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if ranges and number == ranges[-1][-1] + 1:
-            ranges[-1][1:] = [number]
-        else:
-            ranges.append([number])
-    return ",".join("-".join(map(str, each)) for each in ranges)
-
-
-class KeptOpen:
-    """Reads the same files again and again without opening them again: for samplers."""
-
-    _MOST_BYTES = 1 << 16
-
-    def __init__(self) -> None:
-        self._descriptors: dict[Path, int | None] = {}
-
-    def __call__(self, path: Path) -> str | None:
-        """The file's content now; None where it cannot be had, or is gone."""
-        if path not in self._descriptors:
-            self._descriptors[path] = _open(path)
-        descriptor = self._descriptors[path]
-        if descriptor is None:
-            return None
-        try:
-            return os.pread(descriptor, self._MOST_BYTES, 0).decode("ascii")
-        except (OSError, UnicodeDecodeError):
-            return None
-
-    def close(self) -> None:
-        """Let go of the files."""
-        while self._descriptors:
-            _, descriptor = self._descriptors.popitem()
-            if descriptor is not None:
-                with contextlib.suppress(OSError):
-                    os.close(descriptor)
-
-
-def _open(path: Path) -> int | None:
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
 
 
 @dataclass(frozen=True)
@@ -131,18 +65,19 @@ class Cgroup:
         """All folders that it is read from."""
         return self.memory, self.cpu, self.pids, self.cpuacct or self.cpu, self.cpuset or self.cpu
 
-    def parents(self) -> list[Cgroup]:
-        """Those that it lies in, the nearest first, as far up as they are shown; their limits hold for it too."""
-        found: list[Cgroup] = []
-        up = self._parent()
-        while (up.memory / "cgroup.procs").exists():
-            found.append(up)
-            up = up._parent()
-        return found
+    def memory_parents(self) -> list[Cgroup]:
+        """Those whose memory limits hold for it too: it lies in them, the nearest first, as far up as is shown."""
+        return [replace(self, memory=folder) for folder in _above(self.memory)]
 
-    def _parent(self) -> Cgroup:
-        memory, cpu, pids, cpuacct, cpuset = (folder.parent for folder in self.folders)
-        return Cgroup(self.version, memory, cpu, pids, cpuacct, cpuset, self.read)
+    def cpu_parents(self) -> list[Cgroup]:
+        """Those whose CPU quotas hold for it too, each with its ``cpuset``.
+
+        On v1 each controller has a tree of its own: the cpuset of a parent is the one of the same path, if it too
+        lies above this cgroup.
+        """
+        cpusets = _by_path(_above(self.cpuset)) if self.cpuset else {}
+        parents = _by_path(_above(self.cpu)).items()
+        return [replace(self, cpu=folder, cpuset=cpusets.get(path)) for path, folder in parents]
 
     def memory_limit_bytes(self) -> int | None:
         """Limit of all charged memory, page cache included."""
@@ -200,7 +135,7 @@ class Cgroup:
         text = self.read(self.memory / "memory.stat")
         if text is None:
             return None
-        anon, shmem, mapped, swap, faults = (_field(text, name) for name in _STAT_NAMES[self.version])
+        anon, shmem, mapped, swap, faults = (number_after(text, name) for name in _STAT_NAMES[self.version])
         return None if anon is None else MemoryStat(anon + (shmem or 0), mapped, swap, faults)
 
     def anon_bytes(self) -> int | None:
@@ -222,25 +157,25 @@ class Cgroup:
     def oom_kills(self) -> int | None:
         """Processes that the OOM killer ended in this cgroup."""
         name = "memory.events" if self.version == 2 else "memory.oom_control"
-        return _field(self.read(self.memory / name), "oom_kill")
+        return number_after(self.read(self.memory / name), "oom_kill")
 
     def throttled_periods(self) -> int | None:
         """Quota periods in which the cgroup was stopped."""
-        return _field(self.read(self.cpu / "cpu.stat"), "nr_throttled")
+        return number_after(self.read(self.cpu / "cpu.stat"), "nr_throttled")
 
     def throttled_ns(self) -> int | None:
         """How long a quota stopped the cgroup, so far."""
         text = self.read(self.cpu / "cpu.stat")
         if self.version == 1:
-            return _field(text, "throttled_time")
-        stopped_us = _field(text, "throttled_usec")
+            return number_after(text, "throttled_time")
+        stopped_us = number_after(text, "throttled_usec")
         return None if stopped_us is None else stopped_us * 1000
 
     def cpu_ns(self) -> int | None:
         """CPU time that was used so far, children included."""
         if self.version == 1:
             return self._number((self.cpuacct or self.cpu) / "cpuacct.usage")
-        used_us = _field(self.read(self.cpu / "cpu.stat"), "usage_usec")
+        used_us = number_after(self.read(self.cpu / "cpu.stat"), "usage_usec")
         return None if used_us is None else used_us * 1000
 
     def threads(self) -> list[int] | None:
@@ -314,14 +249,11 @@ def host_version(root: Path = ROOT) -> int | None:
     return found.version if found else None
 
 
-def _field(text: str | None, name: str) -> int | None:
-    """The number after a name that starts a line.  Searched for, not split: samplers call this often."""
-    if text is None:
-        return None
-    start = 0 if text.startswith(name + " ") else text.find(f"\n{name} ") + 1
-    if not start and not text.startswith(name + " "):
-        return None
-    start += len(name) + 1
-    end = text.find("\n", start)
-    value = text[start:] if end < 0 else text[start:end]
-    return int(value) if value.isdigit() else None
+def _above(folder: Path) -> list[Path]:
+    """The folders of the cgroups that a cgroup lies in, the nearest first, up to where the controller is mounted."""
+    return list(takewhile(lambda up: (up / "cgroup.procs").exists(), folder.parents))
+
+
+def _by_path(folders: list[Path]) -> dict[Path, Path]:
+    """The same, by their paths below the last."""
+    return {folder.relative_to(folders[-1]): folder for folder in folders}

@@ -31,7 +31,7 @@ RECIPE_LABEL = "harness.recipe"
 SYSTEM_LABEL = "harness.system"
 
 # The modules beside harness/measure/ that the in-image driver imports: standard library only.
-_DRIVER_MODULES = ("__init__.py", "cgroup.py", "records.py")
+_DRIVER_MODULES = ("__init__.py", "cgroup.py", "kernel_files.py", "records.py")
 
 # Files of an engine's folder that people or the host read, and no image holds.
 _HOST_ONLY = ("engine.toml", "requirements.in")

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness import cgroup
-from harness.cgroup import UNLIMITED, Cgroup, KeptOpen, MemoryStat, format_list, parse_list
+from harness.cgroup import UNLIMITED, Cgroup, MemoryStat
+from harness.kernel_files import KeptOpen, format_list, parse_list
 from harness.launch.docker import group_of
 from tests.recorded import DRIVERS, FOLDER, docker_says, unfold
 
@@ -251,17 +252,40 @@ def test_cpus_and_numa_nodes_are_those_in_force(v1: Path, v2: Path) -> None:
 
 
 def test_a_cgroup_lies_in_others_up_to_the_top_that_is_shown(tmp_path: Path) -> None:
-    for controller in ("memory", "cpu", "pids"):
-        shutil.copytree(FOLDER / "cgroup-v1" / controller, tmp_path / "v1" / controller / "docker" / ID)
-    shutil.copytree(RECORDED / "cgroup-v2", tmp_path / "v2" / "machine.slice" / f"docker-{ID}.scope")
-    for folder in ("v1/memory", "v1/memory/docker", "v2", "v2/machine.slice"):
-        (tmp_path / folder / "cgroup.procs").touch()
-    group = cgroup.of_process(V1_PROCESS, tmp_path / "v1")
+    seen = unfold(tmp_path, "systemd/limited/busy.host")
+    top, group = seen.cgroups, cgroup.of_process(seen.membership, seen.cgroups)
+    for folder in (top, top / "system.slice"):
+        (folder / "cgroup.procs").touch()
     assert group is not None
-    assert [up.cpu for up in group.parents()] == [tmp_path / "v1" / "cpu" / "docker", tmp_path / "v1" / "cpu"]
-    group = cgroup.of_process(f"0::/machine.slice/docker-{ID}.scope\n", tmp_path / "v2")
+    assert [up.memory for up in group.memory_parents()] == [top / "system.slice", top]
+    assert [(up.cpu, up.cpuset) for up in group.cpu_parents()] == [(top / "system.slice",) * 2, (top, top)]
+
+
+def tree(root: Path, **paths: str) -> Cgroup:
+    """A cgroup on v1 whose controllers have these paths, its parents with all files that a cgroup has."""
+    for controller, path in paths.items():
+        (root / controller / path).mkdir(parents=True)
+        for up in Path(path).parents:
+            (root / controller / up / "cgroup.procs").touch()
+    membership = "".join(f"1:{controller}:/{path}\n" for controller, path in paths.items())
+    group = cgroup.of_process(membership, root)
     assert group is not None
-    assert [up.memory for up in group.parents()] == [tmp_path / "v2" / "machine.slice", tmp_path / "v2"]
+    return group
+
+
+def test_on_v1_each_controller_has_parents_of_its_own(tmp_path: Path) -> None:
+    group = tree(tmp_path, memory="docker/x", cpu="a/b/docker/x", cpuset="a/docker/x")
+    assert [up.memory for up in group.memory_parents()] == [tmp_path / "memory" / "docker", tmp_path / "memory"]
+    cpu, cpuset = tmp_path / "cpu", tmp_path / "cpuset"
+    assert [(up.cpu, up.cpuset) for up in group.cpu_parents()] == [
+        (cpu / "a" / "b" / "docker", None),
+        (cpu / "a" / "b", None),
+        (cpu / "a", cpuset / "a"),
+        (cpu, cpuset),
+    ], "a cpuset counts for the parent of its own path alone"
+    group = tree(tmp_path / "deep", memory="a/b/docker/x", cpu="docker/x")
+    assert len(group.memory_parents()) == 4 and len(group.cpu_parents()) == 2
+    assert Cgroup(1, *(tmp_path / "cpu" / "a",) * 3).cpu_parents()[0].cpuset is None
 
 
 def test_throttling_is_counted(v1: Path, v2: Path) -> None:
@@ -350,7 +374,7 @@ def test_what_is_gone_is_none_and_never_0(tmp_path: Path, version: int) -> None:
     assert gone.pids_limit() is None
     assert gone.cpus() is None
     assert gone.numa_nodes() is None
-    assert gone.parents() == []
+    assert gone.memory_parents() == gone.cpu_parents() == []
     assert gone.anon_bytes() is None
     assert gone.peak_bytes() is None
     assert gone.oom_kills() is None

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from harness.cgroup import Cgroup, Read, read_text
+from harness.cgroup import Cgroup
+from harness.kernel_files import Read, read_text
 from harness.launch.stretches import over_trials
 from harness.launch.tree import process_tree
 from harness.records import Phase

@@ -17,9 +17,9 @@ from docker.models.containers import Container
 
 from harness import cgroup, images
 from harness.catalog import System
-from harness.cgroup import KeptOpen, read_text
 from harness.engine import engine_errors
 from harness.errors import EngineError, ImageError
+from harness.kernel_files import KeptOpen, read_text
 from harness.launch import enforced, gpu, host, topology
 from harness.launch.base import Ended, Job, Prepared, Progress, Report, Stopped
 from harness.launch.canary import Canary

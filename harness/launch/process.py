@@ -20,8 +20,8 @@ from pathlib import Path
 
 from harness import assets, images, leftovers
 from harness.catalog import System
-from harness.cgroup import KeptOpen
 from harness.errors import ImageError
+from harness.kernel_files import KeptOpen
 from harness.launch import gpu, host, topology
 from harness.launch.base import Ended, Job, Prepared, Progress, Report, thread_environment
 from harness.launch.canary import Canary

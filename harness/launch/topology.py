@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.cgroup import parse_list
+from harness.kernel_files import parse_list
 from harness.result import Placement
 
 SYSTEM = Path("/sys/devices/system")

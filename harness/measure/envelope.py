@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 
 from harness import cgroup
-from harness.cgroup import UNLIMITED, format_list, parse_list
+from harness.cgroup import UNLIMITED
+from harness.kernel_files import format_list, parse_list
 from harness.records import Cpuset, EffectiveEnvelope, Envelope, Isolation
 
 PAGE = 4096

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness import cgroup
+from harness.kernel_files import read_text
 from harness.launch.counters import CgroupCounters, CounterTrace, HostCpus, ProcessCounters, Reading, Threads, Totals
 from harness.records import Phase
 from harness.result import Counters
@@ -120,7 +121,7 @@ def proc(tmp_path: Path) -> Path:
 
 def test_busy_and_stolen_time_are_of_the_jobs_cpus_alone(proc: Path) -> None:
     def ticks(*cpus: int) -> tuple[int | None, int | None]:
-        return HostCpus(cpus, proc, cgroup.read_text).busy_and_steal_ns()
+        return HostCpus(cpus, proc, read_text).busy_and_steal_ns()
 
     assert ticks(1) == ((2302 + 24) * TICK_NS, 9 * TICK_NS)
     assert ticks(0, 10) == ((1201 + 10 + 1503 + 20) * TICK_NS, 16 * TICK_NS), "guests' time is in user time already"
