@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness import gpu_noise, noise
-from harness.records import Envelope
+from harness.records import Envelope, Phase
 from harness.result import GpuReading, GpuUse, Result
 from harness.table import Cause, Finding, Validity
 from tests import build
@@ -105,7 +105,8 @@ def test_a_clock_that_differs_between_jobs_is_a_remark() -> None:
 @pytest.mark.parametrize(
     ("gpu", "said"),
     [
-        (GpuUse(), "no reading of throttling and of processes of others on the job's GPUs (in 1 of 2 jobs): NVML"),
+        (GpuUse(), "no reading of throttling and of processes of others and of energy on the job's GPUs (in 1 of 2 "),
+        (build.gpu(wall_s=None, energy_j=None), "no reading of energy on the job's GPUs (in 1 of 2 jobs): NVML does"),
         (build.gpu(foreign_processes=None), "no reading of processes of others on the job's GPUs (in 1 of 2 jobs)"),
         (build.gpu(clock_reasons=None), "no reading of throttling on the job's GPUs (in 1 of 2 jobs)"),
     ],
@@ -114,6 +115,17 @@ def test_what_was_not_measured_is_a_remark_and_no_praise(gpu: GpuUse, said: str)
     (finding,) = look(result(), result(gpu=gpu, job=1))
     assert (finding.cause, finding.validity) == (Cause.GPU_UNSAID, Validity.CLEAN)
     assert said in finding.text
+
+
+@pytest.mark.parametrize(("counted_s", "covered"), [(0.6, True), (1.9, True), (0.4, False), (5.0, False)])
+def test_energy_that_is_not_of_the_trials_is_not_given(counted_s: float, covered: bool) -> None:
+    gpu = build.gpu(wall_s=counted_s)
+    one_second = replace(result(gpu=gpu), phases=(Phase("load", 0, 5 * 10**9), Phase("trial-0", 5 * 10**9, 6 * 10**9)))
+    assert gpu_noise.energy_j(one_second) == (700.0 if covered else None)
+    found = look(one_second)
+    assert [(each.cause, each.validity) for each in found] == [(Cause.GPU_UNSAID, Validity.CLEAN)] * (not covered)
+    if not covered:
+        assert f"the GPUs' energy was counted over {counted_s:.2g} s for 1 s of trials, too far off" in found[0].text
 
 
 def test_a_job_whose_gpus_could_not_be_followed_says_so() -> None:
