@@ -105,15 +105,18 @@ def _shared(results: Sequence[Result]) -> list[Finding]:
     shared = [result.gpu for result in results if result.gpu and result.gpu.foreign_processes]
     if not shared:
         return []
-    most = max(use.foreign_processes or 0 for use in shared)
-    held = max((use.foreign_bytes for use in shared if use.foreign_bytes is not None), default=None)
+    # Both of the same moment: what some had in one job is not what others had in another.
+    most, held = max(
+        ((use.foreign_processes or 0, use.foreign_bytes) for use in shared), key=lambda pair: (pair[0], pair[1] or 0)
+    )
     amount = "an amount of memory that NVML does not say" if held is None else f"{held / 2**20:,.0f} MiB"
     text = (
         f"{most} {'process' if most == 1 else 'processes'} of others had {amount} on the job's GPUs"
         f"{of_jobs(len(shared), len(results))} (expected: none), so neither its time nor its GPU memory is the job's "
-        f"alone; end them (nvidia-smi lists them), then {again(results[0].spec.cell, '--retry-noisy 3')}"
+        f"alone; end them (nvidia-smi lists them), then {again(results[0].spec.cell)}"
     )
-    return [noisy(Cause.GPU_SHARED, text, transient=True)]
+    # Not transient: a display server is there for good, and measuring again would meet it again.
+    return [noisy(Cause.GPU_SHARED, text)]
 
 
 def _clocks(results: Sequence[Result]) -> list[Finding]:
@@ -141,6 +144,7 @@ def _unsaid(results: Sequence[Result]) -> list[Finding]:
     unsaid = {
         "throttling": [result for result in results if not result.gpu or result.gpu.clock_reasons is None],
         "processes of others": [result for result in results if not result.gpu or result.gpu.foreign_processes is None],
+        "energy": [result for result in results if not result.gpu or result.gpu.energy_j is None],
     }
     missing = [what for what, silent in unsaid.items() if silent]
     if not missing:
