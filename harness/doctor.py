@@ -168,8 +168,9 @@ def _gpu() -> Finding:
     if found.models:
         fact = f"{', '.join(found.models)} (driver {found.driver})"
         if found.processes:
-            remedy = "they disturb every job with GPUs; end them (`nvidia-smi` lists them)"
-            return Finding(Level.WARN, "GPUs", f"{fact}; {found.processes} processes are on them", remedy)
+            remedy = "whoever is there disturbs every job with GPUs; end it (`nvidia-smi` lists all)"
+            there = "1 process is" if found.processes == 1 else f"{found.processes} processes are"
+            return Finding(Level.WARN, "GPUs", f"{fact}; {there} on them", remedy)
         return Finding(Level.OK, "GPUs", fact)
     return Finding(Level.OK, "GPUs", f"none; profiles with GPUs are not_applicable here ({found.reason})")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from harness.coverage import covers, trials_s
 from harness.findings import again, noisy, of_jobs, remark
 from harness.result import Result
 from harness.table import Cause, Finding
@@ -41,7 +42,21 @@ def look(results: Sequence[Result]) -> list[Finding]:
         results: the pooled jobs of one cell, all ``ok``.
     """
     asked = [result for result in results if result.spec.envelope.gpus and result.schema_version >= 2]
-    return [*_throttled(asked), *_capped(asked), *_shared(asked), *_clocks(asked), *_unsaid(asked)] if asked else []
+    if not asked:
+        return []
+    return [
+        *_throttled(asked),
+        *_capped(asked),
+        *_shared(asked),
+        *_clocks(asked),
+        *_unsaid(asked),
+        *_uncovered(asked),
+    ]
+
+
+def energy_j(result: Result) -> float | None:
+    """What a job's GPUs took while its trials ran; None where that was not said, or is not of the trials alone."""
+    return result.gpu.energy_j if result.gpu and covers(result.gpu.wall_s, result) else None
 
 
 def _throttled(results: Sequence[Result]) -> list[Finding]:
@@ -90,15 +105,18 @@ def _shared(results: Sequence[Result]) -> list[Finding]:
     shared = [result.gpu for result in results if result.gpu and result.gpu.foreign_processes]
     if not shared:
         return []
-    most = max(use.foreign_processes or 0 for use in shared)
-    held = max((use.foreign_bytes for use in shared if use.foreign_bytes is not None), default=None)
+    # Both of the same moment: what some had in one job is not what others had in another.
+    most, held = max(
+        ((use.foreign_processes or 0, use.foreign_bytes) for use in shared), key=lambda pair: (pair[0], pair[1] or 0)
+    )
     amount = "an amount of memory that NVML does not say" if held is None else f"{held / 2**20:,.0f} MiB"
     text = (
         f"{most} {'process' if most == 1 else 'processes'} of others had {amount} on the job's GPUs"
         f"{of_jobs(len(shared), len(results))} (expected: none), so neither its time nor its GPU memory is the job's "
-        f"alone; end them (nvidia-smi lists them), then {again(results[0].spec.cell, '--retry-noisy 3')}"
+        f"alone; end them (nvidia-smi lists them), then {again(results[0].spec.cell)}"
     )
-    return [noisy(Cause.GPU_SHARED, text, transient=True)]
+    # Not transient: a display server is there for good, and measuring again would meet it again.
+    return [noisy(Cause.GPU_SHARED, text)]
 
 
 def _clocks(results: Sequence[Result]) -> list[Finding]:
@@ -126,6 +144,7 @@ def _unsaid(results: Sequence[Result]) -> list[Finding]:
     unsaid = {
         "throttling": [result for result in results if not result.gpu or result.gpu.clock_reasons is None],
         "processes of others": [result for result in results if not result.gpu or result.gpu.foreign_processes is None],
+        "energy": [result for result in results if not result.gpu or result.gpu.energy_j is None],
     }
     missing = [what for what, silent in unsaid.items() if silent]
     if not missing:
@@ -133,6 +152,20 @@ def _unsaid(results: Sequence[Result]) -> list[Finding]:
     count = max(len(silent) for silent in unsaid.values())
     text = (
         f"no reading of {' and of '.join(missing)} on the job's GPUs{of_jobs(count, len(results))}: NVML does not say "
-        "it on this device, or the trials were over too soon; not judged there"
+        "it on this device, the trials were over too soon, or the harness runs in a container, where processes have "
+        "other numbers than NVML's; not judged there"
+    )
+    return [remark(Cause.GPU_UNSAID, text)]
+
+
+def _uncovered(results: Sequence[Result]) -> list[Finding]:
+    """Energy that was counted, and is not that of the trials."""
+    others = [result for result in results if result.gpu and not covers(result.gpu.wall_s, result)]
+    if not others:
+        return []
+    first = others[0]
+    text = (
+        f"the GPUs' energy was counted over {first.gpu.wall_s if first.gpu else 0:.2g} s for {trials_s(first):.2g} s "
+        f"of trials{of_jobs(len(others), len(results))}, too far off to be theirs: no energy is given; ask more queries"
     )
     return [remark(Cause.GPU_UNSAID, text)]

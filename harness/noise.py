@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from harness import gpu_noise, machine_speed
+from harness.coverage import covers, trials_s
 from harness.findings import again, invalid, noisy, of_jobs, remark
 from harness.records import Isolation
 from harness.result import Counters, Result
@@ -16,8 +17,6 @@ from harness.table import Cause, Finding
 MAX_STEAL = 0.01
 # The harness's own sampling must stay well below this where it shares the job's CPUs.
 MAX_FOREIGN = 0.05
-# What was counted / the trials' own length: beyond, the readings lie too far from short trials to say anything.
-COVERED = (0.5, 2.0)
 # The kernel counts both in ticks of up to 10 ms: a few of them in a short trial are no share to speak of.
 MIN_TAKEN_S = 0.05
 # Time that the job's threads waited for one another, as a share of the CPU time that they had; needs some of that to
@@ -114,9 +113,7 @@ def _unknown(results: Sequence[Result]) -> list[Finding]:
 
 
 def _covered(result: Result) -> bool:
-    """Was what was counted about the trials?  Yes where the result does not say how long they took."""
-    counted_s, trials_s = result.counters.wall_s, _trials_s(result)
-    return counted_s is None or not trials_s or COVERED[0] * trials_s <= counted_s <= COVERED[1] * trials_s
+    return covers(result.counters.wall_s, result)
 
 
 def _uncovered(results: Sequence[Result]) -> list[Finding]:
@@ -125,14 +122,10 @@ def _uncovered(results: Sequence[Result]) -> list[Finding]:
         return []
     first = others[0]
     text = (
-        f"the kernel's counters cover {first.counters.wall_s:.2g} s for {_trials_s(first):.2g} s of trials"
+        f"the kernel's counters cover {first.counters.wall_s:.2g} s for {trials_s(first):.2g} s of trials"
         f"{of_jobs(len(others), len(results))}, too far off to tell steal, other processes or faults; ask more queries"
     )
     return [remark(Cause.COUNTERS, text)]
-
-
-def _trials_s(result: Result) -> float:
-    return sum(phase.end_ns - phase.start_ns for phase in result.phases if phase.name.startswith("trial-")) / 1e9
 
 
 def _taken(results: Sequence[Result]) -> list[Finding]:

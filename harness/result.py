@@ -109,8 +109,8 @@ class GpuUse:
 
     While the trials ran: ``energy_j`` is what the whole GPUs took, idle draw included, counted over ``wall_s`` (as
     :class:`Counters` are); ``sm_clock_mhz`` the median over readings of the lowest clock; ``clock_reasons`` in how many
-    of ``readings`` each reason not to run faster was in force.  From before the job to its end: the most processes that
-    were not the job's (``foreign_processes``), and the most memory that such held (``foreign_bytes``).
+    of ``readings`` each reason not to run faster was in force.  From before the job to its end: the most processes at
+    once that were not the job's (``foreign_processes``), and the memory that these held then (``foreign_bytes``).
     """
 
     wall_s: float | None = None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from harness import cost, evaluate, instances, machine_speed, measured, notes, validity
+from harness import cost, evaluate, gpu_noise, instances, machine_speed, measured, notes, validity
 from harness.attempts import Job
 from harness.errors import HarnessError, StoreError
 from harness.measured import Measured
@@ -163,7 +163,7 @@ def _outline(cell: Measured[Job], snapshot: instances.Snapshot, tries: int) -> R
         peak_mapped_bytes=_most(each.memory.peak_mapped_bytes for each in results),
         peak_cgroup_bytes=_most(each.memory.peak_cgroup_bytes for each in results),
         peak_gpu_bytes=_most(each.memory.peak_gpu_bytes for each in results),
-        gpu_energy_j=_all(each.gpu.energy_j if each.gpu else None for each in results) if done else None,
+        gpu_energy_j=_all(gpu_noise.energy_j(each) for each in results) if done else None,
         index_bytes=result.index.index_bytes if done and result.index else None,
         index_build_s=result.index.build_s if done and result.index else None,
         load_s=_middle(each.load_s for each in results),

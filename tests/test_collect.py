@@ -334,7 +334,7 @@ def test_endless_stages_and_samples_are_bad_output(left: Left) -> None:
 
 def test_gpus_are_summed_over_the_trials_that_the_job_names(left: Left) -> None:
     left.measured(replace(MEASURED, phases=(Phase("trial-0", 10, 20),)))
-    moments = tuple(Moment(t_ns, GpuReading(1980, ()), t_ns * 1000) for t_ns in (10, 15, 20))
+    moments = tuple(Moment(t_ns, GpuReading(1980, ()), t_ns * 1000, Others(0, 0)) for t_ns in (10, 15, 20))
     found = left.collect(replace(ENDED, gpus=GpuTrace(Others(0, 0), moments))).gpu
     assert found == GpuUse(1e-8, 10.0, 3, 1980, {}, 0, 0)
     assert left.collect().gpu is None, "a job without GPUs"

@@ -141,11 +141,12 @@ def test_what_disturbs_a_measurement_is_a_warning(host: Host, change: dict[str, 
     assert finding.level is Level.WARN and said in f"{finding.what}: {finding.fact}"
 
 
-def test_a_gpu_that_others_use_is_a_warning(host: Host) -> None:
-    host.gpus = Gpus(("H200",), "590.1", processes=2)
+@pytest.mark.parametrize(("processes", "said"), [(1, "1 process is on them"), (2, "2 processes are on them")])
+def test_a_gpu_that_others_use_is_a_warning(host: Host, processes: int, said: str) -> None:
+    host.gpus = Gpus(("H200",), "590.1", processes=processes)
     (finding,) = host.bad()
     assert (finding.level, finding.what) == (Level.WARN, "GPUs")
-    assert finding.fact == "H200 (driver 590.1); 2 processes are on them" and "nvidia-smi" in finding.remedy
+    assert finding.fact == f"H200 (driver 590.1); {said}" and "nvidia-smi" in finding.remedy
 
 
 def test_a_host_without_gpus_is_no_worse_for_it(host: Host) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness import gpu_noise, noise
-from harness.records import Envelope
+from harness.records import Envelope, Phase
 from harness.result import GpuReading, GpuUse, Result
 from harness.table import Cause, Finding, Validity
 from tests import build
@@ -88,8 +88,19 @@ def test_a_slowdown_seen_once_may_be_a_clock_that_changes() -> None:
 def test_processes_of_others_are_told(processes: int, held: int | None, said: str) -> None:
     shared = build.gpu(foreign_processes=processes, foreign_bytes=held)
     (finding,) = look(result(gpu=shared), result(job=1))
-    assert (finding.cause, finding.validity, finding.transient) == (Cause.GPU_SHARED, Validity.NOISY, True)
-    assert said in finding.text and "nvidia-smi" in finding.text and RETRY in finding.text
+    assert (finding.cause, finding.validity) == (Cause.GPU_SHARED, Validity.NOISY)
+    assert not finding.transient, "a display server is there for good: measuring again meets it again"
+    assert said in finding.text and "nvidia-smi" in finding.text
+    assert "run its suite again with --fresh --only" in finding.text
+
+
+def test_strangers_are_told_with_the_memory_that_those_had() -> None:
+    several, large = build.gpu(foreign_processes=3, foreign_bytes=None), build.gpu(foreign_bytes=7, foreign_processes=1)
+    (finding,) = look(result(gpu=large), result(gpu=several, job=1), result(job=2))
+    assert "3 processes of others had an amount of memory that NVML does not say" in finding.text
+    assert "(in 2 of 3 jobs)" in finding.text
+    (finding,) = look(result(gpu=large), result(gpu=build.gpu(foreign_bytes=8 << 20, foreign_processes=1), job=1))
+    assert "1 process of others had 8 MiB" in finding.text, "of as many processes, those with the most"
 
 
 def test_a_clock_that_differs_between_jobs_is_a_remark() -> None:
@@ -105,7 +116,8 @@ def test_a_clock_that_differs_between_jobs_is_a_remark() -> None:
 @pytest.mark.parametrize(
     ("gpu", "said"),
     [
-        (GpuUse(), "no reading of throttling and of processes of others on the job's GPUs (in 1 of 2 jobs): NVML"),
+        (GpuUse(), "no reading of throttling and of processes of others and of energy on the job's GPUs (in 1 of 2 "),
+        (build.gpu(wall_s=None, energy_j=None), "no reading of energy on the job's GPUs (in 1 of 2 jobs): NVML does"),
         (build.gpu(foreign_processes=None), "no reading of processes of others on the job's GPUs (in 1 of 2 jobs)"),
         (build.gpu(clock_reasons=None), "no reading of throttling on the job's GPUs (in 1 of 2 jobs)"),
     ],
@@ -114,6 +126,17 @@ def test_what_was_not_measured_is_a_remark_and_no_praise(gpu: GpuUse, said: str)
     (finding,) = look(result(), result(gpu=gpu, job=1))
     assert (finding.cause, finding.validity) == (Cause.GPU_UNSAID, Validity.CLEAN)
     assert said in finding.text
+
+
+@pytest.mark.parametrize(("counted_s", "covered"), [(0.6, True), (1.9, True), (0.4, False), (5.0, False)])
+def test_energy_that_is_not_of_the_trials_is_not_given(counted_s: float, covered: bool) -> None:
+    gpu = build.gpu(wall_s=counted_s)
+    one_second = replace(result(gpu=gpu), phases=(Phase("load", 0, 5 * 10**9), Phase("trial-0", 5 * 10**9, 6 * 10**9)))
+    assert gpu_noise.energy_j(one_second) == (700.0 if covered else None)
+    found = look(one_second)
+    assert [(each.cause, each.validity) for each in found] == [(Cause.GPU_UNSAID, Validity.CLEAN)] * (not covered)
+    if not covered:
+        assert f"the GPUs' energy was counted over {counted_s:.2g} s for 1 s of trials, too far off" in found[0].text
 
 
 def test_a_job_whose_gpus_could_not_be_followed_says_so() -> None:

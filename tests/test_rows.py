@@ -12,7 +12,7 @@ import pytest
 
 from harness import instances, rows
 from harness.errors import FileError, UsageError
-from harness.records import Isolation, Outcome
+from harness.records import Isolation, Outcome, Phase
 from harness.result import Cell, GpuUse
 from harness.table import Table, Validity
 from tests.build import at
@@ -59,6 +59,15 @@ def test_gpu_energy_is_of_all_jobs_or_of_none(make: Maker, snapshot: instances.S
     assert energy_j(700.0, 701.5) == 1401.5
     assert energy_j(700.0, None) is None
     assert one([make(base_ms=2.0)], snapshot).gpu_energy_j is None, "a job without GPUs"
+
+
+@pytest.mark.parametrize(("trial_s", "energy_j"), [(0.05, None), (0.25, 20.0)])
+def test_gpu_energy_that_is_not_of_the_trials_is_none(
+    make: Maker, snapshot: instances.Snapshot, trial_s: float, energy_j: float | None
+) -> None:
+    phases = (Phase("trial-0", 0, int(trial_s * 1e9)),)
+    changes = {"gpu": GpuUse(0.25, 20.0), "trials_finished": 1, "phases": phases}
+    assert one([make(base_ms=2.0, trials=1, changes=changes)], snapshot).gpu_energy_j == energy_j
 
 
 def test_another_architecture_is_told(make: Maker, snapshot: instances.Snapshot) -> None:

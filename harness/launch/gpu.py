@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pynvml
 
@@ -14,6 +15,10 @@ from harness.errors import EngineError
 from harness.launch import nvml
 from harness.launch.gpu_trace import Moment, others
 from harness.result import GpuReading
+
+_PID_NAMESPACE = Path("/proc/self/ns/pid")
+# That of the host itself, on every kernel (PROC_PID_INIT_INO).
+_HOST_PIDS = 0xEFFFFFFC
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,8 @@ class JobGpus:
         """
         t_ns = time.perf_counter_ns()
         energy_mj = nvml.energy_mj(self._handles)
-        listed = nvml.processes(self._handles)
+        # NVML's numbers are the host's: in a container they are nobody's here, or somebody else's.
+        listed = nvml.processes(self._handles) if _numbered_as_the_host() else None
         known = True
         if listed:
             # After the list: a process that is young is in both, and one that has ended is known from earlier.
@@ -118,8 +124,14 @@ def following(count: int) -> Iterator[JobGpus | None]:
         followed.close()
 
 
+def _numbered_as_the_host() -> bool:
+    try:
+        return _PID_NAMESPACE.stat().st_ino == _HOST_PIDS
+    except OSError:
+        return False
+
+
 def _alive(pid: int) -> bool:
-    """Is there such a process here?  NVML numbers them as the host does, which may not be as we do."""
     try:
         os.kill(pid, 0)
     except PermissionError:

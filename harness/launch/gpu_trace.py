@@ -47,7 +47,7 @@ class GpuTrace:
         inside = [moment for moment in self.moments if _within(moment, trials_of(phases))]
         clocks = [clock for moment in inside if (clock := moment.seen.sm_clock_mhz) is not None]
         said = [reasons for moment in inside if (reasons := moment.seen.clock_reasons) is not None]
-        others = [each for each in (self.before, *(moment.others for moment in self.moments)) if each is not None]
+        strangers = self._strangers()
         wall_s, energy_j = self._energy(phases)
         return GpuUse(
             wall_s=wall_s,
@@ -55,9 +55,15 @@ class GpuTrace:
             readings=len(inside),
             sm_clock_mhz=statistics.median(clocks) if clocks else None,
             clock_reasons=dict(sorted(Counter(name for reasons in said for name in reasons).items())) if said else None,
-            foreign_processes=max((each.processes for each in others), default=None),
-            foreign_bytes=max((each.held_bytes for each in others if each.held_bytes is not None), default=None),
+            foreign_processes=strangers.processes if strangers else None,
+            foreign_bytes=strangers.held_bytes if strangers else None,
         )
+
+    def _strangers(self) -> Others | None:
+        """The most that were there at once.  That nobody was there before the job says nothing of its own time."""
+        during = [moment.others for moment in self.moments if moment.others is not None]
+        before = [self.before] if self.before and (during or self.before.processes) else []
+        return max((*before, *during), key=lambda each: (each.processes, each.held_bytes or 0), default=None)
 
     def _energy(self, phases: Sequence[Phase]) -> tuple[float | None, float | None]:
         """Seconds and joules; both None where the trials have no two moments, or a GPU does not say."""

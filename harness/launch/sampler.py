@@ -1,4 +1,4 @@
-"""The thread that reads a job's memory, counters and GPUs from the host, so that the measured CPUs do no work for it.
+"""The thread that reads a job's memory and counters from the host, so that the measured CPUs do no work for it.
 
 It must see an allocation that lives for 100 ms, and take less than 1 % of a CPU.
 """
@@ -7,24 +7,26 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Collection
 from typing import Self
 
 from harness.launch.counters import CounterSource, CounterTrace, Reading
 from harness.launch.gpu import JobGpus
-from harness.launch.gpu_trace import GpuTrace, Moment
+from harness.launch.gpu_sampler import GpuSampler
+from harness.launch.gpu_trace import GpuTrace
 from harness.launch.memory import MemorySource, MemoryTrace
 
 # Between two readings of memory: usual, and while it grows fast (before an OOM kill only the last reading tells).
 INTERVAL_S = 0.08
 _FAST_INTERVAL_S = 0.003
 _FAST_BYTES_PER_S = 200 << 20
-# Between two readings of the counters, or of the GPUs, at least; more where they cost more (hundreds of threads).
+# Between two readings of the counters, at least; more where they cost more (hundreds of threads).
 _COUNTERS_S = 0.25
 _COUNTERS_SHARE = 0.003
 
 
 class Sampler(threading.Thread):
-    """Reads its sources until stopped; in a ``with`` block, while that lasts."""
+    """Reads its sources until stopped; in a ``with`` block, while that lasts.  GPUs are read by a thread beside it."""
 
     def __init__(
         self,
@@ -36,7 +38,7 @@ class Sampler(threading.Thread):
         super().__init__(daemon=True, name="sampler")
         self._memory = memory
         self._counters = counters
-        self._gpus = gpus
+        self._gpus = GpuSampler(gpus, self._pids) if gpus else None
         self._interval_s = interval_s
         self._stopped = threading.Event()
         # Sources keep state and descriptors from one reading to the next.
@@ -44,19 +46,21 @@ class Sampler(threading.Thread):
         self._anon: list[tuple[int, int]] = []
         self._mapped: int | None = None
         self._peak: int | None = None
-        self._peak_gpu: int | None = None
         self._readings: list[Reading] = []
-        self._moments: list[Moment] = []
-        self._next_counters = self._next_gpus = 0.0
+        self._next_counters = 0.0
         self.oom_kills: int | None = None
         self.throttled_periods: int | None = None
 
     def __enter__(self) -> Self:
         self.start()
+        if self._gpus:
+            self._gpus.start()
         return self
 
     def __exit__(self, *_raised: object) -> None:
         self.stop()
+        if self._gpus:
+            self._gpus.stop()
 
     def run(self) -> None:
         """Read; what is gone gives None and the last values stay."""
@@ -65,19 +69,17 @@ class Sampler(threading.Thread):
                 growing = self._read_memory()
                 if time.monotonic() >= self._next_counters:
                     self._read_counters()
-                if time.monotonic() >= self._next_gpus:
-                    self._read_gpus()
             self._stopped.wait(min(_FAST_INTERVAL_S, self._interval_s) if growing else self._interval_s)
         with self._reading:
             self._read_memory()
             self._read_counters()
-            self._read_gpus()
 
     def mark(self) -> None:
-        """Read counters and GPUs before this returns, from any thread: a phase changed, or a look begins or ends."""
+        """A phase changed, or a look begins or ends: read counters before this returns, and GPUs soon; any thread."""
+        if self._gpus:
+            self._gpus.mark()
         with self._reading:
             self._read_counters()
-            self._read_gpus()
 
     def stop(self) -> None:
         """Read once more and stop."""
@@ -90,7 +92,7 @@ class Sampler(threading.Thread):
             anon=tuple(self._anon),
             peak_mapped_bytes=self._mapped,
             peak_cgroup_bytes=self._peak,
-            peak_gpu_bytes=self._peak_gpu,
+            peak_gpu_bytes=self._gpus.peak_bytes if self._gpus else None,
             source=self._memory.name,
             interval_s=self._interval_s,
         )
@@ -101,7 +103,7 @@ class Sampler(threading.Thread):
 
     def gpus(self) -> GpuTrace | None:
         """All that was seen of the GPUs; None for a job without."""
-        return GpuTrace(self._gpus.before, tuple(self._moments)) if self._gpus else None
+        return self._gpus.trace() if self._gpus else None
 
     def _read_memory(self) -> bool:
         """One reading; did it grow fast?"""
@@ -116,8 +118,6 @@ class Sampler(threading.Thread):
         peak, kills = self._memory.peak_bytes(), self._memory.oom_kills()
         self._peak = self._peak if peak is None else peak
         self.oom_kills = self.oom_kills if kills is None else kills
-        used = self._gpus.used_bytes() if self._gpus else None
-        self._peak_gpu = _larger(self._peak_gpu, used)
         return growing
 
     def _read_counters(self) -> None:
@@ -126,21 +126,12 @@ class Sampler(threading.Thread):
         if reading is not None:
             self._readings.append(reading)
         self.throttled_periods = self.throttled_periods if throttled is None else throttled
-        self._next_counters = _next(start)
+        cost_s = time.thread_time() - start
+        self._next_counters = time.monotonic() + max(_COUNTERS_S, cost_s / _COUNTERS_SHARE)
 
-    def _read_gpus(self) -> None:
-        """On a schedule of their own: a driver that answers slowly must not thin out the counters."""
-        if self._gpus is None:
-            return
-        start = time.thread_time()
-        self._moments.append(self._gpus.moment(self._counters.pids))
-        self._next_gpus = _next(start)
-
-
-def _next(start_s: float) -> float:
-    """When to read again, by what reading has cost since ``start_s`` of this thread's CPU time."""
-    cost_s = time.thread_time() - start_s
-    return time.monotonic() + max(_COUNTERS_S, cost_s / _COUNTERS_SHARE)
+    def _pids(self) -> Collection[int] | None:
+        with self._reading:
+            return self._counters.pids()
 
 
 def _larger(one: int | None, other: int | None) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pynvml
 import pytest
@@ -20,7 +21,14 @@ NOBODY = 2**22 + 1  # above what Linux gives any process
 
 @pytest.fixture
 def nvml(monkeypatch: pytest.MonkeyPatch) -> Nvml:
+    numbered(monkeypatch)
     return Nvml(monkeypatch)
+
+
+def numbered(monkeypatch: pytest.MonkeyPatch, *, as_the_host: bool = True) -> None:
+    """Wherever the tests run: are pids here those of the host?"""
+    here = gpu._PID_NAMESPACE.stat().st_ino
+    monkeypatch.setattr(gpu, "_HOST_PIDS", here if as_the_host else here + 1)
 
 
 def test_gpus_are_named_with_their_driver(nvml: Nvml) -> None:
@@ -93,6 +101,27 @@ def test_a_stranger_is_told_from_the_jobs_own_processes(nvml: Nvml) -> None:
     assert (seen.energy_mj, seen.seen.sm_clock_mhz) == (12_000, 1755)
     assert gpus.moment(lambda: []).others == Others(1, 5), "once the job's, always the job's"
     assert gpus.moment(lambda: None).others is None, "nobody can say whose they are"
+
+
+def test_in_a_container_nobody_is_told_from_the_job(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVML's numbers are the host's: a stranger has no process here, or that of somebody else."""
+    numbered(monkeypatch, as_the_host=False)
+    gpus = gpu.JobGpus(2)
+    assert gpus.before == Others(0, 0)
+    for listed in ({NOBODY: 20}, {os.getpid(): 10}, {}):
+        nvml.compute[0] = dict(listed)
+        assert gpus.moment(lambda: [os.getpid()]).others is None
+    nvml.compute[0] = {NOBODY: 20}
+    assert gpu.JobGpus(2).before == Others(1, 20), "nobody there is the job, whatever the number"
+
+
+def test_the_host_is_known_by_its_pid_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbered(monkeypatch)
+    assert gpu._numbered_as_the_host()
+    numbered(monkeypatch, as_the_host=False)
+    assert not gpu._numbered_as_the_host()
+    monkeypatch.setattr(gpu, "_PID_NAMESPACE", Path("/proc/self/ns/none"))
+    assert not gpu._numbered_as_the_host(), "where /proc does not say"
 
 
 def test_a_job_is_not_asked_for_its_processes_when_nobody_is_there(nvml: Nvml) -> None:

@@ -52,12 +52,28 @@ def test_a_gpu_that_says_nothing_is_not_measured_and_never_0() -> None:
     assert calm.clock_reasons == {}, "no reason in force is an answer"
 
 
-def test_the_most_strangers_at_any_time_are_kept() -> None:
-    moments = (moment(0, 0, there=Others(0, 0)), moment(1, 0, there=Others(2, None)), moment(9, 0, there=Others(1, 7)))
-    use = GpuTrace(Others(1, 5), moments).summary(TRIALS)
-    assert (use.foreign_processes, use.foreign_bytes) == (2, 7)
-    assert GpuTrace(Others(1, 5)).summary().foreign_processes == 1, "who was there before the job"
-    assert GpuTrace(Others(0, 0)).summary().foreign_bytes == 0
+@pytest.mark.parametrize(
+    ("before", "during", "kept"),
+    [
+        (Others(1, 5), (Others(0, 0), Others(2, None), Others(1, 7)), Others(2, None)),
+        (Others(1, 5), (Others(1, 7), None), Others(1, 7)),
+        (Others(1, 5), (None, None), Others(1, 5)),
+        (Others(0, 0), (None, Others(0, 0)), Others(0, 0)),
+        (None, (Others(0, 0),), Others(0, 0)),
+    ],
+)
+def test_the_moment_with_the_most_strangers_is_kept(
+    before: Others | None, during: tuple[Others | None, ...], kept: Others
+) -> None:
+    """Both figures are of that one moment."""
+    use = GpuTrace(before, tuple(moment(t_s, 0, there=there) for t_s, there in enumerate(during))).summary(TRIALS)
+    assert (use.foreign_processes, use.foreign_bytes) == (kept.processes, kept.held_bytes)
+
+
+def test_nobody_before_the_job_does_not_stand_for_its_own_time() -> None:
+    for before in (None, Others(0, 0)):
+        use = GpuTrace(before, (moment(1, 0), moment(2, 0))).summary(TRIALS)
+        assert (use.foreign_processes, use.foreign_bytes) == (None, None)
 
 
 def test_strangers_are_alive_and_not_of_the_job() -> None:

@@ -180,6 +180,7 @@ def test_a_job_with_a_gpu_is_stored_with_what_nvml_said(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, shared: bool
 ) -> None:
     nvml = Busy(monkeypatch)
+    monkeypatch.setattr("harness.launch.gpu._numbered_as_the_host", lambda: True)  # wherever the tests run
     nvml.graphics[0] = {os.getppid(): 5 << 20} if shared else {}
     bench.plant("slow", service_s=0.2)
     bench.run(ProcessLauncher(bench.cache), bench.suite(systems=["slow"], profiles=["gpu1-cpu1-mem4"]))

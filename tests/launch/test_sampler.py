@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
 from harness.launch import sampler as module
 from harness.launch.counters import Reading
-from harness.launch.gpu_trace import Moment, Others
 from harness.launch.memory import MemoryNow
 from harness.launch.sampler import Sampler
-from harness.result import GpuReading, Memory
+from harness.result import Memory
 
 
 class ScriptedMemory:
@@ -55,23 +54,8 @@ class ScriptedCounters:
         return [42]
 
 
-class ScriptedGpu:
-    before = Others(3, 1)
-
-    def __init__(self, *used: int | None, work: Callable[[], object] = lambda: None) -> None:
-        self._used, self._work = iter(used), work
-
-    def moment(self, pids: Callable[[], Collection[int] | None]) -> Moment:
-        self._work()
-        assert pids() == [42]
-        return Moment(time.perf_counter_ns(), GpuReading())
-
-    def used_bytes(self) -> int | None:
-        return next(self._used, None)
-
-
-def sampled(memory: ScriptedMemory, gpu: ScriptedGpu | None = None, times: int = 4) -> Sampler:
-    sampler = Sampler(memory, ScriptedCounters(), gpu)  # type: ignore[arg-type]
+def sampled(memory: ScriptedMemory, times: int = 4) -> Sampler:
+    sampler = Sampler(memory, ScriptedCounters())
     for _ in range(times):
         sampler._read_memory()
         sampler._read_counters()
@@ -97,12 +81,6 @@ def test_what_was_never_read_is_none_and_never_0() -> None:
     sampler = sampled(ScriptedMemory())
     assert sampler.memory().summary() == Memory(source="script", samples=0, sample_interval_s=module.INTERVAL_S)
     assert sampler.oom_kills is None and sampler.throttled_periods is None
-
-
-def test_gpu_memory_peaks_over_what_was_answered() -> None:
-    assert sampled(ScriptedMemory([1]), ScriptedGpu(None, 7, 3)).memory().peak_gpu_bytes == 7
-    assert sampled(ScriptedMemory([1]), ScriptedGpu()).memory().peak_gpu_bytes is None
-    assert sampled(ScriptedMemory([1])).memory().peak_gpu_bytes is None
 
 
 def test_memory_that_grows_fast_is_read_at_once_again() -> None:
@@ -179,30 +157,3 @@ def test_counters_that_cost_much_are_read_less_often() -> None:
     # 20 ms of CPU at 0.3 % of one: not again for more than 6 s.
     assert dear._next_counters - time.monotonic() > 5
     assert cheap._next_counters - time.monotonic() < 5
-
-
-def test_gpus_are_read_at_the_start_at_each_mark_and_at_the_end() -> None:
-    sampler = Sampler(ScriptedMemory(), ScriptedCounters(), ScriptedGpu(), interval_s=3600)  # type: ignore[arg-type]
-    sampler.start()
-    until(lambda: len(sampler._moments) == 1)
-    asked_ns = time.perf_counter_ns()
-    sampler.mark()
-    assert sampler._moments[-1].t_ns > asked_ns
-    sampler.stop()
-    trace = sampler.gpus()
-    assert trace is not None and len(trace.moments) == 3
-    assert trace.before == Others(3, 1)
-    assert Sampler(ScriptedMemory(), ScriptedCounters()).gpus() is None, "a job without GPUs"
-
-
-def test_a_driver_that_answers_slowly_does_not_thin_out_the_counters() -> None:
-    def work() -> None:
-        end = time.thread_time() + 0.02
-        while time.thread_time() < end:
-            pass
-
-    sampler = Sampler(ScriptedMemory(), ScriptedCounters(), ScriptedGpu(work=work))  # type: ignore[arg-type]
-    sampler._read_counters()
-    sampler._read_gpus()
-    assert sampler._next_gpus - time.monotonic() > 5
-    assert sampler._next_counters - time.monotonic() < 5

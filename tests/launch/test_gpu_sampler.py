@@ -1,0 +1,112 @@
+"""GPUs are read by a thread of their own: a driver that keeps us waiting delays nothing but itself."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+
+import pytest
+
+from harness.launch import gpu_sampler
+from harness.launch.gpu_sampler import GpuSampler
+from harness.launch.gpu_trace import Moment, Others
+from harness.launch.sampler import INTERVAL_S, Sampler
+from harness.result import GpuReading
+from tests.launch.test_sampler import ScriptedCounters, ScriptedMemory, until
+
+
+class ScriptedGpu:
+    before = Others(3, 1)
+
+    def __init__(self, used: Iterable[int | None] = (), work: Callable[[], object] = lambda: None) -> None:
+        self._used, self._work, self.asked = iter(used), work, 0
+
+    def moment(self, pids: Callable[[], Collection[int] | None]) -> Moment:
+        self.asked += 1
+        t_ns = time.perf_counter_ns()
+        self._work()
+        assert pids() == [42]
+        return Moment(t_ns, GpuReading())
+
+    def used_bytes(self) -> int | None:
+        return next(self._used, None)
+
+
+def sampler(gpu: ScriptedGpu, memory: ScriptedMemory | None = None) -> Sampler:
+    return Sampler(memory or ScriptedMemory(), ScriptedCounters(), gpu)  # type: ignore[arg-type]
+
+
+def sleep() -> None:
+    time.sleep(0.05)
+
+
+def burn() -> None:
+    end = time.thread_time() + 0.05
+    while time.thread_time() < end:
+        pass
+
+
+def test_gpus_are_read_at_the_start_at_each_mark_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_sampler, "_MOMENTS_S", 3600)
+    gpu = ScriptedGpu()
+    with sampler(gpu) as running:
+        until(lambda: gpu.asked == 1)
+        asked_ns = time.perf_counter_ns()
+        running.mark()
+        until(lambda: gpu.asked == 2)
+        left_ns = time.perf_counter_ns()
+    trace = running.gpus()
+    assert trace is not None and trace.before == Others(3, 1)
+    _, marked, last = (moment.t_ns for moment in trace.moments)
+    assert asked_ns < marked < left_ns < last
+    assert Sampler(ScriptedMemory(), ScriptedCounters()).gpus() is None, "a job without GPUs"
+
+
+@pytest.mark.parametrize(("used", "peak"), [((None, 7, 3), 7), ((), None), ((0,), 0)])
+def test_gpu_memory_peaks_over_what_was_answered(used: tuple[int | None, ...], peak: int | None) -> None:
+    reader = GpuSampler(ScriptedGpu(used), lambda: [42])  # type: ignore[arg-type]
+    for _ in range(4):
+        reader._read_memory()
+    assert reader.peak_bytes == peak
+
+
+def test_the_peak_of_gpu_memory_stands_with_the_rest_of_memory() -> None:
+    with sampler(ScriptedGpu((7,)), ScriptedMemory([1])) as running:
+        pass
+    assert running.memory().peak_gpu_bytes == 7
+    assert Sampler(ScriptedMemory(), ScriptedCounters()).memory().peak_gpu_bytes is None
+
+
+def test_a_driver_that_keeps_us_waiting_delays_neither_memory_nor_counters_nor_a_mark() -> None:
+    answer = threading.Event()
+    gpu = ScriptedGpu(work=lambda: answer.wait(20))
+    with sampler(gpu, ScriptedMemory(itertools.repeat(1))) as running:
+        until(lambda: gpu.asked == 1)
+        first = len(running.memory().anon)
+        for _ in range(3):
+            running.mark()
+        until(lambda: len(running.memory().anon) > first + 8 and len(running.counters().readings) > 5)
+        assert gpu.asked == 1 and not answer.is_set(), "all this while the driver has not answered once"
+        times = [t_ns for t_ns, _ in running.memory().anon[first:]]
+        answer.set()
+    gaps_s = [(later - earlier) / 1e9 for earlier, later in itertools.pairwise(times)]
+    assert statistics.median(gaps_s) < 1.5 * INTERVAL_S
+
+
+@pytest.mark.parametrize(("work", "least_s"), [(sleep, 0.5), (burn, 15)])
+def test_gpus_are_read_less_often_the_longer_it_takes(work: Callable[[], None], least_s: float) -> None:
+    """50 ms of waiting, at a tenth of the time, or of a CPU's work, at 0.3 % of one."""
+    assert gpu_sampler._paced(work, 0.25) >= least_s
+    assert gpu_sampler._paced(lambda: None, 3600) == 3600
+
+
+def test_a_slow_driver_is_asked_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_sampler, "_MOMENTS_S", 0.0)
+    gpu = ScriptedGpu(work=sleep)
+    started = time.monotonic()
+    with sampler(gpu):
+        time.sleep(0.7)
+    assert gpu.asked <= 2 + (time.monotonic() - started) / 0.5, "at the start, each half second, and at the end"
