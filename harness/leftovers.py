@@ -1,8 +1,8 @@
 """Folders in the making: how they are named, and how those of dead processes go.
 
-A folder is written as ``<name>.<host>.<pid>.partial`` and renamed when it is whole, so that a ``kill -9`` leaves
-nothing that looks finished.  Only our own user's are removed, and only those of this host, as a cache may be shared.
-What untrusted jobs wrote into one may be arbitrarily deep and closed to us; it goes all the same.
+A folder is written as ``<name>.<owner>.partial`` and renamed when it is whole, so that a ``kill -9`` leaves nothing
+that looks finished.  Only our own user's are removed, and only those whose owner is dead for certain: a cache may be
+shared.  What untrusted jobs wrote into one may be arbitrarily deep and closed to us; it goes all the same.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import contextlib
 import os
 import secrets
 import shutil
-import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from harness.owner import dead, me
 
 _SUFFIX = ".partial"
 # How the names begin of what we make in the folder of temporary files, which is everybody's.
@@ -28,7 +29,7 @@ def in_the_making(final: Path) -> Path:
     """
     sweep(final.parent)
     partial = _partial(final)
-    remove(partial)  # a dead process had our id
+    remove(partial)  # an earlier attempt of ours
     return partial
 
 
@@ -65,15 +66,13 @@ def sweep_all(cache: Path) -> None:
 def sweep(parent: Path, begins: str = "") -> None:
     """Remove what dead processes left half made in ``parent`` under such names; what a living one makes stays."""
     for leftover in parent.glob(f"*{_SUFFIX}"):
-        made_by, _, pid = leftover.name.removesuffix(_SUFFIX).rpartition(".")
-        if not (leftover.name.startswith(begins) and made_by.endswith(f".{socket.gethostname()}") and pid.isdecimal()):
-            continue
-        if not Path("/proc", pid).exists() and _is_ours(leftover):
+        owner = leftover.name.removesuffix(_SUFFIX).rpartition(".")[2]
+        if leftover.name.startswith(begins) and dead(owner) and _is_ours(leftover):
             remove(leftover)
 
 
 def _partial(final: Path) -> Path:
-    return final.with_name(f"{final.name}.{socket.gethostname()}.{os.getpid()}{_SUFFIX}")
+    return final.with_name(f"{final.name}.{me()}{_SUFFIX}")
 
 
 def _is_ours(folder: Path) -> bool:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import socket
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from harness import leftovers
+from harness import leftovers, owner
 
 
 def nested(folder: Path, levels: int) -> None:
@@ -24,8 +23,9 @@ def nested(folder: Path, levels: int) -> None:
     os.close(here)
 
 
-DEAD = 4194303
-HOST = socket.gethostname()
+ME = owner.me()
+# As this process, but long before it.
+DEAD = f"{ME.rpartition('_')[0]}_1"
 
 
 def names(folder: Path) -> list[str]:
@@ -33,16 +33,17 @@ def names(folder: Path) -> list[str]:
 
 
 def test_what_dead_processes_left_goes_and_what_living_ones_make_stays(tmp_path: Path) -> None:
-    stays = ["x", f"x.{HOST}.1.partial", "y.partial", f"z.elsewhere.{DEAD}.partial", f"z.{HOST}.{DEAD}.other"]
-    for name in (f"x.{HOST}.{DEAD}.partial", *stays):
+    elsewhere = f"elsewhere_{DEAD.partition('_')[2]}"
+    stays = ["x", f"y.{ME}.partial", "y.partial", f"z.{elsewhere}.partial", f"z.{DEAD}.other"]
+    for name in (f"x.{DEAD}.partial", f"x.y.{DEAD}.partial", *stays):
         (tmp_path / name).mkdir()
     mine = leftovers.in_the_making(tmp_path / "x")
-    assert mine.name == f"x.{HOST}.{os.getpid()}.partial" and not mine.exists()
+    assert mine.name == f"x.{ME}.partial" and not mine.exists()
     assert names(tmp_path) == sorted(stays)
 
 
 def test_what_others_own_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / f"x.{HOST}.{DEAD}.partial").mkdir()
+    (tmp_path / f"x.{DEAD}.partial").mkdir()
     with monkeypatch.context() as another:
         another.setattr(os, "geteuid", lambda: os.getuid() + 1)
         leftovers.sweep(tmp_path)
@@ -51,8 +52,8 @@ def test_what_others_own_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert names(tmp_path) == []
 
 
-def test_our_own_number_on_a_dead_ones_folder_is_no_hindrance(tmp_path: Path) -> None:
-    (tmp_path / f"x.{HOST}.{os.getpid()}.partial" / "data").mkdir(parents=True)
+def test_an_earlier_attempt_of_ours_is_no_hindrance(tmp_path: Path) -> None:
+    (tmp_path / f"x.{ME}.partial" / "data").mkdir(parents=True)
     assert not leftovers.in_the_making(tmp_path / "x").exists()
 
 
@@ -67,9 +68,9 @@ def test_a_scratch_folder_is_one_of_its_own_and_goes(tmp_path: Path) -> None:
 def test_of_temporary_files_ours_alone_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     for name in ("tmp/harness-base-1", "tmp/other-1", "cache/tmp/source-1", "cache/wheels/0a-1", "cache/kept"):
-        (tmp_path / f"{name}.{HOST}.{DEAD}.partial").mkdir(parents=True)
+        (tmp_path / f"{name}.{DEAD}.partial").mkdir(parents=True)
     leftovers.sweep_all(tmp_path / "cache")
-    assert names(tmp_path / "tmp") == [f"other-1.{HOST}.{DEAD}.partial"]
+    assert names(tmp_path / "tmp") == [f"other-1.{DEAD}.partial"]
     assert names(tmp_path / "cache" / "tmp") == names(tmp_path / "cache" / "wheels") == []
     with leftovers.temporary("base") as mine:
         leftovers.sweep_all(tmp_path / "cache")
