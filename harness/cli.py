@@ -168,18 +168,17 @@ def conformance(system: str, profile: str, launcher: str, cache: Path, models: P
 
     declared, envelope = catalog.system(system), hardware.profile(profile)
     failed = 0
-    with (
-        leftovers.temporary("conformance") as folder,
-        closing(_launcher(launcher, cache.expanduser().absolute(), models)) as chosen,
-    ):
+    with closing(_launcher(launcher, cache.expanduser().absolute(), models)) as chosen:
         chosen.check()
         cannot = chosen.cannot(envelope)
         if cannot:
             raise UsageError(f"{cannot}; choose another --profile")
-        for check in examine(chosen, declared, envelope, folder, Screen(Console(stderr=True))):
-            failed += not check.ok
-            detail = f": {check.detail}" if check.detail else ""
-            click.echo(f"{'ok' if check.ok else 'FAIL':<5} {check.what}{detail}")
+        chosen.sweep()  # before the folders of dead runs go: their containers may still write into those
+        with leftovers.temporary("conformance") as folder:
+            for check in examine(chosen, declared, envelope, folder, Screen(Console(stderr=True))):
+                failed += not check.ok
+                detail = f": {check.detail}" if check.detail else ""
+                click.echo(f"{'ok' if check.ok else 'FAIL':<5} {check.what}{detail}")
     sys.exit(1 if failed else 0)
 
 

@@ -1,8 +1,9 @@
 """Folders in the making: how they are named, and how those of dead processes go.
 
-A folder is written as ``<name>.<host>.<pid>.partial`` and renamed when it is whole, so that a ``kill -9`` leaves
-nothing that looks finished.  Only our own user's are removed, and only those of this host, as a cache may be shared.
-What untrusted jobs wrote into one may be arbitrarily deep and closed to us; it goes all the same.
+A folder is written as ``<name>.<owner>.partial`` and renamed when it is whole, so that a ``kill -9`` leaves nothing
+that looks finished.  Only our own user's are removed, and only those whose owner is dead for certain: a cache may be
+shared.  What untrusted jobs wrote into one may be arbitrarily deep, closed to us, and changed under our hands; it goes
+all the same, and nothing else does.
 """
 
 from __future__ import annotations
@@ -10,15 +11,22 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
-import socket
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from harness.owner import dead, me
 
 _SUFFIX = ".partial"
 # How the names begin of what we make in the folder of temporary files, which is everybody's.
 _OURS = "harness-"
+# How often a folder is gone through in which somebody still writes.
+_ROUNDS = 5
+# How many folders are held open inside each other; what lies deeper is moved up first.
+_MOST_OPEN = 32
+# A job that still lives could dig deeper for as long as we move up what it dug.
+_MOST_MOVED = 100_000
 
 
 def in_the_making(final: Path) -> Path:
@@ -28,7 +36,7 @@ def in_the_making(final: Path) -> Path:
     """
     sweep(final.parent)
     partial = _partial(final)
-    remove(partial)  # a dead process had our id
+    remove(partial)  # an earlier attempt of ours
     return partial
 
 
@@ -65,15 +73,13 @@ def sweep_all(cache: Path) -> None:
 def sweep(parent: Path, begins: str = "") -> None:
     """Remove what dead processes left half made in ``parent`` under such names; what a living one makes stays."""
     for leftover in parent.glob(f"*{_SUFFIX}"):
-        made_by, _, pid = leftover.name.removesuffix(_SUFFIX).rpartition(".")
-        if not (leftover.name.startswith(begins) and made_by.endswith(f".{socket.gethostname()}") and pid.isdecimal()):
-            continue
-        if not Path("/proc", pid).exists() and _is_ours(leftover):
+        owner = leftover.name.removesuffix(_SUFFIX).rpartition(".")[2]
+        if leftover.name.startswith(begins) and dead(owner) and _is_ours(leftover):
             remove(leftover)
 
 
 def _partial(final: Path) -> Path:
-    return final.with_name(f"{final.name}.{socket.gethostname()}.{os.getpid()}{_SUFFIX}")
+    return final.with_name(f"{final.name}.{me()}{_SUFFIX}")
 
 
 def _is_ours(folder: Path) -> bool:
@@ -86,34 +92,89 @@ def _is_ours(folder: Path) -> bool:
 def remove(folder: Path) -> None:
     """Remove a folder and all below it, however deep and whatever its modes; what cannot go stays, silently.
 
-    ``shutil.rmtree`` recurses: a thousand nested folders are more than it can take.
+    A container that nobody could end may still swap a folder below for a link to one of the host's, or for a pipe, at
+    any moment.  So whatever is done is done to a descriptor, or to a name directly below one.  ``shutil.rmtree`` opens
+    what such a link leads to before it looks (a pipe or a device takes that amiss), and it recurses.
     """
-    # The plain case costs one call; a hostile tree is taken apart level by level.
-    with contextlib.suppress(OSError, RecursionError):
-        shutil.rmtree(folder)
-    if not folder.is_dir() or folder.is_symlink():
-        return
-    with contextlib.suppress(OSError):
-        _take_apart(folder)
-
-
-def _take_apart(top: Path) -> None:
-    """Empty one folder after another; each folder found further down is first moved up, so that no path grows long."""
-    waiting = [top]
-    while waiting:
-        folder = waiting.pop()
-        folder.chmod(0o700)
-        with os.scandir(folder) as entries:
-            found = [(Path(entry.path), entry.is_dir(follow_symlinks=False)) for entry in entries]
-        for path, is_folder in found:
-            if not is_folder:
-                path.unlink()
-                continue
-            path.chmod(0o700)  # a folder that is closed to us cannot be moved elsewhere
-            waiting.append(path if folder == top else path.rename(top / f"~{secrets.token_hex(8)}"))
-        if folder != top:
+    for _ in range(_ROUNDS):
+        try:
+            top = _opened(folder)
+        except OSError:  # it is not there, or no folder
+            return
+        with contextlib.suppress(OSError):
+            try:
+                _take_apart(top)
+            finally:
+                os.close(top)
             folder.rmdir()
-    top.rmdir()
+            return
+
+
+@dataclass
+class _Open:
+    """A folder that is held open, and the names of the folders that are still in it."""
+
+    name: str
+    descriptor: int
+    folders: list[str] = field(default_factory=list)
+
+
+def _take_apart(top: int) -> None:
+    """Empty the folder ``top``, one folder after another; what lies too deep to be held open is moved to the top."""
+    way, moved = [_Open("", top, _without_files(top))], 0
+    try:
+        while True:
+            here = way[-1]
+            if not here.folders:
+                if len(way) == 1:
+                    return
+                os.close(way.pop().descriptor)
+                with contextlib.suppress(OSError):
+                    os.rmdir(here.name, dir_fd=way[-1].descriptor)
+                continue
+            name = here.folders.pop()
+            with contextlib.suppress(OSError):  # it went, or is another thing by now
+                below = _Open(name, _opened(name, here.descriptor))
+                if len(way) < _MOST_OPEN:
+                    way.append(below)
+                    below.folders += _without_files(below.descriptor)
+                    continue
+                os.close(below.descriptor)  # it was opened as one that is closed to us cannot be moved
+                if moved < _MOST_MOVED:
+                    moved += 1
+                    new = f"~{secrets.token_hex(8)}"
+                    os.rename(name, new, src_dir_fd=here.descriptor, dst_dir_fd=top)
+                    way[0].folders.append(new)
+    finally:
+        for each in way[1:]:
+            os.close(each.descriptor)
+
+
+def _opened(name: str | Path, within: int | None = None) -> int:
+    """The descriptor of a folder, which is open to us from now on.
+
+    Raises:
+        OSError: it is not there, it is a link or no folder at all, or it is not ours to open.
+    """
+    # Such a descriptor can be had of a folder that is closed to us; under its name in /proc the very same is opened.
+    found = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=within)
+    try:
+        with contextlib.suppress(OSError):  # another's, which may be open to us all the same
+            os.chmod(f"/proc/self/fd/{found}", 0o700)  # noqa: PTH101 # a descriptor's name, no path
+        return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    finally:
+        os.close(found)
+
+
+def _without_files(folder: int) -> list[str]:
+    """Unlink what is no folder; the names of those that are."""
+    with os.scandir(folder) as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in found:
+        if not is_folder:
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+    return [name for name, is_folder in found if is_folder]
 
 
 def files(folder: Path) -> Iterator[os.DirEntry[str]]:

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -17,6 +18,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from harness.cli import main
+from harness.launch.process import ProcessLauncher
+from harness.owner import me
 from tests.conftest import Bench
 
 
@@ -134,6 +137,18 @@ def test_conformance_says_ok_for_what_keeps_the_contract_and_fail_for_what_does_
     bench.plant("bad", misdeed="duplicate")
     bad = harness("conformance", "bad", "--launcher", "process")
     assert bad.exit_code == 1 and "FAIL" in bad.stdout and "comes twice" in bad.stdout
+
+
+def test_conformance_ends_what_dead_runs_left_before_it_clears_up(
+    harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tmp_path / f"harness-conformance-1.{me().rpartition('_')[0]}_1.partial"
+    left.mkdir()
+    seen: list[bool] = []
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(ProcessLauncher, "sweep", lambda _: seen.append(left.exists()))
+    assert harness("conformance", "planted", "--launcher", "process").exit_code == 0
+    assert seen == [True] and not left.exists()
 
 
 def test_a_signal_stops_the_job_and_says_so(harness, bench: Bench) -> None:

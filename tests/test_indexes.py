@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from harness import catalog, datasets, indexes
 from harness.errors import JobError
 from harness.launch.base import Ended, Job, Limits, Progress
 from harness.launch.fake import FakeLauncher
+from harness.owner import me
 from harness.records import Envelope, Outcome
 from tests.conftest import Bench
 
@@ -104,11 +104,12 @@ def test_the_hash_names_content_and_places(bench: Bench) -> None:
 
 def test_what_a_dead_build_left_goes_and_a_living_ones_stays(bench: Bench) -> None:
     folder = bench.cache / "indexes"
-    dead, alive = (f"{socket.gethostname()}.{pid}.partial" for pid in (4194303, 1))
-    for name in (f"key.{dead}", f"key.{socket.gethostname()}.{os.getpid()}.partial", f"key.{alive}", f"other.{dead}"):
+    mine = f"{me()}.partial"
+    dead, elsewhere = f"{me().rpartition('_')[0]}_1.partial", f"elsewhere_{me().partition('_')[2]}.partial"
+    for name in (f"key.{dead}", f"key.{mine}", f"key.{elsewhere}", f"other.{dead}", f"other.{mine}"):
         (folder / name / "data").mkdir(parents=True)
     build(bench, FakeLauncher())
-    assert left(bench) == ["key", f"key.{alive}"]
+    assert left(bench) == ["key", f"key.{elsewhere}", f"other.{mine}"]
 
 
 def test_an_index_that_another_run_finished_first_is_taken(bench: Bench) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from harness import leftovers
+from harness import leftovers, owner
 
 
 def nested(folder: Path, levels: int) -> None:
@@ -24,8 +24,9 @@ def nested(folder: Path, levels: int) -> None:
     os.close(here)
 
 
-DEAD = 4194303
-HOST = socket.gethostname()
+ME = owner.me()
+# As this process, but long before it.
+DEAD = f"{ME.rpartition('_')[0]}_1"
 
 
 def names(folder: Path) -> list[str]:
@@ -33,16 +34,17 @@ def names(folder: Path) -> list[str]:
 
 
 def test_what_dead_processes_left_goes_and_what_living_ones_make_stays(tmp_path: Path) -> None:
-    stays = ["x", f"x.{HOST}.1.partial", "y.partial", f"z.elsewhere.{DEAD}.partial", f"z.{HOST}.{DEAD}.other"]
-    for name in (f"x.{HOST}.{DEAD}.partial", *stays):
+    elsewhere = f"elsewhere_{DEAD.partition('_')[2]}"
+    stays = ["x", f"y.{ME}.partial", "y.partial", f"z.{elsewhere}.partial", f"z.{DEAD}.other"]
+    for name in (f"x.{DEAD}.partial", f"x.y.{DEAD}.partial", *stays):
         (tmp_path / name).mkdir()
     mine = leftovers.in_the_making(tmp_path / "x")
-    assert mine.name == f"x.{HOST}.{os.getpid()}.partial" and not mine.exists()
+    assert mine.name == f"x.{ME}.partial" and not mine.exists()
     assert names(tmp_path) == sorted(stays)
 
 
 def test_what_others_own_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / f"x.{HOST}.{DEAD}.partial").mkdir()
+    (tmp_path / f"x.{DEAD}.partial").mkdir()
     with monkeypatch.context() as another:
         another.setattr(os, "geteuid", lambda: os.getuid() + 1)
         leftovers.sweep(tmp_path)
@@ -51,8 +53,8 @@ def test_what_others_own_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert names(tmp_path) == []
 
 
-def test_our_own_number_on_a_dead_ones_folder_is_no_hindrance(tmp_path: Path) -> None:
-    (tmp_path / f"x.{HOST}.{os.getpid()}.partial" / "data").mkdir(parents=True)
+def test_an_earlier_attempt_of_ours_is_no_hindrance(tmp_path: Path) -> None:
+    (tmp_path / f"x.{ME}.partial" / "data").mkdir(parents=True)
     assert not leftovers.in_the_making(tmp_path / "x").exists()
 
 
@@ -67,9 +69,9 @@ def test_a_scratch_folder_is_one_of_its_own_and_goes(tmp_path: Path) -> None:
 def test_of_temporary_files_ours_alone_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     for name in ("tmp/harness-base-1", "tmp/other-1", "cache/tmp/source-1", "cache/wheels/0a-1", "cache/kept"):
-        (tmp_path / f"{name}.{HOST}.{DEAD}.partial").mkdir(parents=True)
+        (tmp_path / f"{name}.{DEAD}.partial").mkdir(parents=True)
     leftovers.sweep_all(tmp_path / "cache")
-    assert names(tmp_path / "tmp") == [f"other-1.{HOST}.{DEAD}.partial"]
+    assert names(tmp_path / "tmp") == [f"other-1.{DEAD}.partial"]
     assert names(tmp_path / "cache" / "tmp") == names(tmp_path / "cache" / "wheels") == []
     with leftovers.temporary("base") as mine:
         leftovers.sweep_all(tmp_path / "cache")
@@ -97,6 +99,117 @@ def test_a_folder_that_is_closed_goes(tmp_path: Path) -> None:
         path.chmod(0)
     leftovers.remove(tmp_path / "top")
     assert list(tmp_path.iterdir()) == []
+
+
+def swap_for_link(folder: Path, victim: Path) -> None:
+    folder.symlink_to(victim)
+
+
+def swap_for_pipe(folder: Path, _: Path) -> None:
+    os.mkfifo(folder)
+
+
+@pytest.mark.parametrize("swap", [swap_for_link, swap_for_pipe])
+@pytest.mark.parametrize("above", ["", "a", "/".join("a" * 31), "/".join("a" * 32), "/".join("a" * 70)])
+def test_a_folder_that_becomes_a_link_after_it_was_seen_leads_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, above: str, swap: Callable[[Path, Path], None]
+) -> None:
+    victim, top = tmp_path / "victim", tmp_path / "top"
+    (victim / "below").mkdir(parents=True)
+    (victim / "file").touch()
+    victim.chmod(0o755)
+    (top / above / "bait").mkdir(parents=True)
+    around, listing, swaps = (top / above).stat(), os.scandir, []
+
+    class Listed(list[os.DirEntry[str]]):
+        def __enter__(self) -> Listed:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    def hostile(where: int | str | Path) -> Listed:
+        """A folder when it is listed, something else from then on; the first three times."""
+        here = Path(f"/proc/self/fd/{where}" if isinstance(where, int) else where).resolve()
+        if not os.path.samestat(here.stat(), around) or len(swaps) == 3:
+            with listing(where) as entries:
+                return Listed(entries)
+        bait = here / "bait"
+        if swaps:
+            bait.unlink(missing_ok=True)
+            bait.mkdir()
+        with listing(where) as entries:
+            found = Listed(entries)
+        bait.rmdir()
+        swap(bait, victim)
+        (here / f"late {len(swaps)}").touch()  # so that no single look is enough
+        swaps.append(bait)
+        return found
+
+    monkeypatch.setattr(os, "scandir", hostile)
+    leftovers.remove(top)
+    assert sorted(path.name for path in victim.iterdir()) == ["below", "file"]
+    assert victim.stat().st_mode & 0o777 == 0o755
+    assert len(swaps) == 3 and not top.exists(), "it went as soon as it was left alone"
+
+
+def test_what_is_written_meanwhile_goes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "top" / "a").mkdir(parents=True)
+    real, late = os.rmdir, iter(["file", "folder"])
+
+    def rmdir(name: str | Path, *, dir_fd: int | None = None) -> None:
+        new = next(late, None)
+        if new == "file":
+            (tmp_path / "top" / "a" / new).touch()
+        elif new == "folder":
+            (tmp_path / "top" / new).mkdir(0)
+        real(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "rmdir", rmdir)
+    leftovers.remove(tmp_path / "top")
+    assert next(late, None) is None and list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_go_keeps_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a/file", "b/kept", "c/file"):
+        (tmp_path / "top" / name).parent.mkdir(parents=True)
+        (tmp_path / "top" / name).touch()
+    real = os.unlink
+
+    def unlink(name: str, *, dir_fd: int | None = None) -> None:
+        if name == "kept":
+            raise PermissionError(1, "Operation not permitted")
+        real(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    leftovers.remove(tmp_path / "top")
+    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["top", "top/b", "top/b/kept"]
+
+
+def test_a_job_that_digs_deeper_all_the_while_does_not_hold_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leftovers, "_MOST_MOVED", 3)
+    nested(tmp_path, 32 * 40)
+    leftovers.remove(tmp_path / "a")
+    assert names(tmp_path) == ["a"], "a bound is a bound"
+    monkeypatch.undo()
+    leftovers.remove(tmp_path / "a")
+    assert names(tmp_path) == []
+
+
+def test_few_folders_are_held_open_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nested(tmp_path, 500)
+    real, most = os.open, [0]
+
+    def counting(*arguments: object, **keys: object) -> int:
+        descriptor = real(*arguments, **keys)  # type: ignore[arg-type]
+        most.append(descriptor)
+        return descriptor
+
+    before = counting(tmp_path, os.O_RDONLY)
+    os.close(before)
+    monkeypatch.setattr(os, "open", counting)
+    leftovers.remove(tmp_path / "a")
+    assert max(most) < before + 40 and names(tmp_path) == []
 
 
 def test_what_is_not_there_or_is_a_link_is_left(tmp_path: Path) -> None:

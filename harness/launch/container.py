@@ -9,10 +9,12 @@ from typing import Any
 from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
 from harness.launch.base import Job, thread_environment
-from harness.launch.owner import HOST_LABEL, LABEL, me, this_host
+from harness.owner import me
 from harness.result import Placement
 from harness.untrusted import most_output_bytes
 
+# The label that says whose a container is.
+LABEL = "ir-harness.owner"
 # A user that exists in no image: nothing in the image belongs to it.
 NOBODY = 65532
 LOG_BYTES = 10 << 20
@@ -32,7 +34,7 @@ def arguments(job: Job, placement: Placement) -> dict[str, Any]:
     return {
         "image": job.prepared.reference,
         "name": f"harness-{job.spec.system}-{job.spec.kind}-{secrets.token_hex(4)}",
-        "labels": {LABEL: me(), HOST_LABEL: this_host()},
+        "labels": {LABEL: me()},
         "user": f"{job_user()}:{job_user()}",
         "environment": thread_environment(envelope.cpus),
         "mounts": mounts,

@@ -23,13 +23,13 @@ from harness.kernel_files import KeptOpen, read_text
 from harness.launch import enforced, gpu, host, topology
 from harness.launch.base import Ended, Job, Prepared, Progress, Report, Stopped
 from harness.launch.canary import Canary
-from harness.launch.container import LOG_BYTES, NOBODY, arguments
+from harness.launch.container import LABEL, LOG_BYTES, NOBODY, arguments
 from harness.launch.counters import CgroupCounters, CounterTrace
 from harness.launch.follow import Looks, follow
 from harness.launch.memory import CgroupMemory, MemoryTrace
-from harness.launch.owner import HOST_LABEL, LABEL, alive, this_host
 from harness.launch.sampler import Sampler
 from harness.launch.watch import Watch
+from harness.owner import dead
 from harness.records import Envelope, Isolation, Outcome
 from harness.result import Placement
 
@@ -149,11 +149,11 @@ class DockerLauncher:
         )
 
     def sweep(self) -> int:
-        """Remove containers whose harness process on this host is dead."""
+        """Remove containers whose harness process is dead for certain."""
         removed = 0
         with engine_errors():
             for container in self.client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True):
-                if container.labels.get(HOST_LABEL) == this_host() and not alive(container.labels[LABEL]):
+                if dead(container.labels[LABEL]):
                     _remove(container)
                     removed += 1
         return removed

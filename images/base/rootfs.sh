@@ -24,6 +24,9 @@ find "$root/usr/share/doc" -type d -empty -delete
 rm -rf "$root"/usr/share/{man,info,locale,lintian} "$root"/var/cache/apt/* "$root"/var/lib/apt/lists/* \
     "$root"/var/log/* "$root"/var/cache/debconf/*-old "$root"/var/lib/dpkg/*-old
 
+# The linker's memory of which files it saw where (inodes, times); ldconfig makes it anew when it runs.
+rm -f "$root/var/cache/ldconfig/aux-cache"
+
 # The host's resolver, name and mirror (its address may hold a password) say where the image was made, not what is in it.
 rm -f "$root/etc/resolv.conf" "$root/etc/hostname" "$root/etc/apt/sources.list"
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import docker
 
 from harness import instances, rows
-from harness.launch.owner import LABEL, alive
+from harness.launch.container import LABEL
+from harness.owner import dead
 from harness.report import render
 from harness.store import read_jobs
 from tests.conftest import Bench
@@ -88,7 +89,7 @@ def leftovers(bench: Bench) -> list[str]:
 def orphans(engine: docker.DockerClient, name: str) -> list[str]:
     """Containers of systems so called whose harness process is dead."""
     found = engine.containers.list(all=True, filters={"label": LABEL, "name": f"harness-{name}"}, ignore_removed=True)
-    return [each.name for each in found if not alive(each.labels[LABEL])]
+    return [each.name for each in found if dead(each.labels[LABEL])]
 
 
 def files(folder: Path) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from harness.launch.owner import LABEL
+from harness.launch.container import LABEL
 from harness.records import Outcome
 from harness.store import read_jobs
 from tests.conftest import Bench

@@ -208,6 +208,11 @@ def test_a_log_without_end_takes_no_more_disk_than_a_bound(attacked: Attacked) -
     assert 0 < len(_log(attacked.jobs["flood"])) <= 10 << 20
 
 
+def test_a_million_pauses_are_not_a_million_looks(attacked: Attacked) -> None:
+    for attack in ("many_pauses", "same_pause"):
+        assert len(attacked.result(attack).canary) <= 4
+
+
 def test_ten_gib_of_log_cost_time_and_nothing_else(tmp_path: Path, engine: docker.DockerClient) -> None:
     """The job ends as it would have ended, and its samples say what the writing took."""
     bench = _bench(tmp_path)

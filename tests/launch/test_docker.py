@@ -17,8 +17,9 @@ import pytest
 from docker.models.containers import Container
 
 from harness.launch import docker as module
+from harness.launch.container import LABEL
 from harness.launch.docker import DockerLauncher
-from harness.launch.owner import HOST_LABEL, LABEL, this_host
+from harness.owner import me
 from harness.records import Isolation, Outcome
 from harness.store import read_jobs
 from tests.conftest import Bench
@@ -35,8 +36,6 @@ def launcher(bench: Bench, engine: docker.DockerClient) -> DockerLauncher:
 
 def ours(engine: docker.DockerClient) -> list[Container]:
     """Containers of this test process."""
-    from harness.launch.owner import me
-
     # One that goes while the list is made is none of them.
     return engine.containers.list(all=True, filters={"label": f"{LABEL}={me()}"}, ignore_removed=True)
 
@@ -210,14 +209,14 @@ def test_containers_of_a_dead_run_are_removed_and_those_of_a_living_one_stay(
 ) -> None:
     bench.run(launcher)  # the image is there now
     (image,) = {job.result.spec.image_digest for job in read_jobs(bench.results)}
-    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    host, boot_id, namespace, *_ = me().split("_")
 
-    def leave(owner: str) -> str:
-        labels = {LABEL: owner, HOST_LABEL: this_host()}
+    def leave(pid: int, started: object) -> str:
+        labels = {LABEL: f"{host}_{boot_id}_{namespace}_{pid}_{started}"}
         return str(engine.containers.create(image, labels=labels).id)
 
-    started = Path("/proc/1/stat").read_text().rpartition(")")[2].split()[19]
-    living, dead, reused = leave(f"{boot_id}:1:{started}"), leave(f"{boot_id}:4194303:77"), leave(f"{boot_id}:1:77")
+    init = Path("/proc/1/stat").read_text().rpartition(")")[2].split()[19]
+    living, dead, reused = leave(1, init), leave(4194303, 77), leave(1, int(init) + 77)
     try:
         assert launcher.sweep() == 2
         left = {each.id for each in engine.containers.list(all=True)}

@@ -26,7 +26,7 @@ from harness.errors import EngineError
 from harness.launch import docker as module
 from harness.launch.base import Ended, Job, Limits, Prepared, Progress, Stopped
 from harness.launch.docker import DockerLauncher
-from harness.launch.owner import me
+from harness.owner import me
 from harness.records import Envelope, Outcome, Phase
 from harness.result import Counters
 from harness.store import read_jobs
@@ -282,8 +282,8 @@ def test_an_engine_that_goes_away_ends_the_run_in_one_line_and_the_next_run_clea
     assert len(ours(engine)) == 1, "nobody could remove it"
     door.open()
     # To a later process, this one is dead; all others are what they are.
-    alive = module.alive
-    monkeypatch.setattr(module, "alive", lambda owner: owner != me() and alive(owner))
+    dead = module.dead
+    monkeypatch.setattr(module, "dead", lambda owner: owner == me() or dead(owner))
     try:
         assert rig.launcher.sweep() >= 1
     finally:
