@@ -32,6 +32,7 @@ import math
 import mmap
 import os
 import queue
+import random
 import struct
 import sys
 import threading
@@ -65,12 +66,14 @@ class Calibration(Adapter):
     def load(self, index_dir: Path) -> None:
         """Take the memory, start the workers."""
         ids = json.loads((index_dir / "ids.json").read_text(encoding="utf-8"))
+        if self.params.get("ranking") == "process":
+            # Shuffled, and not turned by so many places: two processes would turn alike one time in twenty.
+            random.SystemRandom().shuffle(ids)
         self._hits = [Hit(doc_id, float(-rank)) for rank, doc_id in enumerate(ids)]
         self._searches = 0
         self._elapsed_ns = 0
         self._seen: set[str] = set()
         self._leaked: list[bytes] = []
-        self._process = int.from_bytes(os.urandom(2))
         self._spend = _spender(str(self.params.get("how", "spin")), int(self.params.get("workers", 1)))
         self._memory = self._take_memory(index_dir)
         if "sigma" in self.params:
@@ -131,11 +134,11 @@ class Calibration(Adapter):
         return max(0, (number - int(self.params["lead"])) // int(self.params["sample"]))
 
     def _answer(self, number: int, k: int) -> list[Hit]:
-        """The first documents; turned by some places where rankings are to change."""
-        hits, ranking = self._hits, self.params.get("ranking")
-        if ranking is None:
+        """The first documents; turned by a place a trial where rankings are to change with it."""
+        hits = self._hits
+        if self.params.get("ranking") != "trial":
             return hits[:k]
-        turn = (self._trial(number) if ranking == "trial" else self._process) % len(hits)
+        turn = self._trial(number) % len(hits)
         return [Hit(hit.doc_id, float(-rank)) for rank, hit in enumerate(hits[turn:] + hits[:turn])][:k]
 
     def _take_memory(self, index_dir: Path) -> list[Any]:
