@@ -14,6 +14,7 @@ import docker
 import requests
 
 from harness import cgroup
+from harness.engine import plain
 from harness.launch import gpu, host, topology
 from harness.launch.canary import Canary
 from harness.result import Placement
@@ -63,8 +64,8 @@ def _engine() -> Iterator[Finding]:
         finally:
             client.close()
     except (docker.errors.DockerException, requests.RequestException) as error:
-        text = " ".join(str(error).split())[:120]
-        yield Finding(Level.FAIL, "engine", f"no Docker engine answers: {text}", f"{remedy}, or use --launcher process")
+        text = f"no Docker engine answers: {plain(error)}"
+        yield Finding(Level.FAIL, "engine", text, f"{remedy}, or use --launcher process")
         return
     yield Finding(Level.OK, "engine", f"Docker {info['ServerVersion']}, {info['Driver']}, {info['OperatingSystem']}")
     for key, what in (("MemoryLimit", "memory limits"), ("PidsLimit", "pids limits"), ("CPUSet", "CPU sets")):

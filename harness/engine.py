@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,8 @@ from docker.errors import DockerException
 
 from harness.errors import EngineError
 
+_SOCKET = "unix:///var/run/docker.sock"
+
 
 @contextmanager
 def engine_errors() -> Iterator[None]:
@@ -17,7 +20,17 @@ def engine_errors() -> Iterator[None]:
     try:
         yield
     except (DockerException, requests.RequestException) as error:
-        text = " ".join(str(error).split())[:300]
         raise EngineError(
-            f"the Docker engine does not answer or refuses: {text}; see `harness doctor`, or use --launcher process"
+            f"the Docker engine does not answer or refuses: {plain(error)}; see `harness doctor`, or run suites with "
+            "--launcher process"
         ) from error
+
+
+def plain(error: BaseException) -> str:
+    """What is wrong, in one line: where the engine was looked for, where nobody could be reached there."""
+    below: BaseException | None = error
+    while below is not None:
+        if isinstance(below, FileNotFoundError | PermissionError | ConnectionError) and below.strerror:
+            return f"{below.strerror} ({os.environ.get('DOCKER_HOST') or _SOCKET})"
+        below = below.__cause__ or below.__context__
+    return " ".join(str(error).split())[:300]

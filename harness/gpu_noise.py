@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from harness.coverage import covers, trials_s
+from harness.counted import covers, trials_s
 from harness.findings import again, noisy, of_jobs, remark
 from harness.result import Result
 from harness.table import Cause, Finding

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from harness import gpu_noise, machine_speed
-from harness.coverage import covers, trials_s
+from harness.counted import covers, trials_s
 from harness.findings import again, invalid, noisy, of_jobs, remark
 from harness.records import Isolation
 from harness.result import Counters, Result

@@ -124,6 +124,7 @@ def test_no_engine_is_one_line_with_the_remedy(harness, bench: Bench, monkeypatc
     bench.suite()
     done = harness("run", "test-suite.toml")
     assert done.exit_code == 1 and done.stderr.count("\n") == 1
+    assert f"No such file or directory (unix://{bench.folder}/absent.sock)" in done.stderr
     assert "harness doctor" in done.stderr and "--launcher process" in done.stderr
     checked = harness("doctor")
     assert checked.exit_code == 1 and "fail  engine: no Docker engine answers" in checked.stdout
