@@ -76,7 +76,7 @@ def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
             click.echo(f"harness: {place}: {error.strerror}; {remedy}", err=True)
             sys.exit(1)
         except KeyboardInterrupt:
-            click.echo("harness: stopped; what was finished is kept, the same command goes on from there", err=True)
+            click.echo("harness: stopped; what was finished is kept, and `harness run` goes on from there", err=True)
             sys.exit(130)
 
     return wrapped
