@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import ParamSpec
@@ -94,7 +94,7 @@ def write(path: Path, text: str) -> None:
         raise kind(f"{path}: cannot be written: {error.strerror}; {remedy}") from error
 
 
-def columns(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def columns(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     """Left-aligned columns, the last one ragged."""
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head) - 1)]
     for row in (head, *rows):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from harness import cost, evaluate, instances, stats
+from harness import cost, evaluate, stats
+from harness.prices import Snapshot
 from harness.records import Isolation, Outcome
 from harness.table import Figure, Overhead, Row, Validity
 
@@ -35,7 +36,7 @@ MEMORY_METHOD = (
 MAPPED_METHOD = "Peak mapped: file pages that the job had mapped; the kernel may take them back at any time."
 
 
-def of_table(rows: Sequence[Row], overhead: Sequence[Overhead], snapshot: instances.Snapshot) -> tuple[str, ...]:
+def of_table(rows: Sequence[Row], overhead: Sequence[Overhead], snapshot: Snapshot) -> tuple[str, ...]:
     """All notes of a table, in reading order."""
     notes = [*_overhead(overhead), MEAN_METHOD, PERCENTILE_METHOD]
     if any(row.scenario != "single_stream" for row in rows):
@@ -48,7 +49,8 @@ def of_table(rows: Sequence[Row], overhead: Sequence[Overhead], snapshot: instan
         "that instance."
     )
     notes.append(
-        f"Prices: {snapshot.provider} {snapshot.region}, Linux on demand, {snapshot.as_of} (source: {snapshot.source})."
+        f"Prices: {snapshot.provider} {snapshot.region}, Linux {snapshot.term}, {snapshot.as_of} "
+        f"(source: {snapshot.source})."
     )
     return (*notes, *_smallest(rows), *_shared_cpus(rows), *_mixed(rows))
 
@@ -136,6 +138,7 @@ def _shared_cpus(rows: Sequence[Row]) -> Iterator[str]:
         f"{row.profile}: {row.cpus} of {row.machine.host_cpus}"
         for row in rows
         if row.outcome is Outcome.OK
+        and row.machine is not None
         and row.isolation is not Isolation.FAKE
         and row.harness_apart is None
         and row.machine.host_cpus <= row.cpus

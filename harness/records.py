@@ -36,11 +36,15 @@ class Outcome(str, Enum):
 
 
 class Isolation(str, Enum):
-    """What held the envelope around a job.  Results of different isolation are never mixed unmarked."""
+    """What held the envelope around a job.  Results of different isolation are never mixed unmarked.
+
+    ``published``: somebody else's figures, taken from the literature; nothing of them was measured by harness.
+    """
 
     CONTAINER = "container"
     PROCESS = "process"
     FAKE = "fake"
+    PUBLISHED = "published"
 
 
 @dataclass(frozen=True)

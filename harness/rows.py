@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from harness import cost, evaluate, gpu_noise, instances, machine_speed, measured, notes, validity
+from harness import cost, evaluate, gpu_noise, machine_speed, measured, notes, offers, validity
 from harness.attempts import Job
 from harness.errors import HarnessError, StoreError
 from harness.measured import Measured
 from harness.plan import NULL
+from harness.prices import Snapshot
 from harness.records import Isolation, Outcome
 from harness.result import Cell, Result
 from harness.table import Figure, Machine, Overhead, Price, Row, Table
@@ -40,7 +41,7 @@ class _Judge:
 def build(
     jobs: Iterable[Job],
     *,
-    snapshot: instances.Snapshot,
+    snapshot: Snapshot,
     measures: Sequence[str] = evaluate.DEFAULT_MEASURES,
     keys: Collection[str] | None = None,
 ) -> Table:
@@ -118,7 +119,7 @@ def _reading_order(row: Row) -> tuple[Any, ...]:
     return (*place, row.system, row.isolation, row.suite, row.scenario)
 
 
-def _row(cell: Measured[Job], tries: int, snapshot: instances.Snapshot, judge: _Judge) -> Row:
+def _row(cell: Measured[Job], tries: int, snapshot: Snapshot, judge: _Judge) -> Row:
     pool = cell.pool
     row = replace(_outline(cell, snapshot, tries), notes=pool.notes)
     if pool.outcome is Outcome.OK:
@@ -126,7 +127,7 @@ def _row(cell: Measured[Job], tries: int, snapshot: instances.Snapshot, judge: _
     return replace(row, findings=cell.verdict.findings, notes=(*row.notes, *cell.verdict.reasons))
 
 
-def _outline(cell: Measured[Job], snapshot: instances.Snapshot, tries: int) -> Row:
+def _outline(cell: Measured[Job], snapshot: Snapshot, tries: int) -> Row:
     """The row without what must be computed from samples and runs; a failed cell's row ends here."""
     pool, result = cell.pool, cell.pool.lead.result
     spec, environment, done = result.spec, result.environment, pool.outcome is Outcome.OK
@@ -208,27 +209,28 @@ def _overhead(cell: Measured[Job]) -> Overhead:
     return replace(found, latency_mean_s=latency.mean_s, p50_s=percentiles["p50"], p99_s=percentiles["p99"])
 
 
-def _price(result: Result, snapshot: instances.Snapshot) -> tuple[Price | None, str | None]:
+def _price(result: Result, snapshot: Snapshot) -> tuple[Price | None, str | None]:
     envelope = result.spec.envelope
-    offer = instances.cheapest(envelope, snapshot)
+    offer = offers.cheapest(envelope, snapshot)
     if offer is None:
         wanted = f"{envelope.cpus} CPU, {envelope.memory_bytes / 2**30:g} GiB, {envelope.gpus} GPU"
-        where = f"{snapshot.provider} {snapshot.region} of {snapshot.as_of}"
-        return None, f"no instance type in the prices of {where} provides {wanted}; price with another snapshot"
+        return None, f"no instance type in the prices of {snapshot} provides {wanted}; price with another snapshot"
+    instance = offer.instance
     price = Price(
-        instance_type=offer.instance_type,
-        architecture=offer.architecture,
-        vcpus=offer.vcpus,
-        memory_bytes=offer.memory_bytes,
+        instance_type=instance.instance_type,
+        architecture=instance.architecture,
+        vcpus=instance.vcpus,
+        memory_bytes=instance.memory_bytes,
         region=offer.region,
-        usd_per_hour=offer.price_usd_per_hour,
-        date=str(offer.price_date),
+        term=offer.term,
+        usd_per_hour=offer.usd_per_hour,
+        date=str(offer.as_of),
     )
     measured = _ARCHITECTURES.get(result.environment.architecture, result.environment.architecture)
-    if measured == offer.architecture:
+    if measured == instance.architecture:
         return price, None
     return price, (
-        f"priced on {offer.instance_type} ({offer.architecture}); latency was measured on {measured}, "
+        f"priced on {instance.instance_type} ({instance.architecture}); latency was measured on {measured}, "
         "and the cost takes it to be the same there"
     )
 

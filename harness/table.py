@@ -82,6 +82,7 @@ class Price:
     vcpus: int
     memory_bytes: int
     region: str
+    term: str
     usd_per_hour: float
     date: str
 
@@ -121,12 +122,14 @@ class Row:
     medians over the jobs, memory figures their largest.  ``gpu_energy_j`` is what the GPUs took while the trials of
     all its jobs ran, idle draw included; missing where any job did not measure it.
 
-    A failed row has an outcome and a detail, and every figure is missing.  ``notes`` are sentences about this row;
+    A failed row has an outcome and a detail, and every figure is missing. ``notes`` are sentences about this row;
     each states a fact, its figure and, where something can be done, the next command; those of ``findings``, which
-    decide ``validity``, are among them.  ``transient``: some of its reasons to doubt may pass when it is measured
-    again.  ``harness_apart``: the harness kept off the job's CPUs (``None``: not known).  ``price`` is ``None`` when
-    nothing in the snapshot provides the profile; ``price_note`` says that, or how the priced machine differs from the
-    measured one.  ``attempts`` counts the stored jobs of this cell, failed ones included.
+    decide ``validity``, are among them. ``transient``: some of its reasons to doubt may pass when it is measured
+    again. ``harness_apart``: the harness kept off the job's CPUs (``None``: not known). ``price`` is ``None`` when
+    nothing in the snapshot provides the profile; ``price_note`` says that, or how the priced machine differs from
+    the measured one. ``measured_on`` is the instance type that a row was measured on, where it was one. A row that
+    was published and not measured here has no machine, no start and no hashes. ``attempts`` counts the stored jobs
+    of this cell, failed ones included.
     """
 
     suite: str
@@ -139,17 +142,18 @@ class Row:
     detail: str | None
     validity: Validity
     key: str
-    started_at: str
-    machine: Machine
+    started_at: str | None
+    machine: Machine | None
     cpus: int
     memory_limit_bytes: int
     gpus: int
     price: Price | None
     price_note: str | None
     k: int
-    sample_sha256: str
-    corpus_sha256: str
-    qrels_sha256: str
+    sample_sha256: str | None
+    corpus_sha256: str | None
+    qrels_sha256: str | None
+    measured_on: str | None = None
     queries: int | None = None
     trials: int | None = None
     queries_judged: int | None = None

@@ -15,10 +15,11 @@ import pytest
 import requests
 from rich.console import Console
 
-from harness import instances, orchestrator, suite
+from harness import orchestrator, prices, suite
 from harness.inputs import Options
 from harness.launch.base import Launcher
 from harness.orchestrator import Summary
+from harness.prices import Snapshot
 from harness.progress import Screen
 from tests.stored import Maker
 
@@ -131,9 +132,9 @@ def make(tmp_path: Path) -> Maker:
 
 
 @pytest.fixture(scope="session")
-def snapshot() -> instances.Snapshot:
+def snapshot() -> Snapshot:
     """The prices."""
-    return instances.latest()
+    return prices.snapshot()
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from harness import instances, rows
+from harness import rows
+from harness.prices import Snapshot
 from harness.records import Envelope, Outcome
 from harness.result import Cell, Environment, IndexFacts, Memory, Result
 from harness.table import Row
@@ -89,7 +90,7 @@ class Maker:
         return FakeJob(made, folder, table, QUERIES)
 
 
-def one(jobs: list[FakeJob], snapshot: instances.Snapshot) -> Row:
+def one(jobs: list[FakeJob], snapshot: Snapshot) -> Row:
     table = rows.build(jobs, snapshot=snapshot)
     assert len(table.rows) == 1
     return table.rows[0]

@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from harness import cost, instances
+from harness import cost, prices
 
 
 @pytest.mark.parametrize(
@@ -25,10 +25,10 @@ from harness import cost, instances
     ],
 )
 def test_published_costs_follow_from_published_latencies(instance_type: str, latency_ms: int, published: float) -> None:
-    snapshot = instances.latest(datetime.date(2022, 12, 5))
-    prices = {instance.instance_type: price for instance, price in snapshot.prices}
+    price = prices.snapshot(datetime.date(2022, 12, 5)).price_of(instance_type)
+    assert price is not None
     # The latency behind a rounded one lies within half a millisecond.
-    low, high = (cost.usd_per_million((latency_ms + half) / 1e3, prices[instance_type]) for half in (-0.5, 0.5))
+    low, high = (cost.usd_per_million((latency_ms + half) / 1e3, price) for half in (-0.5, 0.5))
     assert low - 0.005 <= published <= high + 0.005
 
 

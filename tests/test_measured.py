@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from harness import instances, rows, store
+from harness import rows, store
+from harness.prices import Snapshot
 from harness.records import Isolation, Outcome, Probe, ScenarioParams, to_json
 from harness.result import Cell, Memory, Placement
 from harness.table import Validity
@@ -54,7 +55,7 @@ def interleaved(make: Maker) -> Interleaved:
     return Interleaved(make)
 
 
-def test_the_jobs_of_a_cell_make_one_row(interleaved: Interleaved, snapshot: instances.Snapshot) -> None:
+def test_the_jobs_of_a_cell_make_one_row(interleaved: Interleaved, snapshot: Snapshot) -> None:
     jobs = interleaved(trial_ms=(0.0, 0.1, -0.1, 0.2, -0.2))
     jobs[3] = replace(jobs[3], result=replace(jobs[3].result, memory=Memory(300 * MIB, 70 * MIB, 400 * MIB)))
     row = one(jobs, snapshot)
@@ -78,7 +79,7 @@ def test_the_jobs_of_a_cell_make_one_row(interleaved: Interleaved, snapshot: ins
     assert rows.build(reversed(jobs), snapshot=snapshot).rows == (row,)
 
 
-def test_jobs_that_are_not_there_make_a_row_noisy(interleaved: Interleaved, snapshot: instances.Snapshot) -> None:
+def test_jobs_that_are_not_there_make_a_row_noisy(interleaved: Interleaved, snapshot: Snapshot) -> None:
     row = one(interleaved()[:3], snapshot)
     assert row.validity is Validity.NOISY
     assert not row.transient
@@ -86,7 +87,7 @@ def test_jobs_that_are_not_there_make_a_row_noisy(interleaved: Interleaved, snap
     assert row.trials == 3
 
 
-def test_other_environments_are_refused_in_the_row(interleaved: Interleaved, snapshot: instances.Snapshot) -> None:
+def test_other_environments_are_refused_in_the_row(interleaved: Interleaved, snapshot: Snapshot) -> None:
     jobs = interleaved()
     other = replace(jobs[0].result.environment, kernel="6.17")
     changed = replace(jobs[0].result, environment=other, started_at="2026-11-20T09:00:00+00:00")
@@ -98,7 +99,7 @@ def test_other_environments_are_refused_in_the_row(interleaved: Interleaved, sna
     assert row.machine.kernel == "6.18"
 
 
-def test_one_failed_job_takes_the_numbers(make: Maker, interleaved: Interleaved, snapshot: instances.Snapshot) -> None:
+def test_one_failed_job_takes_the_numbers(make: Maker, interleaved: Interleaved, snapshot: Snapshot) -> None:
     jobs = interleaved()
     spec = {"protocol": "interleaved", "warmup_queries": 20, "jobs": 5, "job": 4, "trials": 1}
     jobs[4] = make(outcome=Outcome.OOM, **spec)
@@ -109,7 +110,7 @@ def test_one_failed_job_takes_the_numbers(make: Maker, interleaved: Interleaved,
     assert row.measures == {}
 
 
-def test_jobs_that_rank_differently_are_told(interleaved: Interleaved, snapshot: instances.Snapshot) -> None:
+def test_jobs_that_rank_differently_are_told(interleaved: Interleaved, snapshot: Snapshot) -> None:
     jobs = interleaved()
     jobs[3].rank({query: ["wrong", "right"] if number else ["right", "wrong"] for number, query in enumerate(QUERIES)})
     row = one(jobs, snapshot)
@@ -119,7 +120,7 @@ def test_jobs_that_rank_differently_are_told(interleaved: Interleaved, snapshot:
 
 
 def test_verdicts_say_what_a_row_says_and_read_no_runs(
-    interleaved: Interleaved, make: Maker, snapshot: instances.Snapshot
+    interleaved: Interleaved, make: Maker, snapshot: Snapshot
 ) -> None:
     drifting = interleaved(trial_ms=(0, 0, 0, 0, 2.0))
     failed = make("minilm", outcome=Outcome.OOM)
@@ -140,7 +141,7 @@ def test_verdicts_of_containers_and_processes_stand_apart(make: Maker) -> None:
     assert found == {Isolation.CONTAINER: Validity.NOISY, Isolation.PROCESS: Validity.CLEAN}
 
 
-def test_an_offline_row_has_a_throughput_and_no_latency(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_an_offline_row_has_a_throughput_and_no_latency(make: Maker, snapshot: Snapshot) -> None:
     latency = np.repeat(np.linspace(0.9, 1.1, 14), 10)[None, :]
     batch = np.repeat(range(14), 10).tolist()
     cell = Cell("quick", "bm25", "scifact", "offline", "cpu1-mem1")
@@ -155,7 +156,7 @@ def test_an_offline_row_has_a_throughput_and_no_latency(make: Maker, snapshot: i
     assert "protocol santhanam2023 with trials 1 (the paper: 5)" in row.notes
 
 
-def test_a_server_row_shows_the_latency_at_the_rate_that_is_believed(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_a_server_row_shows_the_latency_at_the_rate_that_is_believed(make: Maker, snapshot: Snapshot) -> None:
     latency = np.array([[0.002] * 140, [0.5] * 140, [0.003] * 140])
     service = np.full(3 * 140, 1_000_000).tolist()
     probes = (
@@ -180,7 +181,7 @@ def test_a_server_row_shows_the_latency_at_the_rate_that_is_believed(make: Maker
     assert none.validity is Validity.NOISY
 
 
-def test_stages_stand_beside_the_clock(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_stages_stand_beside_the_clock(make: Maker, snapshot: Snapshot) -> None:
     latency = np.full((5, 140), 0.010)
     encode, retrieve = [6_000_000] * 700, [3_000_000] * 699 + [None]
     table = build.samples(latency, names=QUERIES, stage_encode_ns=encode, stage_retrieve_ns=retrieve)
@@ -196,7 +197,7 @@ def test_stages_stand_beside_the_clock(make: Maker, snapshot: instances.Snapshot
     assert told.validity is Validity.CLEAN
 
 
-def test_where_the_harness_was_placed_is_a_reason_not_a_note(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_where_the_harness_was_placed_is_a_reason_not_a_note(make: Maker, snapshot: Snapshot) -> None:
     shared = Placement((0, 1), (0,), True, (0, 1), False)
     table = rows.build([make(profile="cpu2-mem4", changes={"placement": shared})], snapshot=snapshot)
     assert not [note for note in table.notes if "sampling" in note]
@@ -205,9 +206,7 @@ def test_where_the_harness_was_placed_is_a_reason_not_a_note(make: Maker, snapsh
     assert "the harness had to share the job's CPUs (2 of 2)" in table.rows[0].notes[0]
 
 
-def test_a_result_of_the_first_schema_is_read_as_ever(
-    make: Maker, snapshot: instances.Snapshot, tmp_path: Path
-) -> None:
+def test_a_result_of_the_first_schema_is_read_as_ever(make: Maker, snapshot: Snapshot, tmp_path: Path) -> None:
     old = make(changes={"schema_version": 1, "page_cache": None})
     raw = dataclasses.asdict(old.result)
     for name in ("canary", "counters", "placement", "page_cache", "probes", "rate_qps"):
@@ -224,7 +223,7 @@ def test_a_result_of_the_first_schema_is_read_as_ever(
     assert row.latency_mean_s.value == pytest.approx(2.695e-3)
 
 
-def test_doubts_reach_the_row(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_doubts_reach_the_row(make: Maker, snapshot: Snapshot) -> None:
     drifting = samples(2.0)
     slow = np.where(drifting.column("trial").to_numpy() == 4, 2, 1)
     latency = pa.array(drifting.column("latency_ns").to_numpy() * slow)

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness import instances, rows
+from harness import rows
+from harness.prices import Snapshot
 from harness.records import Envelope, Isolation, Outcome
 from harness.result import Cell
 from harness.table import Table, Validity
@@ -16,11 +17,11 @@ from tests.stored import MIB, Maker, samples
 NULL = Cell("quick", "null", "scifact", "single_stream", "cpu1-mem1")
 
 
-def notes_with(jobs: list[FakeJob], snapshot: instances.Snapshot, word: str) -> list[str]:
+def notes_with(jobs: list[FakeJob], snapshot: Snapshot, word: str) -> list[str]:
     return [note for note in rows.build(jobs, snapshot=snapshot).notes if word in note]
 
 
-def test_the_smallest_profile_that_passes_is_said(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_the_smallest_profile_that_passes_is_said(make: Maker, snapshot: Snapshot) -> None:
     jobs = [
         make("minilm", "cpu1-mem256m", Outcome.OOM),
         make("minilm", "cpu2-mem4"),
@@ -40,27 +41,27 @@ def test_the_smallest_profile_that_passes_is_said(make: Maker, snapshot: instanc
     ("isolation", "outcome"), [(Isolation.PROCESS, Outcome.OK), (Isolation.CONTAINER, Outcome.NOT_APPLICABLE)]
 )
 def test_only_containers_of_two_sizes_tell_a_smallest_profile(
-    make: Maker, snapshot: instances.Snapshot, isolation: Isolation, outcome: Outcome
+    make: Maker, snapshot: Snapshot, isolation: Isolation, outcome: Outcome
 ) -> None:
     jobs = [make(profile="cpu1-mem1"), make(profile="cpu1-mem256m", isolation=isolation, outcome=outcome)]
     assert notes_with(jobs, snapshot, "Smallest profile") == []
 
 
-def test_of_equal_memory_the_fewest_cpus_are_smallest(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_of_equal_memory_the_fewest_cpus_are_smallest(make: Maker, snapshot: Snapshot) -> None:
     four = Envelope("cpu1-mem4", 1, 4096 * MIB)
     cell = Cell("quick", "bm25", "scifact", "single_stream", "cpu1-mem4")
     jobs = [make(profile="cpu2-mem4"), make(cell=cell, envelope=four), make(profile="cpu1-mem1", outcome=Outcome.OOM)]
     assert "bm25 cpu1-mem4." in notes_with(jobs, snapshot, "Smallest profile")[0]
 
 
-def test_less_memory_is_smaller_whatever_the_cpus(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_less_memory_is_smaller_whatever_the_cpus(make: Maker, snapshot: Snapshot) -> None:
     lean = Envelope("cpu2-mem256m", 2, 256 * MIB)
     cell = Cell("quick", "bm25", "scifact", "single_stream", "cpu2-mem256m")
     jobs = [make(profile="cpu1-mem1"), make(cell=cell, envelope=lean)]
     assert "bm25 cpu2-mem256m." in notes_with(jobs, snapshot, "Smallest profile")[0]
 
 
-def test_profiles_that_take_the_whole_host_are_told_once(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_profiles_that_take_the_whole_host_are_told_once(make: Maker, snapshot: Snapshot) -> None:
     jobs = [make(profile="cpu2-mem4"), make("minilm", "cpu2-mem4"), make(profile="cpu1-mem1")]
     (note,) = notes_with(jobs, snapshot, "sampling")
     assert note.startswith("Profiles with all CPUs of their host (cpu2-mem4: 2 of 2) share them")
@@ -74,7 +75,7 @@ def test_profiles_that_take_the_whole_host_are_told_once(make: Maker, snapshot: 
     assert notes_with(apart, snapshot, "sampling") == []
 
 
-def test_rows_that_must_not_be_compared_are_told(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_rows_that_must_not_be_compared_are_told(make: Maker, snapshot: Snapshot) -> None:
     def warnings(table: Table) -> list[str]:
         return [note for note in table.notes if "do not compare" in note]
 
@@ -84,7 +85,7 @@ def test_rows_that_must_not_be_compared_are_told(make: Maker, snapshot: instance
     assert "scifact were measured with 2 different query samples" in warnings(differing)[0]
 
 
-def test_the_null_system_is_a_note_and_no_row(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_the_null_system_is_a_note_and_no_row(make: Maker, snapshot: Snapshot) -> None:
     null = make(cell=NULL, table=samples(0.0004))
     table = rows.build([make(), null], snapshot=snapshot)
     assert [row.system for row in table.rows] == ["bm25"]
@@ -98,7 +99,7 @@ def test_the_null_system_is_a_note_and_no_row(make: Maker, snapshot: instances.S
     )
 
 
-def test_a_doubtful_or_failed_null_system_says_so(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_a_doubtful_or_failed_null_system_says_so(make: Maker, snapshot: Snapshot) -> None:
     doubtful = make(cell=NULL, changes={"ranking_disagreements": 3})
     other = make("null", "cpu2-mem4", Outcome.CRASH)
     table = rows.build([make(), doubtful, other], snapshot=snapshot)
@@ -108,7 +109,7 @@ def test_a_doubtful_or_failed_null_system_says_so(make: Maker, snapshot: instanc
     assert [item.outcome for item in table.overhead] == [Outcome.OK, Outcome.CRASH]
 
 
-def test_the_null_system_alone_is_a_row(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_the_null_system_alone_is_a_row(make: Maker, snapshot: Snapshot) -> None:
     table = rows.build([make(cell=NULL)], snapshot=snapshot)
     assert [row.system for row in table.rows] == ["null"]
     assert table.overhead == ()

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from harness import instances, rows
+from harness import rows
 from harness.errors import FileError, UsageError
+from harness.prices import Snapshot
 from harness.records import Isolation, Outcome, Phase
 from harness.result import Cell, GpuUse
 from harness.table import Table, Validity
@@ -19,7 +20,7 @@ from tests.build import at
 from tests.stored import MIB, QUERIES, Maker, one, result, samples
 
 
-def test_a_row_by_hand(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_a_row_by_hand(make: Maker, snapshot: Snapshot) -> None:
     row = one([make()], snapshot)
     # 2 ms + the mean of 0, 0.01, ..., 1.39 ms; warm-up hours play no part.
     assert row.latency_mean_s.value == pytest.approx(2.695e-3)
@@ -46,7 +47,7 @@ def test_a_row_by_hand(make: Maker, snapshot: instances.Snapshot) -> None:
     assert row.trial_spread_s == pytest.approx(0.0, abs=1e-12)
 
 
-def test_gpu_energy_is_of_all_jobs_or_of_none(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_gpu_energy_is_of_all_jobs_or_of_none(make: Maker, snapshot: Snapshot) -> None:
     def energy_j(*measured: float | None) -> float | None:
         jobs = [
             make(
@@ -63,14 +64,14 @@ def test_gpu_energy_is_of_all_jobs_or_of_none(make: Maker, snapshot: instances.S
 
 @pytest.mark.parametrize(("trial_s", "energy_j"), [(0.05, None), (0.25, 20.0)])
 def test_gpu_energy_that_is_not_of_the_trials_is_none(
-    make: Maker, snapshot: instances.Snapshot, trial_s: float, energy_j: float | None
+    make: Maker, snapshot: Snapshot, trial_s: float, energy_j: float | None
 ) -> None:
     phases = (Phase("trial-0", 0, int(trial_s * 1e9)),)
     changes = {"gpu": GpuUse(0.25, 20.0), "trials_finished": 1, "phases": phases}
     assert one([make(base_ms=2.0, trials=1, changes=changes)], snapshot).gpu_energy_j == energy_j
 
 
-def test_another_architecture_is_told(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_another_architecture_is_told(make: Maker, snapshot: Snapshot) -> None:
     note = one([make()], snapshot).price_note
     assert note is not None
     assert note.startswith("priced on a1.medium (arm64); latency was measured on x86_64")
@@ -78,7 +79,7 @@ def test_another_architecture_is_told(make: Maker, snapshot: instances.Snapshot)
     assert one([make(changes={"environment": arm})], snapshot).price_note is None
 
 
-def test_a_profile_that_nobody_sells_has_no_cost(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_a_profile_that_nobody_sells_has_no_cost(make: Maker, snapshot: Snapshot) -> None:
     row = one([make(profile="gpu99")], snapshot)
     assert row.price is None
     assert row.usd_per_million.value is None
@@ -87,13 +88,13 @@ def test_a_profile_that_nobody_sells_has_no_cost(make: Maker, snapshot: instance
     assert row.latency_mean_s.value is not None
 
 
-def test_only_closed_loop_latency_is_priced(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_only_closed_loop_latency_is_priced(make: Maker, snapshot: Snapshot) -> None:
     row = one([make(cell=Cell("quick", "bm25", "scifact", "server", "cpu1-mem1"))], snapshot)
     assert row.usd_per_million.value is None
     assert "scenario server" in str(row.usd_per_million.reason)
 
 
-def test_a_failed_cell_is_a_row_without_numbers(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_a_failed_cell_is_a_row_without_numbers(make: Maker, snapshot: Snapshot) -> None:
     row = one([make("minilm", "cpu1-mem256m", Outcome.OOM)], snapshot)
     assert (row.outcome, row.detail) == (Outcome.OOM, "killed by the kernel at 256 MiB")
     for item in dataclasses.fields(row):
@@ -107,7 +108,7 @@ def test_a_failed_cell_is_a_row_without_numbers(make: Maker, snapshot: instances
     assert row.price is not None
 
 
-def test_a_newer_failure_does_not_hide_nor_is_hidden(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_a_newer_failure_does_not_hide_nor_is_hidden(make: Maker, snapshot: Snapshot) -> None:
     good = make(changes={"started_at": at(0)})
     bad = make(outcome=Outcome.TIMEOUT, changes={"started_at": at(5), "detail": "no end after 60 s"}, repetition=1)
     row = one([bad, good], snapshot)
@@ -117,21 +118,21 @@ def test_a_newer_failure_does_not_hide_nor_is_hidden(make: Maker, snapshot: inst
     )
 
 
-def test_an_older_failure_is_past(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_an_older_failure_is_past(make: Maker, snapshot: Snapshot) -> None:
     bad = make(outcome=Outcome.CRASH, changes={"started_at": at(0)})
     good = make(changes={"started_at": at(5)}, repetition=1)
     row = one([good, bad], snapshot)
     assert (row.outcome, row.notes, row.attempts) == (Outcome.OK, (), 2)
 
 
-def test_of_failures_the_newest_is_shown(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_of_failures_the_newest_is_shown(make: Maker, snapshot: Snapshot) -> None:
     # Written with another offset: 11:30 at +01:00 is 10:30.
     first = make(outcome=Outcome.CRASH, changes={"started_at": "2026-11-20T11:30:00+01:00"})
     second = make(outcome=Outcome.OOM, changes={"started_at": at(45)}, repetition=1)
     assert one([second, first], snapshot).outcome is Outcome.OOM
 
 
-def test_repetitions_are_never_pooled(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_repetitions_are_never_pooled(make: Maker, snapshot: Snapshot) -> None:
     old = make(base_ms=2.0, changes={"started_at": at(0)})
     new = make(base_ms=4.0, changes={"started_at": at(5)}, repetition=1)
     row = one([old, new], snapshot)
@@ -150,7 +151,7 @@ def test_repetitions_are_never_pooled(make: Maker, snapshot: instances.Snapshot)
     ],
 )
 def test_what_differs_is_told_and_not_pooled(
-    make: Maker, snapshot: instances.Snapshot, changed: dict[str, Any], word: str
+    make: Maker, snapshot: Snapshot, changed: dict[str, Any], word: str
 ) -> None:
     old = make(base_ms=2.0, changes={"started_at": at(0)}, **changed)
     new = make(base_ms=4.0, changes={"started_at": at(5)})
@@ -159,14 +160,14 @@ def test_what_differs_is_told_and_not_pooled(
     assert row.notes == (f"1 result of another spec ({word}) is stored beside; not pooled",)
 
 
-def test_isolations_have_rows_of_their_own(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_isolations_have_rows_of_their_own(make: Maker, snapshot: Snapshot) -> None:
     table = rows.build([make(), make(isolation=Isolation.PROCESS)], snapshot=snapshot)
     assert [row.isolation for row in table.rows] == [Isolation.CONTAINER, Isolation.PROCESS]
     assert table.rows[0].notes == ()
     assert "not comparable with container results" in table.rows[1].notes[0]
 
 
-def test_rows_stand_by_dataset_profile_and_system(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_rows_stand_by_dataset_profile_and_system(make: Maker, snapshot: Snapshot) -> None:
     jobs = [make(system, profile) for profile in ("cpu2-mem4", "cpu1-mem1", "cpu1-mem256m") for system in ("z", "a")]
     jobs.append(make(cell=Cell("quick", "z", "arguana", "single_stream", "cpu2-mem4"), profile="cpu2-mem4"))
     table = rows.build(jobs, snapshot=snapshot)
@@ -182,7 +183,7 @@ def test_rows_stand_by_dataset_profile_and_system(make: Maker, snapshot: instanc
     assert rows.build(reversed(jobs), snapshot=snapshot) == table
 
 
-def test_a_broken_run_costs_the_measures_only(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_a_broken_run_costs_the_measures_only(make: Maker, snapshot: Snapshot) -> None:
     job = make()
     (job.folder / "run.trec.gz").write_bytes(gzip.compress(b"q000 Q0 d\n"))
     row = one([job], snapshot)
@@ -193,7 +194,7 @@ def test_a_broken_run_costs_the_measures_only(make: Maker, snapshot: instances.S
     assert "holds no run" in str(one([job], snapshot).measures["RR@10"].reason)
 
 
-def test_broken_samples_cost_the_latencies_only(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_broken_samples_cost_the_latencies_only(make: Maker, snapshot: Snapshot) -> None:
     row = one([make(table=samples(1.0).drop_columns(["warmup"]))], snapshot)
     assert row.latency_mean_s.value is None
     assert row.usd_per_million.value is None
@@ -201,7 +202,7 @@ def test_broken_samples_cost_the_latencies_only(make: Maker, snapshot: instances
     assert row.measures["RR@10"].value == pytest.approx(0.5)
 
 
-def test_gaps_in_judgements_and_hits_are_told(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_gaps_in_judgements_and_hits_are_told(make: Maker, snapshot: Snapshot) -> None:
     job = make()
     (job.folder / "run.trec.gz").write_bytes(gzip.compress(b"q005 Q0 right 1 1 x\nq006 Q0 a 1 1 x\nq006 Q0 b 2 1 x\n"))
     qrels = "".join(f"{query} 0 right 1\n" for query in QUERIES[5:])
@@ -217,18 +218,18 @@ def test_gaps_in_judgements_and_hits_are_told(make: Maker, snapshot: instances.S
     )
 
 
-def test_a_measure_deeper_than_the_run_is_told(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_a_measure_deeper_than_the_run_is_told(make: Maker, snapshot: Snapshot) -> None:
     table = rows.build([make()], snapshot=snapshot, measures=["RR@10", "R@100"])
     assert table.measures == ("RR@10", "R@100")
     assert table.rows[0].notes == ("R@100: looks deeper than the 10 hits that were retrieved",)
 
 
-def test_a_measure_without_a_cutoff_is_deeper_than_any_run(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_a_measure_without_a_cutoff_is_deeper_than_any_run(make: Maker, snapshot: Snapshot) -> None:
     table = rows.build([make()], snapshot=snapshot, measures=["AP", "P@5", "SetP", "nDCG"])
     assert table.rows[0].notes == ("AP, nDCG: look deeper than the 10 hits that were retrieved",)
 
 
-def test_a_new_images_crash_is_not_hidden_by_the_old_images_result(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_a_new_images_crash_is_not_hidden_by_the_old_images_result(make: Maker, snapshot: Snapshot) -> None:
     old = make(changes={"started_at": at(0)})
     new = make(outcome=Outcome.CRASH, image_digest="sha256:2", changes={"started_at": at(5), "detail": "raised"})
     row = one([old, new], snapshot)
@@ -236,7 +237,7 @@ def test_a_new_images_crash_is_not_hidden_by_the_old_images_result(make: Maker, 
     assert row.notes == ("1 result of another spec (image) is stored beside; not pooled",)
 
 
-def test_the_jobs_that_are_asked_for_are_shown(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_the_jobs_that_are_asked_for_are_shown(make: Maker, snapshot: Snapshot) -> None:
     five = make(base_ms=2.0, changes={"started_at": at(0)})
     two = make(base_ms=4.0, trials=2, changes={"started_at": at(5), "trials_finished": 2})
     other = make("minilm", base_ms=8.0)
@@ -252,13 +253,13 @@ def test_the_jobs_that_are_asked_for_are_shown(make: Maker, snapshot: instances.
     assert asked.rows[0].notes == ("1 result of another spec (protocol) is stored beside; not pooled",)
 
 
-def test_nothing_stored_is_an_empty_table(snapshot: instances.Snapshot) -> None:
+def test_nothing_stored_is_an_empty_table(snapshot: Snapshot) -> None:
     table = rows.build([], snapshot=snapshot)
     assert table.rows == ()
     assert table.price_date == "2026-07-20"
 
 
-def test_faults_that_end_the_table(make: Maker, snapshot: instances.Snapshot) -> None:
+def test_faults_that_end_the_table(make: Maker, snapshot: Snapshot) -> None:
     with pytest.raises(UsageError, match="unknown measure 'MRR10'"):
         rows.build([make()], snapshot=snapshot, measures=["MRR10"])
     with pytest.raises(FileError, match="started_at 'yesterday' is no ISO time"):

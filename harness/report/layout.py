@@ -241,6 +241,8 @@ def _timed(row: Row) -> str:
 
 def _machine(row: Row) -> str:
     machine = row.machine
+    if machine is None:
+        return f"({row.isolation.value})"
     parts = [f"{machine.cpu_model} ({machine.architecture})"]
     parts += list(machine.gpu_models)
     parts += [machine.instance_type] if machine.instance_type else []

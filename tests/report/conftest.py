@@ -26,7 +26,7 @@ def row(system: str, profile: str, **changes: Any) -> Row:
         "profile": profile,
         "cpus": cpus,
         "memory_limit_bytes": memory_mib * MIB,
-        "price": Price(instance, "arm64", 2 * cpus, 2 * memory_mib * MIB, "us-east-1", usd, "2026-07-20"),
+        "price": Price(instance, "arm64", 2 * cpus, 2 * memory_mib * MIB, "us-east-1", "on-demand", usd, "2026-07-20"),
         "price_note": f"priced on {instance} (arm64); latency was measured on x86_64",
     }
     return build.row(**{**fields, **changes})

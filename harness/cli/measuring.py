@@ -1,23 +1,18 @@
-"""The console script: parse, call one function, print.
-
-Exit codes: 0 done, 1 something failed and is stored, 2 usage, 130 stopped.
-"""
+"""Commands of the costly half: what they start takes minutes to hours, and is stored."""
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 
-import harness
+from harness.cli.asked import chosen_launcher, run_options
+from harness.cli.tables import finish
 from harness.console import (
     cache_option,
     columns,
@@ -31,21 +26,8 @@ from harness.console import (
 )
 from harness.errors import UsageError
 
-if TYPE_CHECKING:
-    from harness.inputs import Options
-    from harness.launch.base import Launcher
-    from harness.orchestrator import Summary
-    from harness.table import Table
 
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(harness.__version__, prog_name="harness")
-def main() -> None:
-    """Measure what a retrieval system costs and what it is worth."""
-    signal.signal(signal.SIGTERM, _terminated)
-
-
-@main.command()
+@click.command()
 @click.argument("suite", type=click.Path(path_type=Path))
 @results_option
 @only_option
@@ -75,16 +57,16 @@ def run(
     from harness.suite import load
 
     loaded = load(suite)
-    options = replace(_options(suite, results, only, fresh, cache), retry_noisy=retry_noisy)
-    with closing(_launcher(launcher, options.cache, models)) as chosen:
+    options = replace(run_options(suite, results, only, fresh, cache), retry_noisy=retry_noisy)
+    with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
         summary = orchestrator.run(loaded, options, chosen, Screen(Console(stderr=True)))
-    _finish(results / loaded.name, loaded.measures, summary)
+    finish(results / loaded.name, loaded.measures, summary)
     for complaint in summary.complaints:
         click.echo(f"harness: {complaint}", err=True)
     sys.exit(1 if summary.unforeseen else 0)
 
 
-@main.command()
+@click.command()
 @click.argument("suite", type=click.Path(path_type=Path))
 @results_option
 @only_option
@@ -101,8 +83,8 @@ def plan(
     from harness.suite import load
 
     loaded = load(suite)
-    options = _options(suite, results, only, fresh, cache)
-    with closing(_launcher(launcher, options.cache, models)) as chosen:
+    options = run_options(suite, results, only, fresh, cache)
+    with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
         jobs = inputs.planned(inputs.gather(loaded, options), options, chosen)
     from harness.plan import states
 
@@ -113,47 +95,7 @@ def plan(
     click.echo(f"{sum(job.done for job in jobs)} of {len(jobs)} jobs done")
 
 
-@main.command()
-@click.argument("results", type=click.Path(path_type=Path), default=Path("results"))
-@click.option("--format", "form", type=click.Choice(["md", "csv", "json"]), default="md", show_default=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to this file instead of the terminal.")
-@click.option("--measures", default="RR@10 Success@10 nDCG@10", show_default=True, help="As ir_measures writes them.")
-@one_line_errors
-def report(results: Path, form: str, output: Path | None, measures: str) -> None:
-    """Make the table of the stored RESULTS (a folder; default: results).  Runs nothing."""
-    from harness.report import render
-
-    text = render(_table(results, tuple(measures.split())), form)
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        write(output, text)
-
-
-@main.command()
-@one_line_errors
-def systems() -> None:
-    """List the systems that can be measured."""
-    from harness import catalog
-
-    found = catalog.systems().values()
-    columns(("system", "engine", "what it is"), [(each.name, each.engine, each.description) for each in found])
-
-
-@main.command()
-@one_line_errors
-def doctor() -> None:
-    """Look whether this machine is fit to measure on: each line ok, warn or fail, with the remedy."""
-    from harness.doctor import Level, examine
-
-    findings = list(examine())
-    for finding in findings:
-        remedy = f"; {finding.remedy}" if finding.remedy else ""
-        click.echo(f"{finding.level.value:<5} {finding.what}: {finding.fact}{remedy}")
-    sys.exit(1 if any(finding.level is Level.FAIL for finding in findings) else 0)
-
-
-@main.command()
+@click.command()
 @click.argument("system")
 @click.option("--profile", default="cpu1-mem1", show_default=True, help="Hardware profile to check under.")
 @launcher_option
@@ -168,7 +110,7 @@ def conformance(system: str, profile: str, launcher: str, cache: Path, models: P
 
     declared, envelope = catalog.system(system), hardware.profile(profile)
     failed = 0
-    with closing(_launcher(launcher, cache.expanduser().absolute(), models)) as chosen:
+    with closing(chosen_launcher(launcher, cache.expanduser().absolute(), models)) as chosen:
         chosen.check()
         cannot = chosen.cannot(envelope)
         if cannot:
@@ -182,7 +124,7 @@ def conformance(system: str, profile: str, launcher: str, cache: Path, models: P
     sys.exit(1 if failed else 0)
 
 
-@main.command()
+@click.command()
 @results_option
 @click.option("--only", metavar="GLOB", help="Only cases whose name (or group) matches.")
 @click.option(
@@ -212,8 +154,8 @@ def calibrate(
     from harness.calibration import run, table
     from harness.progress import Screen
 
-    options, started = _options(Path(), results, None, True, cache), time.monotonic()
-    with closing(_launcher(launcher, options.cache, None)) as chosen:
+    options, started = run_options(Path(), results, None, True, cache), time.monotonic()
+    with closing(chosen_launcher(launcher, options.cache, None)) as chosen:
         lines = run.calibrate(options, run.Wanted(only, repeats, retry_noisy), chosen, Screen(Console(stderr=True)))
     remark = table.summary(lines, time.monotonic() - started)
     click.echo(table.render(lines, remark, form), nl=False)
@@ -222,46 +164,4 @@ def calibrate(
     sys.exit(0 if all(line.ok for line in lines) else 1)
 
 
-def _options(suite: Path, results: Path, only: str | None, fresh: bool, cache: Path) -> Options:
-    from harness.inputs import Options
-
-    return Options(results.absolute(), cache.expanduser().absolute(), suite.absolute().parent, only, fresh)
-
-
-def _launcher(name: str, cache: Path, models: Path | None) -> Launcher:
-    if name == "docker":
-        from harness.launch.docker import DockerLauncher
-
-        return DockerLauncher(cache, models)
-    if name == "process":
-        from harness.launch.process import ProcessLauncher
-
-        return ProcessLauncher(cache, models)
-    from harness.launch.fake import FakeLauncher
-
-    return FakeLauncher()
-
-
-def _table(results: Path, measures: tuple[str, ...], keys: frozenset[str] | None = None) -> Table:
-    from harness import instances, rows, store
-
-    jobs = store.read_jobs(results)
-    if not jobs:
-        raise UsageError(f"{results}: no finished job in it; run a suite first")
-    return rows.build(jobs, snapshot=instances.latest(), measures=measures, keys=keys)
-
-
-def _finish(folder: Path, measures: tuple[str, ...], summary: Summary) -> None:
-    """Print the table, write the report, and say where everything lies."""
-    from harness.report import render
-
-    table = _table(folder, measures, summary.keys)
-    click.echo(render(table, "terminal", width=Console().width), nl=False)
-    write(folder / "report.md", render(table, "md"))
-    click.echo(f"\n{len(summary.jobs)} jobs run, {summary.done_before} were done before")
-    click.echo(f"results: {folder}\nreport:  {folder / 'report.md'}")
-
-
-def _terminated(_signal: int, _frame: FrameType | None) -> None:
-    """SIGTERM ends a run as Ctrl-C does: the container is stopped, what is finished stays."""
-    raise KeyboardInterrupt
+COMMANDS = (run, plan, conformance, calibrate)

@@ -1,0 +1,30 @@
+"""The console script: parse, call one function, print.
+
+Exit codes: 0 done, 1 something failed and is stored, 2 usage, 130 stopped.
+"""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+
+import click
+
+import harness
+from harness.cli import machine, measuring, money, tables
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(harness.__version__, prog_name="harness")
+def main() -> None:
+    """Measure what a retrieval system costs and what it is worth."""
+    signal.signal(signal.SIGTERM, _terminated)
+
+
+for _command in (*measuring.COMMANDS, *tables.COMMANDS, *money.COMMANDS, *machine.COMMANDS):
+    main.add_command(_command)
+
+
+def _terminated(_signal: int, _frame: FrameType | None) -> None:
+    """SIGTERM ends a run as Ctrl-C does: the container is stopped, what is finished stays."""
+    raise KeyboardInterrupt
