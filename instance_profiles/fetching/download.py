@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Iterator
@@ -44,7 +45,8 @@ def large(url: str, stream: IO[bytes]) -> None:
     """
     response = _open(url)
     size = int(response.headers.get("Content-Length", 0))
-    bar: ProgressBar[int] = click.progressbar(length=size or None, label="the region's prices", file=sys.stderr)
+    screen = sys.stderr if sys.stderr.isatty() else io.StringIO()  # click writes its label also where nobody looks
+    bar: ProgressBar[int] = click.progressbar(length=size or 1, label="the region's prices", file=screen)
     with bar:
         for block in _blocks(url, response):
             stream.write(block)
@@ -55,11 +57,11 @@ def large(url: str, stream: IO[bytes]) -> None:
 def _open(url: str) -> requests.Response:
     try:
         response = requests.get(url, stream=True, timeout=_SILENCE)
-        response.raise_for_status()
-    except requests.HTTPError as error:
-        raise FetchError(f"{url}: HTTP {error.response.status_code}; try again, or name another --endpoint") from None
     except (requests.RequestException, ValueError) as error:
         raise FetchError(f"{url}: cannot be reached ({type(error).__name__}); is the network up?") from None
+    if not response.ok:
+        response.close()
+        raise FetchError(f"{url}: HTTP {response.status_code}; try again, or name another --endpoint")
     return response
 
 

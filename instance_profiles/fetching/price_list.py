@@ -109,7 +109,7 @@ class _Reader:
         products: dict[str, dict[str, str]],
         found: dict[tuple[str, str], Decimal],
     ) -> Addition:
-        source = f"AWS price list, published {as_of}"
+        source = f"AWS price list published {as_of}"
         known = {row["instance_type"]: row for _, row in csv_files.rows(_facts_path(root), instances.HEADER)}
         added, left_out = [], {}
         for product in sorted(products.values(), key=lambda product: product["instanceType"]):

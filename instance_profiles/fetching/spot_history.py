@@ -18,7 +18,7 @@ from harness.errors import UnknownName, UsageError
 from instance_profiles.fetching.addition import Addition, FetchError, refuse_existing, target
 
 SYSTEM = "Linux/UNIX"
-SOURCE = "EC2 DescribeSpotPriceHistory, cheapest zone"
+SOURCE = "EC2 DescribeSpotPriceHistory (cheapest zone)"
 
 
 def fetch(region: str, root: Path, now: datetime.datetime, endpoint: str | None = None) -> Addition:
@@ -69,6 +69,7 @@ def _history(region: str, now: datetime.datetime, endpoint: str | None) -> Itera
         import boto3
         from botocore import exceptions
         from botocore.config import Config
+        from botocore.parsers import ResponseParserError
     except ImportError:
         raise UsageError("boto3 is not installed, which speaks EC2's API; pip install boto3") from None
     session = boto3.Session()
@@ -91,7 +92,7 @@ def _history(region: str, now: datetime.datetime, endpoint: str | None) -> Itera
         # The text may name the account; its code says enough.
         code = error.response.get("Error", {}).get("Code", "unknown")
         raise FetchError(f"EC2 {region}: refused ({code}); may this account call DescribeSpotPriceHistory?") from None
-    except (exceptions.BotoCoreError, ValueError) as error:
+    except (exceptions.BotoCoreError, ResponseParserError, ValueError) as error:
         reason = type(error).__name__
         raise FetchError(f"EC2 {region}: no usable answer ({reason}); nothing was written, try again") from None
 
