@@ -103,16 +103,14 @@ def _rows(published: Published, follows: Snapshot, now: Snapshot) -> list[dict[s
             {
                 "table": cost.table,
                 "row": cost.number,
-                "dataset": (dataset or first).name,
                 **(_plain(accuracy) if accuracy else {}),
                 **_plain(line),
+                "dataset": (dataset or first).name,
                 "latency_ms": str(cost.latency),
-                "dataset_label": (dataset or first).label,
                 **_priced(each, follows, now),
                 "errata": " ".join(marks) or None,
             }
         )
-        found[-1]["dataset"] = (dataset or first).name
     return found
 
 
