@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 from fractions import Fraction
 
+from harness.instances import Instance
 from harness.prices import Snapshot
 from harness.published.about import Dataset
 from harness.published.errata import Erratum, errata
@@ -117,7 +118,7 @@ def _row(
     queries: int | None = None,
     trials: int | None = None,
 ) -> Row:
-    facts, hourly = machine(published, line, prices), exact_price(published, line, prices)
+    hourly = exact_price(published, line, prices)
     cost = line.cost_usd_per_million.value if now is None else per_million(latency.value, hourly)
     unknown = Figure(None, reason=NO_SAMPLES)
     return Row(
@@ -136,16 +137,7 @@ def _row(
         cpus=line.cpu,
         memory_limit_bytes=line.hardware.memory_bytes,
         gpus=line.gpu,
-        price=Price(
-            instance_type=facts.instance_type,
-            architecture=facts.architecture,
-            vcpus=facts.vcpus,
-            memory_bytes=facts.memory_bytes,
-            region=prices.region,
-            term=prices.term,
-            usd_per_hour=float(hourly),
-            date=str(prices.as_of),
-        ),
+        price=_price(machine(published, line, prices), hourly, prices),
         price_note=None if taken is None else _elsewhere(taken),
         k=published.about.protocol.k,
         sample_sha256=None,
@@ -166,6 +158,19 @@ def _row(
         usd_per_million=Figure(float(cost)),
         keys=(key,),
         notes=(NOT_JUDGED,),
+    )
+
+
+def _price(facts: Instance, usd_per_hour: Fraction, prices: Snapshot) -> Price:
+    return Price(
+        instance_type=facts.instance_type,
+        architecture=facts.architecture,
+        vcpus=facts.vcpus,
+        memory_bytes=facts.memory_bytes,
+        region=prices.region,
+        term=prices.term,
+        usd_per_hour=float(usd_per_hour),
+        date=str(prices.as_of),
     )
 
 
