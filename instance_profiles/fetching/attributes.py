@@ -1,0 +1,108 @@
+"""What AWS's price list says about an instance type, as a row of ``instances/aws.csv``.
+
+The list does not say how many cores a type has, and of GPUs and other cards neither maker nor name.  A type with such a
+card is therefore taken only where another size of its family is known already, which names the card.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from harness.csv_files import Row
+
+# "2 x 900 NVMe SSD", "1 x 50 GB NVMe SSD".  Old entries give some sizes in TB ("1 x 1.9 NVMe SSD"): those do not match.
+_NVME = re.compile(r"(\d+) x (\d{2,}) ?(?:GB )?NVMe SSD")
+_CARDS = ("gpu", "asic", "fpga", "media accelerator", "machine learning")
+_BURSTABLE = re.compile(r"t\d+[a-z]*")
+
+
+class NoFacts(Exception):
+    """The list says too little about a type; the text says what is missing."""
+
+
+def facts(attributes: dict[str, str], source: str, known: Iterable[Row]) -> Row:
+    """The row of one type.
+
+    Args:
+        attributes: ``attributes`` of a product.
+        source: where they come from.
+        known: the rows that are here.
+
+    Raises:
+        NoFacts: something that must be known is not said.
+    """
+    name = attributes["instanceType"]
+    family, _, size = name.partition(".")
+    return {
+        "provider": "aws",
+        "instance_type": name,
+        "vcpus": _whole(attributes, "vcpu"),
+        "physical_cores": "",
+        "memory_gib": _memory(attributes),
+        "architecture": _architecture(attributes),
+        **_cards(attributes, [row for row in known if row["instance_type"].partition(".")[0] == family]),
+        "local_nvme_gb": _nvme(attributes.get("storage", "")),
+        "burstable": _truth(bool(_BURSTABLE.fullmatch(family))),
+        "bare_metal": _truth(size.startswith("metal")),
+        "current_generation": {"Yes": "true", "No": "false"}.get(attributes.get("currentGeneration", ""), ""),
+        "source": source,
+    }
+
+
+def _whole(attributes: dict[str, str], name: str) -> str:
+    value = attributes.get(name, "")
+    if not re.fullmatch("[0-9]{1,6}", value):
+        raise NoFacts(f"its {name} is {value!r}")
+    return value
+
+
+def _memory(attributes: dict[str, str]) -> str:
+    """``1,952 GiB`` as ``1952``."""
+    match = re.fullmatch(r"([0-9,]+(?:\.[0-9]+)?) GiB", attributes.get("memory", ""))
+    if match is None:
+        raise NoFacts(f"its memory is {attributes.get('memory', '')!r}")
+    return match[1].replace(",", "")
+
+
+def _architecture(attributes: dict[str, str]) -> str:
+    """The list calls Graviton ``64-bit`` like all others; the processor's name tells them apart."""
+    processor = attributes.get("physicalProcessor", "")
+    if "Graviton" in processor:
+        return "arm64"
+    if re.search("Intel|AMD", processor):
+        return "x86_64"
+    raise NoFacts(f"its processor is {processor!r}")
+
+
+def _nvme(storage: str) -> str:
+    """GB of local NVMe disk; empty where the text is not understood."""
+    match = _NVME.fullmatch(storage)
+    if match:
+        return str(int(match[1]) * int(match[2]))
+    return "0" if storage == "EBS only" else ""
+
+
+def _cards(attributes: dict[str, str], family: list[Row]) -> Row:
+    """GPUs and other cards.  ``family``: the rows of other sizes."""
+    columns = ("gpu_count", "gpu_name", "gpu_manufacturer", "gpu_memory_mib_each", "accelerator_count")
+    none = {**dict.fromkeys(columns, ""), "accelerator_name": "", "gpu_count": "0", "accelerator_count": "0"}
+    count = attributes.get("gpu", "NA")
+    kind = attributes.get("instanceFamily", "").lower()
+    if count in ("NA", "0", "") and not any(word in kind for word in _CARDS):
+        return none
+    same = {tuple(row[column] for column in ("gpu_name", "gpu_manufacturer", "gpu_memory_mib_each")) for row in family}
+    if not re.fullmatch("[1-9][0-9]?", count) or len(same) != 1 or ("", "", "") in same:
+        raise NoFacts(f"it has cards ({attributes.get('instanceFamily')}) that the price list does not name")
+    gpu_name, maker, memory = same.pop()
+    return {
+        **none,
+        "gpu_count": count,
+        "gpu_name": gpu_name,
+        "gpu_manufacturer": maker,
+        "gpu_memory_mib_each": memory,
+    }
+
+
+def _truth(value: bool) -> str:
+    return "true" if value else "false"

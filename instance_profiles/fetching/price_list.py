@@ -1,0 +1,209 @@
+"""AWS's public price files: the index of offers, the index of EC2's regions, one file for each region.
+
+A region's file has hundreds of MB.  It goes to a temporary file and is read in passes by ijson, which holds one product
+at a time: ``json.load`` would need several GB.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import tempfile
+from collections.abc import Iterator
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import IO, Any
+
+from harness import csv_files, instances
+from harness.errors import UnknownName, UsageError
+from instance_profiles.fetching import attributes, download
+from instance_profiles.fetching.addition import Addition, FetchError, refuse_existing, target
+
+INDEX = "/offers/v1.0/aws/index.json"
+OFFER = "AmazonEC2"
+# What one rents without choosing anything: Linux without added software, on machines shared with others.
+_WANTED = {
+    "operatingSystem": "Linux",
+    "tenancy": "Shared",
+    "preInstalledSw": "NA",
+    "licenseModel": "No License required",
+    "capacitystatus": "Used",
+    "operation": "RunInstances",
+    "locationType": "AWS Region",
+}
+_RESERVED = {"1yr": "reserved-1y", "3yr": "reserved-3y"}
+_VERSION = re.compile(r"/(\d{4})(\d{2})(\d{2})\d{6}/")
+
+
+def fetch(endpoint: str, region: str, root: Path) -> Addition:
+    """The region's list prices; nothing is written.
+
+    Raises:
+        UsageError: unknown region, prices of that date are here, a package is missing.
+        FetchError: something does not come or is wrong.
+    """
+    url = _region_url(endpoint.rstrip("/"), region)
+    if version := _VERSION.search(url):
+        refuse_existing(target(root, region, datetime.date(*map(int, version.groups()))))
+    with tempfile.TemporaryFile() as stream:
+        download.large(url, stream)
+        return _Reader(url, stream).read(region, root)
+
+
+def _region_url(endpoint: str, region: str) -> str:
+    """Where the region's file is, by way of both indexes."""
+    place = endpoint + INDEX
+    offer = _entry(place, download.small_json(place), "offers").get(OFFER)
+    path = offer.get("currentRegionIndexUrl") if isinstance(offer, dict) else None
+    if not isinstance(path, str):
+        raise FetchError(f"{place}: has no region index of {OFFER}; is this AWS's price list?")
+    place = endpoint + path
+    regions = _entry(place, download.small_json(place), "regions")
+    if region not in regions:
+        raise UnknownName("region", region, regions)
+    path = regions[region].get("currentVersionUrl") if isinstance(regions[region], dict) else None
+    if not isinstance(path, str):
+        raise FetchError(f"{place}: says not where the prices of {region} are")
+    return endpoint + path
+
+
+def _entry(place: str, index: dict[str, Any], name: str) -> dict[str, Any]:
+    found = index.get(name)
+    if not isinstance(found, dict):
+        raise FetchError(f"{place}: has no {name!r}; is this AWS's price list?")
+    return found
+
+
+class _Reader:
+    """One region's file."""
+
+    def __init__(self, url: str, stream: IO[bytes]) -> None:
+        try:
+            import ijson
+        except ImportError:
+            raise UsageError("ijson is not installed, which reads AWS's large files; pip install ijson") from None
+        self._ijson = ijson
+        self._url = url
+        self._stream = stream
+
+    def read(self, region: str, root: Path) -> Addition:
+        """All prices that are wanted, and the facts of types that are not known."""
+        try:
+            as_of = self._published()
+            refuse_existing(target(root, region, as_of))
+            products = self._products(region)
+            found = self._on_demand(products)
+            found.update(self._reserved(products, {name for name, _ in found}))
+        except (self._ijson.JSONError, UnicodeDecodeError) as error:
+            reason = " ".join(str(error).split())[:80]
+            raise self._wrong(f"is no whole JSON ({reason}); nothing was written, try again") from None
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise self._wrong(f"is not built as AWS builds it ({type(error).__name__}: {error})") from None
+        return self._addition(region, as_of, root, products, found)
+
+    def _addition(
+        self,
+        region: str,
+        as_of: datetime.date,
+        root: Path,
+        products: dict[str, dict[str, str]],
+        found: dict[tuple[str, str], Decimal],
+    ) -> Addition:
+        source = f"AWS price list published {as_of}"
+        known = {row["instance_type"]: row for _, row in csv_files.rows(_facts_path(root), instances.HEADER)}
+        added, left_out = [], {}
+        for product in sorted(products.values(), key=lambda product: product["instanceType"]):
+            name = product["instanceType"]
+            if (name, "on-demand") not in found:
+                left_out[name] = "it has no price on demand"
+            elif name not in known:
+                try:
+                    added.append(attributes.facts(product, source, known.values()))
+                except attributes.NoFacts as error:
+                    left_out[name] = f"{error}; add a row to instances/aws.csv by hand, then fetch again"
+        kept = {key: price for key, price in found.items() if key[0] not in left_out}
+        if not kept:
+            raise self._wrong(f"holds no price of Linux on demand for {region}")
+        return Addition(region, as_of, source, kept, facts=added, left_out=left_out)
+
+    def _published(self) -> datetime.date:
+        """The date of publication, from the head of the file."""
+        head: dict[str, str] = {}
+        for prefix, event, value in self._ijson.parse(self._start()):
+            if event == "string" and "." not in prefix:
+                head[prefix] = value
+            if prefix in ("products", "terms"):
+                break
+        if head.get("offerCode") != OFFER:
+            raise self._wrong(f"is of {head.get('offerCode')!r}, not of {OFFER}")
+        try:
+            return datetime.date.fromisoformat(head.get("publicationDate", "")[:10])
+        except ValueError:
+            raise self._wrong(f"publicationDate is {head.get('publicationDate')!r}") from None
+
+    def _products(self, region: str) -> dict[str, dict[str, str]]:
+        """The attributes of what is wanted, by SKU."""
+        found = {}
+        for sku, product in self._ijson.kvitems(self._start(), "products"):
+            about = product.get("attributes", {})
+            if not str(product.get("productFamily", "")).startswith("Compute Instance"):
+                continue
+            # A capacity block shares every other attribute with what is rented on demand; old files have no such word.
+            if about.get("marketoption", "OnDemand") != "OnDemand" or about.get("regionCode", region) != region:
+                continue
+            usage = about.get("usagetype", "").partition(":")[0]
+            if usage.endswith("BoxUsage") and all(about.get(name) == value for name, value in _WANTED.items()):
+                found[sku] = about
+        return found
+
+    def _on_demand(self, products: dict[str, dict[str, str]]) -> dict[tuple[str, str], Decimal]:
+        found: dict[tuple[str, str], Decimal] = {}
+        for sku, offers in self._ijson.kvitems(self._start(), "terms.OnDemand"):
+            if sku in products:
+                for offer in offers.values():
+                    self._put(found, (products[sku]["instanceType"], "on-demand"), offer)
+        return found
+
+    def _reserved(
+        self, products: dict[str, dict[str, str]], rented: set[str]
+    ) -> Iterator[tuple[tuple[str, str], Decimal]]:
+        """Standard class with nothing upfront: its price per hour is all one pays."""
+        found: dict[tuple[str, str], Decimal] = {}
+        for sku, offers in self._ijson.kvitems(self._start(), "terms.Reserved"):
+            for offer in offers.values() if sku in products else ():
+                about = offer["termAttributes"]
+                term = _RESERVED.get(about.get("LeaseContractLength"))
+                plain = (about.get("OfferingClass"), about.get("PurchaseOption")) == ("standard", "No Upfront")
+                name = products[sku]["instanceType"]
+                if term and plain and name in rented:
+                    self._put(found, (name, term), offer)
+        yield from found.items()
+
+    def _put(self, found: dict[tuple[str, str], Decimal], key: tuple[str, str], offer: dict[str, Any]) -> None:
+        """The price of an hour; a price of 0 is none."""
+        hourly = [item for item in offer["priceDimensions"].values() if item["unit"] == "Hrs"]
+        for item in hourly:
+            if "USD" not in item["pricePerUnit"]:
+                named = ", ".join(item["pricePerUnit"]) or "no currency"
+                raise self._wrong(f"its prices are in {named}, not in USD; harness counts US$ alone")
+            try:
+                price = Decimal(item["pricePerUnit"]["USD"])
+            except InvalidOperation:
+                price = Decimal("NaN")
+            if not (price.is_finite() and price >= 0):
+                raise self._wrong(f"the {key[1]} price of {key[0]} is {item['pricePerUnit']['USD']!r}")
+            if found.get(key, price) != price:
+                raise self._wrong(f"{key[0]} has two {key[1]} prices, {found[key]} and {price}")
+            if price:
+                found[key] = price
+
+    def _start(self) -> IO[bytes]:
+        self._stream.seek(0)
+        return self._stream
+
+    def _wrong(self, what: str) -> FetchError:
+        return FetchError(f"{self._url}: {what}")
+
+
+def _facts_path(root: Path) -> Path:
+    return instances.facts_path("aws", root)
