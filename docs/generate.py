@@ -13,6 +13,7 @@ import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from docs import published_page
 from harness import cli, store
 from harness.catalog import Asset, EngineFile, SystemFile
 from harness.result import SCHEMA_VERSION
@@ -28,6 +29,7 @@ def pages() -> dict[str, str]:
         "suite-reference.md": suite_reference(),
         "system-reference.md": system_reference(),
         "commands.md": commands(),
+        "published.md": published_page.page(),
     }
 
 

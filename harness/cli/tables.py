@@ -26,13 +26,29 @@ if TYPE_CHECKING:
 @one_line_errors
 def report(results: Path, form: str, output: Path | None, measures: str, market: Market) -> None:
     """Make the table of the stored RESULTS (a folder; default: results).  Runs nothing."""
-    from harness.report import render
-
-    text = render(stored_table(results, tuple(measures.split()), market), form)
+    text = _published(results, form, market) or _stored(results, form, tuple(measures.split()), market)
     if output is None:
         click.echo(text, nl=False)
     else:
         write(output, text)
+
+
+def _stored(results: Path, form: str, measures: tuple[str, ...], market: Market) -> str:
+    from harness.report import render
+
+    return render(stored_table(results, measures, market), form)
+
+
+def _published(results: Path, form: str, market: Market) -> str | None:
+    """The tables of a paper, where the folder holds those and no jobs."""
+    from harness.published import about, tables
+
+    if not (results / about.NAME).is_file():
+        return None
+    from harness.report import paper
+
+    published = tables.read(results)
+    return paper.render(published, published.follows(), market.snapshot(), form)
 
 
 def stored_table(results: Path, measures: tuple[str, ...], market: Market, keys: frozenset[str] | None = None) -> Table:

@@ -1,0 +1,199 @@
+"""A folder of published tables in the paper's own shape, what is wrong with them, and what their costs became."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from harness.errors import UnknownName
+from harness.offers import Offer
+from harness.prices import Snapshot
+from harness.published import change, errata, recompute
+from harness.published.printed import decimal
+from harness.published.tables import Published
+from harness.report import paper_data
+from harness.report.markdown import escape
+from harness.report.paper_tables import MISSING, Section, listed, tables
+
+FORMATS = ("md", "csv", "json")
+
+
+def render(published: Published, follows: Snapshot, now: Snapshot, format: str) -> str:
+    """Write a paper's tables.
+
+    Args:
+        published: the tables.
+        follows: the prices that the paper follows.
+        now: the prices to compare with.
+        format: one of ``FORMATS``.
+
+    Raises:
+        UnknownName: there is no such format.
+        FileError: a row names an instance type without price, or no row of Table 1.
+    """
+    if format == "csv":
+        return paper_data.as_csv(published, follows, now)
+    if format == "json":
+        return paper_data.as_json(published, follows, now)
+    if format != "md":
+        raise UnknownName("format", format, FORMATS)
+    parts = [f"# {escape(published.about.title)}", _source(published)]
+    parts += [markdown(section, level=2) for section in sections(published, follows, now)]
+    return "\n\n".join(parts) + "\n"
+
+
+def sections(published: Published, follows: Snapshot, now: Snapshot) -> tuple[Section, ...]:
+    """Tables 1 to 3, the errata, the costs made again, and what became of them."""
+    wrong = errata.errata(published, follows)
+    return (
+        *tables(published, wrong),
+        listed(wrong),
+        recomputed(published, follows),
+        rented(published, follows, now),
+        repriced(published, follows, now),
+    )
+
+
+def markdown(section: Section, level: int) -> str:
+    """A section as Markdown whose columns also line up in a terminal."""
+    parts = [f"{'#' * level} {section.title}", *section.notes]
+    if section.headers:
+        parts.append("\n".join(_grid(section)))
+    return "\n\n".join((*parts, *section.after))
+
+
+def recomputed(published: Published, follows: Snapshot) -> Section:
+    """Every cost from its latency and its instance's price."""
+    every = recompute.costs(published, follows)
+    return Section(
+        "Costs, made again",
+        (
+            f"Prices: {escape(str(follows))}. US$ per million queries = mean latency x US$ per hour / 3600 x"
+            " 1,000,000. A latency printed as 19 ms stands for 18.5 to 19.5 ms, so what follows is an interval; a cost"
+            " agrees if it rounds to what is printed for some latency of that interval.",
+            f"{sum(cost.agrees for cost in every)} of {len(every)} agree.",
+        ),
+        ("table", "row", "system", "latency, ms", "instance type", "US$/h", "printed", "made again", "from", "to", ""),
+        (False, True, False, True, False, True, True, True, True, True, False),
+        tuple(
+            (
+                escape(cost.table),
+                str(cost.number),
+                escape(cost.system),
+                str(cost.latency),
+                escape(cost.instance_type),
+                f"{float(cost.usd_per_hour):g}",
+                str(cost.printed),
+                decimal(cost.exact, 2),
+                decimal(cost.follows.low, 3),
+                decimal(cost.follows.high, 3),
+                "agrees" if cost.agrees else "differs",
+            )
+            for cost in every
+        ),
+    )
+
+
+def rented(published: Published, follows: Snapshot, now: Snapshot) -> Section:
+    """What each hardware costs an hour at both dates."""
+    return Section(
+        f"The same hardware, {follows.as_of} and {now.as_of}",
+        (
+            f"US$ per hour, {escape(str(follows))} and {escape(str(now))}. Cheapest: the cheapest type that provides"
+            " what the hardware asks for; without GPUs never one that has some, with GPUs never one whose GPUs have"
+            " less memory than those of the paper's type. Burstable and bare-metal types are left out.",
+        ),
+        ("hardware", "paper's type", "then", "now", "cheapest then", "now", "x86_64 then", "now"),
+        (False, False, True, True, False, False, False, False),
+        tuple(
+            (
+                escape(str(rent.hardware)),
+                escape(rent.instance_type),
+                _hourly(rent.then),
+                _same(rent),
+                _offer(rent.cheapest_then),
+                _offer(rent.cheapest),
+                _offer(rent.cheapest_x86_then),
+                _offer(rent.cheapest_x86),
+            )
+            for rent in change.rents(published, follows, now)
+        ),
+    )
+
+
+def repriced(published: Published, follows: Snapshot, now: Snapshot) -> Section:
+    """Every cost with the rents of the later date."""
+    return Section(
+        f"Costs, {follows.as_of} to {now.as_of}",
+        (
+            f"US$ per million queries with the prices of {escape(str(now))}. On another type than the paper's the"
+            " type is substituted and the latency not re-measured: it is the paper's throughout. Rank: by cost within"
+            " its table, the printed one and that on the cheapest types.",
+        ),
+        ("table", "row", "system", "printed", "same type", "cheapest type", "cost", "x86_64 type", "cost", "rank"),
+        (False, True, False, True, True, False, True, False, True, True),
+        tuple(
+            (
+                escape(each.cost.table),
+                str(each.cost.number),
+                escape(each.cost.system),
+                str(each.cost.printed),
+                _dollars(each.same),
+                _named(each.rent.cheapest, each),
+                _dollars(each.cheapest),
+                _named(each.rent.cheapest_x86, each),
+                _dollars(each.cheapest_x86),
+                f"{each.rank_then} → {each.rank}",
+            )
+            for each in change.moved(published, follows, now)
+        ),
+    )
+
+
+def _source(published: Published) -> str:
+    about = published.about
+    return (
+        f"Published, not measured here: {escape(about.citation())} Licence: {escape(about.licence)}"
+        f" ({escape(about.licence_remark)}). Figures as printed; the paper prints means and no samples, so there are no"
+        " percentiles, intervals or memory figures to show."
+    )
+
+
+def _hourly(price: Fraction) -> str:
+    return f"{float(price):g}"
+
+
+def _dollars(cost: Fraction | None) -> str:
+    return MISSING if cost is None else decimal(cost, 2)
+
+
+def _same(rent: change.Rent) -> str:
+    if rent.same is not None:
+        return _hourly(rent.same)
+    return f"no price; successor {_offer(rent.successor)}, substituted, latency not re-measured"
+
+
+def _offer(offer: Offer | None) -> str:
+    return MISSING if offer is None else f"{escape(offer.instance.instance_type)} {offer.usd_per_hour:g}"
+
+
+def _named(offer: Offer | None, moved: change.Moved) -> str:
+    if offer is None:
+        return MISSING
+    return "the same" if offer.instance.instance_type == moved.rent.instance_type else offer.instance.instance_type
+
+
+def _grid(section: Section) -> list[str]:
+    """Padded, so that it reads as a table where nothing renders it."""
+    rows = [section.headers, *section.cells]
+    widths = [max(3, *(len(row[column]) for row in rows)) for column in range(len(section.headers))]
+    rule = [
+        "-" * (width - 1) + ":" if right else "-" * width for width, right in zip(widths, section.numeric, strict=True)
+    ]
+    padded = [
+        [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, section.numeric, strict=True)
+        ]
+        for row in rows
+    ]
+    return [f"| {' | '.join(cells)} |" for cells in (padded[0], rule, *padded[1:])]
