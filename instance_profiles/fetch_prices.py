@@ -68,7 +68,10 @@ def _add(fetch: Callable[[], Addition], into: Path) -> None:
         click.echo(f"fetch_prices: {error}", err=True)
         sys.exit(error.exit_code)
     except OSError as error:
-        click.echo(f"fetch_prices: {error.filename or into}: {error.strerror}; no prices were added", err=True)
+        click.echo(
+            f"fetch_prices: {error.filename or 'the temporary folder'}: {error.strerror}; no prices were added",
+            err=True,
+        )
         sys.exit(1)
     except KeyboardInterrupt:
         click.echo("fetch_prices: stopped; no prices were added", err=True)

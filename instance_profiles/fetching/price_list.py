@@ -42,12 +42,13 @@ def fetch(endpoint: str, region: str, root: Path) -> Addition:
         UsageError: unknown region, prices of that date are here, a package is missing.
         FetchError: something does not come or is wrong.
     """
+    ijson = _ijson()
     url = _region_url(endpoint.rstrip("/"), region)
     if version := _VERSION.search(url):
         refuse_existing(target(root, region, datetime.date(*map(int, version.groups()))))
     with tempfile.TemporaryFile() as stream:
         download.large(url, stream)
-        return _Reader(url, stream).read(region, root)
+        return Reader(ijson, url, stream).read(region, root)
 
 
 def _region_url(endpoint: str, region: str) -> str:
@@ -74,14 +75,19 @@ def _entry(place: str, index: dict[str, Any], name: str) -> dict[str, Any]:
     return found
 
 
-class _Reader:
+def _ijson() -> Any:
+    """Asked for before hundreds of MB come."""
+    try:
+        import ijson
+    except ImportError:
+        raise UsageError("ijson is not installed, which reads AWS's large files; pip install ijson") from None
+    return ijson
+
+
+class Reader:
     """One region's file."""
 
-    def __init__(self, url: str, stream: IO[bytes]) -> None:
-        try:
-            import ijson
-        except ImportError:
-            raise UsageError("ijson is not installed, which reads AWS's large files; pip install ijson") from None
+    def __init__(self, ijson: Any, url: str, stream: IO[bytes]) -> None:
         self._ijson = ijson
         self._url = url
         self._stream = stream

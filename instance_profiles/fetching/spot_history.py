@@ -72,12 +72,12 @@ def _history(region: str, now: datetime.datetime, endpoint: str | None) -> Itera
         from botocore.parsers import ResponseParserError
     except ImportError:
         raise UsageError("boto3 is not installed, which speaks EC2's API; pip install boto3") from None
-    session = boto3.Session()
-    regions = [name for partition in session.get_available_partitions() for name in _regions(session, partition)]
-    if region not in regions:
-        raise UnknownName("region", region, regions)
     limits = Config(connect_timeout=20, read_timeout=60, retries={"total_max_attempts": 3})
     try:
+        session = boto3.Session()
+        regions = [name for partition in session.get_available_partitions() for name in _regions(session, partition)]
+        if region not in regions:
+            raise UnknownName("region", region, regions)
         client = session.client("ec2", region_name=region, endpoint_url=endpoint, config=limits)
         pages = client.get_paginator("describe_spot_price_history").paginate(
             ProductDescriptions=[SYSTEM], StartTime=now, EndTime=now
@@ -88,6 +88,8 @@ def _history(region: str, now: datetime.datetime, endpoint: str | None) -> Itera
         raise UsageError(
             "no AWS credentials were found; set AWS_ACCESS_KEY_ID and its secret, or AWS_PROFILE"
         ) from None
+    except exceptions.ProfileNotFound:
+        raise UsageError("AWS_PROFILE names a profile that there is not; see `aws configure list-profiles`") from None
     except exceptions.ClientError as error:
         # The text may name the account; its code says enough.
         code = error.response.get("Error", {}).get("Code", "unknown")

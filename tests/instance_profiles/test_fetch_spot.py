@@ -181,14 +181,21 @@ def test_no_credentials_are_told(root: Path, fetch: Fetch, monkeypatch: pytest.M
     )
 
 
+def test_a_profile_that_does_not_exist_is_told(root: Path, fetch: Fetch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    said = nothing_happened(root, fetch, pages([ITEM]), "--region", "us-east-1")
+    assert said.startswith("fetch_prices: AWS_PROFILE names a profile that there is not;")
+
+
 @pytest.mark.parametrize(("package", "command"), [("boto3", "spot"), ("ijson", "list")])
 def test_a_package_that_is_missing_is_named_with_its_remedy(
     root: Path, fetch: Fetch, monkeypatch: pytest.MonkeyPatch, package: str, command: str
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     before = content(root)
-    with aws.serve({**aws.indexes(), aws.VERSION: Answer(b"{}"), "/": pages([ITEM])}) as server:
+    with aws.serve({}) as server:
         result = fetch(command, "--endpoint", server.url)
+    assert server.asked == []
     assert result.exit_code == 2
     assert re.fullmatch(rf"fetch_prices: {package} is not installed, .*; pip install {package}\n", result.stderr)
     assert content(root) == before
@@ -197,12 +204,11 @@ def test_a_package_that_is_missing_is_named_with_its_remedy(
 def test_prices_of_today_are_refused_before_anything_is_asked(root: Path, fetch: Fetch) -> None:
     with aws.serve({"/": pages([ITEM])}) as server:
         fetch("spot", "--endpoint", server.url)
-        before, asked = content(root), len(server.asked)
-        tomorrow = snapshot_file(root)
+        before, asked, path = content(root), len(server.asked), snapshot_file(root)
         result = fetch("spot", "--endpoint", server.url)
-        if len(list(tomorrow.parent.glob("*_spot_*"))) > 1:
+        if len(list(path.parent.glob("*_spot_*"))) > 1:
             pytest.skip("midnight came in between")
         assert len(server.asked) == asked
-    assert result.exit_code == 2
-    assert f"{snapshot_file(root)}: prices of that date are here already" in result.stderr
+    said = f"{path}: prices of that date are here already, and those never change; nothing was written"
+    assert (result.exit_code, result.stderr) == (2, f"fetch_prices: {said}\n")
     assert content(root) == before
