@@ -14,7 +14,7 @@ from harness.csv_files import Row
 # "2 x 900 NVMe SSD", "1 x 50 GB NVMe SSD".  Old entries give some sizes in TB ("1 x 1.9 NVMe SSD"): those do not match.
 _NVME = re.compile(r"(\d+) x (\d{2,}) ?(?:GB )?NVMe SSD")
 _CARDS = ("gpu", "asic", "fpga", "media accelerator", "machine learning")
-_BURSTABLE = re.compile(r"t\d+[a-z]*")
+_BURSTABLE = re.compile(r"t\d+[a-z]*|.*-flex")
 
 
 class NoFacts(Exception):

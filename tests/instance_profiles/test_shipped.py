@@ -111,7 +111,8 @@ def test_graviton_has_a_core_for_each_vcpu_and_nothing_has_more_than_two_threads
 
 def test_burstable_and_bare_metal_types_are_those_of_these_names(aws: dict[str, Instance]) -> None:
     burstable = {name.partition(".")[0] for name, found in aws.items() if found.burstable}
-    assert burstable == {"t1", "t2", "t3", "t3a", "t4g"}
+    flex = {name.partition(".")[0] for name in aws if name.partition(".")[0].endswith("-flex")}
+    assert burstable == {"t1", "t2", "t3", "t3a", "t4g"} | flex and len(flex) >= 4
     assert all(found.burstable == (name.partition(".")[0] in burstable) for name, found in aws.items())
     assert all(found.bare_metal == (".metal" in name) for name, found in aws.items())
 
