@@ -11,7 +11,7 @@ from types import FrameType
 import click
 
 import harness
-from harness.cli import machine, measuring, money, tables
+from harness.cli import machine, measuring, money, tables, viable
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -21,7 +21,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminated)
 
 
-for _command in (*measuring.COMMANDS, *tables.COMMANDS, *money.COMMANDS, *machine.COMMANDS):
+for _command in (*measuring.COMMANDS, *tables.COMMANDS, *money.COMMANDS, *viable.COMMANDS, *machine.COMMANDS):
     main.add_command(_command)
 
 

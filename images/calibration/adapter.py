@@ -16,6 +16,7 @@ All parameters are optional.
 ``batch_ms``           how long a batch takes, whatever its size
 ``hold_mib``           anonymous memory, touched in ``load``; ``hold_in = "child"``: a child process holds it
 ``touch_file``         map the index' file and read each of its pages; false: map it and read none
+``touch_per_query``    pages of that file that each search reads first, at random; what that takes comes on top
 ``leak_kib``           anonymous memory that each search leaves behind
 ``fault``, ``at``      what goes wrong in which search (from 0): see ``_FAULTS``
 ``threads_said``       what ``threads()`` says
@@ -83,6 +84,8 @@ class Calibration(Adapter):
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """Take the planted time; the deadline counts from this very line, so that what comes here is part of it."""
+        for _ in range(int(self.params.get("touch_per_query", 0))):
+            self._mapped[self._chance.randrange(len(self._mapped) // _PAGE) * _PAGE]
         start_ns = time.perf_counter_ns()
         number, self._searches = self._searches, self._searches + 1
         if self.params.get("leak_kib"):
@@ -149,6 +152,9 @@ class Calibration(Adapter):
             held.append(mapped)
             if self.params["touch_file"]:
                 held.append(sum(mapped[::_PAGE]))
+            if "touch_per_query" in self.params:
+                mapped.madvise(mmap.MADV_RANDOM)  # a page that was evicted comes back alone
+                self._mapped, self._chance = mapped, random.Random("touch")
         size = int(self.params.get("hold_mib", 0)) * _MIB
         in_child = self.params.get("hold_in") == "child"
         held.append(_in_child(lambda: _anonymous(size)) if in_child else _anonymous(size))

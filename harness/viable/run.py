@@ -1,0 +1,156 @@
+"""One subject under limits: the unconstrained system, and single jobs held against it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from harness import evaluate, offers
+from harness.attempts import started
+from harness.errors import UsageError
+from harness.launch import host
+from harness.records import Envelope
+from harness.viable.asked import MEAN, Criteria, check_proves
+from harness.viable.judge import Judgement, judge
+from harness.viable.probing import MIB, Probing, envelope
+from harness.viable.reference import Reference, enough, reference
+from harness.viable.search import Finding
+from harness.viable.seen import Seen, look
+
+# The longest time from the end of a job to the start of the one that shows what the machine was like then.
+RIGHT_AFTER_S = 60.0
+
+
+@dataclass(frozen=True)
+class Question:
+    """What must hold under a limit, and on how many GPUs; ``step`` (bytes) is the grid of limits."""
+
+    criteria: Criteria = field(default_factory=Criteria)
+    gpus: int = 0
+    step: int = 16 * MIB
+
+
+class Viability:
+    """Asks a subject under limits.
+
+    Args:
+        probing: runs it.
+        question: what must hold.
+
+    Raises:
+        UsageError: a measure is unknown, or the sample too small for a percentile.
+    """
+
+    def __init__(self, probing: Probing, question: Question) -> None:
+        self.probing = probing
+        self.question = question
+        check_proves(question.criteria, len(probing.subject.queries.sample))
+        self._measures = evaluate.parse_measures([each.measure for each in question.criteria.least])
+        self._known: dict[int, Reference] = {}
+
+    def unconstrained(self, cpus: int) -> Reference:
+        """The system with what this host has left beside its own need.
+
+        Raises:
+            UsageError: this host has not so many CPUs or GPUs.
+            JobError: it does not run.
+        """
+        if cpus in self._known:
+            return self._known[cpus]
+        whole = self.everything(cpus)
+        attempts: list[Seen] = []
+        while not enough(attempts):
+            job, now = self.probing.attempt(whole, len(attempts))
+            seen = look(job, self._measures)
+            attempts.append(seen)
+            found = reference(attempts)  # raises where one did not end well
+            more = "" if seen.disturbed is None else f"; {seen.disturbed}"
+            peak = (seen.result.memory.peak_anon_bytes or 0) / MIB
+            self.say(
+                cpus,
+                f"unconstrained, container {len(attempts)}, {whole.memory_bytes // MIB:,} MiB:"
+                f" {milliseconds(seen)}, anonymous peak {peak:,.1f} MiB{more}",
+                now,
+            )
+        self._known[cpus] = found
+        return found
+
+    def control(self, cpus: int, beside: Seen, *, measured_now: bool) -> tuple[Seen | None, bool]:
+        """The unconstrained job right after another one; and whether it was measured now.
+
+        ``None``: the other one is stored and none was run after it (the command was cut off just there).
+
+        Raises:
+            JobError: it did not end well.
+        """
+        whole = self.everything(cpus)
+        known = self.probing.attempts(whole)
+        began = started(beside.job)
+        last = began + timedelta(seconds=beside.result.wall_s + RIGHT_AFTER_S)
+        job = next((each for each in known if began <= started(each) <= last), None)
+        if job is None and not measured_now:
+            return None, False
+        now = job is None
+        if job is None:
+            job, _ = self.probing.attempt(whole, len(known))
+        seen = look(job, self._measures)
+        reference([seen])
+        return seen, now
+
+    def everything(self, cpus: int) -> Envelope:
+        """The envelope that constrains nothing but the CPUs.
+
+        Raises:
+            UsageError: this host does not have it.
+        """
+        left = offers.reserve().left(host.memory_bytes())
+        whole = envelope(cpus, left, self.question.gpus)
+        self.check(whole)
+        return whole
+
+    def check(self, wanted: Envelope) -> None:
+        """Refuse what this host cannot provide.
+
+        Raises:
+            UsageError: it cannot.
+        """
+        reason = self.probing.cannot(wanted)
+        if reason:
+            raise UsageError(f"{reason}; ask for less, or run this on a larger machine")
+
+    def under(self, cpus: int, limit: int, number: int, base: Reference) -> tuple[Judgement, bool]:
+        """The ``number``-th attempt (from 0) under a limit in bytes, judged; and whether it was measured now."""
+        job, now = self.probing.attempt(envelope(cpus, limit, self.question.gpus), number, base.wall_s)
+        return judge(look(job, self._measures, base.levels), base, self.question.criteria), now
+
+    def larger(self, cpus: int, limit: int, known: Collection[str], base: Reference) -> list[Judgement]:
+        """What is stored of larger limits (bytes), whatever it was run for, but for jobs with known keys."""
+        jobs = self.probing.others(envelope(cpus, limit, self.question.gpus), known)
+        looked = [
+            look(job, self._measures, base.levels) for job in jobs if job.result.spec.envelope.memory_bytes < base.limit
+        ]
+        return [judge(seen, base, self.question.criteria) for seen in looked]
+
+    def where(self, cpus: int) -> str:
+        """System and CPUs, for messages."""
+        return f"{self.probing.subject.system.name} on {cpus} CPU{'s' if cpus > 1 else ''}"
+
+    def say(self, cpus: int, text: str, now: bool) -> None:
+        """One line for each job; what was stored before is not told again."""
+        if now:
+            self.probing.screen.say(f"{self.where(cpus)}: {text}")
+
+
+def milliseconds(seen: Seen) -> str:
+    """The mean of a job, for people."""
+    mean = seen.latency_s.get(MEAN)
+    return f"mean {(mean.value or 0) * 1e3:.4g} ms" if mean else f"ended {seen.result.outcome.value}"
+
+
+def outcome(judged: Judgement) -> str:
+    """What came of a job, for people."""
+    said = milliseconds(judged.seen)
+    if judged.finding is not Finding.PASS:
+        said = f"{', '.join(judged.causes)}: {judged.why}"
+    return f"{judged.finding.value} ({said})"

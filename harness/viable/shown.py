@@ -1,0 +1,78 @@
+"""What was found, as the commands print it: Markdown or JSON, with the price put beside it as it is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from harness import offers
+from harness.offers import Offer
+from harness.prices import Snapshot
+from harness.viable import text
+from harness.viable.curve import Curve
+from harness.viable.probing import envelope
+from harness.viable.reverse import Claim
+from harness.viable.text import Rent
+from harness.viable.verdict import Verdict
+
+
+def rent(found: Verdict, snapshot: Snapshot) -> Rent | None:
+    """The cheapest types that provide a verdict's limit beside their host's own need; ``None`` without a limit."""
+    if found.limit_bytes is None:
+        return None
+    reserve, wanted = offers.reserve(), envelope(found.cpus, found.limit_bytes, found.gpus)
+    return Rent(
+        snapshot,
+        reserve,
+        offers.cheapest(wanted, snapshot, found.architecture, reserve),
+        offers.cheapest(wanted, snapshot, None, reserve),
+    )
+
+
+def verdicts(found: Sequence[Verdict], snapshot: Snapshot, form: str) -> str:
+    """All verdicts with what to rent for them."""
+    if form == "json":
+        return _json(
+            [{**asdict(each), "rent": _rent(rented) if (rented := rent(each, snapshot)) else None} for each in found]
+        )
+    return "\n".join(text.verdict(each, rent(each, snapshot)) for each in found)
+
+
+def claim(found: Claim, form: str) -> str:
+    """Whether a type is enough."""
+    return _json(asdict(found)) if form == "json" else text.claim(found)
+
+
+def curve(found: Curve, form: str) -> str:
+    """The curve."""
+    return _json(asdict(found)) if form == "json" else text.curve(found)
+
+
+def _rent(rented: Rent) -> dict[str, Any]:
+    snapshot = rented.snapshot
+    return {
+        "region": snapshot.region,
+        "term": snapshot.term,
+        "as_of": str(snapshot.as_of),
+        "reserve": str(rented.reserve),
+        "same_architecture": _offer(rented.measured),
+        "any_architecture": _offer(rented.anywhere),
+    }
+
+
+def _offer(offer: Offer | None) -> dict[str, Any] | None:
+    if offer is None:
+        return None
+    return {
+        "instance_type": offer.instance.instance_type,
+        "architecture": offer.instance.architecture,
+        "vcpus": offer.instance.vcpus,
+        "memory_bytes": offer.instance.memory_bytes,
+        "usd_per_hour": offer.usd_per_hour,
+    }
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,0 +1,37 @@
+"""Keeps what was found beside the jobs that it was found from, so that it can be read without the engine."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+from harness.errors import StoreError
+from harness.records import digest, to_json
+from harness.viable.asked import Criteria
+from harness.viable.verdict import Verdict
+
+FOLDER = "verdicts"
+
+
+def put(folder: Path, found: Verdict, criteria: Criteria) -> Path:
+    """Write a verdict; one on the same question gives way, its jobs stay.
+
+    Args:
+        folder: of the subject's jobs.
+        found: what the search says.
+        criteria: what was asked.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    asked = digest([found.image_digest, found.gpus, found.step_bytes, asdict(criteria)])
+    path = folder / FOLDER / f"cpu{found.cpus}-{asked[:12]}.json"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        partial.write_text(to_json(found, indent=2) + "\n", encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written: {error.strerror}; the jobs themselves are kept") from error
+    return path

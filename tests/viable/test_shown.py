@@ -1,0 +1,73 @@
+"""What people read: coarse, missing and unsharp verdicts say so."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from harness import offers, prices
+from harness.prices import Snapshot
+from harness.viable import shown
+from harness.viable.probing import MIB
+from harness.viable.smallest import smallest
+from harness.viable.verdict import Verdict
+from tests.viable.conftest import Asker, needs
+
+
+@pytest.fixture
+def found(ask: Asker) -> Verdict:
+    return smallest(ask(needs(129))[0], 1)
+
+
+@pytest.fixture
+def market() -> Snapshot:
+    return prices.snapshot()
+
+
+def test_the_price_is_of_the_cheapest_type_that_has_it_beside_its_hosts_own_need(
+    found: Verdict, market: Snapshot
+) -> None:
+    rent = shown.rent(replace(found, architecture="x86_64", limit_bytes=3 * 1024 * MIB), market)
+    assert rent is not None and rent.measured is not None and rent.anywhere is not None
+    assert rent.measured.instance.architecture == "x86_64"
+    assert rent.anywhere.usd_per_hour <= rent.measured.usd_per_hour
+    for offer in (rent.measured, rent.anywhere):
+        assert offers.reserve().left(offer.instance.memory_bytes) >= 3 * 1024 * MIB
+
+
+def test_an_envelope_that_no_type_provides_is_one_line_of_the_verdict(found: Verdict, market: Snapshot) -> None:
+    huge = replace(found, architecture="x86_64", limit_bytes=1 << 50)
+    assert f"- To rent: no x86_64 type in the prices of {market} provides it beside" in shown.verdicts(
+        [huge], market, "md"
+    )
+    told = json.loads(shown.verdicts([huge], market, "json"))
+    assert told[0]["rent"]["same_architecture"] is None
+
+
+def test_a_coarse_verdict_says_between_what(found: Verdict, market: Snapshot) -> None:
+    coarse = replace(found, limit_bytes=192 * MIB, below_bytes=128 * MIB, probes=8)
+    text = shown.verdicts([coarse], market, "md")
+    assert "The 8 probes leave the edge between these two, coarser than --step." in text
+    assert "coarser" not in shown.verdicts([found], market, "md")
+
+
+def test_no_limit_is_no_rent(found: Verdict, market: Snapshot) -> None:
+    none = replace(found, limit_bytes=None, margin_bytes=None, headroom={}, sharp=False)
+    text = shown.verdicts([none], market, "md")
+    assert "**No limit was confirmed**" in text and "To rent" not in text
+    assert json.loads(shown.verdicts([none], market, "json"))[0]["rent"] is None
+
+
+def test_what_has_nothing_below_it_says_why(found: Verdict, market: Snapshot) -> None:
+    least = replace(found, below_bytes=None, binding=())
+    assert "less than that starts no container" in shown.verdicts([least], market, "md")
+    assert "none of 3 probes failed" in shown.verdicts([replace(least, sharp=False)], market, "md")
+
+
+def test_every_job_is_a_row(found: Verdict, market: Snapshot) -> None:
+    text = shown.verdicts([found], market, "md")
+    for each in found.evidence:
+        assert each.job.rpartition("/")[2] in text
+    assert text.count("\n| 144 MiB") == 4
