@@ -13,6 +13,7 @@ from typing import ParamSpec
 import click
 
 from harness.errors import FileError, HarnessError, StoreError
+from harness.report.text import printable
 
 P = ParamSpec("P")
 
@@ -63,7 +64,7 @@ def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except HarnessError as error:
-            click.echo(f"harness: {error}", err=True)
+            click.echo(f"harness: {printable(str(error))}", err=True)  # it may quote an image
             sys.exit(error.exit_code)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has had enough
@@ -76,7 +77,7 @@ def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
             click.echo(f"harness: {place}: {error.strerror}; {remedy}", err=True)
             sys.exit(1)
         except KeyboardInterrupt:
-            click.echo("harness: stopped; what was finished is kept, and `harness run` goes on from there", err=True)
+            click.echo("harness: stopped; what was finished is kept, and the same command goes on from there", err=True)
             sys.exit(130)
 
     return wrapped

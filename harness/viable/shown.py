@@ -23,11 +23,13 @@ def rent(found: Verdict, snapshot: Snapshot) -> Rent | None:
     if found.limit_bytes is None:
         return None
     reserve, wanted = offers.reserve(), envelope(found.cpus, found.limit_bytes, found.gpus)
+    same = offers.provide(wanted, snapshot, architecture=found.architecture, reserve=reserve).fitting
     return Rent(
         snapshot,
         reserve,
-        offers.cheapest(wanted, snapshot, found.architecture, reserve),
-        offers.cheapest(wanted, snapshot, None, reserve),
+        measured=next(iter(same), None),
+        current=next((each for each in same if each.instance.current_generation), None),
+        anywhere=offers.cheapest(wanted, snapshot, None, reserve),
     )
 
 
@@ -58,6 +60,7 @@ def _rent(rented: Rent) -> dict[str, Any]:
         "as_of": str(snapshot.as_of),
         "reserve": str(rented.reserve),
         "same_architecture": _offer(rented.measured),
+        "current_generation": _offer(rented.current),
         "any_architecture": _offer(rented.anywhere),
     }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from harness.offers import Offer, Reserve
 from harness.prices import Snapshot
+from harness.report.markdown import escape
 from harness.viable.curve import Curve, Point
 from harness.viable.probing import MIB
 from harness.viable.reverse import Claim
@@ -16,11 +17,15 @@ from harness.viable.verdict import Evidence, Unconstrained, Verdict
 
 @dataclass(frozen=True)
 class Rent:
-    """What provides a verdict's limit at a date: on the measured architecture, and on any."""
+    """What provides a verdict's limit at a date: on the measured architecture, and on any.
+
+    ``current`` is the cheapest of the provider's current generation on the measured architecture.
+    """
 
     snapshot: Snapshot
     reserve: Reserve
     measured: Offer | None
+    current: Offer | None
     anywhere: Offer | None
 
 
@@ -47,7 +52,9 @@ def verdict(found: Verdict, rent: Rent | None) -> str:
 def claim(found: Claim) -> str:
     """Whether a type is enough, with the evidence."""
     instance = found.instance
-    says = "does its work" if found.holds else f"**does not do its work** ({', '.join(found.causes)}: {found.why})"
+    says = (
+        "does its work" if found.holds else f"**does not do its work** ({', '.join(found.causes)}: {escape(found.why)})"
+    )
     return "\n".join(
         [
             f"## {found.system} on {found.dataset}: {instance.instance_type}",
@@ -156,6 +163,8 @@ def _rent(rent: Rent | None, found: Verdict) -> Iterable[str]:
         yield f"- To rent: no {found.architecture} type in the prices of {rent.snapshot} provides it {beside}."
     else:
         yield f"- To rent ({rent.snapshot}, {beside}): {_offer(rent.measured)}."
+    if rent.current is not None and rent.current != rent.measured:
+        yield f"- Of the current generation: {_offer(rent.current)}."
     if rent.anywhere is not None and rent.anywhere != rent.measured:
         yield (f"- On any architecture: {_offer(rent.anywhere)}; not measured: this was {found.architecture}.")
 
@@ -178,7 +187,7 @@ def _evidence(evidence: Sequence[Evidence]) -> list[str]:
             f"{each.finding}{f' ({chr(44).join(each.causes)})' if each.causes else ''}",
             "-" if each.mean_s is None else f"{each.mean_s * 1e3:.4g}",
             _mib(each.peak_anon_bytes),
-            each.why.replace("|", "/") or "-",
+            escape(each.why) or "-",
             each.job.rpartition("/")[2],
         )
         for each in evidence
