@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench docs format lock
+.PHONY: demo test check bench bench-reprice docs format lock
 
 # The main job, end to end: two real systems on a real collection.
 demo: .venv/ready
@@ -22,6 +22,10 @@ check: .venv/ready
 # What measuring costs: with harness and without, side by side in one run.
 bench: .venv/ready
 	scripts/with-engine $(BIN)/python -m benchmarks.overhead
+
+# How long a table of 10,000 stored jobs takes at other prices; a quarter of an hour.
+bench-reprice: .venv/ready
+	$(BIN)/python -m benchmarks.reprice
 
 # The generated pages of docs/.
 docs: .venv/ready

@@ -50,6 +50,7 @@ def assemble(
     ended: Ended | None,
     index: Index | None,
     environment: Environment,
+    corpus_documents: int | None = None,
 ) -> Result:
     """Join what was planned, what the job says, and how it was seen to end."""
     measured = collected.measurement
@@ -67,6 +68,7 @@ def assemble(
         environment=environment,
         effective=measured.effective if measured else None,
         index=index.facts if index else None,
+        corpus_documents=corpus_documents,
         memory=memory,
         load_s=measured.load_s if measured else None,
         first_query_s=collected.first_query_s,

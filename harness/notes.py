@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from harness import cost, evaluate, stats
 from harness.prices import Snapshot
 from harness.records import Isolation, Outcome
+from harness.storage import StoragePrice
 from harness.table import Figure, Overhead, Row, Validity
 
 MEAN_METHOD = (
@@ -36,23 +37,56 @@ MEMORY_METHOD = (
 MAPPED_METHOD = "Peak mapped: file pages that the job had mapped; the kernel may take them back at any time."
 
 
-def of_table(rows: Sequence[Row], overhead: Sequence[Overhead], snapshot: Snapshot) -> tuple[str, ...]:
+def of_table(
+    rows: Sequence[Row], overhead: Sequence[Overhead], snapshot: Snapshot, storage: StoragePrice | None = None
+) -> tuple[str, ...]:
     """All notes of a table, in reading order."""
     notes = [*_overhead(overhead), MEAN_METHOD, PERCENTILE_METHOD]
     if any(row.scenario != "single_stream" for row in rows):
         notes.append(THROUGHPUT_METHOD)
     mapped = any(row.peak_mapped_bytes is not None for row in rows)
     notes.append(f"{MEMORY_METHOD} {MAPPED_METHOD}" if mapped else MEMORY_METHOD)
-    notes.append(
-        f"Cost: {cost.FORMULA} (Santhanam et al. 2023), on the cheapest instance type of the snapshot that provides "
-        "the profile, burstable and bare-metal ones left out. Latency was measured on the machine named here, not on "
-        "that instance."
-    )
+    notes += [*of_cost(rows), *_of_index_cost(rows, storage)]
     notes.append(
         f"Prices: {snapshot.provider} {snapshot.region}, Linux {snapshot.term}, {snapshot.as_of} "
         f"(source: {snapshot.source})."
     )
     return (*notes, *_smallest(rows), *_shared_cpus(rows), *_mixed(rows))
+
+
+def of_cost(rows: Sequence[Row]) -> Iterator[str]:
+    """How the cost of queries was made, by the models that these rows have, and on which machines."""
+    closed = any(row.scenario == "single_stream" for row in rows)
+    open_loop = any(row.scenario != "single_stream" for row in rows)
+    for model, shown in ((cost.SEQUENTIAL, closed), (cost.SATURATED, open_loop)):
+        if shown:
+            yield f"Cost, {model.name}: {model.formula}; {model.meaning}."
+    if rows and not open_loop:
+        yield (
+            f"Cost, {cost.SATURATED.name}: not shown, no row here has a throughput; measure scenario server on a "
+            "profile that is a whole instance."
+        )
+    if any(row.measured_on is None for row in rows):
+        yield (
+            "Cost is on the cheapest instance type of the snapshot that provides the profile, burstable and bare-metal "
+            "ones left out. Latency was measured on the machine named here, not on that instance."
+        )
+    if any(row.measured_on for row in rows):
+        yield "A row that was measured on an instance type is priced on that very type."
+
+
+def _of_index_cost(rows: Sequence[Row], storage: StoragePrice | None) -> Iterator[str]:
+    if not any(row.build_price for row in rows):
+        return
+    yield (
+        f"Index build: {cost.BUILD_FORMULA}, on the cheapest instance type that provides what the build had; measured "
+        "once, at the size of this corpus."
+    )
+    if storage is not None:
+        yield (
+            f"Index storage: {cost.STORAGE_FORMULA}, at {storage.usd_per_gib_month:g} ({storage.volume_type} of "
+            f"{storage.as_of}; source: {storage.source})."
+        )
 
 
 def of_measures(judged: evaluate.Evaluation, deep: Sequence[str], k: int) -> tuple[str, ...]:

@@ -233,7 +233,8 @@ class _Run:
         index: Index | None,
         page_cache: str | None = None,
     ) -> Result:
-        result = assemble(job, started_at, collected, ended, index, self.environment)
+        documents = self.inputs.datasets[job.cell.dataset].corpus.size
+        result = assemble(job, started_at, collected, ended, index, self.environment, documents)
         result = replace(result, page_cache=page_cache)
         prepared = self.prepared.get(job.cell.system)
         if isinstance(prepared, Prepared):

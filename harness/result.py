@@ -23,8 +23,8 @@ from harness.records import (
 # Version of result.json.  History:
 #   1  first version
 #   2  fresh process per trial (spec.jobs, spec.job), scenarios' own parameters, canary, kernel counters, placement,
-#      probes, mapped file pages, effective.numa_nodes, GPU clocks, energy and strangers.  Everything in 1 kept its name
-#      and meaning.
+#      probes, mapped file pages, effective.numa_nodes, GPU clocks, energy and strangers, documents in the corpus.
+#      Everything in 1 kept its name and meaning.
 SCHEMA_VERSION = 2
 
 
@@ -222,11 +222,11 @@ class Environment:
 class Result:
     """One stored job: spec, environment, measurement and outcome.  Immutable; no money in it.
 
-    ``ranking_disagreements`` counts sample queries whose ranked ids differ between trials (the stored run is the
-    first trial's).  ``warmup_done`` counts the warm-up queries that were asked.  ``page_cache`` says what was done to
-    the index's pages in the host's cache before the job (``dropped``, or ``None``: nothing).  ``gpu`` is ``None`` for
-    a job without GPUs, or where they could not be followed.  ``files`` maps each file beside ``result.json`` to its
-    sha256.
+    ``corpus_documents`` counts what the index was built of.  ``ranking_disagreements`` counts sample queries whose
+    ranked ids differ between trials (the stored run is the first trial's).  ``warmup_done`` counts the warm-up queries
+    that were asked.  ``page_cache`` says what was done to the index's pages in the host's cache before the job
+    (``dropped``, or ``None``: nothing).  ``gpu`` is ``None`` for a job without GPUs, or where they could not be
+    followed.  ``files`` maps each file beside ``result.json`` to its sha256.
     """
 
     key: str
@@ -238,6 +238,7 @@ class Result:
     environment: Environment
     effective: EffectiveEnvelope | None = None
     index: IndexFacts | None = None
+    corpus_documents: int | None = None
     memory: Memory = Memory()
     load_s: float | None = None
     first_query_s: float | None = None

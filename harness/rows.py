@@ -1,4 +1,4 @@
-"""Stored jobs -> the table.  The one module that joins the free half's stages."""
+"""Stored jobs -> measured rows, without money: prices are applied to these by :mod:`harness.pricing`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,14 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from harness import cost, evaluate, gpu_noise, machine_speed, measured, notes, offers, validity
+from harness import attempts, evaluate, gpu_noise, machine_speed, measured, notes, validity
 from harness.attempts import Job
 from harness.errors import HarnessError, StoreError
 from harness.measured import Measured
 from harness.plan import NULL
-from harness.prices import Snapshot
 from harness.records import Isolation, Outcome
 from harness.result import Cell, Result
-from harness.table import Figure, Machine, Overhead, Price, Row, Table
-
-_ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64"}
+from harness.table import Figure, Machine, Measurements, Overhead, Row
 
 
 @dataclass
@@ -38,14 +35,13 @@ class _Judge:
         return evaluate.evaluate(evaluate.read_run(job.run_path), self.qrels[path], job.sample_ids(), self.measures)
 
 
-def build(
+def measure(
     jobs: Iterable[Job],
     *,
-    snapshot: Snapshot,
     measures: Sequence[str] = evaluate.DEFAULT_MEASURES,
     keys: Collection[str] | None = None,
-) -> Table:
-    """Make the table: one row for each cell and isolation, but for the null system's.
+) -> Measurements:
+    """Make the rows: one for each cell and isolation, but for the null system's.
 
     Which of several attempts is shown, :func:`harness.attempts.choose` says; which jobs of a cell are put together,
     :func:`harness.pooling.pool`.  The null system is no row but a note, unless there is no other system.  A file of
@@ -53,7 +49,6 @@ def build(
 
     Args:
         jobs: stored jobs, in any order.
-        snapshot: prices.
         measures: names as ir_measures writes them.
         keys: jobs to show in their cells, whatever else is stored of those; the other cells choose as ever.
 
@@ -68,23 +63,22 @@ def build(
     cells = {place: measured.measure(tries, keys, levels) for place, tries in grouped.items()}
     aside = {place for place in cells if place[0].system == NULL and any(cell.system != NULL for cell, _ in cells)}
     rows = sorted(
-        (_row(cell, len(grouped[place]), snapshot, judge) for place, cell in cells.items() if place not in aside),
+        (_row(cell, len(grouped[place]), judge) for place, cell in cells.items() if place not in aside),
         key=_reading_order,
     )
     overhead = sorted(
         (_overhead(cells[place]) for place in aside), key=lambda item: (item.suite, item.profile, item.isolation)
     )
-    return Table(
-        rows=tuple(rows),
-        measures=tuple(str(measure) for measure in judge.measures),
-        price_provider=snapshot.provider,
-        price_region=snapshot.region,
-        price_date=str(snapshot.as_of),
-        price_source=snapshot.source,
-        cost_formula=cost.FORMULA,
-        overhead=tuple(overhead),
-        notes=notes.of_table(rows, overhead, snapshot),
-    )
+    return Measurements(tuple(rows), tuple(str(measure) for measure in judge.measures), tuple(overhead))
+
+
+def shows_what_it_would(jobs: Iterable[Job], keys: Collection[str]) -> bool:
+    """Whether :func:`measure` gives the same rows with these ``keys`` as without.
+
+    Raises:
+        FileError: a result's start time cannot be read.
+    """
+    return all(attempts.choose(tries, keys) == attempts.choose(tries) for tries in _by_cell(jobs).values())
 
 
 def verdicts(
@@ -94,7 +88,7 @@ def verdicts(
 
     Args:
         jobs: stored jobs, in any order.
-        keys: as for :func:`build`.
+        keys: as for :func:`measure`.
 
     Raises:
         FileError: a result's start time cannot be read.
@@ -119,20 +113,19 @@ def _reading_order(row: Row) -> tuple[Any, ...]:
     return (*place, row.system, row.isolation, row.suite, row.scenario)
 
 
-def _row(cell: Measured[Job], tries: int, snapshot: Snapshot, judge: _Judge) -> Row:
+def _row(cell: Measured[Job], tries: int, judge: _Judge) -> Row:
     pool = cell.pool
-    row = replace(_outline(cell, snapshot, tries), notes=pool.notes)
+    row = replace(_outline(cell, tries), notes=pool.notes)
     if pool.outcome is Outcome.OK:
         row = _with_measures(_with_latency(row, cell), pool.lead, judge)
     return replace(row, findings=cell.verdict.findings, notes=(*row.notes, *cell.verdict.reasons))
 
 
-def _outline(cell: Measured[Job], snapshot: Snapshot, tries: int) -> Row:
+def _outline(cell: Measured[Job], tries: int) -> Row:
     """The row without what must be computed from samples and runs; a failed cell's row ends here."""
     pool, result = cell.pool, cell.pool.lead.result
     spec, environment, done = result.spec, result.environment, pool.outcome is Outcome.OK
     results = pool.results if done else ()
-    price, price_note = _price(result, snapshot)
     treatments = {each.page_cache for each in results}
     apart = [each.placement.apart for each in results if each.placement is not None]
     return Row(
@@ -154,8 +147,9 @@ def _outline(cell: Measured[Job], snapshot: Snapshot, tries: int) -> Row:
         cpus=spec.envelope.cpus,
         memory_limit_bytes=spec.envelope.memory_bytes,
         gpus=spec.envelope.gpus,
-        price=price,
-        price_note=price_note,
+        price=None,
+        price_note=None,
+        measured_on=_measured_on(result),
         k=spec.k,
         sample_sha256=spec.sample_sha256,
         corpus_sha256=spec.corpus_sha256,
@@ -167,6 +161,10 @@ def _outline(cell: Measured[Job], snapshot: Snapshot, tries: int) -> Row:
         gpu_energy_j=_all(gpu_noise.energy_j(each) for each in results) if done else None,
         index_bytes=result.index.index_bytes if done and result.index else None,
         index_build_s=result.index.build_s if done and result.index else None,
+        build_envelope=result.index.envelope if done and result.index else None,
+        corpus_documents=result.corpus_documents,
+        latency_target_s=spec.scenario_params.latency_target_s,
+        latency_percentile=spec.scenario_params.latency_percentile,
         load_s=_middle(each.load_s for each in results),
         first_query_s=_middle(each.first_query_s for each in results),
         page_cache=treatments.pop() if len(treatments) == 1 else None,
@@ -209,37 +207,18 @@ def _overhead(cell: Measured[Job]) -> Overhead:
     return replace(found, latency_mean_s=latency.mean_s, p50_s=percentiles["p50"], p99_s=percentiles["p99"])
 
 
-def _price(result: Result, snapshot: Snapshot) -> tuple[Price | None, str | None]:
-    envelope = result.spec.envelope
-    offer = offers.cheapest(envelope, snapshot)
-    if offer is None:
-        wanted = f"{envelope.cpus} CPU, {envelope.memory_bytes / 2**30:g} GiB, {envelope.gpus} GPU"
-        return None, f"no instance type in the prices of {snapshot} provides {wanted}; price with another snapshot"
-    instance = offer.instance
-    price = Price(
-        instance_type=instance.instance_type,
-        architecture=instance.architecture,
-        vcpus=instance.vcpus,
-        memory_bytes=instance.memory_bytes,
-        region=offer.region,
-        term=offer.term,
-        usd_per_hour=offer.usd_per_hour,
-        date=str(offer.as_of),
-    )
-    measured = _ARCHITECTURES.get(result.environment.architecture, result.environment.architecture)
-    if measured == instance.architecture:
-        return price, None
-    return price, (
-        f"priced on {instance.instance_type} ({instance.architecture}); latency was measured on {measured}, "
-        "and the cost takes it to be the same there"
-    )
+def _measured_on(result: Result) -> str | None:
+    """The instance type, where the job had all CPUs and GPUs of one: a smaller envelope on it is not that machine."""
+    environment, envelope = result.environment, result.spec.envelope
+    whole = (envelope.cpus, envelope.gpus) == (environment.host_cpus, len(environment.gpu_models))
+    return environment.instance_type if whole else None
 
 
 def _with_latency(row: Row, cell: Measured[Job]) -> Row:
     latency = cell.latency
     if latency is None:
         missing = Figure(None, reason=cell.why_not)
-        names = ("latency_mean_s", "latency_these_queries_s", "p50_s", "p95_s", "p99_s", "usd_per_million")
+        names = ("latency_mean_s", "latency_these_queries_s", "p50_s", "p95_s", "p99_s")
         return replace(row, **dict.fromkeys(names, missing))  # type: ignore[arg-type]
     return replace(
         row,
@@ -257,21 +236,8 @@ def _with_latency(row: Row, cell: Measured[Job]) -> Row:
         spread_s=latency.spread_s,
         trial_means_s=latency.trial_means_s,
         trial_spread_s=latency.trial_spread_s,
-        usd_per_million=_cost(row, latency.mean_s),
         notes=(*row.notes, *latency.notes),
     )
-
-
-def _cost(row: Row, mean_s: Figure) -> Figure:
-    if row.scenario != "single_stream":
-        return Figure(None, reason=f"scenario {row.scenario}: latency holds waiting or batches, so it prices no query")
-    if row.price is None:
-        return Figure(None, reason=row.price_note)
-    if mean_s.value is None:
-        return mean_s
-    price = row.price.usd_per_hour
-    low, high = (None if bound is None else cost.usd_per_million(bound, price) for bound in (mean_s.low, mean_s.high))
-    return Figure(cost.usd_per_million(mean_s.value, price), low, high, mean_s.reason)
 
 
 def _with_measures(row: Row, job: Job, judge: _Judge) -> Row:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from harness.records import Isolation, Outcome
+from harness.records import Envelope, Isolation, Outcome
 
 
 class Validity(str, Enum):
@@ -75,7 +75,11 @@ class Figure:
 
 @dataclass(frozen=True)
 class Price:
-    """The instance type that prices a row, and its price on a date."""
+    """The instance type that prices a row, and its price on a date.
+
+    ``gpus`` are all that the type has.  ``substitutes`` names the type that a row was measured on and that had no price
+    then: this one has taken its place, and nothing was measured on it.
+    """
 
     instance_type: str
     architecture: str
@@ -85,6 +89,8 @@ class Price:
     term: str
     usd_per_hour: float
     date: str
+    gpus: int = 0
+    substitutes: str | None = None
 
 
 @dataclass(frozen=True)
@@ -130,6 +136,11 @@ class Row:
     the measured one. ``measured_on`` is the instance type that a row was measured on, where it was one. A row that
     was published and not measured here has no machine, no start and no hashes. ``attempts`` counts the stored jobs
     of this cell, failed ones included.
+
+    Money is there once a row was priced (:mod:`harness.pricing`): ``usd_per_million`` is that of the model
+    ``sequential``, ``usd_per_million_saturated`` that of the other; what a million documents cost to index is on
+    ``build_price``. ``build_envelope`` is what the index build had, ``corpus_documents`` what it indexed;
+    ``latency_percentile`` per cent of the queries within ``latency_target_s`` was asked of a throughput.
     """
 
     suite: str
@@ -166,6 +177,8 @@ class Row:
     latency_these_queries_s: Figure = Figure(None)
     at_most_s: dict[str, Figure] = field(default_factory=dict)
     throughput_qps: Figure = Figure(None)
+    latency_target_s: float | None = None
+    latency_percentile: float | None = None
     service_s: Timing | None = None
     stages_s: dict[str, Timing] = field(default_factory=dict)
     spread_s: dict[str, Figure] = field(default_factory=dict)
@@ -178,9 +191,15 @@ class Row:
     gpu_energy_j: float | None = None
     index_bytes: int | None = None
     index_build_s: float | None = None
+    build_envelope: Envelope | None = None
+    corpus_documents: int | None = None
     load_s: float | None = None
     first_query_s: float | None = None
     usd_per_million: Figure = Figure(None)
+    usd_per_million_saturated: Figure = Figure(None)
+    usd_build_per_million_documents: Figure = Figure(None)
+    usd_storage_per_month: Figure = Figure(None)
+    build_price: Price | None = None
     attempts: int = 1
     jobs: int = 1
     keys: tuple[str, ...] = ()
@@ -209,12 +228,21 @@ class Overhead:
 
 
 @dataclass(frozen=True)
+class Measurements:
+    """What was measured, before any money: rows in reading order, their measures, and the null system."""
+
+    rows: tuple[Row, ...]
+    measures: tuple[str, ...]
+    overhead: tuple[Overhead, ...] = ()
+
+
+@dataclass(frozen=True)
 class Table:
     """Rows in reading order, with what holds for all of them.
 
     ``measures`` are the measure names in column order, as ir_measures writes them.  ``notes`` are sentences about
-    the table: methods, formula, and rows that must not be compared.  ``overhead`` holds the null system on each
-    profile.
+    the table: methods, formulas, and rows that must not be compared.  ``overhead`` holds the null system on each
+    profile.  ``cost_formula`` is that of the model ``sequential``; ``cost_formulas`` holds all, by name.
     """
 
     rows: tuple[Row, ...]
@@ -226,3 +254,5 @@ class Table:
     cost_formula: str
     overhead: tuple[Overhead, ...] = ()
     notes: tuple[str, ...] = ()
+    price_term: str = "on-demand"
+    cost_formulas: dict[str, str] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from harness import rows
+from harness import tables
 from harness.prices import Snapshot
 from harness.records import Envelope, Outcome
 from harness.result import Cell, Environment, IndexFacts, Memory, Result
@@ -91,6 +91,6 @@ class Maker:
 
 
 def one(jobs: list[FakeJob], snapshot: Snapshot) -> Row:
-    table = rows.build(jobs, snapshot=snapshot)
+    table = tables.build(jobs, snapshot=snapshot)
     assert len(table.rows) == 1
     return table.rows[0]

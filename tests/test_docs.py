@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from docs import generate
-from harness import catalog, hardware, images, prices, report, rows, store, suite
+from harness import catalog, hardware, images, prices, report, store, suite, tables
 from harness.cli import main
 from harness.launch.fake import FakeLauncher
 from harness.table import Cause
@@ -97,11 +97,11 @@ def test_the_version_is_one() -> None:
 def test_the_readmes_table_has_the_columns_and_notes_of_today(bench: Bench) -> None:
     bench.run(FakeLauncher(), bench.suite())
     jobs = store.read_jobs(bench.results)
-    made = report.render(rows.build(jobs, snapshot=prices.snapshot()), "md").splitlines()
+    made = report.render(tables.build(jobs, snapshot=prices.snapshot()), "md").splitlines()
     readme = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     (header,) = [line for line in made if line.startswith("| system")]
     assert header in readme
     # What holds for every table stands under it word for word.
-    for start in ("- Latency mean:", "- Percentiles:", "- Peak anonymous:", "- Cost:", "- Prices:"):
+    for start in ("- Latency mean:", "- Percentiles:", "- Peak anonymous:", "- Cost, sequential:", "- Prices:"):
         (line,) = [each for each in made if each.startswith(start)]
         assert line in readme

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from harness import rows, store
+from harness import rows, store, tables
 from harness.prices import Snapshot
 from harness.records import Isolation, Outcome, Probe, ScenarioParams, to_json
 from harness.result import Cell, Memory, Placement
@@ -76,7 +76,7 @@ def test_the_jobs_of_a_cell_make_one_row(interleaved: Interleaved, snapshot: Sna
     assert row.measures["RR@10"].value == pytest.approx(0.5)
     assert row.at_most_s["p95"].value == pytest.approx(3.54e-3, rel=0.02)
     assert row.at_most_s["p99"].reason == "p99 needs 662 queries, timed 140"
-    assert rows.build(reversed(jobs), snapshot=snapshot).rows == (row,)
+    assert tables.build(reversed(jobs), snapshot=snapshot).rows == (row,)
 
 
 def test_jobs_that_are_not_there_make_a_row_noisy(interleaved: Interleaved, snapshot: Snapshot) -> None:
@@ -127,7 +127,7 @@ def test_verdicts_say_what_a_row_says_and_read_no_runs(
     for job in drifting:
         (job.folder / "run.trec.gz").write_bytes(b"no run at all")
     found = rows.verdicts([*drifting, failed])
-    row = rows.build([*drifting, failed], snapshot=snapshot).rows[0]
+    row = tables.build([*drifting, failed], snapshot=snapshot).rows[0]
     verdict = found[drifting[0].result.spec.cell, Isolation.CONTAINER]
     assert (verdict.validity, verdict.transient) == (row.validity, row.transient) == (Validity.NOISY, True)
     assert verdict.reasons == row.notes
@@ -199,7 +199,7 @@ def test_stages_stand_beside_the_clock(make: Maker, snapshot: Snapshot) -> None:
 
 def test_where_the_harness_was_placed_is_a_reason_not_a_note(make: Maker, snapshot: Snapshot) -> None:
     shared = Placement((0, 1), (0,), True, (0, 1), False)
-    table = rows.build([make(profile="cpu2-mem4", changes={"placement": shared})], snapshot=snapshot)
+    table = tables.build([make(profile="cpu2-mem4", changes={"placement": shared})], snapshot=snapshot)
     assert not [note for note in table.notes if "sampling" in note]
     assert table.rows[0].validity is Validity.NOISY
     assert table.rows[0].harness_apart is False

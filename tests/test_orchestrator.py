@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness import prices, rows
+from harness import prices, rows, tables
 from harness.errors import FileError, StoreError, UnknownName
 from harness.launch.base import Job
 from harness.launch.fake import FakeLauncher
@@ -177,9 +177,9 @@ def test_the_table_of_a_run_shows_what_the_suite_asks_for_now(bench: Bench) -> N
     for trials in (3, 2, 3):
         summary = bench.run(FakeLauncher(), bench.suite(text.format(trials)))
     assert summary.done_before == 1
-    table = rows.build(read_jobs(bench.results), snapshot=prices.snapshot(), keys=summary.keys)
+    table = tables.build(read_jobs(bench.results), snapshot=prices.snapshot(), keys=summary.keys)
     assert [row.trials for row in table.rows] == [3]
-    (row,) = rows.build(read_jobs(bench.results), snapshot=prices.snapshot()).rows
+    (row,) = tables.build(read_jobs(bench.results), snapshot=prices.snapshot()).rows
     assert row.trials == 2 and any("another spec" in note for note in row.notes)
 
 
@@ -206,7 +206,9 @@ def test_trials_of_all_cells_are_mixed_round_by_round(bench: Bench) -> None:
     assert {(job.result.spec.job, job.result.spec.jobs) for job in read_jobs(bench.results)} == {
         (0, 3), (1, 3), (2, 3)
     }  # fmt: skip
-    assert [row.outcome for row in rows.build(read_jobs(bench.results), snapshot=prices.snapshot()).rows] == ["ok"] * 3
+    assert [row.outcome for row in tables.build(read_jobs(bench.results), snapshot=prices.snapshot()).rows] == [
+        "ok"
+    ] * 3
 
 
 def test_the_seed_decides_the_order(bench: Bench) -> None:

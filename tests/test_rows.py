@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness import rows
+from harness import rows, tables
 from harness.errors import FileError, UsageError
 from harness.prices import Snapshot
 from harness.records import Isolation, Outcome, Phase
@@ -161,7 +161,7 @@ def test_what_differs_is_told_and_not_pooled(
 
 
 def test_isolations_have_rows_of_their_own(make: Maker, snapshot: Snapshot) -> None:
-    table = rows.build([make(), make(isolation=Isolation.PROCESS)], snapshot=snapshot)
+    table = tables.build([make(), make(isolation=Isolation.PROCESS)], snapshot=snapshot)
     assert [row.isolation for row in table.rows] == [Isolation.CONTAINER, Isolation.PROCESS]
     assert table.rows[0].notes == ()
     assert "not comparable with container results" in table.rows[1].notes[0]
@@ -170,7 +170,7 @@ def test_isolations_have_rows_of_their_own(make: Maker, snapshot: Snapshot) -> N
 def test_rows_stand_by_dataset_profile_and_system(make: Maker, snapshot: Snapshot) -> None:
     jobs = [make(system, profile) for profile in ("cpu2-mem4", "cpu1-mem1", "cpu1-mem256m") for system in ("z", "a")]
     jobs.append(make(cell=Cell("quick", "z", "arguana", "single_stream", "cpu2-mem4"), profile="cpu2-mem4"))
-    table = rows.build(jobs, snapshot=snapshot)
+    table = tables.build(jobs, snapshot=snapshot)
     assert [(row.dataset, row.profile, row.system) for row in table.rows] == [
         ("arguana", "cpu2-mem4", "z"),
         ("scifact", "cpu1-mem256m", "a"),
@@ -180,7 +180,7 @@ def test_rows_stand_by_dataset_profile_and_system(make: Maker, snapshot: Snapsho
         ("scifact", "cpu2-mem4", "a"),
         ("scifact", "cpu2-mem4", "z"),
     ]
-    assert rows.build(reversed(jobs), snapshot=snapshot) == table
+    assert tables.build(reversed(jobs), snapshot=snapshot) == table
 
 
 def test_a_broken_run_costs_the_measures_only(make: Maker, snapshot: Snapshot) -> None:
@@ -219,13 +219,13 @@ def test_gaps_in_judgements_and_hits_are_told(make: Maker, snapshot: Snapshot) -
 
 
 def test_a_measure_deeper_than_the_run_is_told(make: Maker, snapshot: Snapshot) -> None:
-    table = rows.build([make()], snapshot=snapshot, measures=["RR@10", "R@100"])
+    table = tables.build([make()], snapshot=snapshot, measures=["RR@10", "R@100"])
     assert table.measures == ("RR@10", "R@100")
     assert table.rows[0].notes == ("R@100: looks deeper than the 10 hits that were retrieved",)
 
 
 def test_a_measure_without_a_cutoff_is_deeper_than_any_run(make: Maker, snapshot: Snapshot) -> None:
-    table = rows.build([make()], snapshot=snapshot, measures=["AP", "P@5", "SetP", "nDCG"])
+    table = tables.build([make()], snapshot=snapshot, measures=["AP", "P@5", "SetP", "nDCG"])
     assert table.rows[0].notes == ("AP, nDCG: look deeper than the 10 hits that were retrieved",)
 
 
@@ -246,21 +246,38 @@ def test_the_jobs_that_are_asked_for_are_shown(make: Maker, snapshot: Snapshot) 
     def keys(table: Table) -> list[str]:
         return [row.key for row in table.rows]
 
-    assert keys(rows.build(jobs, snapshot=snapshot)) == [two.result.key, other.result.key]
-    asked = rows.build(jobs, snapshot=snapshot, keys={five.result.key})
+    assert keys(tables.build(jobs, snapshot=snapshot)) == [two.result.key, other.result.key]
+    asked = tables.build(jobs, snapshot=snapshot, keys={five.result.key})
     assert keys(asked) == [five.result.key, other.result.key]
     assert asked.rows[0].latency_mean_s.value == pytest.approx(2.695e-3)
     assert asked.rows[0].notes == ("1 result of another spec (protocol) is stored beside; not pooled",)
 
 
 def test_nothing_stored_is_an_empty_table(snapshot: Snapshot) -> None:
-    table = rows.build([], snapshot=snapshot)
+    table = tables.build([], snapshot=snapshot)
     assert table.rows == ()
     assert table.price_date == "2026-07-20"
 
 
 def test_faults_that_end_the_table(make: Maker, snapshot: Snapshot) -> None:
     with pytest.raises(UsageError, match="unknown measure 'MRR10'"):
-        rows.build([make()], snapshot=snapshot, measures=["MRR10"])
+        tables.build([make()], snapshot=snapshot, measures=["MRR10"])
     with pytest.raises(FileError, match="started_at 'yesterday' is no ISO time"):
-        rows.build([make(changes={"started_at": "yesterday"})], snapshot=snapshot)
+        tables.build([make(changes={"started_at": "yesterday"})], snapshot=snapshot)
+
+
+def test_whether_asking_for_jobs_changes_what_is_shown(make: Maker) -> None:
+    old = make(base_ms=2.0, changes={"started_at": at(0)})
+    new = make(base_ms=4.0, changes={"started_at": at(5)}, repetition=1)
+    other = make("minilm", base_ms=8.0)
+    jobs = [old, new, other]
+    assert rows.shows_what_it_would(jobs, {new.result.key, other.result.key})
+    assert not rows.shows_what_it_would(jobs, {old.result.key, other.result.key})
+
+
+def test_a_row_was_measured_on_an_instance_type_where_it_had_all_of_it(make: Maker) -> None:
+    whole = replace(result("bm25", "cpu2-mem4", Outcome.OK).environment, instance_type="m5.large", host_cpus=2)
+    found = rows.measure([make(profile="cpu2-mem4", changes={"environment": whole})]).rows[0]
+    assert (found.measured_on, found.price, found.usd_per_million.value) == ("m5.large", None, None)
+    part = rows.measure([make(profile="cpu1-mem1", changes={"environment": whole})]).rows[0]
+    assert part.measured_on is None

@@ -264,6 +264,7 @@ FULL_2 = replace(
     page_cache="dropped",
     probes=(Probe(0, 12.5, 300, 0.04, 2, True, False),),
     rate_qps=12.5,
+    corpus_documents=5183,
     schema_version=2,
 )
 
@@ -296,6 +297,7 @@ def test_no_field_is_left_out_of_the_golden_result() -> None:
 def test_what_an_old_version_did_not_hold_is_not_measured_never_0() -> None:
     old = read_result(GOLDEN[1])
     assert old.memory.peak_mapped_bytes is None and old.rate_qps is None and old.placement is None
+    assert old.corpus_documents is None
     assert old.effective is not None and old.effective.numa_nodes is None
     assert old.canary == () and old.counters == Counters() and old.gpu is None
     assert (old.spec.jobs, old.spec.job, old.spec.repeats) == (1, 0, 0), "as every job of that version was"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from rich.console import Console
 
-from harness import catalog, leftovers, orchestrator, prices, rows
+from harness import catalog, leftovers, orchestrator, rows
 from harness.calibration import planting
 from harness.calibration.case import Case, Group
 from harness.calibration.cases import chosen
@@ -144,8 +144,7 @@ class _Run:
             summary = orchestrator.run_inputs(inputs, self._options, self._launcher, quiet)
             keys = {result.key for result, _ in summary.jobs}
             jobs = [job for job in read_jobs(self._options.results / group.name) if job.result.key in keys]
-            table = rows.build(jobs, snapshot=prices.snapshot(), measures=("RR@10",))
-            for row in table.rows:
+            for row in rows.measure(jobs, measures=("RR@10",)).rows:
                 mine = tuple(job for job in jobs if job.result.spec.cell.system == row.system)
                 found[row.system] = Seen(row, mine)
         return found

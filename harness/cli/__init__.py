@@ -11,7 +11,7 @@ from types import FrameType
 import click
 
 import harness
-from harness.cli import machine, measuring, money, tables, viable
+from harness.cli import machine, measuring, money, reprice, tables, viable
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -21,8 +21,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminated)
 
 
-for _command in (*measuring.COMMANDS, *tables.COMMANDS, *money.COMMANDS, *viable.COMMANDS, *machine.COMMANDS):
-    main.add_command(_command)
+for _commands in (measuring, viable, tables, reprice, money, machine):
+    for _command in _commands.COMMANDS:
+        main.add_command(_command)
 
 
 def _terminated(_signal: int, _frame: FrameType | None) -> None:

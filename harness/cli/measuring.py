@@ -60,7 +60,7 @@ def run(
     options = replace(run_options(suite, results, only, fresh, cache), retry_noisy=retry_noisy)
     with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
         summary = orchestrator.run(loaded, options, chosen, Screen(Console(stderr=True)))
-    finish(results / loaded.name, loaded.measures, summary)
+    finish(results / loaded.name, loaded.measures, summary, options.cache)
     for complaint in summary.complaints:
         click.echo(f"harness: {complaint}", err=True)
     sys.exit(1 if summary.unforeseen else 0)

@@ -6,37 +6,50 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
 from harness.cli.asked import Market, market_options
-from harness.console import one_line_errors, write
-from harness.errors import UsageError
+from harness.console import cache_option, one_line_errors, write
 
 if TYPE_CHECKING:
     from harness.orchestrator import Summary
-    from harness.table import Table
+    from harness.table import Measurements, Table
+
+
+FORMATS = ("md", "csv", "json")
+output_option = click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Write to this file instead of the terminal."
+)
+measures_option = click.option(
+    "--measures", default="RR@10 Success@10 nDCG@10", show_default=True, help="As ir_measures writes them."
+)
 
 
 @click.command()
 @click.argument("results", type=click.Path(path_type=Path), default=Path("results"))
-@click.option("--format", "form", type=click.Choice(["md", "csv", "json"]), default="md", show_default=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to this file instead of the terminal.")
-@click.option("--measures", default="RR@10 Success@10 nDCG@10", show_default=True, help="As ir_measures writes them.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
+@output_option
+@measures_option
 @market_options
+@cache_option
 @one_line_errors
-def report(results: Path, form: str, output: Path | None, measures: str, market: Market) -> None:
+def report(results: Path, form: str, output: Path | None, measures: str, market: Market, cache: Path) -> None:
     """Make the table of the stored RESULTS (a folder; default: results).  Runs nothing."""
-    text = _published(results, form, market) or _stored(results, form, tuple(measures.split()), market)
+    text = _published(results, form, market) or _stored(results, form, tuple(measures.split()), market, cache)
+    show(text, output)
+
+
+def show(text: str, output: Path | None) -> None:
+    """To the terminal, or into a file."""
     if output is None:
         click.echo(text, nl=False)
     else:
         write(output, text)
 
 
-def _stored(results: Path, form: str, measures: tuple[str, ...], market: Market) -> str:
+def _stored(results: Path, form: str, measures: tuple[str, ...], market: Market, cache: Path) -> str:
     from harness.report import render
 
-    return render(stored_table(results, measures, market), form)
+    return render(stored_table(results, measures, market, cache), form)
 
 
 def _published(results: Path, form: str, market: Market) -> str | None:
@@ -51,23 +64,42 @@ def _published(results: Path, form: str, market: Market) -> str | None:
     return paper.render(published, published.follows(), market.snapshot(), form)
 
 
-def stored_table(results: Path, measures: tuple[str, ...], market: Market, keys: frozenset[str] | None = None) -> Table:
+def stored_table(
+    results: Path, measures: tuple[str, ...], market: Market, cache: Path, keys: frozenset[str] | None = None
+) -> Table:
     """The table of what is stored there, at these prices."""
-    from harness import rows, store
+    from harness import pricing, tables
 
-    snapshot = market.snapshot()
-
-    jobs = store.read_jobs(results)
-    if not jobs:
-        raise UsageError(f"{results}: no finished job in it; run a suite first")
-    return rows.build(jobs, snapshot=snapshot, measures=measures, keys=keys)
+    at = pricing.tariff(market.snapshot())
+    return tables.priced(stored_rows(results, measures, cache, keys), at)
 
 
-def finish(folder: Path, measures: tuple[str, ...], summary: Summary) -> None:
+def stored_rows(
+    results: Path,
+    measures: tuple[str, ...],
+    cache: Path,
+    keys: frozenset[str] | None = None,
+    *,
+    for_prices: bool = False,
+) -> Measurements:
+    """The measured rows of what is stored there."""
+    from harness import tables
+
+    place = cache.expanduser().absolute()
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    return tables.rows_of(results, measures, keys=keys, cache=place, say=say, for_prices=for_prices)
+
+
+def finish(folder: Path, measures: tuple[str, ...], summary: Summary, cache: Path) -> None:
     """Print the table, write the report, and say where everything lies."""
+    from rich.console import Console
+
     from harness.report import render
 
-    table = stored_table(folder, measures, Market(), summary.keys)
+    table = stored_table(folder, measures, Market(), cache, summary.keys)
     click.echo(render(table, "terminal", width=Console().width), nl=False)
     write(folder / "report.md", render(table, "md"))
     click.echo(f"\n{len(summary.jobs)} jobs run, {summary.done_before} were done before")

@@ -24,11 +24,12 @@ def render(table: Table) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(name for name, _ in columns)
-    writer.writerows([_written(get(row)) for _, get in columns] for row in table.rows)
+    writer.writerows([written(get(row)) for _, get in columns] for row in table.rows)
     return stream.getvalue()
 
 
-def _written(value: Value) -> str:
+def written(value: Value) -> str:
+    """A cell: numbers that read back unchanged, texts that no spreadsheet takes for a formula."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -60,6 +61,7 @@ def _columns(table: Table) -> list[Column]:
         ("index_mib", lambda row: _mib(row.index_bytes)),
         ("load_s", lambda row: row.load_s),
         *_bounded("usd_per_million_queries", lambda row: row.usd_per_million, 1),
+        *_bounded("usd_per_million_queries_saturated", lambda row: row.usd_per_million_saturated, 1),
         ("outcome", lambda row: row.outcome.value),
         ("validity", lambda row: row.validity.value),
         ("isolation", lambda row: row.isolation.value),
@@ -79,6 +81,15 @@ def _columns(table: Table) -> list[Column]:
         *(column for name in stages for column in _stage(name)),
         ("first_query_s", lambda row: row.first_query_s),
         ("index_build_s", lambda row: row.index_build_s),
+        ("index_build_profile", lambda row: row.build_envelope.name if row.build_envelope else None),
+        ("corpus_documents", lambda row: row.corpus_documents),
+        ("build_instance_type", lambda row: row.build_price.instance_type if row.build_price else None),
+        ("build_price_usd_per_hour", lambda row: row.build_price.usd_per_hour if row.build_price else None),
+        ("usd_build_per_million_documents", lambda row: row.usd_build_per_million_documents.value),
+        ("usd_storage_per_month", lambda row: row.usd_storage_per_month.value),
+        ("price_term", lambda row: row.price.term if row.price else None),
+        ("measured_on", lambda row: row.measured_on),
+        ("price_substitutes", lambda row: row.price.substitutes if row.price else None),
         ("instance_architecture", lambda row: row.price.architecture if row.price else None),
         ("measured_architecture", lambda row: row.machine.architecture if row.machine else None),
         ("measured_cpu", lambda row: row.machine.cpu_model if row.machine else None),

@@ -10,7 +10,9 @@ from harness.table import Table
 # Version of this format.  History:
 #   1  first version
 #   2  overhead; rows: latency_these_queries_s, at_most_s, throughput_qps, service_s, stages_s, spread_s,
-#      peak_mapped_bytes, gpu_energy_j, jobs, keys, transient, page_cache, harness_apart, findings.
+#      peak_mapped_bytes, gpu_energy_j, jobs, keys, transient, page_cache, harness_apart, findings; money: price_term,
+#      cost_formulas, usd_per_million_saturated, usd_build_per_million_documents, usd_storage_per_month, build_price,
+#      build_envelope, corpus_documents, latency_target_s, latency_percentile, measured_on.
 #      Everything in 1 kept its name and meaning.
 REPORT_VERSION = 2
 

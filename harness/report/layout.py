@@ -6,50 +6,11 @@ Texts that come from results (names, details) pass through ``escape``: results m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from harness.records import Isolation, Outcome
+from harness.report import index_costs
+from harness.report.sheet import MIB, MISSING, Column, Escape, Footnotes, Sheet, decimals_of, number
 from harness.table import Figure, Row, Table, Validity
-
-MISSING = "—"
-MIB = 2**20
-
-Escape = Callable[[str], str]
-# A column: its header, whether it holds numbers, and how a row's cell is written.
-Column = tuple[str, bool, Callable[[Row], str]]
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """A table of finished texts.  ``footnotes`` are numbered from 1; cells hold their marks, ``[1]``.
-
-    ``keys`` says how many leading columns name the row.
-    """
-
-    caption: str
-    headers: tuple[str, ...]
-    numeric: tuple[bool, ...]
-    cells: tuple[tuple[str, ...], ...]
-    keys: int
-    footnotes: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
-@dataclass
-class Footnotes:
-    """Numbers sentences in the order of their first use; equal sentences share a number."""
-
-    escape: Escape
-    texts: list[str] = field(default_factory=list)
-
-    def mark(self, *texts: str | None) -> str:
-        """`` [1] [3]`` for the given sentences, or nothing."""
-        marks = []
-        for text in dict.fromkeys(self.escape(text) for text in texts if text):
-            if text not in self.texts:
-                self.texts.append(text)
-            marks.append(f" [{self.texts.index(text) + 1}]")
-        return "".join(marks)
 
 
 def lay_out(table: Table, escape: Escape) -> Sheet:
@@ -60,7 +21,7 @@ def lay_out(table: Table, escape: Escape) -> Sheet:
         escape: makes a stranger's text harmless where it will stand.
     """
     footnotes = Footnotes(escape)
-    caption, keys = _names(table.rows, escape)
+    caption, keys = names(table.rows, escape)
     shared, machine_of = _shared_notes(table.rows)
     columns = [*keys, *_columns(table, footnotes, escape, machine_of)]
     cells = tuple(tuple(cell(row) for _, _, cell in columns) for row in table.rows)
@@ -70,24 +31,13 @@ def lay_out(table: Table, escape: Escape) -> Sheet:
         numeric=tuple(numeric for _, numeric, _ in columns),
         cells=cells,
         keys=len(keys) + 1,  # the first of the other columns is the hardware profile
-        footnotes=tuple(footnotes.texts),
+        below=index_costs.lay_out(table, footnotes, escape),
+        footnotes=footnotes.texts,
         notes=tuple(escape(note) for note in (*shared, *table.notes)),
     )
 
 
-def number(value: float) -> str:
-    """Three significant digits, no exponent, no thousands separator: ``0.0116``, ``1.63``, ``12.3``, ``1024``."""
-    return f"{value:.{_decimals(value)}f}"
-
-
-def _decimals(value: float) -> int:
-    if value == 0 or abs(value) >= 100:
-        return 0
-    exponent = int(f"{value:.2e}".partition("e")[2])
-    return min(2 - exponent, 12)
-
-
-def _names(rows: Sequence[Row], escape: Escape) -> tuple[str, list[Column]]:
+def names(rows: Sequence[Row], escape: Escape) -> tuple[str, list[Column]]:
     """Suite, dataset and scenario stand in the caption if there is one each, else in columns."""
     keys: list[Column] = [("system", False, lambda row: escape(row.system))]
     parts: list[str] = []
@@ -144,7 +94,12 @@ def _columns(table: Table, notes: Footnotes, escape: Escape, machine_of: Callabl
     columns += [
         ("index, MiB", True, lambda row: plain(row, row.index_bytes, 1 / MIB)),
         ("load, s", True, lambda row: plain(row, row.load_s)),
-        ("US$ per million queries", True, lambda row: figure(row, row.usd_per_million)),
+        ("US$ per million queries, sequential", True, lambda row: _cost(row, row.usd_per_million, notes)),
+    ]
+    if any(row.scenario != "single_stream" for row in table.rows):
+        saturated = "US$ per million queries, saturated"
+        columns.append((saturated, True, lambda row: _cost(row, row.usd_per_million_saturated, notes)))
+    columns += [
         ("outcome", False, lambda row: _outcome(row, notes)),
         ("validity", False, lambda row: _validity(row, notes)),
     ]
@@ -165,7 +120,7 @@ def _mean(row: Row, notes: Footnotes, machine_of: Callable[[Row], str | None]) -
     mean = row.latency_mean_s
     if mean.value is None:
         return MISSING + (notes.mark(mean.reason) if row.outcome is Outcome.OK else "")
-    decimals = _decimals(mean.value * 1e3)
+    decimals = decimals_of(mean.value * 1e3)
     bounds = ""
     if mean.low is not None and mean.high is not None:
         bounds = f" ({mean.low * 1e3:.{decimals}f}–{mean.high * 1e3:.{decimals}f})"  # noqa: RUF001
@@ -179,7 +134,7 @@ def _these(row: Row, notes: Footnotes) -> str:
         # Where there is no mean either, the column beside says why.
         why = item.reason if row.latency_mean_s.value is not None else None
         return MISSING + (notes.mark(why) if row.outcome is Outcome.OK else "")
-    decimals = _decimals((item.value or item.high) * 1e3)
+    decimals = decimals_of((item.value or item.high) * 1e3)
     return f"{item.low * 1e3:.{decimals}f}–{item.high * 1e3:.{decimals}f}"  # noqa: RUF001
 
 
@@ -189,10 +144,17 @@ def _throughput(row: Row, notes: Footnotes) -> str:
         return MISSING
     if item.value is None:
         return MISSING + (notes.mark(item.reason) if row.outcome is Outcome.OK else "")
-    decimals = _decimals(item.value)
+    decimals = decimals_of(item.value)
     low, high = ("?" if bound is None else f"{bound:.{decimals}f}" for bound in (item.low, item.high))
     bounds = "" if item.low is None and item.high is None else f" ({low}–{high})"  # noqa: RUF001
     return f"{number(item.value)}{bounds}{notes.mark(item.reason)}"
+
+
+def _cost(row: Row, item: Figure, notes: Footnotes) -> str:
+    """What stands beside a cost holds of it alone; the reasons of a latency's interval stand at the latency."""
+    if item.value is None:
+        return MISSING + (notes.mark(item.reason) if row.outcome is Outcome.OK else "")
+    return number(item.value) + (notes.mark(item.reason) if row.scenario != "single_stream" else "")
 
 
 def _gpu(row: Row, notes: Footnotes) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
-from harness.report.layout import Sheet, lay_out
+from harness.report.layout import lay_out
+from harness.report.sheet import Grid
 from harness.report.text import one_line
 from harness.table import Table
 
@@ -14,12 +16,15 @@ def render(table: Table) -> str:
     sheet = lay_out(table, escape)
     if not sheet.cells:
         return "No stored results.\n"
-    lines = [f"**{sheet.caption}**" if sheet.caption else "**All stored results**", "", *_grid(sheet), ""]
+    lines = [f"**{sheet.caption}**" if sheet.caption else "**All stored results**", "", *grid(sheet), ""]
+    if sheet.below is not None:
+        lines += [f"**{sheet.below.caption}**", "", *grid(sheet.below), ""]
     lines += [f"- [{number}] {text}" for number, text in enumerate(sheet.footnotes, start=1)]
     lines += [f"- {note}" for note in sheet.notes]
     return "\n".join(lines) + "\n"
 
 
+@functools.lru_cache(maxsize=1 << 14)
 def escape(text: str) -> str:
     """A stranger's text as inert Markdown on one line: no table bars, HTML, links, code or emphasis."""
     text = one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -28,7 +33,8 @@ def escape(text: str) -> str:
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
 
 
-def _grid(sheet: Sheet) -> list[str]:
+def grid(sheet: Grid) -> list[str]:
+    """The table's own lines."""
     rules = ["---:" if numeric else "---" for numeric in sheet.numeric]
     headers = [escape(header) for header in sheet.headers]
     return [f"| {' | '.join(cells)} |" for cells in (headers, rules, *sheet.cells)]

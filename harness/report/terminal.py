@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from harness.report.layout import Sheet, lay_out
+from harness.report.layout import lay_out
+from harness.report.sheet import Grid as Cells
 from harness.report.text import one_line
 from harness.table import Table
 
@@ -35,11 +36,9 @@ def render(table: Table, width: int = 80) -> str:
     console = Console(
         file=stream, width=width, color_system=None, force_terminal=False, legacy_windows=False, _environ={}
     )
-    console.print(Text(sheet.caption or "all stored results"))
-    for columns in _panels(sheet, width):
-        console.print()
-        console.print(_grid(sheet, columns, width))
-    console.print()
+    for cells in (sheet, sheet.below):
+        if cells is not None:
+            _show(console, cells, width)
     for number, text in enumerate(sheet.footnotes, start=1):
         console.print(_hanging(f"[{number}]", text))
     for note in sheet.notes:
@@ -47,7 +46,15 @@ def render(table: Table, width: int = 80) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 
-def _panels(sheet: Sheet, width: int) -> list[list[int]]:
+def _show(console: Console, cells: Cells, width: int) -> None:
+    console.print(Text(cells.caption or "all stored results"))
+    for columns in _panels(cells, width):
+        console.print()
+        console.print(_grid(cells, columns, width))
+    console.print()
+
+
+def _panels(sheet: Cells, width: int) -> list[list[int]]:
     """Column numbers of each panel: the naming columns, then as many others as fit."""
     keys = list(range(sheet.keys))
     widths = [_width(sheet, column, width) for column in range(len(sheet.headers))]
@@ -63,7 +70,7 @@ def _panels(sheet: Sheet, width: int) -> list[list[int]]:
     return panels
 
 
-def _width(sheet: Sheet, column: int, width: int) -> int:
+def _width(sheet: Cells, column: int, width: int) -> int:
     """The widest cell or header word.  Headers wrap; cells do not, but for names longer than a quarter of a line."""
     cells = max(cell_len(row[column]) for row in sheet.cells)
     if column < sheet.keys:
@@ -71,7 +78,7 @@ def _width(sheet: Sheet, column: int, width: int) -> int:
     return max(cells, *(cell_len(word) for word in sheet.headers[column].split()))
 
 
-def _grid(sheet: Sheet, columns: list[int], width: int) -> Grid:
+def _grid(sheet: Cells, columns: list[int], width: int) -> Grid:
     # The box puts one space between columns; the padding makes it two.
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, _GAP - 1, 0, 0), show_edge=False)
     for column in columns:

@@ -17,7 +17,10 @@ def printable(text: str) -> str:
     White space runs become one space; control, bidirectional and other invisible characters are written
     as escapes, so that no text can move a cursor or reorder what is around it.
     """
+    text = " ".join(text.split())
+    if text.isprintable():
+        return text
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
-        for character in " ".join(text.split())
+        for character in text
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import docker
 
-from harness import prices, rows
+from harness import prices, tables
 from harness.launch.container import LABEL
 from harness.owner import dead
 from harness.report import render
@@ -74,7 +74,7 @@ def run(bench: Bench, arguments: Sequence[str], **more: str) -> Finished:
 
 def table(results: Path) -> str:
     """The whole table as text, every figure of it."""
-    return render(rows.build(read_jobs(results), snapshot=prices.snapshot()), "json")
+    return render(tables.build(read_jobs(results), snapshot=prices.snapshot()), "json")
 
 
 def leftovers(bench: Bench) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import prices, rows, store
+from harness import prices, store, tables
 from harness.errors import FileError, UnknownName, UsageError
 from harness.launch.base import Job
 from harness.launch.fake import FakeLauncher
@@ -43,7 +43,7 @@ def test_a_suite_becomes_a_table(bench: Bench) -> None:
     summary = bench.run(launcher, path)
     assert summary.done_before == 0 and len(summary.jobs) == 6 and not summary.unforeseen
     assert [job.spec.kind for job in launcher.launched].count("build") == 2, "an index serves all profiles"
-    table = rows.build(read_jobs(bench.results), snapshot=prices.snapshot(), measures=("RR@10", "nDCG@10"))
+    table = tables.build(read_jobs(bench.results), snapshot=prices.snapshot(), measures=("RR@10", "nDCG@10"))
     text = render(table, "md")
     assert text.count("planted") >= 3 and text.count("other") >= 3
     assert "not_applicable" in text and "fake" in text

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.records import Isolation, Outcome
+from harness.records import Envelope, Isolation, Outcome
 from harness.table import Cause, Figure, Finding, Overhead, Price, Row, Table, Timing, Validity
 from tests import build
 
@@ -63,6 +63,11 @@ def measured(system: str, profile: str, mean_ms: float, **changes: Any) -> Row:
         "peak_cgroup_bytes": 1024 * MIB,
         "index_bytes": 8 * MIB + 4321,
         "index_build_s": 12.5,
+        "build_envelope": Envelope("cpu2-mem4", 2, 4096 * MIB),
+        "corpus_documents": 5183,
+        "build_price": Price("a1.large", "arm64", 2, 4096 * MIB, "us-east-1", "on-demand", 0.051, "2026-07-20"),
+        "usd_build_per_million_documents": Figure(12.5 * 0.051 / 3600 / 5183 * 1e6),
+        "usd_storage_per_month": Figure(None, reason="no price of storage is known"),
         "load_s": 1.0625,
         "first_query_s": 0.25,
         "usd_per_million": Figure(mean_ms / 3600 * usd * 1e3, mean_ms / 3780 * usd * 1e3, mean_ms / 3428 * usd * 1e3),

@@ -31,7 +31,7 @@ COLUMNS = [
     "peak cgroup, MiB",
     "index, MiB",
     "load, s",
-    "US$ per million queries",
+    "US$ per million queries, sequential",
     "outcome",
     "validity",
 ]
@@ -124,6 +124,36 @@ def test_throughput_has_a_column_only_where_a_scenario_has_one(table: Table) -> 
     assert {"interval for these queries, over 5 jobs", "no rate", "in 1 of 5 jobs no rate"} <= set(sheet.footnotes)
 
 
+def test_each_cost_has_a_named_column_and_the_saturated_one_only_where_a_scenario_has_it(table: Table) -> None:
+    offline = dataclasses.replace(
+        table.rows[2],
+        scenario="offline",
+        usd_per_million=Figure(None, reason="batches price no query"),
+        usd_per_million_saturated=Figure(0.0123, 0.0120, 0.0126, reason="no latency target"),
+    )
+    single = dataclasses.replace(
+        table.rows[3], usd_per_million_saturated=Figure(None, reason="measure scenario server")
+    )
+    sheet = layout.lay_out(dataclasses.replace(table, rows=(offline, single)), str)
+    first, second = (dict(zip(sheet.headers, row, strict=True)) for row in sheet.cells)
+    one, other = (f"US$ per million queries, {name}" for name in ("sequential", "saturated"))
+    assert (first[other].partition(" ")[0], first[one].partition(" ")[0]) == ("0.0123", "—")
+    assert (second[one], second[other].partition(" ")[0]) == ("0.0868", "—")
+    assert {"no latency target", "batches price no query", "measure scenario server"} <= set(sheet.footnotes)
+
+
+def test_each_index_stands_once_below_the_rows(table: Table) -> None:
+    below = layout.lay_out(table, str).below
+    assert below is not None
+    assert [row[:2] for row in below.cells] == [("bm25", "scifact"), ("minilm", "scifact")]
+    row = dict(zip(below.headers, below.cells[0], strict=True))
+    # 12.5 s at US$ 0.051 an hour, for 5,183 documents.
+    assert (row["build, s"], row["US$ per million documents"]) == ("12.5", "0.0342")
+    assert row["storage, US$ per month"].startswith("— [")
+    bare = tuple(dataclasses.replace(row, build_envelope=None) for row in table.rows)
+    assert layout.lay_out(dataclasses.replace(table, rows=bare), str).below is None
+
+
 def test_csv_names_both_statements_bounds_spread_and_stages(table: Table) -> None:
     line = list(csv.DictReader(io.StringIO(report.render(table, "csv"))))[4]
     assert float(line["latency_mean_ms_these_queries_low"]) == pytest.approx(0.0456 * 0.99)
@@ -138,8 +168,8 @@ def test_csv_names_both_statements_bounds_spread_and_stages(table: Table) -> Non
 def test_markdown_lets_no_stranger_out_of_a_cell(table: Table) -> None:
     lines = report.render(table, "md").splitlines()
     grid = [line for line in lines if line.startswith("|")]
-    assert len(grid) == len(table.rows) + 2
-    for line in grid:
+    assert len(grid) == len(table.rows) + 2 + 4, "the rows, and below them the two indexes"
+    for line in grid[: len(table.rows) + 2]:
         assert line.replace(r"\|", "").count("|") == len(COLUMNS) + 1
     body = "\n".join(lines)
     assert "<" not in body

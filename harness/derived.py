@@ -1,0 +1,196 @@
+"""Derived files: what was computed from stored jobs, kept in the cache so that it need not be computed again.
+
+Reading samples, bootstrapping and judging thousands of jobs takes minutes; nothing of that depends on prices.  So the
+measured rows of a results folder are kept, and they are taken again only for exactly these stored files (name, inode,
+size, time of change), read by exactly this code.  A derived file may be removed at any time; one that is
+damaged, or not this user's, is as good as none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+import harness
+from harness import leftovers, store
+from harness.errors import FileError
+from harness.table import Figure, Measurements
+
+# What numbers depend on beside our own sources.
+_LIBRARIES = ("ir-measures", "numpy", "pyarrow", "scipy")
+# The files of a job that rows are made of.
+_OF_A_JOB = (store.RESULT, store.SAMPLES, store.RUN)
+# What no price has to do with: most of a row's bytes.
+_WITHOUT: dict[str, Any] = {
+    **dict.fromkeys(("sample_sha256", "corpus_sha256", "qrels_sha256", "service_s", "trial_spread_s", "detail")),
+    **dict.fromkeys(("p50_s", "p95_s", "p99_s", "latency_these_queries_s"), Figure(None)),
+    **dict.fromkeys(("queries_unjudged", "trial_means_s", "keys", "findings", "notes"), ()),
+    **{name: {} for name in ("at_most_s", "stages_s", "spread_s")},
+}
+# Kept once for all jobs of a suite, five folders above a job's.
+_OF_A_SUITE = ("qrels", "samples")
+
+
+def rows(
+    root: Path,
+    measures: Sequence[str],
+    compute: Callable[[], Measurements],
+    *,
+    cache: Path | None,
+    say: Callable[[str], None],
+    for_prices: bool = False,
+) -> Measurements:
+    """The measured rows of a results folder: those that are kept, if they still hold, else computed and kept.
+
+    Args:
+        root: folder of stored jobs.
+        measures: names, as they were asked for.
+        compute: makes the rows anew.
+        cache: where derived files are kept; ``None``: nowhere.
+        say: takes a line when they cannot be kept.
+        for_prices: what :func:`priceable` leaves of each row is enough; it is read in half the time.
+
+    Raises:
+        FileError: ``root`` is no folder or cannot be read.
+        HarnessError: whatever ``compute`` raises.
+    """
+    if cache is None:
+        return compute()
+    path = cache / "tables" / f"{_name(root, measures)}.json"
+    part, stamp = path.with_suffix(".prices.json"), _stamp(root)
+    kept = _read(part if for_prices else path, stamp)
+    if kept is not None:
+        return kept
+    made = compute()
+    # A run may have stored something meanwhile: then nobody knows which files these rows are made of.
+    if _stamp(root) == stamp:
+        try:
+            _write(path, stamp, made)
+            _write(part, stamp, priceable(made))
+        except OSError as error:
+            say(f"{path}: cannot be written: {error.strerror}; the next table is computed anew")
+    return made
+
+
+def priceable(made: Measurements) -> Measurements:
+    """What prices are applied to, and what a priced row shows: the rest of each row is as if it were not known."""
+    return replace(made, rows=tuple(replace(row, **_WITHOUT) for row in made.rows), overhead=())
+
+
+def _name(root: Path, measures: Sequence[str]) -> str:
+    named = json.dumps([str(root.resolve()), list(measures)])
+    return hashlib.sha256(named.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def _stamp(root: Path) -> str:
+    """Changes when the code does, or any stored file that rows are made of."""
+    lines = sorted(_files(str(root.resolve())))
+    text = "\n".join((_code(), *lines))
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+@functools.cache
+def _code() -> str:
+    """Hash of the package's own sources, and the versions of the libraries that compute."""
+    content = hashlib.sha256()
+    package = Path(harness.__file__).resolve().parent
+    for path in sorted(package.rglob("*.py")):
+        content.update(f"{path.relative_to(package)}\n".encode())
+        content.update(path.read_bytes())
+    for name in _LIBRARIES:
+        content.update(f"{name} {metadata.version(name)}\n".encode())
+    return content.hexdigest()
+
+
+def _files(root: str) -> Iterator[str]:
+    """A line for each stored file that rows below ``root`` are made of."""
+    suites = set()
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        job = []
+        for entry in _entries(folder):
+            if entry.name in _OF_A_JOB:
+                job.append(entry)
+            if entry.is_dir(follow_symlinks=False) and entry.name != store.STAGING:
+                waiting.append(entry.path)
+        if any(entry.name == store.RESULT for entry in job):
+            suites.add(folder.rsplit("/", 5)[0])
+            yield from map(_line, job)
+    for suite in suites:
+        for name in _OF_A_SUITE:
+            yield from map(_line, _entries(f"{suite}/{name}"))
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        return []  # no such inputs, or a run removed it while we looked
+    except OSError as error:
+        raise FileError(f"{folder}: cannot be read: {error.strerror}; see to its permissions") from error
+
+
+def _line(entry: os.DirEntry[str]) -> str:
+    try:
+        found = entry.stat()
+    except FileNotFoundError:
+        return f"{entry.path} gone"
+    return f"{entry.path} {found.st_ino} {found.st_size} {found.st_mtime_ns}"
+
+
+@functools.cache
+def _adapter() -> TypeAdapter[Measurements]:
+    return TypeAdapter(Measurements)
+
+
+def _read(path: Path, stamp: str) -> Measurements | None:
+    """What is kept there under that stamp; ``None``: nothing, or not what was written."""
+    try:
+        with path.open("rb") as stream:
+            if os.fstat(stream.fileno()).st_uid != os.getuid():
+                return None
+            head, body = stream.readline(), stream.read()
+    except OSError:
+        return None
+    if head.decode("ascii", "replace").split() != [stamp, hashlib.sha256(body).hexdigest()]:
+        return None
+    try:
+        with _no_collection():
+            return _adapter().validate_json(body)
+    except ValidationError:
+        return None
+
+
+def _write(path: Path, stamp: str, made: Measurements) -> None:
+    """Whole or absent, whoever else writes it at the same time."""
+    body = _adapter().dump_json(made, exclude_defaults=True)
+    with leftovers.scratch(path.parent, path.stem) as scratch:
+        whole = scratch / path.name
+        whole.write_bytes(f"{stamp} {hashlib.sha256(body).hexdigest()}\n".encode("ascii") + body)
+        whole.replace(path)
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """A million small records that all live on are no garbage; looking for some among them doubles the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()

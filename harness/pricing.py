@@ -1,0 +1,237 @@
+"""Measured rows x dated prices -> rows with money in them.  Pure and fast: nothing stored is read again.
+
+Which machine a row is priced on:
+
+- one that was measured or published on an instance type, on that very type; where the prices no longer have it, on the
+  cheapest type with at least the same of everything, and the row says that its latency was not measured again;
+- else on the cheapest type that provides the row's hardware profile.  A row without GPUs is never priced on a machine
+  with GPUs or other accelerators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from harness import cost, instances, offers, storage
+from harness.instances import Instance
+from harness.offers import Offer
+from harness.prices import Snapshot
+from harness.records import Envelope, Outcome
+from harness.storage import StoragePrice
+from harness.table import Figure, Price, Row
+
+_ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64"}
+_NONE = Figure(None)
+# A row's price and what is to be said of it.
+Placed = tuple[Price | None, str | None]
+
+
+@dataclass(frozen=True)
+class Tariff:
+    """All that rows are priced with: the prices of a date, facts of every known type, and what storage costs there.
+
+    ``storage`` is ``None`` where no price of storage is known for that place and date.
+    """
+
+    snapshot: Snapshot
+    known: Mapping[str, Instance] = field(repr=False)
+    storage: StoragePrice | None = None
+    # What was worked out already: ten thousand rows ask the same few questions.
+    _placed: dict[tuple[object, ...], Placed] = field(default_factory=dict, repr=False, compare=False)
+    _offers: dict[tuple[int, int, int], Offer | None] = field(default_factory=dict, repr=False, compare=False)
+    _successors: dict[str, Offer | None] = field(default_factory=dict, repr=False, compare=False)
+
+    def cheapest(self, envelope: Envelope) -> Offer | None:
+        """The cheapest type that provides an envelope; each is looked for once."""
+        wanted = (envelope.cpus, envelope.memory_bytes, envelope.gpus)
+        if wanted not in self._offers:
+            self._offers[wanted] = offers.cheapest(envelope, self.snapshot)
+        return self._offers[wanted]
+
+    def successor(self, instance_type: str) -> Offer | None:
+        """The cheapest other type with at least the resources of this one; ``None``: none, or it is not known."""
+        if instance_type not in self._successors:
+            instance = self.known.get(instance_type)
+            found = None if instance is None else offers.successor(instance, self.snapshot)
+            self._successors[instance_type] = found
+        return self._successors[instance_type]
+
+
+def tariff(snapshot: Snapshot, root: Path | None = None) -> Tariff:
+    """A snapshot with what belongs to it.
+
+    Args:
+        snapshot: the prices.
+        root: another ``instance_profiles/``.
+
+    Raises:
+        FileError: a file of facts or prices is wrong.
+    """
+    place = (snapshot.provider, snapshot.region, snapshot.as_of)
+    return Tariff(snapshot, instances.read(snapshot.provider, root), storage.price(storage.read(root), *place))
+
+
+def formulas() -> dict[str, str]:
+    """How each figure of money is made, by its name."""
+    models = {model.name: model.formula for model in cost.MODELS}
+    return {**models, "build": cost.BUILD_FORMULA, "storage": cost.STORAGE_FORMULA}
+
+
+def priced(row: Row, tariff: Tariff) -> Row:
+    """A measured row with its money."""
+    price, note = place(row, tariff)
+    row = replace(row, price=price, price_note=note)
+    if row.outcome is not Outcome.OK:
+        return row
+    build_price, build_cost = _build(row, tariff)
+    return replace(
+        row,
+        usd_per_million=sequential(row, price, note),
+        usd_per_million_saturated=saturated(row, price, note),
+        build_price=build_price,
+        usd_build_per_million_documents=build_cost,
+        usd_storage_per_month=_storage(row, tariff),
+    )
+
+
+def place(row: Row, tariff: Tariff) -> Placed:
+    """The machine that prices a row by the rules above, or why there is none."""
+    return cheapest(row, tariff) if row.measured_on is None else on(row.measured_on, tariff)
+
+
+def cheapest(row: Row, tariff: Tariff) -> Placed:
+    """The cheapest machine that provides a row's hardware profile."""
+    machine = None if row.machine is None else row.machine.architecture
+    asked = (row.cpus, row.memory_limit_bytes, row.gpus, machine)
+    if asked not in tariff._placed:
+        tariff._placed[asked] = _cheapest(row, machine, tariff)
+    return tariff._placed[asked]
+
+
+def _cheapest(row: Row, machine: str | None, tariff: Tariff) -> Placed:
+    envelope = Envelope(row.profile, row.cpus, row.memory_limit_bytes, row.gpus)
+    offer = tariff.cheapest(envelope)
+    if offer is None:
+        return None, f"{_no_type(envelope, tariff)}; price with another snapshot"
+    there, here = offer.instance.architecture, None if machine is None else _ARCHITECTURES.get(machine, machine)
+    if here in (there, None):
+        return _price(offer), None
+    return _price(offer), (
+        f"priced on {offer.instance.instance_type} ({there}); latency was measured on {here}, "
+        "and the cost takes it to be the same there"
+    )
+
+
+def on(instance_type: str, tariff: Tariff) -> Placed:
+    """That very machine, or the one that has taken its place."""
+    if (instance_type,) not in tariff._placed:
+        tariff._placed[instance_type,] = _on(instance_type, tariff)
+    return tariff._placed[instance_type,]
+
+
+def _on(instance_type: str, tariff: Tariff) -> Placed:
+    snapshot = tariff.snapshot
+    usd, instance = snapshot.price_of(instance_type), snapshot.instance(instance_type)
+    if usd is not None and instance is not None:
+        return _price(Offer(instance, snapshot.region, snapshot.term, usd, snapshot.as_of)), None
+    gone = f"{instance_type} has no price in {snapshot}"
+    if instance_type not in tariff.known:
+        facts = f"instances/{snapshot.provider}.csv"
+        return None, f"{gone}, and its resources are not known; add a row for it to {facts}, or price at another date"
+    offer = tariff.successor(instance_type)
+    if offer is None:
+        return None, f"{gone}, and no type there has at least its resources; price at another date"
+    name = offer.instance.instance_type
+    return replace(_price(offer), substitutes=instance_type), (
+        f"{gone}; substituted by {name}, the cheapest with at least its resources, latency not re-measured"
+    )
+
+
+def sequential(row: Row, price: Price | None, note: str | None) -> Figure:
+    """What a million queries cost one after the other on a machine, or why that cannot be said."""
+    if row.scenario != "single_stream":
+        return Figure(None, reason=f"scenario {row.scenario}: latency holds waiting or batches, so it prices no query")
+    if price is None:
+        return Figure(None, reason=note)
+    return cost.sequential(row.latency_mean_s, price.usd_per_hour)
+
+
+def saturated(row: Row, price: Price | None, note: str | None) -> Figure:
+    """What a million queries cost on a machine that is kept busy, or why that cannot be said."""
+    if row.scenario == "single_stream":
+        return Figure(None, reason="no throughput in scenario single_stream; measure scenario server")
+    if price is None:
+        return Figure(None, reason=note)
+    if row.throughput_qps.value is None:
+        return row.throughput_qps
+    whole = (row.cpus, row.gpus) == (price.vcpus, price.gpus)
+    if not whole:
+        has, all_of = (_resources(*each) for each in ((row.cpus, row.gpus), (price.vcpus, price.gpus)))
+        return Figure(
+            None,
+            reason=f"the throughput is of {has} alone, {price.instance_type} has {all_of}; "
+            f"measure on a hardware profile with {all_of}",
+        )
+    found = cost.saturated(row.throughput_qps, price.usd_per_hour)
+    target = _target(row)
+    return replace(found, reason="; ".join(part for part in (target, found.reason) if part))
+
+
+def _target(row: Row) -> str:
+    if row.latency_target_s is None:
+        return "no latency target" + (": batches, however long each query waits" if row.scenario == "offline" else "")
+    return f"{row.latency_percentile:g} % of queries within {row.latency_target_s * 1e3:g} ms"
+
+
+def _build(row: Row, tariff: Tariff) -> tuple[Price | None, Figure]:
+    """What it costs to index a million documents, on the cheapest machine that provides what the build had."""
+    if row.build_envelope is None or row.index_build_s is None:
+        return None, Figure(None, reason="no build of an index is stored with this result")
+    offer = tariff.cheapest(row.build_envelope)
+    if offer is None:
+        return None, Figure(None, reason=_no_type(row.build_envelope, tariff))
+    price = _price(offer)
+    if not row.corpus_documents:
+        return price, Figure(None, reason="the result does not say how many documents were indexed; measure it again")
+    usd = cost.build_usd_per_million_documents(row.index_build_s, price.usd_per_hour, row.corpus_documents)
+    return price, Figure(usd)
+
+
+def _storage(row: Row, tariff: Tariff) -> Figure:
+    if row.index_bytes is None:
+        return Figure(None, reason="no size of an index is stored with this result")
+    if tariff.storage is None:
+        at = tariff.snapshot
+        return Figure(
+            None,
+            reason=f"no price of storage of {at.provider} {at.region} is dated {at.as_of} or before; "
+            "add one to instance_profiles/storage.csv",
+        )
+    return Figure(cost.storage_usd_per_month(row.index_bytes, tariff.storage.usd_per_gib_month))
+
+
+def _price(offer: Offer) -> Price:
+    instance = offer.instance
+    return Price(
+        instance_type=instance.instance_type,
+        architecture=instance.architecture,
+        vcpus=instance.vcpus,
+        memory_bytes=instance.memory_bytes,
+        gpus=instance.gpus,
+        region=offer.region,
+        term=offer.term,
+        usd_per_hour=offer.usd_per_hour,
+        date=str(offer.as_of),
+    )
+
+
+def _no_type(envelope: Envelope, tariff: Tariff) -> str:
+    wanted = f"{envelope.cpus} CPU, {envelope.memory_bytes / 2**30:g} GiB, {envelope.gpus} GPU"
+    return f"no instance type in the prices of {tariff.snapshot} provides {wanted}"
+
+
+def _resources(cpus: int, gpus: int) -> str:
+    cards = f" and {gpus} GPU{'s' if gpus > 1 else ''}" if gpus else ""
+    return f"{cpus} vCPU{'s' if cpus > 1 else ''}{cards}"

@@ -1,0 +1,104 @@
+"""Rows priced at two dates -> ranks, and the verdicts that do not hold at both."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from harness.repriced import BEFORE, CHEAPEST, SAME, Best, Change, Flip, Place, Priced
+from harness.table import Figure, Validity
+
+
+def ranked(changes: Sequence[Change]) -> tuple[Change, ...]:
+    """The changes with their ranks, each among the rows of its place; equal costs share a rank."""
+    costs: dict[tuple[Place, str], list[float]] = defaultdict(list)
+    for each in changes:
+        for way, priced in _ways(each):
+            if priced.cost.value is not None and each.row.validity is not Validity.INVALID:
+                costs[each.place, way].append(priced.cost.value)
+    ranks = {
+        where: {value: rank for rank, value in reversed(list(enumerate(sorted(found), start=1)))}
+        for where, found in costs.items()
+    }
+
+    def rank(each: Change, way: str, priced: Priced) -> Priced:
+        if priced.cost.value is None or each.row.validity is Validity.INVALID:
+            return priced
+        return Priced(priced.price, priced.note, priced.cost, ranks[each.place, way][priced.cost.value])
+
+    return tuple(
+        Change(
+            each.row,
+            rank(each, BEFORE, each.before),
+            rank(each, SAME, each.same),
+            rank(each, CHEAPEST, each.cheapest),
+        )
+        for each in changes
+    )
+
+
+def _ways(each: Change) -> tuple[tuple[str, Priced], ...]:
+    return (BEFORE, each.before), (SAME, each.same), (CHEAPEST, each.cheapest)
+
+
+def _way(each: Change, way: str) -> Priced:
+    return dict(_ways(each))[way]
+
+
+def _by_place(changes: Sequence[Change]) -> Mapping[Place, list[Change]]:
+    places: dict[Place, list[Change]] = defaultdict(list)
+    for each in changes:
+        if each.before.rank is not None:
+            places[each.place].append(each)
+    return dict(sorted(places.items()))
+
+
+def _cheapest_of_each(changes: Sequence[Change], way: str) -> dict[str, Figure]:
+    """What each system costs at its cheapest row."""
+    found: dict[str, Figure] = {}
+    for each in changes:
+        figure = _way(each, way).cost
+        known = found.get(each.row.system)
+        if figure.value is not None and (known is None or known.value is None or figure.value < known.value):
+            found[each.row.system] = figure
+    return found
+
+
+def flips(changes: Sequence[Change], way: str) -> Iterator[Flip]:
+    """Pairs of systems of which the other one is cheaper when rows are priced in that way."""
+    for place, rows in _by_place(changes).items():
+        before, now = _cheapest_of_each(rows, BEFORE), _cheapest_of_each(rows, way)
+        order = sorted((name for name in before if name in now), key=lambda name: (_usd(before, name), name))
+        # From the cheapest on: whoever was cheaper and now costs more than this one stands behind it in ``seen``.
+        seen: list[tuple[float, str]] = []
+        for name in order:
+            for _, earlier in seen[bisect_right(seen, (_usd(now, name), "\U0010ffff")) :]:
+                if _usd(before, earlier) < _usd(before, name):
+                    overlap = any(_overlap(costs[earlier], costs[name]) for costs in (before, now))
+                    was, is_now = ((_usd(costs, earlier), _usd(costs, name)) for costs in (before, now))
+                    yield Flip(*place, way, earlier, name, was, is_now, overlap)
+            insort(seen, (_usd(now, name), name))
+
+
+def _usd(costs: Mapping[str, Figure], name: str) -> float:
+    value = costs[name].value
+    assert value is not None  # only costs that are known stand there
+    return value
+
+
+def _overlap(one: Figure, two: Figure) -> bool:
+    bounds = (one.low, one.high, two.low, two.high)
+    if None in bounds:
+        return False
+    return one.low <= two.high and two.low <= one.high  # type: ignore[operator]
+
+
+def best(changes: Sequence[Change], way: str) -> Iterator[Best]:
+    """Places whose cheapest row is another when rows are priced in that way; one that is still as cheap stays it."""
+    for place, rows in _by_place(changes).items():
+        was = next((each for each in rows if each.before.rank == 1), None)
+        now = next((each for each in rows if _way(each, way).rank == 1), None)
+        if was is not None and now is not None and _way(was, way).rank != 1:
+            pairs = ((each.row.system, each.row.profile) for each in (was, now))
+            yield Best(*place, way, *pairs)

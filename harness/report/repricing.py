@@ -1,0 +1,274 @@
+"""A repricing -> Markdown, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+
+from harness.errors import UnknownName
+from harness.report.as_csv import Value, written
+from harness.report.layout import names
+from harness.report.markdown import escape, grid
+from harness.report.sheet import MISSING, Footnotes, Grid, number
+from harness.repriced import Best, Change, Flip, Gone, Priced, Repricing
+from harness.table import Figure, Row
+
+FORMATS = ("md", "csv", "json")
+# Version of the JSON and CSV formats.
+VERSION = 1
+# A table of every pair that flipped says no more than the first few of very many.
+_MOST = 50
+
+
+def render(found: Repricing, format: str) -> str:
+    """Write a repricing; the same one always gives the same bytes.
+
+    Raises:
+        UnknownName: there is no such format.
+    """
+    writers = {"md": _markdown, "csv": _csv, "json": _json}
+    if format not in writers:
+        raise UnknownName("format", format, FORMATS)
+    return writers[format](found)
+
+
+def _json(found: Repricing) -> str:
+    """Everything, a line each; of each row what names it, and its figures that repricing reads."""
+    whole: dict[str, object] = {"reprice_version": VERSION}
+    for item in dataclasses.fields(found):
+        value = getattr(found, item.name)
+        whole[item.name] = value if isinstance(value, str) else _parts(value)
+    lines = [f"{json.dumps(name)}: {_written(value)}" for name, value in whole.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _parts(value: object) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    assert isinstance(value, tuple)
+    return [
+        _change(each) if isinstance(each, Change) else each if isinstance(each, str) else vars(each) for each in value
+    ]
+
+
+def _written(value: object) -> str:
+    """JSON with each member of a list on a line of its own (``indent`` would cost a second for 10,000 rows)."""
+
+    def one(part: object) -> str:
+        return json.dumps(part, ensure_ascii=True, allow_nan=False)
+
+    if isinstance(value, list) and value:
+        return "[\n" + ",\n".join(one(each) for each in value) + "\n]"
+    return one(value)
+
+
+def _change(each: Change) -> dict[str, object]:
+    row = each.row
+    names = ("suite", "system", "dataset", "scenario", "profile", "key", "measured_on", "cpus", "memory_limit_bytes")
+    return {
+        **{name: getattr(row, name) for name in (*names, "gpus")},
+        "isolation": row.isolation.value,
+        "validity": row.validity.value,
+        "measures": {name: vars(figure) for name, figure in row.measures.items()},
+        "latency_mean_s": vars(row.latency_mean_s),
+        "throughput_qps": vars(row.throughput_qps),
+        **{name: _priced(getattr(each, name)) for name in ("before", "same", "cheapest")},
+    }
+
+
+def _priced(priced: Priced) -> dict[str, object]:
+    price = priced.price
+    return {
+        "instance_type": price.instance_type if price else None,
+        "usd_per_hour": price.usd_per_hour if price else None,
+        "substitutes": price.substitutes if price else None,
+        "usd_per_million": vars(priced.cost),
+        "rank": priced.rank,
+        "note": priced.note,
+    }
+
+
+def _csv(found: Repricing) -> str:
+    """One line a row; dates stand in columns, so that the header is always the same but for the measures."""
+    columns: list[tuple[str, Callable[[Change], Value]]] = [
+        ("system", lambda each: each.row.system),
+        ("hardware_profile", lambda each: each.row.profile),
+        ("suite", lambda each: each.row.suite),
+        ("dataset", lambda each: each.row.dataset),
+        ("scenario", lambda each: each.row.scenario),
+        ("isolation", lambda each: each.row.isolation.value),
+        ("validity", lambda each: each.row.validity.value),
+        ("measured_on", lambda each: each.row.measured_on),
+        *((name, _measure(name)) for name in found.measures),
+        ("latency_mean_ms", lambda each: _scaled(each.row.latency_mean_s.value, 1e3)),
+        ("throughput_qps", lambda each: each.row.throughput_qps.value),
+        ("cost_model", lambda each: _model(each.row)),
+    ]
+    for way, date in (("before", found.before.date), ("same", found.now.date), ("cheapest", found.now.date)):
+        columns += _priced_columns(way, date)
+    columns.append(("key", lambda each: each.row.key))
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(name for name, _ in columns)
+    writer.writerows([written(get(each)) for _, get in columns] for each in found.changes)
+    return stream.getvalue()
+
+
+def _priced_columns(way: str, date: str) -> list[tuple[str, Callable[[Change], Value]]]:
+    def of(each: Change) -> Priced:
+        return getattr(each, way)  # type: ignore[no-any-return]
+
+    return [
+        (f"{way}_price_date", lambda _: date),
+        (f"{way}_instance_type", lambda each: price.instance_type if (price := of(each).price) else None),
+        (f"{way}_price_usd_per_hour", lambda each: price.usd_per_hour if (price := of(each).price) else None),
+        (f"{way}_substitutes", lambda each: price.substitutes if (price := of(each).price) else None),
+        (f"{way}_usd_per_million_queries", lambda each: of(each).cost.value),
+        (f"{way}_usd_per_million_queries_low", lambda each: of(each).cost.low),
+        (f"{way}_usd_per_million_queries_high", lambda each: of(each).cost.high),
+        (f"{way}_rank", lambda each: of(each).rank),
+        (f"{way}_note", lambda each: of(each).note or of(each).cost.reason),
+    ]
+
+
+def _measure(name: str) -> Callable[[Change], Value]:
+    return lambda each: each.row.measures.get(name, Figure(None)).value
+
+
+def _scaled(value: float | None, scale: float) -> float | None:
+    return None if value is None else value * scale
+
+
+def _model(row: Row) -> str:
+    return "sequential" if row.scenario == "single_stream" else "saturated"
+
+
+def _markdown(found: Repricing) -> str:
+    """For people: the summary, the rows, what flipped and what is gone."""
+    before, now = found.before, found.now
+    title = f"{now.provider} {now.region}, {now.term}: prices of {now.date} against {before.date}"
+    lines = [f"**{escape(title)}**", "", escape(found.summary), ""]
+    notes = Footnotes(escape)
+    if found.changes:
+        table = _rows(found, notes)
+        lines += [*([f"**{table.caption}**", ""] if table.caption else []), *grid(table), ""]
+    lines += [f"- [{place}] {text}" for place, text in enumerate(notes.texts, start=1)]
+    lines += [f"- {escape(note)}" for note in (*_told(found), *found.notes, *_sources(found))]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(found: Repricing, notes: Footnotes) -> Grid:
+    caption, keys = names([each.row for each in found.changes], escape)
+    columns: list[tuple[str, bool, Callable[[Change], str]]]
+    columns = [(head, numeric, _of_row(cell)) for head, numeric, cell in keys]
+    before, now = found.before.date, found.now.date
+    columns += [
+        ("hardware profile", False, lambda each: escape(each.row.profile)),
+        *((name, True, _measured(name)) for name in found.measures),
+        ("latency mean, ms", True, lambda each: _number(each.row.latency_mean_s, 1e3)),
+    ]
+    if any(each.row.scenario != "single_stream" for each in found.changes):
+        columns += [
+            ("throughput, queries/s", True, lambda each: _number(each.row.throughput_qps)),
+            ("cost model", False, lambda each: _model(each.row)),
+        ]
+    columns += [
+        (f"instance type {before} (US$/h)", False, lambda each: _instance(each.before, notes)),
+        (f"US$ per million queries {before}", True, lambda each: _cost(each.before, notes)),
+        (f"same instance {now} (US$/h)", False, lambda each: _instance(each.same, notes)),
+        (f"US$, same instance {now}", True, lambda each: _cost(each.same, notes)),
+        (f"cheapest instance {now} (US$/h)", False, lambda each: _instance(each.cheapest, notes)),
+        (f"US$, cheapest {now}", True, lambda each: _cost(each.cheapest, notes)),
+        ("change to cheapest", True, _percent),
+        ("rank: before, same, cheapest", False, _ranks),
+        ("validity", False, lambda each: each.row.validity.value),
+    ]
+    return Grid(
+        caption=caption,
+        headers=tuple(head for head, _, _ in columns),
+        numeric=tuple(numeric for _, numeric, _ in columns),
+        cells=tuple(tuple(cell(each) for _, _, cell in columns) for each in found.changes),
+        keys=len(keys) + 1,
+    )
+
+
+def _of_row(cell: Callable[[Row], str]) -> Callable[[Change], str]:
+    return lambda each: cell(each.row)
+
+
+def _measured(name: str) -> Callable[[Change], str]:
+    def cell(each: Change) -> str:
+        value = each.row.measures.get(name, Figure(None)).value
+        return MISSING if value is None else f"{value:.3f}"
+
+    return cell
+
+
+def _number(figure: Figure, scale: float = 1.0) -> str:
+    return MISSING if figure.value is None else number(figure.value * scale)
+
+
+def _instance(priced: Priced, notes: Footnotes) -> str:
+    if priced.price is None:
+        return MISSING + notes.mark(priced.note)
+    return f"{escape(priced.price.instance_type)} ({priced.price.usd_per_hour:g}){notes.mark(priced.note)}"
+
+
+def _cost(priced: Priced, notes: Footnotes) -> str:
+    if priced.cost.value is None:
+        # Where there is no machine, its column says why.
+        return MISSING + (notes.mark(priced.cost.reason) if priced.price else "")
+    return number(priced.cost.value)
+
+
+def _percent(each: Change) -> str:
+    before, now = each.before.cost.value, each.cheapest.cost.value
+    if before is None or now is None or before == 0:
+        return MISSING
+    return f"{(now / before - 1) * 100:+.1f} %"
+
+
+def _ranks(each: Change) -> str:
+    return " → ".join(MISSING if way.rank is None else str(way.rank) for way in (each.before, each.same, each.cheapest))
+
+
+def _told(found: Repricing) -> Iterator[str]:
+    """What does not hold any more, a sentence each."""
+    for part in (_gone(found.gone, found.now.date), _flips(found.flips), _best(found.best)):
+        told = list(part)
+        yield from told[:_MOST]
+        if len(told) > _MOST:
+            yield f"... and {len(told) - _MOST:,} more of these; JSON holds all"
+    if found.no_longer_provided:
+        yield f"No type provides any more: {', '.join(found.no_longer_provided)}."
+    if found.newly_provided:
+        yield f"Provided now and not before: {', '.join(found.newly_provided)}."
+
+
+def _gone(gone: Sequence[Gone], date: str) -> Iterator[str]:
+    for each in gone:
+        rows = f"{each.rows:,} row{'' if each.rows == 1 else 's'}"
+        yield f"Gone by {date}: {each.instance_type} ({rows}). {each.note or ''}".rstrip() + "."
+
+
+def _flips(flips: Sequence[Flip]) -> Iterator[str]:
+    for each in flips:
+        was, now = ([number(value) for value in pair] for pair in (each.before_usd, each.now_usd))
+        one, two = each.was_cheaper, each.is_cheaper
+        told = f"{one} ({was[0]}) cheaper than {two} ({was[1]}), then {two} ({now[1]}) cheaper than {one} ({now[0]})"
+        doubt = "; their intervals overlap at one of the dates" if each.overlap else ""
+        yield f"Verdict flips on {each.dataset}, {each.scenario} ({each.way}): {told}{doubt}."
+
+
+def _best(best: Sequence[Best]) -> Iterator[str]:
+    for each in best:
+        was, now = (" on ".join(pair) for pair in (each.was, each.now))
+        yield f"Cheapest row of {each.dataset}, {each.scenario} ({each.way}): {was}, then {now}."
+
+
+def _sources(found: Repricing) -> Iterator[str]:
+    for side in (found.before, found.now):
+        yield f"Prices: {side.provider} {side.region}, Linux {side.term}, {side.date} (source: {side.source})."

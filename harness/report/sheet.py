@@ -1,0 +1,78 @@
+"""What a table for people is made of: grids of finished texts, footnotes, numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from harness.table import Row
+
+MISSING = "—"
+MIB = 2**20
+
+Escape = Callable[[str], str]
+# A column: its header, whether it holds numbers, and how a row's cell is written.
+Column = tuple[str, bool, Callable[[Row], str]]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Columns of finished texts under a caption; ``keys`` says how many leading columns name the row."""
+
+    caption: str
+    headers: tuple[str, ...]
+    numeric: tuple[bool, ...]
+    cells: tuple[tuple[str, ...], ...]
+    keys: int
+
+
+@dataclass(frozen=True)
+class Sheet(Grid):
+    """A table of finished texts, the smaller one that belongs below it, and what is said of both.
+
+    ``footnotes`` are numbered from 1; cells hold their marks, ``[1]``.
+    """
+
+    below: Grid | None
+    footnotes: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass
+class Footnotes:
+    """Numbers sentences in the order of their first use; equal sentences share a number."""
+
+    escape: Escape
+    numbers: dict[str, int] = field(default_factory=dict)
+    _marks: dict[tuple[str | None, ...], str] = field(default_factory=dict)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The sentences, the first one's number being 1."""
+        return tuple(self.numbers)
+
+    def mark(self, *texts: str | None) -> str:
+        """`` [1] [3]`` for the given sentences, or nothing."""
+        if texts not in self._marks:
+            self._marks[texts] = self._mark(*texts)
+        return self._marks[texts]
+
+    def _mark(self, *texts: str | None) -> str:
+        marks = []
+        for text in dict.fromkeys(self.escape(text) for text in texts if text):
+            number = self.numbers.setdefault(text, len(self.numbers) + 1)
+            marks.append(f" [{number}]")
+        return "".join(marks)
+
+
+def number(value: float) -> str:
+    """Three significant digits, no exponent, no thousands separator: ``0.0116``, ``1.63``, ``12.3``, ``1024``."""
+    return f"{value:.{decimals_of(value)}f}"
+
+
+def decimals_of(value: float) -> int:
+    """Decimals that show three significant digits, and none of numbers above 100."""
+    if value == 0 or abs(value) >= 100:
+        return 0
+    exponent = int(f"{value:.2e}".partition("e")[2])
+    return min(2 - exponent, 12)

@@ -1,0 +1,167 @@
+"""The same measured rows at two dates' prices: what each costs then and now, and which verdicts do not hold any more.
+
+Nothing is measured and nothing stored is read.  Each row is priced three times: as at the other date; on that same
+instance at the new prices (what a price change alone does); and on the cheapest instance of the new date (what one
+would rent).  A row's cost is that of the model that its scenario has: ``sequential`` for ``single_stream``,
+``saturated`` for the others.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from harness import cost, prices, pricing, ranking
+from harness.errors import UsageError
+from harness.prices import Snapshot
+from harness.pricing import Placed, Tariff
+from harness.records import Outcome
+from harness.repriced import CHEAPEST, SAME, Best, Change, Flip, Gone, Priced, Repricing, Side
+from harness.table import Measurements, Row
+
+
+def other(now: Snapshot, against: datetime.date | None = None) -> Snapshot:
+    """The prices to compare with: those of a date, else the newest, else (where those are asked for) the ones before.
+
+    Raises:
+        UsageError: there are none of that region and term, or no others.
+    """
+    region = f"{now.provider}/{now.region}"
+    if against is not None:
+        return prices.snapshot(against, region=region, term=now.term)
+    newest = prices.snapshot(region=region, term=now.term)
+    if newest.as_of != now.as_of:
+        return newest
+    try:
+        return prices.snapshot(now.as_of - datetime.timedelta(days=1), region=region, term=now.term)
+    except UsageError:
+        raise UsageError(
+            f"{now} are the only {now.term} prices of {now.region}: nothing to compare with; "
+            "`harness report --as-of` prices a table at one date"
+        ) from None
+
+
+def compare(measured: Measurements, before: Tariff, now: Tariff) -> Repricing:
+    """Price the same rows twice.
+
+    Args:
+        measured: rows without money.
+        before: the prices that are compared with.
+        now: the prices that were asked for.
+    """
+    changes = ranking.ranked([_change(row, before, now) for row in measured.rows if row.outcome is Outcome.OK])
+    flips = tuple(flip for way in (SAME, CHEAPEST) for flip in ranking.flips(changes, way))
+    best = tuple(each for way in (SAME, CHEAPEST) for each in ranking.best(changes, way))
+    gone = tuple(_gone(changes, now))
+    lost = tuple(sorted({_profile(each.row) for each in changes if each.before.price and not each.cheapest.price}))
+    found = tuple(sorted({_profile(each.row) for each in changes if each.cheapest.price and not each.before.price}))
+    failed = len(measured.rows) - len(changes)
+    return Repricing(
+        before=_side(before.snapshot),
+        now=_side(now.snapshot),
+        measures=measured.measures,
+        changes=changes,
+        flips=flips,
+        best=best,
+        gone=gone,
+        no_longer_provided=lost,
+        newly_provided=found,
+        summary=_summary(changes, flips, best, gone, lost, now.snapshot),
+        notes=tuple(_notes(changes, failed)),
+    )
+
+
+def _change(row: Row, before: Tariff, now: Tariff) -> Change:
+    then = pricing.place(row, before)
+    very = row.measured_on or (then[0].instance_type if then[0] else None)
+    # A row that had no machine at the other date has no "same instance" either.
+    same: Placed = (None, then[1]) if very is None else pricing.on(very, now)
+    return Change(row, _cost(row, then), _cost(row, same), _cost(row, _cheapest(row, now)))
+
+
+def _cheapest(row: Row, now: Tariff) -> Placed:
+    """What one would rent now: for a row that was measured on an instance type, at least the resources of that one."""
+    if row.measured_on is None:
+        return pricing.cheapest(row, now)
+    very, successor = pricing.on(row.measured_on, now), now.successor(row.measured_on)
+    price, _ = very
+    if successor is None or price is None or price.substitutes or price.usd_per_hour <= successor.usd_per_hour:
+        return very
+    return pricing.on(successor.instance.instance_type, now)[0], (
+        f"{successor.instance.instance_type} has at least the resources of {row.measured_on}, latency not re-measured"
+    )
+
+
+def _cost(row: Row, placed: Placed) -> Priced:
+    model = pricing.sequential if row.scenario == "single_stream" else pricing.saturated
+    return Priced(*placed, model(row, *placed))
+
+
+def _gone(changes: Sequence[Change], now: Tariff) -> Iterator[Gone]:
+    used: dict[str, int] = defaultdict(int)
+    for each in changes:
+        # A type that an earlier type's place had been given to is told by that one's name.
+        name = each.row.measured_on or (each.before.price.instance_type if each.before.price else None)
+        if name is not None:
+            used[name] += 1
+    for name, rows in sorted(used.items()):
+        if now.snapshot.price_of(name) is None:
+            price, note = pricing.on(name, now)
+            yield Gone(name, rows, price.instance_type if price else None, note)
+
+
+def _profile(row: Row) -> str:
+    return row.measured_on or row.profile
+
+
+def _side(snapshot: Snapshot) -> Side:
+    return Side(snapshot.provider, snapshot.region, snapshot.term, str(snapshot.as_of), snapshot.source)
+
+
+def _summary(
+    changes: Sequence[Change],
+    flips: Sequence[Flip],
+    best: Sequence[Best],
+    gone: Sequence[Gone],
+    lost: Sequence[str],
+    now: Snapshot,
+) -> str:
+    pairs = [(each.before.cost.value, each.same.cost.value) for each in changes]
+    known = [(was, is_now) for was, is_now in pairs if was is not None and is_now is not None]
+    more, less = sum(was < is_now for was, is_now in known), sum(was > is_now for was, is_now in known)
+    offers = [(each.same.cost.value, each.cheapest.cost.value) for each in changes]
+    cheaper = sum(same is not None and other is not None and other < same for same, other in offers)
+    moved = sum(each.before.rank != each.cheapest.rank for each in changes)
+    flipped = {(each.dataset, each.scenario, each.was_cheaper, each.is_cheaper) for each in flips}
+    counted = (
+        f"on the same instance {more:,} cost more, {less:,} less and {len(known) - more - less:,} the same",
+        f"{cheaper:,} can be had cheaper on another instance now",
+        f"{_count(moved, 'rank')} changed",
+        f"{_count(len(flipped), 'verdict')} between two systems flipped",
+        f"{_count(len({(each.dataset, each.scenario) for each in best}), 'dataset')} with another cheapest row",
+        f"{_count(len(gone), 'instance type')} gone",
+        f"{_count(len(lost), 'profile')} that no type provides any more",
+    )
+    return f"At the prices of {now}, of {_count(len(changes), 'row')}: {'; '.join(counted)}."
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def _notes(changes: Sequence[Change], failed: int) -> Iterator[str]:
+    scenarios = {each.row.scenario == "single_stream" for each in changes}
+    for model, shown in ((cost.SEQUENTIAL, True in scenarios), (cost.SATURATED, False in scenarios)):
+        if shown:
+            yield f"Cost, {model.name}: {model.formula}; {model.meaning}."
+    yield (
+        "Latency and throughput are as they were measured, on the machine named in `harness report`: none was measured "
+        "again on any of these instances."
+    )
+    yield (
+        "Ranks count from the cheapest row of a dataset and scenario; a verdict between two systems compares each at "
+        "its cheapest row there. Rows whose numbers are invalid have no rank."
+    )
+    if failed:
+        yield f"{_count(failed, 'row')} without numbers (failed) left out; `harness report` shows them."

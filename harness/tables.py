@@ -1,0 +1,135 @@
+"""A results folder -> measured rows -> the table.  The one module that joins the free half's stages.
+
+What rows and notes are computed with (numpy, scipy, ir_measures) takes longer to import than kept rows take to read and
+to price: it is imported where it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from harness import cost, derived, evaluate, pricing, store
+from harness.attempts import Job
+from harness.errors import UsageError
+from harness.prices import Snapshot
+from harness.pricing import Tariff
+from harness.table import Figure, Measurements, Table
+
+# From so many jobs on, making rows takes long enough to say so.
+_MANY = 100
+
+
+def rows_of(
+    folder: Path,
+    measures: Sequence[str] = evaluate.DEFAULT_MEASURES,
+    *,
+    keys: Collection[str] | None = None,
+    cache: Path | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    for_prices: bool = False,
+) -> Measurements:
+    """The measured rows of a results folder, of whatever kind it is (published tables have their own measures).
+
+    Args:
+        folder: stored jobs.
+        measures: names as ir_measures writes them.
+        keys: see :func:`harness.rows.measure`.
+        cache: where rows are kept (:mod:`harness.derived`); ``None``: nowhere.
+        say: takes a line on what takes long or cannot be done.
+        for_prices: see :func:`harness.derived.rows`.
+
+    Raises:
+        UsageError: there is no job in it, or a measure is unknown.
+        FileError: it is no folder, or something in it is damaged.
+    """
+    # Results of another kind than stored jobs are told apart here, and give the same rows.
+    return _published(folder) or _measured(folder, measures, keys, cache, say, for_prices)
+
+
+def _published(folder: Path) -> Measurements | None:
+    """The rows of a paper, without the prices that it follows; ``None``: the folder holds none."""
+    from harness.published import about, as_rows, tables
+
+    if not (folder / about.NAME).is_file():
+        return None
+    published = tables.read(folder)
+    table = as_rows.table(published, published.follows())
+    rows = (
+        replace(
+            row,
+            price=None,
+            price_note=None,
+            usd_per_million=Figure(None),
+            notes=(*row.notes, *([row.price_note] if row.price_note else [])),
+        )
+        for row in table.rows
+    )
+    return Measurements(tuple(rows), table.measures)
+
+
+def priced(measured: Measurements, tariff: Tariff) -> Table:
+    """The table of what was measured, at these prices."""
+    from harness import notes
+
+    snapshot = tariff.snapshot
+    rows = tuple(pricing.priced(row, tariff) for row in measured.rows)
+    return Table(
+        rows=rows,
+        measures=measured.measures,
+        price_provider=snapshot.provider,
+        price_region=snapshot.region,
+        price_date=str(snapshot.as_of),
+        price_source=snapshot.source,
+        cost_formula=cost.FORMULA,
+        overhead=measured.overhead,
+        notes=notes.of_table(rows, measured.overhead, snapshot, tariff.storage),
+        price_term=snapshot.term,
+        cost_formulas=pricing.formulas(),
+    )
+
+
+def build(
+    jobs: Iterable[Job],
+    *,
+    snapshot: Snapshot,
+    measures: Sequence[str] = evaluate.DEFAULT_MEASURES,
+    keys: Collection[str] | None = None,
+) -> Table:
+    """The table of some jobs at these prices; see :func:`harness.rows.measure`."""
+    from harness import rows
+
+    return priced(rows.measure(jobs, measures=measures, keys=keys), pricing.tariff(snapshot))
+
+
+def _measured(
+    folder: Path,
+    measures: Sequence[str],
+    keys: Collection[str] | None,
+    cache: Path | None,
+    say: Callable[[str], None],
+    for_prices: bool,
+) -> Measurements:
+    def read() -> tuple[store.StoredJob, ...]:
+        jobs = store.read_jobs(folder)
+        if not jobs:
+            raise UsageError(f"{folder}: no finished job in it; run a suite first")
+        if len(jobs) >= _MANY:
+            kept = "once: rows are kept" if cache else "no --cache to keep them in"
+            say(f"{folder}: making rows of {len(jobs):,} stored jobs, which may take minutes ({kept})")
+        return jobs
+
+    def make(jobs: Iterable[Job], keys: Collection[str] | None = None) -> Measurements:
+        from harness import rows
+
+        return rows.measure(jobs, measures=measures, keys=keys)
+
+    if keys is None:
+        return derived.rows(folder, measures, lambda: make(read()), cache=cache, say=say, for_prices=for_prices)
+    jobs = read()
+    from harness import rows
+
+    if rows.shows_what_it_would(jobs, keys):
+        return derived.rows(folder, measures, lambda: make(jobs), cache=cache, say=say)
+    return make(jobs, keys)

@@ -1,0 +1,148 @@
+"""`harness reprice` and `harness report --as-of`, as a person types them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from harness import rows
+from harness.cli import main
+from tests.conftest import Bench
+
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def harness(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The command line beside one stored result."""
+    monkeypatch.setenv("HARNESS_CACHE", str(bench.cache))
+    monkeypatch.chdir(bench.folder)
+
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(main, arguments, catch_exceptions=False)
+
+    bench.suite()
+    assert call("run", "test-suite.toml", "--launcher", "fake").exit_code == 0
+    return call
+
+
+def test_a_table_at_another_dates_prices(harness: Call) -> None:
+    done = harness("report", "--as-of", "2022-12-31", "--format", "json")
+    assert done.exit_code == 0, done.output
+    table = json.loads(done.stdout)
+    assert (table["price_date"], table["price_region"], table["price_term"]) == ("2022-12-05", "us-east-1", "on-demand")
+    assert table["cost_formulas"].keys() == {"sequential", "saturated", "build", "storage"}
+    (row,) = table["rows"]
+    expected = row["latency_mean_s"]["value"] * row["price"]["usd_per_hour"] / 3600 * 1e6
+    assert row["usd_per_million"]["value"] == pytest.approx(expected)
+    assert row["corpus_documents"] == 10
+
+
+def test_reprice_against_the_newest(harness: Call) -> None:
+    done = harness("reprice", "--as-of", "2022-12-05")
+    assert done.exit_code == 0, done.output
+    title, _, summary = done.stdout.splitlines()[:3]
+    assert title == "**aws us-east-1, on-demand: prices of 2022-12-05 against 2026-07-20**"
+    assert summary.startswith("At the prices of aws us-east-1 on-demand of 2022-12-05, of 1 row:")
+    assert "| same instance 2022-12-05 (US$/h) |" in done.stdout
+
+
+def test_reprice_writes_what_it_is_asked_to(harness: Call, bench: Bench) -> None:
+    asked = ("--as-of", "2022-12-05", "--against", "2022-10-31", "--measures", "P@1")
+    assert harness("reprice", *asked, "--format", "csv", "-o", "out.csv").stdout == ""
+    (line,) = csv.DictReader(io.StringIO((bench.folder / "out.csv").read_text()))
+    assert (line["before_price_date"], line["same_price_date"], line["cost_model"]) == (
+        "2022-10-31",
+        "2022-12-05",
+        "sequential",
+    )
+    assert "P@1" in line
+    found = json.loads(harness("reprice", *asked, "--format", "json").stdout)
+    assert (found["before"]["date"], found["now"]["date"], len(found["changes"])) == ("2022-10-31", "2022-12-05", 1)
+
+
+def test_rows_are_made_once(harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(*_: object, **__: object) -> None:
+        raise AssertionError("rows were made again")
+
+    whole = harness("report", "--as-of", "2022-12-05").stdout
+    monkeypatch.setattr(rows, "measure", nobody)
+    assert harness("report", "--as-of", "2022-12-05").stdout == whole
+    assert harness("reprice", "--as-of", "2022-12-05").exit_code == 0
+    # A run keeps the rows of its own suite's folder.
+    monkeypatch.undo()
+    monkeypatch.setenv("HARNESS_CACHE", str(bench.cache))
+    monkeypatch.chdir(bench.folder)
+    monkeypatch.setattr(rows, "measure", nobody)
+    measures = "RR@10 Success@10 nDCG@10"
+    assert harness("report", "results/test-suite", "--measures", measures).exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["report", "reprice"])
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--region", "us-east-9"), "unknown region 'us-east-9'; did you mean 'us-east-1'?"),
+        (
+            ("--as-of", "2020-01-01"),
+            "no prices of us-east-1 are dated 2020-01-01 or before; there are those of 2022-10-31",
+        ),
+        (("--term", "weekly"), "unknown term 'weekly'"),
+        (("--term", "spot", "--as-of", "2022-12-05"), "no spot prices of us-east-1 until 2022-12-05 are here"),
+        (("empty",), "empty: no finished job in it; run a suite first"),
+        (("nowhere",), "nowhere: no results here; run a suite first, or give the folder that holds them"),
+        (("--measures", "MRR10"), "unknown measure 'MRR10'"),
+    ],
+)
+def test_what_cannot_be_priced_is_one_line(
+    harness: Call, bench: Bench, command: str, arguments: tuple[str, ...], line: str
+) -> None:
+    (bench.folder / "empty").mkdir()
+    done = harness(command, *arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"harness: {line}") and done.stderr.count("\n") == 1
+
+
+def test_the_date_that_is_compared_with_must_have_prices(harness: Call) -> None:
+    done = harness("reprice", "--as-of", "2022-12-05", "--against", "2022-01-01")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("harness: no prices of us-east-1 are dated 2022-01-01 or before")
+
+
+def test_prices_that_were_changed_are_refused(harness: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shutil
+
+    from harness import instances
+
+    copy = tmp_path / "profiles"
+    shutil.copytree(instances.folder(), copy)
+    with (copy / "prices" / "aws_us-east-1_2022-12-05.csv").open("a") as stream:
+        stream.write("aws,us-east-1,a1.medium,on-demand,0.0001,2022-12-05,nobody\n")
+    monkeypatch.setattr(instances, "folder", lambda: copy)
+    done = harness("reprice", "--as-of", "2022-12-05")
+    assert done.exit_code == 2 and done.stderr.count("\n") == 1
+    assert "aws_us-east-1_2022-12-05.csv: its checksum is not the one in SHA256SUMS" in done.stderr
+
+
+def test_a_cache_that_cannot_be_written_is_told_and_the_table_comes(harness: Call, bench: Bench) -> None:
+    (bench.folder / "file").write_text("")
+    done = harness("reprice", "--as-of", "2022-12-05", "--cache", "file")
+    assert done.exit_code == 0 and "| planted |" in done.stdout
+    assert done.stderr.count("\n") == 1 and "cannot be written: Not a directory" in done.stderr
+
+
+def test_published_tables_are_repriced_like_measured_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
+    folder = Path(__file__).parents[1] / "results" / "published" / "santhanam2023"
+    asked = ("reprice", str(folder), "--as-of", "2026-07-20", "--against", "2022-12-05", "--format", "json")
+    found = json.loads(CliRunner().invoke(main, asked, catch_exceptions=False).stdout)
+    assert len(found["changes"]) == 62
+    plaid = next(each for each in found["changes"] if each["measured_on"] == "p3.2xlarge")
+    assert plaid["before"]["instance_type"] == plaid["same"]["instance_type"] == "p3.2xlarge"
+    assert plaid["cheapest"]["note"].endswith("has at least the resources of p3.2xlarge, latency not re-measured")

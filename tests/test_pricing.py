@@ -1,0 +1,172 @@
+"""Which machine a row is priced on, and what is said where it is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import prices, pricing, storage
+from harness.pricing import Tariff
+from harness.records import Envelope, Outcome
+from harness.table import Figure, Row
+from tests import build, market
+
+GIB = 2**30
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return market.write(tmp_path)
+
+
+@pytest.fixture
+def tariff(root: Path) -> Tariff:
+    return pricing.tariff(prices.snapshot(root=root), root)
+
+
+def row(**changes: Any) -> Row:
+    known = {"cpus": 4, "memory_limit_bytes": 8 * GIB, "latency_mean_s": Figure(0.036, 0.018, 0.072)}
+    return build.row(**{**known, **changes})
+
+
+def test_by_hand(tariff: Tariff) -> None:
+    found = pricing.priced(row(), tariff)
+    assert found.price is not None
+    assert (found.price.instance_type, found.price.usd_per_hour, found.price.substitutes) == ("c.tie", 0.06, None)
+    # 0.036 s x US$ 0.06 / 3600 s x 1,000,000 = US$ 0.60.
+    assert (found.usd_per_million.value, found.usd_per_million.low, found.usd_per_million.high) == (
+        pytest.approx(0.6),
+        pytest.approx(0.3),
+        pytest.approx(1.2),
+    )
+
+
+def test_a_row_without_gpus_is_not_priced_on_a_machine_that_has_any(tariff: Tariff) -> None:
+    # inf.one, radeon.one and part.gpu are cheaper than plain.four, and large enough.
+    price = pricing.priced(row(memory_limit_bytes=16 * GIB), tariff).price
+    assert price is not None and price.instance_type == "plain.four"
+    with_gpu = pricing.priced(row(gpus=1), tariff).price
+    assert with_gpu is not None and (with_gpu.instance_type, with_gpu.gpus) == ("g.one", 1)
+
+
+def test_unless_it_was_measured_on_that_very_machine(tariff: Tariff) -> None:
+    found = pricing.priced(row(measured_on="g.one"), tariff)
+    assert found.price is not None and (found.price.instance_type, found.price_note) == ("g.one", None)
+    assert found.usd_per_million.value == pytest.approx(0.036 * 0.5 / 3600 * 1e6)
+    burstable = pricing.priced(row(measured_on="t3.big"), tariff)
+    assert burstable.price is not None and burstable.price.usd_per_hour == 0.01, "never offered, but measured on it"
+
+
+def test_a_type_that_is_gone_is_named_with_its_successor(root: Path) -> None:
+    market.add_prices(
+        root, "x_here_2026-01-01.csv", {"on-demand": {"plain.four": "0.3", "g.four": "2.0", "m1.two": "0.01"}}
+    )
+    tariff = pricing.tariff(prices.snapshot(root=root), root)
+    found = pricing.priced(row(measured_on="g.one"), tariff)
+    assert found.price is not None
+    assert (found.price.instance_type, found.price.substitutes) == ("g.four", "g.one")
+    assert found.price_note == (
+        "g.one has no price in x here on-demand of 2026-01-01; substituted by g.four, the cheapest with at least its "
+        "resources, latency not re-measured"
+    )
+    assert found.usd_per_million.value == pytest.approx(0.036 * 2.0 / 3600 * 1e6)
+    none = pricing.priced(row(measured_on="small.one"), tariff)
+    assert none.price is None and "no type there has at least its resources" in str(none.price_note)
+    assert none.usd_per_million.reason == none.price_note
+    stranger = pricing.priced(row(measured_on="z9.huge"), tariff)
+    assert stranger.price is None and "its resources are not known; add a row for it to instances/x.csv" in str(
+        stranger.price_note
+    )
+
+
+def test_a_busy_machine_is_priced_where_the_profile_is_all_of_it(tariff: Tariff) -> None:
+    served = {"scenario": "server", "throughput_qps": Figure(100.0, 80.0, 120.0, "lowest and highest of 3 jobs")}
+    found = pricing.priced(row(**served, latency_target_s=0.1, latency_percentile=95.0), tariff)
+    # US$ 0.06 for 360,000 queries; more of them an hour cost less each.
+    value = 0.06 / 360_000 * 1e6
+    bounds = found.usd_per_million_saturated
+    assert (bounds.value, bounds.low, bounds.high) == (
+        pytest.approx(value),
+        pytest.approx(value / 1.2),
+        pytest.approx(value / 0.8),
+    )
+    assert bounds.reason == "95 % of queries within 100 ms; lowest and highest of 3 jobs"
+    assert found.usd_per_million.value is None and "prices no query" in str(found.usd_per_million.reason)
+
+
+def test_half_a_machine_is_not_saturated(tariff: Tariff) -> None:
+    served = {"scenario": "server", "throughput_qps": Figure(100.0)}
+    found = pricing.priced(row(cpus=3, **served), tariff).usd_per_million_saturated
+    assert found.value is None
+    assert found.reason == (
+        "the throughput is of 3 vCPUs alone, c.tie has 4 vCPUs; measure on a hardware profile with 4 vCPUs"
+    )
+    without_its_gpu = pricing.priced(row(measured_on="g.one", **served), tariff).usd_per_million_saturated
+    assert "g.one has 4 vCPUs and 1 GPU" in str(without_its_gpu.reason)
+    with_it = pricing.priced(row(measured_on="g.one", gpus=1, **served), tariff).usd_per_million_saturated
+    assert with_it.value == pytest.approx(0.5 / 360_000 * 1e6)
+
+
+def test_batches_have_no_latency_target_and_say_so(tariff: Tariff) -> None:
+    found = pricing.priced(row(scenario="offline", throughput_qps=Figure(100.0)), tariff).usd_per_million_saturated
+    assert found.value is not None and str(found.reason).startswith("no latency target: batches")
+
+
+def test_where_no_throughput_was_measured_none_is_made_of_a_latency(tariff: Tariff) -> None:
+    found = pricing.priced(row(), tariff).usd_per_million_saturated
+    assert (found.value, found.reason) == (None, "no throughput in scenario single_stream; measure scenario server")
+    missing = Figure(None, reason="no rate was believed")
+    assert pricing.priced(row(scenario="server", throughput_qps=missing), tariff).usd_per_million_saturated == missing
+
+
+def test_a_profile_that_nobody_sells(tariff: Tariff) -> None:
+    found = pricing.priced(row(gpus=9), tariff)
+    assert found.price is None and found.price_note == (
+        "no instance type in the prices of x here on-demand of 2024-05-01 provides 4 CPU, 8 GiB, 9 GPU; price with "
+        "another snapshot"
+    )
+    assert found.usd_per_million.reason == found.price_note
+
+
+def test_a_failed_row_has_a_machine_and_no_cost(tariff: Tariff) -> None:
+    found = pricing.priced(row(outcome=Outcome.OOM, latency_mean_s=Figure(None)), tariff)
+    assert found.price is not None and found.usd_per_million == Figure(None)
+
+
+INDEX = {
+    "build_envelope": Envelope("build", 4, 8 * GIB),
+    "index_build_s": 1800.0,
+    "corpus_documents": 5000,
+    "index_bytes": GIB // 2,
+}
+
+
+def test_what_an_index_costs_by_hand(root: Path) -> None:
+    (root / "storage.csv").write_text(f"{storage.HEADER}\nx,here,ssd,0.08,2024-01-01,doc\n")
+    tariff = pricing.tariff(prices.snapshot(root=root), root)
+    found = pricing.priced(row(cpus=1, memory_limit_bytes=GIB, **INDEX), tariff)
+    assert found.build_price is not None and found.build_price.instance_type == "c.tie", (
+        "what the build had, not the job"
+    )
+    # Half an hour at US$ 0.06 for 5,000 documents: US$ 0.03 / 5,000 x 1,000,000.
+    assert found.usd_build_per_million_documents.value == pytest.approx(6.0)
+    assert found.usd_storage_per_month.value == pytest.approx(0.04)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "reason"),
+    [
+        ({"corpus_documents": None}, "usd_build_per_million_documents", "does not say how many documents"),
+        ({"index_build_s": None}, "usd_build_per_million_documents", "no build of an index"),
+        ({"build_envelope": Envelope("b", 500, GIB)}, "usd_build_per_million_documents", "provides 500 CPU"),
+        ({"index_bytes": None}, "usd_storage_per_month", "no size of an index"),
+        ({}, "usd_storage_per_month", "no price of storage of x here is dated 2024-05-01 or before"),
+    ],
+)
+def test_what_is_not_known_of_an_index_is_missing_with_a_reason(
+    tariff: Tariff, changes: dict[str, Any], name: str, reason: str
+) -> None:
+    figure = getattr(pricing.priced(row(**{**INDEX, **changes}), tariff), name)
+    assert figure.value is None and reason in str(figure.reason)
