@@ -156,7 +156,7 @@ def _notes(changes: Sequence[Change], failed: int) -> Iterator[str]:
         if shown:
             yield f"Cost, {model.name}: {model.formula}; {model.meaning}."
     yield (
-        "Latency and throughput are as they were measured, on the machine named in `harness report`: none was measured "
+        "Latency and throughput are as they were measured, on the machine named in harness report: none was measured "
         "again on any of these instances."
     )
     yield (
@@ -164,4 +164,4 @@ def _notes(changes: Sequence[Change], failed: int) -> Iterator[str]:
         "its cheapest row there. Rows whose numbers are invalid have no rank."
     )
     if failed:
-        yield f"{_count(failed, 'row')} without numbers (failed) left out; `harness report` shows them."
+        yield f"{_count(failed, 'row')} without numbers (failed) left out; harness report shows them."
