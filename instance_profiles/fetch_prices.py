@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 
 from harness.errors import HarnessError
+from harness.report.text import printable
 from instance_profiles.fetching import price_list, spot_history
 from instance_profiles.fetching.addition import Addition
 
@@ -65,7 +66,7 @@ def _add(fetch: Callable[[], Addition], into: Path) -> None:
         addition = fetch()
         _say(addition, addition.write(into))
     except HarnessError as error:
-        click.echo(f"fetch_prices: {error}", err=True)
+        click.echo(f"fetch_prices: {printable(str(error))}", err=True)  # it may quote what came
         sys.exit(error.exit_code)
     except OSError as error:
         click.echo(
@@ -82,9 +83,11 @@ def _say(addition: Addition, path: Path) -> None:
     counts = ", ".join(f"{count} {term}" for term, count in addition.counts().items())
     click.echo(f"{path}: {counts}; source: {addition.source}")
     if addition.facts:
-        click.echo(f"new types, with facts: {', '.join(sorted(row['instance_type'] for row in addition.facts))}")
+        click.echo(
+            f"new types, with facts: {printable(', '.join(sorted(row['instance_type'] for row in addition.facts)))}"
+        )
     for name, reason in sorted(addition.left_out.items()):
-        click.echo(f"left out: {name}: {reason}")
+        click.echo(printable(f"left out: {name}: {reason}"))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import math
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--cpu", type=click.IntRange(1), required=True, help="At least so many vCPUs.")
-@click.option("--memory", type=click.FloatRange(0, min_open=True), required=True, help="At least so many GiB.")
+@click.option("--memory", type=click.FloatRange(0, 1e6, min_open=True), required=True, help="At least so many GiB.")
 @click.option("--gpu", type=click.IntRange(0), default=0, show_default=True, help="At least so many NVIDIA GPUs.")
 @click.option("--arch", type=click.Choice(["x86_64", "arm64"]), help="Only this architecture.  [default: any]")
 @click.option(
@@ -43,6 +44,8 @@ def instances(
     from harness import offers
     from harness.records import Envelope
 
+    if math.isnan(memory):
+        raise UsageError("--memory is no number; write GiB, e.g. 32")
     snapshot = market.snapshot()
     wanted = Envelope("asked", cpu, round(memory * offers.GIB), gpu)
     found = offers.provide(wanted, snapshot, architecture=arch, reserve=offers.reserve() if reserve else None)
@@ -98,7 +101,7 @@ def prices() -> None:
     """List the price snapshots and how old they are, with a warning past 90 days."""
     from harness import prices as stored
 
-    today = datetime.now(UTC).date()
+    today = _today()
     newest: dict[tuple[str, str, str], tuple[str, int]] = {}
     lines = []
     for file in stored.files():
@@ -112,9 +115,13 @@ def prices() -> None:
         if age > stored.OLD:
             click.echo(
                 f"warning: the newest {term} prices of {region} are {age} days old (more than {stored.OLD}); "
-                "fetch new ones: instance_profiles/fetch_prices.py (docs/prices.md)",
+                "add newer ones: docs/prices.md says how",
                 err=True,
             )
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
 
 
 COMMANDS = (instances, prices)

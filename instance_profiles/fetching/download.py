@@ -30,7 +30,7 @@ def small_json(url: str) -> dict[str, Any]:
     content = b"".join(_blocks(url, _open(url)))
     try:
         found = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FetchError(f"{url}: is no JSON ({error}); is this AWS's price list?") from None
     if not isinstance(found, dict):
         raise FetchError(f"{url}: is no JSON object; is this AWS's price list?")
@@ -44,7 +44,8 @@ def large(url: str, stream: IO[bytes]) -> None:
         FetchError: it does not come, or not to its end.
     """
     response = _open(url)
-    size = int(response.headers.get("Content-Length", 0))
+    announced = response.headers.get("Content-Length", "")
+    size = int(announced) if announced.isascii() and announced.isdigit() else 0
     screen = sys.stderr if sys.stderr.isatty() else io.StringIO()  # click writes its label also where nobody looks
     bar: ProgressBar[int] = click.progressbar(length=size or 1, label="the region's prices", file=screen)
     with bar:

@@ -6,6 +6,7 @@ at a time: ``json.load`` would need several GB.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import re
 import tempfile
@@ -44,8 +45,10 @@ def fetch(endpoint: str, region: str, root: Path) -> Addition:
     """
     ijson = _ijson()
     url = _region_url(endpoint.rstrip("/"), region)
-    if version := _VERSION.search(url):
-        refuse_existing(target(root, region, datetime.date(*map(int, version.groups()))))
+    # The date that stands in the address saves a long download; the file's own is what counts.
+    with contextlib.suppress(ValueError):
+        if version := _VERSION.search(url):
+            refuse_existing(target(root, region, datetime.date(*map(int, version.groups()))))
     with tempfile.TemporaryFile() as stream:
         download.large(url, stream)
         return Reader(ijson, url, stream).read(region, root)
@@ -103,7 +106,7 @@ class Reader:
         except (self._ijson.JSONError, UnicodeDecodeError) as error:
             reason = " ".join(str(error).split())[:80]
             raise self._wrong(f"is no whole JSON ({reason}); nothing was written, try again") from None
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
+        except (KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise self._wrong(f"is not built as AWS builds it ({type(error).__name__}: {error})") from None
         return self._addition(region, as_of, root, products, found)
 
@@ -194,7 +197,7 @@ class Reader:
                 raise self._wrong(f"its prices are in {named}, not in USD; harness counts US$ alone")
             try:
                 price = Decimal(item["pricePerUnit"]["USD"])
-            except InvalidOperation:
+            except (InvalidOperation, ValueError):
                 price = Decimal("NaN")
             if not (price.is_finite() and price >= 0):
                 raise self._wrong(f"the {key[1]} price of {key[0]} is {item['pricePerUnit']['USD']!r}")

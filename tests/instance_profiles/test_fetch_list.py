@@ -149,6 +149,7 @@ def nothing_happened(root: Path, fetch: Fetch, answers: dict[str, Answer | Calla
     assert result.stdout == ""
     assert result.stderr.count("\n") == 1
     assert "Traceback" not in result.stderr
+    assert "\x1b" not in result.stderr
     assert result.exit_code == (2 if more else 1)
     return result.stderr.replace(place, "")
 
@@ -161,6 +162,7 @@ HTML = b"<!DOCTYPE html><html><body>Please sign in to the guest network</body></
     [
         ({}, f"fetch_prices: {aws.INDEX}: HTTP 404; try again, or name another --endpoint"),
         ({aws.INDEX: Answer(HTML, kind="text/html")}, f"fetch_prices: {aws.INDEX}: is no JSON"),
+        ({aws.INDEX: Answer(b"[" * 200_000)}, f"fetch_prices: {aws.INDEX}: is no JSON"),
         ({aws.INDEX: Answer(b"[]")}, f"fetch_prices: {aws.INDEX}: is no JSON object"),
         ({aws.INDEX: Answer(b"{}")}, f"fetch_prices: {aws.INDEX}: has no 'offers'"),
         ({aws.INDEX: Answer(b'{"offers": {}}')}, f"fetch_prices: {aws.INDEX}: has no region index of AmazonEC2"),
@@ -168,6 +170,11 @@ HTML = b"<!DOCTYPE html><html><body>Please sign in to the guest network</body></
         ({**aws.indexes(), aws.REGIONS: Answer(b"{", 500)}, f"fetch_prices: {aws.REGIONS}: HTTP 500"),
         (aws.indexes(), f"fetch_prices: {aws.VERSION}: HTTP 404"),
         (served(HTML), f"fetch_prices: {aws.VERSION}: is no whole JSON"),
+        (served(b'{"offerCode": \x1b[2J}'), f"fetch_prices: {aws.VERSION}: is no whole JSON"),
+        (
+            served(offers().add("c5.large", [1, 2]).written()),  # type: ignore[arg-type]
+            f"fetch_prices: {aws.VERSION}: the on-demand price of c5.large is [1, 2]",
+        ),
         (served(b""), f"fetch_prices: {aws.VERSION}: is no whole JSON"),
         (served(offers().written()[:-200]), f"fetch_prices: {aws.VERSION}: is no whole JSON"),
         (served(offers().written()[:3000]), f"fetch_prices: {aws.VERSION}: is no whole JSON"),
