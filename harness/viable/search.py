@@ -192,7 +192,8 @@ class _Search:
 
     def _confirm(self, candidate: int) -> Search:
         at, confirmed = self._bounds, None
-        below = self._low if self._low is not None else candidate - at.step
+        # Where even the largest limit failed, that one is still confirmed, or not.
+        below = self._low if self._low is not None and self._low < candidate else candidate - at.step
         bottomless = self._low is None and candidate > at.least  # the probes were used up before one failed
         for _ in range(MOVES + 1):
             if not (yield from self._confirmed(candidate)):

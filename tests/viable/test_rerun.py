@@ -167,7 +167,7 @@ def test_a_busy_machine_does_not_take_jobs_for_ever(ask: Asker) -> None:
     """However often the command comes again."""
     busy: Script = lambda limit, before: Life(ms=18) if limit is not None or before >= 3 else Life()  # noqa: E731
     ran = []
-    for _ in range(40):
+    for _ in range(13):
         said, jobs = told(ask, numbered(ask, busy))
         ran.append(jobs)
     assert sum(ran) <= 3 + MOST_JOBS and ran[-1] == 0

@@ -244,3 +244,8 @@ def test_above_a_limit_that_failed_elsewhere_nothing_smaller_is_asked_for() -> N
     with pytest.raises(StopIteration) as end:
         next(search.above(at, 199))
     assert end.value.value == Settled(None, 199, 0)
+
+
+def test_the_largest_limit_that_failed_once_has_smaller_ones_below_it() -> None:
+    driven = drive(Bounds(1, 10, 10, 1, 10), lambda limit, before: PASS if limit == 10 and before else FAIL)
+    assert driven.settled == Settled(10, 9, 1) and driven.against == [10]
