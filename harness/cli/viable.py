@@ -15,7 +15,8 @@ from rich.console import Console
 
 from harness.cli.asked import Market, chosen_launcher, market_options
 from harness.console import cache_option, launcher_option, models_option, one_line_errors, results_option
-from harness.errors import UsageError
+from harness.errors import HarnessError
+from harness.report.text import printable
 
 if TYPE_CHECKING:
     from harness.viable.asked import Criteria
@@ -148,7 +149,7 @@ def viable(bench: Bench, cpus: str, gpus: int, wanted: Wanted, step: str, market
     """
     from harness.viable import asked
     from harness.viable.run import Question
-    from harness.viable.smallest import smallest
+    from harness.viable.smallest import check_step, smallest
 
     counts = asked.whole_numbers(cpus, "--cpus")
     question = Question(wanted.criteria(), gpus, asked.size(step, "--step"))
@@ -156,18 +157,20 @@ def viable(bench: Bench, cpus: str, gpus: int, wanted: Wanted, step: str, market
     found, refused = [], []
     with bench.asking(question) as asking:
         for count in counts:
-            asking.everything(count)
+            check_step(asking, count)
         for count in counts:
             try:
                 found.append(smallest(asking, count))
-            except UsageError as error:  # the other CPU counts may do
+            except HarnessError as error:  # the other CPU counts may do
                 refused.append(error)
     from harness.viable import shown
 
     click.echo(shown.verdicts(found, snapshot, form), nl=False)
     for why in refused:
-        click.echo(f"harness: {why}; evidence: {asking.probing.folder}", err=True)
-    sys.exit(2 if refused else 0 if all(each.limit_bytes is not None for each in found) else 1)
+        click.echo(f"harness: {printable(str(why))}; evidence: {asking.probing.folder}", err=True)
+    if refused:
+        sys.exit(max(why.exit_code for why in refused))
+    sys.exit(0 if all(each.limit_bytes is not None for each in found) else 1)
 
 
 @click.command()
@@ -216,7 +219,8 @@ def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, output: Path |
     rungs = tuple(asked.size(each, "--limits") for each in limits.split(",")) if limits is not None else ()
     with bench.asking(Question(gpus=gpus)) as asking:
         found = curves.measure(asking, cpus, rungs)
-    paths = plot.draw(found, output or asking.probing.folder / f"curve-cpu{cpus}{f'-gpu{gpus}' if gpus else ''}")
+    name = plot.default_name(cpus, gpus, len(asking.probing.subject.queries.sample), rungs)
+    paths = plot.draw(found, output or asking.probing.folder / name)
     click.echo(shown.curve(found, form), nl=False)
     click.echo(f"plots: {' '.join(map(str, paths))}", err=True)
 

@@ -13,7 +13,7 @@ from harness.viable.reference import Reference
 from harness.viable.run import Viability
 from harness.viable.search import TRIES, Finding, Purpose
 from harness.viable.seen import Seen
-from harness.viable.session import Session
+from harness.viable.session import MOST_JOBS, Session
 from harness.viable.verdict import architecture
 
 # Rungs of the ladder beside the unconstrained one, evenly in ratio from so much of the anonymous peak to so much of the
@@ -86,7 +86,7 @@ def measure(asked: Viability, cpus: int, limits: Sequence[int] = ()) -> Curve:
     for limit in limits:
         if limit < LEAST_BYTES:
             raise UsageError(f"--limits: {limit // MIB} MiB start no container; name {LEAST_BYTES // MIB} MiB or more")
-    session = Session(asked, cpus)
+    session = Session(asked, cpus, MOST_JOBS + 2 * TRIES * len(limits))
     base = session.base
     for limit in limits:
         if limit >= base.limit:

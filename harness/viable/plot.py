@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import FileError
+from harness.records import digest
 from harness.viable.curve import Curve
 from harness.viable.probing import MIB
 
@@ -14,6 +17,12 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg")
 _BLUE, _ORANGE, _RED, _GREY = "#1f5f99", "#d1812c", "#b3261e", "#666666"
+
+
+def default_name(cpus: int, gpus: int, queries: int, limits: Sequence[int]) -> str:
+    """Names a curve by what was asked, so that no other one is written over it; without suffix."""
+    name = f"curve-cpu{cpus}{f'-gpu{gpus}' if gpus else ''}-q{queries}"
+    return f"{name}-{digest(sorted(set(limits)))[:8]}" if limits else name
 
 
 def draw(curve: Curve, stem: Path) -> tuple[Path, ...]:
@@ -38,7 +47,9 @@ def draw(curve: Curve, stem: Path) -> tuple[Path, ...]:
         stem.parent.mkdir(parents=True, exist_ok=True)
         for path in paths:
             metadata: dict[str, Any] = {"Date": None} if path.suffix == ".svg" else {}
-            figure.savefig(path, dpi=150, metadata=metadata)
+            partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+            figure.savefig(partial, format=path.suffix[1:], dpi=150, metadata=metadata)
+            partial.replace(path)
     except OSError as error:
         raise FileError(f"{stem}: cannot be written: {error.strerror}; choose another --output") from error
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -97,13 +96,13 @@ class Probing:
         self._folder = results / SUITE / subject.system.name / subject.dataset.name
         # Written down with the first job: a search that never began makes nothing old.
         self._unmarked = datetime.now(UTC) if fresh else None
-        since, here = self._unmarked or self._since(), _machine(environment.read(launcher.engine_version()))
+        since, here = self._unmarked or self._since(), machine(environment.read(launcher.engine_version()))
         stored = read_jobs(self._folder) if self._folder.is_dir() else ()
         # Another machine's jobs are no evidence for this one.
         self._stored = [
             job
             for job in stored
-            if _counts(job.result) and started(job) >= since and _machine(job.result.environment) == here
+            if _counts(job.result) and started(job) >= since and machine(job.result.environment) == here
         ]
 
     @property
@@ -117,20 +116,20 @@ class Probing:
 
     def attempts(self, envelope: Envelope) -> list[StoredJob]:
         """What is stored of this envelope, oldest first."""
-        wanted = _identity(self._spec(envelope))
-        found = [job for job in self._stored if _identity(job.result.spec) == wanted]
+        wanted = identity(self._spec(envelope))
+        found = [job for job in self._stored if identity(job.result.spec) == wanted]
         return sorted(found, key=lambda job: job.result.spec.repetition)
 
-    def others(self, wanted: Envelope, known: Collection[str]) -> list[StoredJob]:
-        """Stored jobs of the same CPUs and GPUs under larger limits, but for those whose keys are known."""
-        limits = {job.result.spec.envelope for job in self._stored if job.result.key not in known}
-        larger = [
-            each
-            for each in limits
-            if (each.cpus, each.gpus) == (wanted.cpus, wanted.gpus) and each.memory_bytes > wanted.memory_bytes
-        ]
-        found = [job for each in sorted(larger, key=lambda each: each.memory_bytes) for job in self.attempts(each)]
-        return [job for job in found if job.result.key not in known]
+    def limited(self, cpus: int, gpus: int) -> list[StoredJob]:
+        """What is stored of so many CPUs and GPUs under any limit, by limit, and then oldest first."""
+        found = {job.result.spec.envelope for job in self._stored}
+        here = [each for each in found if (each.cpus, each.gpus) == (cpus, gpus)]
+        return [job for each in sorted(here, key=lambda each: each.memory_bytes) for job in self.attempts(each)]
+
+    def next_after(self, job: StoredJob) -> StoredJob | None:
+        """The job that began next, under any envelope."""
+        later = [each for each in self._stored if started(each) > started(job)]
+        return min(later, key=started, default=None)
 
     def attempt(self, envelope: Envelope, number: int, unconstrained_s: float | None = None) -> tuple[StoredJob, bool]:
         """The ``number``-th attempt (from 0) at this envelope: stored before, or measured now; and whether now.
@@ -252,10 +251,11 @@ def _counts(result: Result) -> bool:
     return result.wall_s > 0 and result.outcome not in no_evidence and result.spec.image_digest != NO_IMAGE and not full
 
 
-def _machine(environment: Environment) -> Environment:
+def machine(environment: Environment) -> Environment:
     """Where a job ran; the harness' own commit plays no part."""
     return replace(environment, harness_commit=None)
 
 
-def _identity(spec: ResultSpec) -> str:
+def identity(spec: ResultSpec) -> str:
+    """What all attempts at the same job have in common."""
     return digest(replace(spec, repetition=0))

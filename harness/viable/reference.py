@@ -22,12 +22,14 @@ class Reference:
     """What the system did with all the memory there is.
 
     Sizes in bytes, the largest of all containers.  ``latency_s`` and ``measures`` are medians over ``jobs``: the
-    undisturbed containers, or the fastest of the others where there are too few.  ``rankings`` holds the queries that
+    undisturbed containers, or the fastest of the others where there are too few; those that are left are
+    ``left_out``, but for their peaks and rankings.  ``rankings`` holds the queries that
     all containers ranked alike; ``unstable`` counts the others, which no limit can be blamed for.
     ``wall_s`` is the longest job.
     """
 
     jobs: tuple[Seen, ...]
+    left_out: tuple[Seen, ...]
     limit: int
     anonymous: int
     cgroup_peak: int
@@ -72,12 +74,12 @@ def reference(attempts: Sequence[Seen]) -> Reference:
         if len({seen.rankings.get(query, ()) for seen in attempts}) == 1
     }
     # Where not enough are undisturbed, the fastest of the others: noise only ever slows.
-    used = sorted(attempts, key=lambda seen: (seen.disturbed is not None, seen.latency_s[MEAN].value or 0.0))[
-        :CONTAINERS
-    ]
+    ordered = sorted(attempts, key=lambda seen: (seen.disturbed is not None, seen.latency_s[MEAN].value or 0.0))
+    used = ordered[:CONTAINERS]
     known = set.intersection(*(set(seen.latency_s) for seen in used))
     return Reference(
         jobs=tuple(used),
+        left_out=tuple(ordered[CONTAINERS:]),
         limit=attempts[0].limit,
         anonymous=max(each.peak_anon_bytes or 0 for each in memory),
         cgroup_peak=max(each.peak_cgroup_bytes or each.peak_anon_bytes or 0 for each in memory),

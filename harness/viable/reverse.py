@@ -34,6 +34,7 @@ class Claim:
     causes: tuple[str, ...]
     why: str
     targets: dict[str, float]
+    least: dict[str, float]
     not_shown: tuple[str, ...]
     unconstrained: Unconstrained
     evidence: tuple[Evidence, ...]
@@ -102,6 +103,7 @@ def validate(asked: Viability, instance: Instance) -> Claim:
         causes=() if holds else failed[-1].causes,
         why="" if holds else failed[-1].why,
         targets={target.figure: target.at_most_s for target in base.targets(session.criteria)},
+        least={each.measure: each.at_least for each in session.criteria.least},
         not_shown=tuple(_not_shown(instance, measured_on)),
         unconstrained=unconstrained(base),
         evidence=tuple(evidence(each) for each in session.tried),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -11,6 +10,7 @@ from harness.attempts import started
 from harness.errors import UsageError
 from harness.launch import host
 from harness.records import Envelope
+from harness.store import StoredJob
 from harness.viable.asked import MEAN, Criteria, check_proves
 from harness.viable.judge import Judgement, judge
 from harness.viable.probing import MIB, Probing, envelope
@@ -77,26 +77,25 @@ class Viability:
         return found
 
     def control(self, cpus: int, beside: Seen, *, measured_now: bool) -> tuple[Seen | None, bool]:
-        """The unconstrained job right after another one; and whether it was measured now.
+        """The unconstrained job right after another one, however it ended; and whether it was measured now.
 
-        ``None``: the other one is stored and none was run after it (the command was cut off just there).
-
-        Raises:
-            JobError: it did not end well.
+        ``None``: something else was run after it, or nothing (the command was cut off just there).  What counts is read
+        off the stored jobs also where it was measured now, so that whoever comes later reads the same.
         """
         whole = self.everything(cpus)
-        known = self.probing.attempts(whole)
-        began = started(beside.job)
-        last = began + timedelta(seconds=beside.result.wall_s + RIGHT_AFTER_S)
-        job = next((each for each in known if began <= started(each) <= last), None)
-        if job is None and not measured_now:
-            return None, False
-        now = job is None
-        if job is None:
-            job, _ = self.probing.attempt(whole, len(known))
-        seen = look(job, self._measures)
-        reference([seen])
-        return seen, now
+        job = self._right_after(beside, whole)
+        now = job is None and measured_now
+        if now:
+            self.probing.attempt(whole, len(self.probing.attempts(whole)))
+            job = self._right_after(beside, whole)
+        return None if job is None else look(job, self._measures), now
+
+    def _right_after(self, beside: Seen, whole: Envelope) -> StoredJob | None:
+        job = self.probing.next_after(beside.job)
+        if job is None or job.result.spec.envelope != whole:
+            return None
+        last = started(beside.job) + timedelta(seconds=beside.result.wall_s + RIGHT_AFTER_S)
+        return job if started(job) <= last else None
 
     def everything(self, cpus: int) -> Envelope:
         """The envelope that constrains nothing but the CPUs.
@@ -124,9 +123,9 @@ class Viability:
         job, now = self.probing.attempt(envelope(cpus, limit, self.question.gpus), number, base.wall_s)
         return judge(look(job, self._measures, base.levels), base, self.question.criteria), now
 
-    def larger(self, cpus: int, limit: int, known: Collection[str], base: Reference) -> list[Judgement]:
-        """What is stored of larger limits (bytes), whatever it was run for, but for jobs with known keys."""
-        jobs = self.probing.others(envelope(cpus, limit, self.question.gpus), known)
+    def limited(self, cpus: int, base: Reference) -> list[Judgement]:
+        """All that is stored under limits, whatever it was run for."""
+        jobs = self.probing.limited(cpus, self.question.gpus)
         looked = [
             look(job, self._measures, base.levels) for job in jobs if job.result.spec.envelope.memory_bytes < base.limit
         ]

@@ -29,14 +29,17 @@ class Finding(str, Enum):
 
 
 class Purpose(str, Enum):
-    """Why a job is run.  ``CONTROL``: unconstrained, to see whether the machine is slow; ``OTHER``: run for something
-    else, e.g. a curve.  No search asks for these two.
+    """Why a job is run.
+
+    No search asks for the last three.  ``CONTROL``: unconstrained, to see whether the machine is slow; ``ASIDE``: it
+    was, so the job says nothing and another was run in its place; ``OTHER``: run for something else, e.g. a curve.
     """
 
     PROBE = "probe"
     CONFIRMATION = "confirmation"
     BELOW = "next step below"
     CONTROL = "control"
+    ASIDE = "put aside"
     OTHER = "other job"
 
 
@@ -69,17 +72,23 @@ class Settled:
     """The end of a search.
 
     ``limit`` (bytes) passed every confirmation; ``None``: none did.  ``below`` is the next smaller limit that was
-    tried; ``sharp`` says that nothing ever passed there and that nothing but passes came at ``limit``.  Without
-    ``below``, either there is nothing smaller to try, or the probes were used up and all had passed (not ``sharp``).
+    tried.  Without it, either nothing smaller can be tried (``lowest``), or the probes were used up and all had passed.
     """
 
     limit: int | None
     below: int | None
-    sharp: bool
     probes: int
+    lowest: bool = False
 
 
 Search = Generator[Ask, Finding, Settled]
+
+
+def wrong_side(limit: int, finding: Finding, settled: int | None, below: int | None) -> bool:
+    """Does a job speak against a sharp edge?  It did not pass at the limit or above, or passed below it (bytes)."""
+    if finding is Finding.PASS:
+        return below is not None and limit <= below
+    return settled is not None and limit >= settled
 
 
 def bounds(anonymous: int, cgroup_peak: int, most: int, step: int, least: int, allowance: int) -> Bounds:
@@ -89,11 +98,11 @@ def bounds(anonymous: int, cgroup_peak: int, most: int, step: int, least: int, a
         anonymous: peak of anonymous memory, which a limit must hold; with ``allowance`` for what comes with it.
         cgroup_peak: peak of everything charged: with that much, nothing is ever missing.
         most: the limit that it ran under.
-        step: of the grid.
+        step: of the grid; not more than ``most``.
         least: no limit is smaller.
         allowance: added to the anonymous peak.
     """
-    top = max(most // step, 1)
+    top = most // step
     lowest = min(_up(least, step), top)
     first = min(max(_up(anonymous + allowance, step), lowest), top)
     hint = min(max(_up(cgroup_peak, step), first), top)
@@ -110,7 +119,7 @@ def search(bounds: Bounds) -> Search:
 
 
 def above(bounds: Bounds, failed: int) -> Search:
-    """Confirm the next whole step above a limit (bytes) that some other job has shown to be too small."""
+    """Confirm the next whole step above a limit (bytes) under which some container was killed, or one higher."""
     return _Search(bounds).above(failed)
 
 
@@ -120,7 +129,6 @@ class _Search:
         self._probes = 0
         self._low: int | None = None  # the largest limit that failed
         self._high: int | None = None  # the smallest that passed
-        self._passed: set[int] = set()
         self._failed: set[int] = set()
         self._refused: set[int] = set()  # not confirmed
 
@@ -134,10 +142,15 @@ class _Search:
         return (yield from self._confirm(self._candidate()))
 
     def above(self, failed: int) -> Search:
-        self._low = failed
-        self._failed.add(failed)
-        self._refused.add(failed)
-        return (yield from self._confirm(min((failed // self._bounds.step + 1) * self._bounds.step, self._bounds.most)))
+        step = self._bounds.step
+        candidate, below = (failed // step + 1) * step, failed
+        for _ in range(MOVES + 1):
+            if candidate > self._bounds.most:
+                break
+            if (yield from self._confirmed(candidate)):
+                return Settled(candidate, below, self._probes)
+            candidate, below = candidate + step, candidate
+        return Settled(None, below, self._probes)
 
     def _next(self) -> int | None:
         """The next limit to probe, or None where the bracket is one step wide."""
@@ -179,24 +192,25 @@ class _Search:
 
     def _confirm(self, candidate: int) -> Search:
         at, confirmed = self._bounds, None
-        below = self._low if self._low is not None else candidate - at.step
+        # Where even the largest limit failed, that one is still confirmed, or not.
+        below = self._low if self._low is not None and self._low < candidate else candidate - at.step
         bottomless = self._low is None and candidate > at.least  # the probes were used up before one failed
         for _ in range(MOVES + 1):
             if not (yield from self._confirmed(candidate)):
                 if confirmed is not None:  # a step lower passed once, and not again
-                    return self._settled(confirmed, candidate)
+                    return Settled(confirmed, candidate, self._probes)
                 candidate, below = min(candidate + at.step, at.most), candidate
                 if candidate == below:
                     break
                 continue
             confirmed = candidate
             if bottomless or below < at.least:
-                return Settled(confirmed, None, not bottomless, self._probes)
+                return Settled(confirmed, None, self._probes, lowest=not bottomless)
             passes = yield from self._below(below)
             if not passes or below in self._refused:
-                return self._settled(confirmed, below)
+                return Settled(confirmed, below, self._probes)
             candidate, below = below, below - at.step
-        return self._settled(confirmed, below if confirmed is None else candidate)
+        return Settled(confirmed, below if confirmed is None else candidate, self._probes)
 
     def _confirmed(self, limit: int) -> Generator[Ask, Finding, bool]:
         """Does it pass in so many fresh containers?  So many doubtful ones are let pass unseen."""
@@ -222,12 +236,6 @@ class _Search:
 
     def _ask(self, limit: int, purpose: Purpose, number: int, most: int) -> Generator[Ask, Finding, Finding]:
         finding = yield Ask(limit, purpose, number, most)
-        if finding is Finding.PASS:
-            self._passed.add(limit)
-        elif finding is Finding.FAIL:
+        if finding is Finding.FAIL:
             self._failed.add(limit)
         return finding
-
-    def _settled(self, limit: int | None, below: int | None) -> Settled:
-        sharp = limit is not None and limit not in self._failed and below not in self._passed
-        return Settled(limit, below, sharp, self._probes)

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from copy import copy
 from dataclasses import dataclass
 
 from harness.errors import HarnessError
+from harness.records import Outcome
 from harness.viable.asked import MEAN
 from harness.viable.judge import OOM, Judgement, against, judge
 from harness.viable.probing import MIB
 from harness.viable.reference import check_keeps
 from harness.viable.run import Viability, milliseconds, outcome
-from harness.viable.search import Finding, Purpose
+from harness.viable.search import Finding, Purpose, Settled, wrong_side
+from harness.viable.seen import Seen
 
 # Jobs in a row that are put aside before the machine is called too slow to go on.
 MOST_ASIDE = 3
+# Jobs of one question, controls and those put aside included, however often the command comes again.
+MOST_JOBS = 64
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A job, and what it was for.  ``aside``: the machine was slow, so it says nothing."""
+    """A job, and what it was for."""
 
     purpose: Purpose
     judgement: Judgement
-    aside: bool = False
 
     @property
     def limit(self) -> int:
@@ -40,7 +44,7 @@ class Session:
         EngineError, StoreError, FileError: as from a run.
     """
 
-    def __init__(self, asked: Viability, cpus: int) -> None:
+    def __init__(self, asked: Viability, cpus: int, most: int = MOST_JOBS) -> None:
         self.cpus = cpus
         self.criteria = asked.question.criteria
         self.base = asked.unconstrained(cpus)
@@ -48,12 +52,13 @@ class Session:
         self.tried: list[Tried] = []
         self._asked = asked
         self._used: dict[int, int] = defaultdict(int)
+        self._most = most
 
     def try_once(self, limit: int, purpose: Purpose, label: str) -> Judgement:
         """Measure once under a limit (bytes).
 
         Where latency alone is in doubt, the unconstrained system is measured right after it and says whether it was
-        the machine that was slow.  If so, both are put aside, and the limit is measured again.
+        the machine that was slow.  If so, the job is put aside, and the limit is measured again.
 
         Args:
             limit: memory, in bytes.
@@ -61,10 +66,15 @@ class Session:
             label: begins its line on the screen.
 
         Raises:
-            HarnessError: the machine stays slow; or as from a run.
+            HarnessError: the machine stays slow, or all jobs of this question are used up; or as from a run.
         """
         aside = 0
         while True:
+            if len(self.tried) >= self._most:
+                raise HarnessError(
+                    f"{self._asked.where(self.cpus)}: {len(self.tried)} jobs settled nothing, and no more are run;"
+                    " quieten the machine (harness doctor shows its load) and start anew with --fresh"
+                )
             judged, now = self._asked.under(self.cpus, limit, self._used[limit], self.base)
             self._used[limit] += 1
             line = f"{label}, {limit // MIB:,} MiB: "
@@ -72,14 +82,8 @@ class Session:
                 self.tried.append(Tried(purpose, judged))
                 self._asked.say(self.cpus, line + outcome(judged), now)
                 return judged
-            seen, control_now = self._asked.control(self.cpus, judged.seen, measured_now=now)
-            held, said = None, "nothing was measured right after it"
-            if seen is not None:
-                control = judge(seen, self.base, self.criteria)
-                held, said = against(judged, control), f"unconstrained right after it: {milliseconds(seen)}"
-            self.tried.append(Tried(purpose, held or judged, aside=held is None))
-            if seen is not None:
-                self.tried.append(Tried(Purpose.CONTROL, control))
+            control, control_now = self._asked.control(self.cpus, judged.seen, measured_now=now)
+            held, said = self._held(judged, control, purpose)
             if held is not None:
                 self._asked.say(self.cpus, f"{line}{outcome(held)}; {said}", now or control_now)
                 return held
@@ -93,26 +97,57 @@ class Session:
                     " doctor shows its load), then the same command goes on from here"
                 )
 
-    def killed_above(self, limit: int | None) -> list[Tried]:
-        """The first job of each larger limit that was killed for memory and that this session did not ask for.
+    def _held(self, judged: Judgement, seen: Seen | None, purpose: Purpose) -> tuple[Judgement | None, str]:
+        """A job in doubt held against its control, both kept; ``None``: it says nothing; and what the control said."""
+        if seen is None:
+            self.tried.append(Tried(Purpose.ASIDE, judged))
+            return None, "nothing was measured right after it"
+        control = judge(seen, self.base, self.criteria)
+        # An unconstrained system that does not even end well says that something is wrong with this machine.
+        ended = seen.result.outcome is Outcome.OK
+        held = against(judged, control) if ended else None
+        self.tried.append(Tried(Purpose.ASIDE if held is None else purpose, held or judged))
+        self.tried.append(Tried(Purpose.CONTROL, control))
+        return held, f"unconstrained right after it: {milliseconds(seen)}"
+
+    def most_killed(self, limit: int) -> int | None:
+        """The largest limit (bytes), from this one on, under which any stored job was killed for memory."""
+        stored = self._asked.limited(self.cpus, self.base)
+        killed = [each.seen.limit for each in stored if each.causes == (OOM,)]
+        return max((each for each in killed if each >= limit), default=None)
+
+    def again(self, failed: int) -> Session:
+        """This session as it is now, to go on from with what is known of a limit (bytes) that failed elsewhere.
+
+        What others ran up to there counts as used up, so that no sequence of such limits goes on for ever.
+        """
+        other = copy(self)
+        other.tried, other._used = list(self.tried), self._used.copy()
+        least = min((each.limit for each in self.tried), default=failed)
+        other._most = self._most - sum(least <= each.limit <= failed for each in self._unasked())
+        return other
+
+    def against(self, first: int | None, settled: Settled) -> list[Tried]:
+        """What was run for something else and speaks against an edge, or has moved it, by limit.
 
         Args:
-            limit: in bytes.
-
-        Returns:
-            Them, by ascending limit.
+            first: the limit (bytes) that the search came to before it knew of others' jobs.
+            settled: its end.
         """
-        if limit is None:
+        if first is None:
             return []
+        return [
+            each
+            for each in self._unasked()
+            if (each.judgement.causes == (OOM,) and each.limit >= first)
+            or wrong_side(each.limit, each.judgement.finding, settled.limit, settled.below)
+        ]
+
+    def _unasked(self) -> list[Tried]:
+        """Stored jobs under limits that this session did not ask for; one in doubt has no control, and says nothing."""
         known = {each.judgement.seen.result.key for each in self.tried}
-        found: dict[int, Tried] = {}
-        passed: dict[int, int] = defaultdict(int)
-        for each in self._asked.larger(self.cpus, limit, known, self.base):
-            larger = each.seen.limit
-            if larger in found:
-                continue
-            passed[larger] += 1
-            if each.causes == (OOM,):
-                found[larger] = Tried(Purpose.OTHER, each)
-                self._used[larger] += passed[larger]  # what is asked for at that limit later is another job
-        return list(found.values())
+        return [
+            Tried(Purpose.OTHER, each)
+            for each in self._asked.limited(self.cpus, self.base)
+            if each.seen.result.key not in known and each.finding is not Finding.DOUBT
+        ]

@@ -78,4 +78,4 @@ def _offer(offer: Offer | None) -> dict[str, Any] | None:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(value, indent=2, allow_nan=False) + "\n"

@@ -9,23 +9,27 @@ from pathlib import Path
 from harness.errors import StoreError
 from harness.records import digest, to_json
 from harness.viable.asked import Criteria
+from harness.viable.probing import identity
+from harness.viable.reference import Reference
 from harness.viable.verdict import Verdict
 
 FOLDER = "verdicts"
 
 
-def put(folder: Path, found: Verdict, criteria: Criteria) -> Path:
+def put(folder: Path, found: Verdict, criteria: Criteria, base: Reference) -> Path:
     """Write a verdict; one on the same question gives way, its jobs stay.
 
     Args:
         folder: of the subject's jobs.
         found: what the search says.
         criteria: what was asked.
+        base: the unconstrained system; another image, sample, corpus, protocol or machine is another question.
 
     Raises:
         StoreError: it cannot be written.
     """
-    asked = digest([found.image_digest, found.gpus, found.step_bytes, asdict(criteria)])
+    spec = identity(base.jobs[0].result.spec)
+    asked = digest([spec, asdict(found.machine), found.step_bytes, asdict(criteria)])
     path = folder / FOLDER / f"cpu{found.cpus}-{asked[:12]}.json"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 from harness.offers import Offer, Reserve
 from harness.prices import Snapshot
-from harness.report.markdown import escape
+from harness.report.markdown import escape, grid
+from harness.report.sheet import Grid
 from harness.viable.curve import Curve, Point
 from harness.viable.probing import MIB
 from harness.viable.reverse import Claim
-from harness.viable.search import Finding, Purpose
-from harness.viable.verdict import Evidence, Unconstrained, Verdict
+from harness.viable.search import MOVES, Finding
+from harness.viable.verdict import Evidence, Unconstrained, Verdict, against_edge
+
+# Columns that hold numbers.
+_NUMBERS = ("mean, ms", "anonymous", "mean, ms (95 %)", "p95, ms", "major faults a query", "page cache")
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ def claim(found: Claim) -> str:
             f" ({_mib(instance.memory_bytes)}, {instance.architecture}) leaves beside its host's own need, it {says}.",
             "",
             *_unconstrained(found.unconstrained),
-            f"- Asked: every query answered and ranked as unconstrained, {_asked(found.targets, {})}.",
+            f"- Asked: every query answered and ranked as unconstrained, {_asked(found.targets, found.least)}.",
             *(f"- Not shown: {each}." for each in found.not_shown),
             "",
             *_evidence(found.evidence),
@@ -80,7 +84,7 @@ def curve(found: Curve) -> str:
         else f"No knee: {(found.why_no_knee or '')}."
     )
     head = ("limit", "outcome", "mean, ms (95 %)", "p95, ms", "major faults a query", "anonymous", "page cache", "job")
-    notes = [f"- {_mib(each.limit_bytes)}: {each.disturbed}." for each in found.points if each.disturbed]
+    notes = [f"- {_mib(each.limit_bytes)}: {escape(each.disturbed)}." for each in found.points if each.disturbed]
     return "\n".join(
         [
             f"## {found.system} on {found.dataset}, {_cpus(found.cpus, found.gpus)}: latency by memory limit",
@@ -102,12 +106,24 @@ def _headline(found: Verdict) -> str:
         )
     if found.below_bytes is None:
         less = "less than that starts no container"
-        if not found.sharp:
+        if found.lowest and not found.sharp:
+            less += ", but not all jobs passed there"
+        elif not found.lowest:
             less = f"less may be: none of {found.probes} probes failed; take a larger --step"
         return f"**{_mib(found.limit_bytes)}** is enough, and {less}."
-    fails = " and ".join(found.binding) or "nothing that was seen"
+    if not found.binding:
+        return (
+            f"**{_mib(found.limit_bytes)}** is the smallest limit that was confirmed; {_mib(found.below_bytes)} passed"
+            f" as well, and after {MOVES} moves the search ended: the edge is not sharp."
+        )
+    fails = " and ".join(found.binding)
     said = f"**{_mib(found.limit_bytes)}** is the smallest limit that passes; what binds is **{fails}**: "
-    edge = f"{_mib(found.below_bytes)} fails{'' if found.sharp else ', but the edge is not sharp'}"
+    passed = any(
+        each.counts and each.limit_bytes == found.below_bytes and each.finding == Finding.PASS.value
+        for each in found.evidence
+    )
+    edge = f"{_mib(found.below_bytes)} fails{' at times' if passed else ''}"
+    edge += "" if found.sharp else ", but the edge is not sharp"
     resolution = found.resolution_bytes
     coarse = f" The {found.probes} probes leave the edge between these two" if resolution > found.step_bytes else ""
     return f"{said}{edge}.{coarse}{', coarser than --step.' if coarse else ''}"
@@ -120,6 +136,7 @@ def _unconstrained(free: Unconstrained) -> list[str]:
         f"- Unconstrained ({_mib(free.limit_bytes)}; {free.containers} containers{disturbed}): anonymous peak"
         f" {_mib(free.peak_anon_bytes)}, cgroup peak {_mib(free.peak_cgroup_bytes)}; {latency}."
     ]
+    lines.append(f"- Its jobs: {', '.join(_key(job) for job in (*free.jobs, *free.left_out))}.")
     if free.unstable_queries:
         lines.append(
             f"- {free.unstable_queries:,} queries are ranked differently from container to container even so, and"
@@ -135,17 +152,14 @@ def _asked(targets: dict[str, float], least: dict[str, float]) -> str:
 
 def _flaky(found: Verdict) -> Iterable[str]:
     """Passes and failures on the wrong side of the edge, by limit."""
-    if found.limit_bytes is None or found.below_bytes is None:
+    if found.limit_bytes is None:
         return
-    counted = [each for each in found.evidence if not each.aside and each.purpose != Purpose.CONTROL.value]
-    for limit in sorted({each.limit_bytes for each in counted}):
-        here = [each for each in counted if each.limit_bytes == limit]
+    for limit in against_edge(found.evidence, found.limit_bytes, found.below_bytes):
+        here = [each for each in found.evidence if each.counts and each.limit_bytes == limit]
         passed = sum(each.finding == Finding.PASS.value for each in here)
-        failed = [each for each in here if each.finding == Finding.FAIL.value]
-        if (failed and limit >= found.limit_bytes) or (passed and limit <= found.below_bytes):
-            why = ", ".join(sorted({cause for each in here for cause in each.causes}))
-            others = f"; the others: {why}" if why else ""
-            yield f"- Not sharp: {passed} of {len(here)} jobs with {_mib(limit)} passed{others}."
+        why = ", ".join(sorted({cause for each in here for cause in each.causes}))
+        others = f"; the others: {why}" if why else ""
+        yield f"- Not sharp: {passed} of {len(here)} jobs with {_mib(limit)} passed{others}."
 
 
 def _margins(found: Verdict) -> Iterable[str]:
@@ -182,13 +196,13 @@ def _evidence(evidence: Sequence[Evidence]) -> list[str]:
     rows = [
         (
             _mib(each.limit_bytes),
-            f"{each.purpose}{', put aside' if each.aside else ''}",
+            each.purpose,
             each.outcome,
             f"{each.finding}{f' ({chr(44).join(each.causes)})' if each.causes else ''}",
             "-" if each.mean_s is None else f"{each.mean_s * 1e3:.4g}",
             _mib(each.peak_anon_bytes),
             escape(each.why) or "-",
-            each.job.rpartition("/")[2],
+            _key(each.job),
         )
         for each in evidence
     ]
@@ -209,17 +223,16 @@ def _row(point: Point) -> tuple[str, ...]:
         "-" if point.faults_per_query is None else f"{point.faults_per_query:.3g}",
         _mib(point.peak_anon_bytes),
         _mib(point.page_cache_bytes),
-        point.job.rpartition("/")[2],
+        _key(point.job),
     )
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-    lines = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
-        for row in (head, *rows)
-    ]
-    return [lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]]
+    return grid(Grid("", head, tuple(name in _NUMBERS for name in head), tuple(rows), keys=1))
+
+
+def _key(job: str) -> str:
+    return job.rpartition("/")[2]
 
 
 def _cpus(cpus: int, gpus: int) -> str:

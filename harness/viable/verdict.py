@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.result import Environment
 from harness.viable.asked import Criteria
+from harness.viable.probing import machine
 from harness.viable.reference import Reference
-from harness.viable.search import CONFIRMATIONS, Finding, Purpose, Settled
+from harness.viable.search import CONFIRMATIONS, Finding, Purpose, Settled, wrong_side
+from harness.viable.seen import Seen
 from harness.viable.session import Tried
 
 # Version of a verdict's JSON.
@@ -18,13 +21,12 @@ _ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64"}
 
 @dataclass(frozen=True)
 class Evidence:
-    """One stored job: for what it was run, under which limit, and what came of it.
+    """One stored job: for what it was run, under which limit, what came of it, and its folder in the results.
 
-    ``aside``: the machine was slow, so it says nothing.  ``job``: its folder in the results.
+    Controls, and what was put aside because the machine was slow, say nothing of their limit (``counts``).
     """
 
     purpose: str
-    aside: bool
     limit_bytes: int
     outcome: str
     finding: str
@@ -35,10 +37,19 @@ class Evidence:
     major_faults: int | None
     job: str
 
+    @property
+    def counts(self) -> bool:
+        """Does it say something of its limit?"""
+        return self.purpose not in (Purpose.CONTROL.value, Purpose.ASIDE.value)
+
 
 @dataclass(frozen=True)
 class Unconstrained:
-    """The system with all the memory that this host has left: medians over so many containers, the largest peaks."""
+    """The system with all the memory that this host has left: medians over so many containers, the largest peaks.
+
+    ``jobs`` are the folders of these containers, ``left_out`` those of disturbed ones: they set no latency and no
+    measure, but peaks and rankings are theirs as well.
+    """
 
     limit_bytes: int
     containers: int
@@ -48,6 +59,8 @@ class Unconstrained:
     latency_s: dict[str, float]
     measures: dict[str, float]
     unstable_queries: int
+    jobs: tuple[str, ...]
+    left_out: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -55,11 +68,12 @@ class Verdict:
     """The smallest memory limit with which a system does its work.
 
     ``limit_bytes`` is ``None`` where no limit was confirmed.  ``below_bytes`` is the next smaller one that was tried,
-    ``binding`` what failed there (the most frequent first); both empty where nothing smaller can be tried (``sharp``),
-    or nothing that was tried failed (not ``sharp``).
+    ``binding`` what failed there (the most frequent first; nothing where it passed, and was not confirmed).  Without
+    it, either nothing smaller can be tried (``lowest``), or the probes were used up and all had passed.
     ``margin_bytes`` is what the limit leaves beside the anonymous peak of the unconstrained system.  ``headroom`` maps
     each latency target to the share of it that the slowest confirmation left.  ``sharp``: nothing but passes at the
-    limit, and none below it.
+    limit and above, and a limit below it (or none that can be tried) without any pass there and further down.
+    ``jobs`` counts all that it rests on, unconstrained ones included; ``machine`` is what they ran on.
     """
 
     system: str
@@ -68,16 +82,22 @@ class Verdict:
     architecture: str
     cpus: int
     gpus: int
+    corpus_sha256: str
+    sample_sha256: str
+    sample_size: int
+    machine: Environment
     step_bytes: int
     targets: dict[str, float]
     least: dict[str, float]
     limit_bytes: int | None
     below_bytes: int | None
+    lowest: bool
     binding: tuple[str, ...]
     sharp: bool
     margin_bytes: int | None
     headroom: dict[str, float]
     probes: int
+    jobs: int
     unconstrained: Unconstrained
     evidence: tuple[Evidence, ...]
     schema_version: int = SCHEMA_VERSION
@@ -109,6 +129,8 @@ def verdict(
     result = reference.jobs[0].result
     spec = result.spec
     targets = {target.figure: target.at_most_s for target in reference.targets(criteria)}
+    kept = tuple(evidence(each) for each in tried)
+    edge = settled.limit is not None and (settled.lowest or settled.below is not None)
     return Verdict(
         system=spec.cell.system,
         dataset=spec.cell.dataset,
@@ -116,18 +138,37 @@ def verdict(
         architecture=architecture(reference),
         cpus=spec.envelope.cpus,
         gpus=spec.envelope.gpus,
+        corpus_sha256=spec.corpus_sha256,
+        sample_sha256=spec.sample_sha256,
+        sample_size=spec.sample_size,
+        machine=machine(result.environment),
         step_bytes=step,
         targets=targets,
         least={each.measure: each.at_least for each in criteria.least},
         limit_bytes=settled.limit,
         below_bytes=settled.below,
-        binding=_binding(tried, settled.below),
-        sharp=settled.sharp,
+        lowest=settled.lowest,
+        binding=_binding(kept, settled.below),
+        sharp=edge and not against_edge(kept, settled.limit, settled.below),
         margin_bytes=None if settled.limit is None else settled.limit - reference.anonymous,
         headroom=_headroom(tried, settled.limit, targets),
         probes=settled.probes,
+        jobs=len(reference.jobs) + len(reference.left_out) + len(kept),
         unconstrained=unconstrained(reference),
-        evidence=tuple(evidence(each) for each in tried),
+        evidence=kept,
+    )
+
+
+def against_edge(kept: Sequence[Evidence], limit: int | None, below: int | None) -> tuple[int, ...]:
+    """The limits (bytes) of which some job is on the wrong side of the edge, ascending."""
+    return tuple(
+        sorted(
+            {
+                each.limit_bytes
+                for each in kept
+                if each.counts and wrong_side(each.limit_bytes, Finding(each.finding), limit, below)
+            }
+        )
     )
 
 
@@ -142,6 +183,8 @@ def unconstrained(reference: Reference) -> Unconstrained:
         latency_s=reference.latency_s,
         measures=reference.measures,
         unstable_queries=reference.unstable,
+        jobs=tuple(_folder(seen) for seen in reference.jobs),
+        left_out=tuple(_folder(seen) for seen in reference.left_out),
     )
 
 
@@ -158,7 +201,6 @@ def evidence(tried: Tried) -> Evidence:
     mean = seen.latency_s.get("mean")
     return Evidence(
         purpose=tried.purpose.value,
-        aside=tried.aside,
         limit_bytes=seen.limit,
         outcome=seen.result.outcome.value,
         finding=judgement.finding.value,
@@ -167,17 +209,21 @@ def evidence(tried: Tried) -> Evidence:
         mean_s=mean.value if mean else None,
         peak_anon_bytes=seen.result.memory.peak_anon_bytes,
         major_faults=seen.result.counters.major_faults,
-        job="/".join(seen.job.folder.parts[-6:]),
+        job=_folder(seen),
     )
 
 
-def _binding(tried: Sequence[Tried], below: int | None) -> tuple[str, ...]:
+def _folder(seen: Seen) -> str:
+    return "/".join(seen.job.folder.parts[-6:])
+
+
+def _binding(kept: Sequence[Evidence], below: int | None) -> tuple[str, ...]:
     """What failed in the next smaller limit, the most frequent first; a doubtful latency failed as well."""
     causes = [
         cause
-        for each in tried
-        if each.judgement.seen.limit == below and not each.aside and each.judgement.finding is not Finding.PASS
-        for cause in each.judgement.causes
+        for each in kept
+        if each.limit_bytes == below and each.counts and each.finding != Finding.PASS.value
+        for cause in each.causes
     ]
     return tuple(sorted(dict.fromkeys(causes), key=lambda cause: (-causes.count(cause), cause)))
 

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 from harness.cli import main
 from harness.launch.fake import FakeLauncher
 from harness.store import read_jobs
+from harness.viable import plot
 from tests.conftest import Bench
 from tests.viable.conftest import Scripted, needs
 
@@ -49,8 +50,9 @@ def test_validate_and_curve(call, bench: Bench) -> None:  # type: ignore[no-unty
     drawn = call("curve", "planted", "--limits", "128MiB,160MiB")
     assert drawn.exit_code == 0, drawn.output
     assert "No knee: flat: each that ran, from 160 MiB on" in drawn.stdout
+    name = plot.default_name(1, 0, 4, (128 << 20, 160 << 20))
     for form in ("png", "svg"):
-        assert (bench.results / "viable" / "planted" / "tiny" / f"curve-cpu1.{form}").stat().st_size > 5000
+        assert (bench.results / "viable" / "planted" / "tiny" / f"{name}.{form}").stat().st_size > 5000
 
 
 @pytest.mark.parametrize(
@@ -64,6 +66,7 @@ def test_validate_and_curve(call, bench: Bench) -> None:  # type: ignore[no-unty
         (["viable", "planted", "--max-latency", "mean=1ms"], 2, "the target is 1 ms: no limit can keep it"),
         (["viable", "planted", "--min", "RR@10=2"], 2, "at least 2 is asked: no limit can reach it"),
         (["viable", "planted", "--step", "16"], 2, "--step: '16' is no memory size"),
+        (["viable", "planted", "--step", "64GiB", "--cpus", "1,2"], 2, "--step 65,536 MiB: this host leaves 15,616"),
         (["viable", "planted", "--cpus", "0"], 2, "--cpus '0': write whole numbers"),
         (["viable", "planted", "--gpus", "1"], 2, "the fake launcher has no GPU; ask for less"),
         (["validate", "planted", "--instance", "m6g.medum"], 2, "unknown instance type 'm6g.medum'; did you mean"),
@@ -104,6 +107,26 @@ def test_one_cpu_count_that_misses_its_target_costs_the_others_nothing(
     assert "planted on tiny, 2 CPUs" in done.stdout and "**144 MiB**" in done.stdout
     assert "planted on 1 CPU: mean is 30 ms" in done.stderr and "evidence: " in done.stderr
     assert len(read_jobs(bench.results)) == 13
+
+
+def test_one_cpu_count_that_does_not_run_costs_the_others_nothing(
+    call,
+    monkeypatch: pytest.MonkeyPatch,  # type: ignore[no-untyped-def]
+) -> None:
+    from harness.records import Outcome
+    from tests.viable.conftest import Life
+
+    class Breaks(Scripted):
+        def launch(self, job, progress):  # type: ignore[no-untyped-def]
+            two = job.spec.envelope.cpus == 2
+            self.script = (lambda *_: Life(Outcome.CRASH)) if two else needs(129)
+            return super().launch(job, progress)
+
+    monkeypatch.setattr("harness.launch.fake.FakeLauncher", lambda: Breaks(needs(129)))
+    done = call("viable", "planted", "--cpus", "1,2")
+    assert done.exit_code == 1
+    assert "planted on tiny, 1 CPU" in done.stdout and "**144 MiB**" in done.stdout
+    assert "harness: planted does not even run" in done.stderr
 
 
 def test_an_unmeasurable_cpu_count_is_told_before_anything_runs(

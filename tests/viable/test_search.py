@@ -9,7 +9,19 @@ from dataclasses import dataclass, field
 import pytest
 
 from harness.viable import search
-from harness.viable.search import CONFIRMATIONS, MOVES, PROBES, TRIES, Ask, Bounds, Finding, Purpose, Settled
+from harness.viable.search import (
+    CONFIRMATIONS,
+    MOVES,
+    PROBES,
+    TRIES,
+    Ask,
+    Bounds,
+    Finding,
+    Purpose,
+    Search,
+    Settled,
+    wrong_side,
+)
 
 PASS, FAIL, DOUBT = Finding.PASS, Finding.FAIL, Finding.DOUBT
 # What a limit answers, by how often it was asked before.
@@ -20,20 +32,35 @@ Answers = Callable[[int, int], Finding]
 class Driven:
     settled: Settled
     asks: list[Ask] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def against(self) -> list[int]:
+        """The limits that were asked for and speak against a sharp edge."""
+        told = zip(self.asks, self.findings, strict=True)
+        return [
+            ask.limit for ask, finding in told if wrong_side(ask.limit, finding, self.settled.limit, self.settled.below)
+        ]
 
     def of(self, purpose: Purpose) -> list[int]:
         return [ask.limit for ask in self.asks if ask.purpose is purpose]
 
 
 def drive(bounds: Bounds, answers: Answers) -> Driven:
-    asking, asks = search.search(bounds), []
+    return drive_on(search.search(bounds), answers)
+
+
+def drive_on(asking: Search, answers: Answers) -> Driven:
+    asks: list[Ask] = []
+    findings: list[Finding] = []
     ask = next(asking)
     while True:
         asks.append(ask)
         try:
-            ask = asking.send(answers(ask.limit, sum(each.limit == ask.limit for each in asks) - 1))
+            findings.append(answers(ask.limit, sum(each.limit == ask.limit for each in asks) - 1))
+            ask = asking.send(findings[-1])
         except StopIteration as end:
-            return Driven(end.value, asks)
+            return Driven(end.value, asks, findings)
 
 
 def needs(least: int) -> Answers:
@@ -45,7 +72,7 @@ def test_every_need_between_the_two_peaks_is_found_to_the_step() -> None:
     for hint in (10, 11, 12, 13, 14, 17, 26, 42, 73, 106, 137):
         for need in range(10, hint + 1):
             driven = drive(Bounds(1, 10, hint, 1, 1000), needs(need))
-            assert driven.settled == Settled(need, need - 1, True, len(driven.of(Purpose.PROBE))), (hint, need)
+            assert driven.settled == Settled(need, need - 1, len(driven.of(Purpose.PROBE))), (hint, need)
             assert driven.settled.probes <= PROBES
             assert driven.of(Purpose.CONFIRMATION) == [need] * CONFIRMATIONS
             assert driven.of(Purpose.BELOW) == [need - 1]
@@ -68,16 +95,17 @@ def test_wherever_the_need_is_it_lies_between_the_limit_and_the_next_one_below(m
             assert settled.below is not None and settled.below < need, where
             continue
         assert settled.limit >= need, where
+        assert driven.against == [], where
         if settled.below is None:
-            assert settled.sharp == (settled.limit == least) and (settled.sharp or settled.probes == PROBES), where
+            assert settled.lowest == (settled.limit == least) and (settled.lowest or settled.probes == PROBES), where
         else:
-            assert settled.sharp and settled.below < need, where
+            assert settled.below < need, where
 
 
 def test_a_need_far_beyond_the_hint_is_found_by_ever_larger_strides() -> None:
     driven = drive(Bounds(1, 10, 10, 1, 1000), needs(19))
     assert driven.of(Purpose.PROBE) == [10, 11, 12, 14, 18, 26, 22, 20]
-    assert driven.settled == Settled(20, 18, True, PROBES), "used up: two steps are left between them"
+    assert driven.settled == Settled(20, 18, PROBES), "used up: two steps are left between them"
 
 
 def test_what_passes_below_the_anonymous_peak_is_followed_down() -> None:
@@ -88,7 +116,7 @@ def test_what_passes_below_the_anonymous_peak_is_followed_down() -> None:
 
 def test_nothing_smaller_than_the_least_is_tried() -> None:
     driven = drive(Bounds(1, 3, 9, 2, 100), needs(0))
-    assert driven.settled == Settled(2, None, True, 2)
+    assert driven.settled == Settled(2, None, 2, lowest=True)
     assert driven.of(Purpose.BELOW) == []
 
 
@@ -110,7 +138,7 @@ def test_a_doubtful_probe_is_tried_again_and_counts() -> None:
 def test_what_stays_in_doubt_fails() -> None:
     driven = drive(Bounds(1, 10, 12, 1, 100), lambda limit, _: PASS if limit >= 11 else DOUBT)
     assert driven.of(Purpose.PROBE) == [10] * TRIES + [11]
-    assert driven.settled == Settled(11, 10, True, 4)
+    assert driven.settled == Settled(11, 10, 4)
     assert driven.of(Purpose.BELOW) == [10], "in doubt before and in doubt again: settled"
 
 
@@ -128,7 +156,7 @@ def test_a_failing_confirmation_moves_the_limit_up_a_step_and_confirms_there() -
     )
     assert driven.of(Purpose.CONFIRMATION) == [11, 11, 12, 12, 12]
     assert driven.of(Purpose.BELOW) == [11]
-    assert driven.settled == Settled(12, 11, False, 2), "11 passes at times"
+    assert driven.settled == Settled(12, 11, 2) and driven.against == [11, 11, 11], "11 passes at times"
 
 
 def test_doubtful_confirmations_are_repeated_and_too_many_move_the_limit() -> None:
@@ -136,13 +164,13 @@ def test_doubtful_confirmations_are_repeated_and_too_many_move_the_limit() -> No
         Bounds(1, 10, 10, 1, 100), lambda limit, before: FAIL if limit < 10 else DOUBT if before == 1 else PASS
     )
     assert once.of(Purpose.CONFIRMATION) == [10] * (CONFIRMATIONS + 1)
-    assert once.settled.limit == 10
+    assert once.settled.limit == 10 and once.against == [10], "a target was missed there, by however little"
     often = drive(
         Bounds(1, 10, 10, 1, 100),
         lambda limit, before: FAIL if limit < 10 else DOUBT if limit == 10 and before else PASS,
     )
     assert often.of(Purpose.CONFIRMATION) == [10] * TRIES + [11] * CONFIRMATIONS
-    assert often.settled == Settled(11, 10, False, 2)
+    assert often.settled == Settled(11, 10, 2) and often.against == [10]
 
 
 def test_noise_that_failed_a_good_limit_is_mended_by_the_next_step_below() -> None:
@@ -152,7 +180,7 @@ def test_noise_that_failed_a_good_limit_is_mended_by_the_next_step_below() -> No
     )
     assert driven.of(Purpose.BELOW) == [10, 9]
     assert driven.settled.limit == 10 and driven.settled.below == 9
-    assert not driven.settled.sharp, "it did fail once"
+    assert driven.against == [10], "it did fail once"
 
 
 def test_a_step_below_that_passes_once_and_never_again_leaves_the_limit() -> None:
@@ -161,13 +189,13 @@ def test_a_step_below_that_passes_once_and_never_again_leaves_the_limit() -> Non
     )
     assert lucky.of(Purpose.BELOW) == [9]
     assert lucky.of(Purpose.CONFIRMATION) == [10] * CONFIRMATIONS + [9]
-    assert lucky.settled == Settled(10, 9, False, 2)
+    assert lucky.settled == Settled(10, 9, 2) and lucky.against == [9]
 
 
 def test_a_limit_that_never_holds_still_is_no_verdict() -> None:
     coin = random.Random(1)
     driven = drive(Bounds(1, 10, 12, 1, 100), lambda limit, before: PASS if before == 0 else FAIL)
-    assert driven.settled.limit is None and not driven.settled.sharp
+    assert driven.settled.limit is None
     assert len(set(driven.of(Purpose.CONFIRMATION))) == MOVES + 1
     for _ in range(500):
         driven = drive(Bounds(1, 10, 30, 1, 100), lambda *_: coin.choice((PASS, FAIL, DOUBT)))
@@ -193,4 +221,31 @@ def test_bounds_lie_on_whole_steps() -> None:
     assert search.bounds(104, 100, 1000, 16, 20, 8) == Bounds(16, 112, 112, 32, 992), "a peak below the other"
     assert search.bounds(4, 5, 1000, 16, 20, 8).first == 32, "not below the least"
     assert search.bounds(990, 2000, 1000, 16, 20, 8) == Bounds(16, 992, 992, 32, 992), "not above what was seen to pass"
-    assert search.bounds(990, 2000, 1000, 4096, 20, 8) == Bounds(4096, 4096, 4096, 4096, 4096), "a step beyond the host"
+    assert search.bounds(20, 30, 1000, 700, 20, 8) == Bounds(700, 700, 700, 700, 700), "the host has one step"
+
+
+def test_passes_far_below_the_limit_and_failures_of_it_speak_against_its_edge() -> None:
+    """A wide bracket settled above limits that had passed; and a least limit that failed once."""
+    chance = random.Random(16)
+    driven = drive(Bounds(1, 10, 30, 1, 100), lambda *_: chance.choice((PASS, FAIL, DOUBT)))
+    assert driven.settled.limit == 33 and {30, 31} <= set(driven.against), driven
+    flaky = drive(Bounds(1, 2, 3, 2, 100), lambda limit, before: FAIL if limit == 2 and not before else PASS)
+    assert flaky.settled == Settled(2, None, 2, lowest=True) and flaky.against == [2]
+
+
+def test_above_a_limit_that_failed_elsewhere_nothing_smaller_is_asked_for() -> None:
+    at = Bounds(16, 96, 112, 16, 192)
+    assert drive_on(search.above(at, 116), needs(0)).asks == [
+        Ask(128, Purpose.CONFIRMATION, number, CONFIRMATIONS) for number in (1, 2, 3)
+    ]
+    climbed = drive_on(search.above(at, 128), needs(160))
+    assert climbed.settled == Settled(160, 144, 0)
+    assert drive_on(search.above(at, 128), needs(999)).settled == Settled(None, 192, 0), "not beyond the host"
+    with pytest.raises(StopIteration) as end:
+        next(search.above(at, 199))
+    assert end.value.value == Settled(None, 199, 0)
+
+
+def test_the_largest_limit_that_failed_once_has_smaller_ones_below_it() -> None:
+    driven = drive(Bounds(1, 10, 10, 1, 10), lambda limit, before: PASS if limit == 10 and before else FAIL)
+    assert driven.settled == Settled(10, 9, 1) and driven.against == [10]

@@ -9,7 +9,7 @@ import pytest
 
 from harness import offers, prices
 from harness.prices import Snapshot
-from harness.viable import shown
+from harness.viable import curve, shown
 from harness.viable.probing import MIB
 from harness.viable.smallest import smallest
 from harness.viable.verdict import Verdict
@@ -61,9 +61,33 @@ def test_no_limit_is_no_rent(found: Verdict, market: Snapshot) -> None:
 
 
 def test_what_has_nothing_below_it_says_why(found: Verdict, market: Snapshot) -> None:
-    least = replace(found, below_bytes=None, binding=())
-    assert "less than that starts no container" in shown.verdicts([least], market, "md")
-    assert "none of 3 probes failed" in shown.verdicts([replace(least, sharp=False)], market, "md")
+    least = replace(found, below_bytes=None, binding=(), lowest=True)
+    assert "less than that starts no container." in shown.verdicts([least], market, "md")
+    flaky = shown.verdicts([replace(least, sharp=False)], market, "md")
+    assert "less than that starts no container, but not all jobs passed there." in flaky
+    assert "none of 3 probes failed" in shown.verdicts([replace(least, lowest=False, sharp=False)], market, "md")
+
+
+def test_a_limit_that_passed_is_never_said_to_fail(found: Verdict, market: Snapshot) -> None:
+    passing = tuple(
+        replace(each, finding="passes", causes=()) if each.limit_bytes == 128 * MIB else each for each in found.evidence
+    )
+    moved = shown.verdicts([replace(found, binding=(), sharp=False, evidence=passing)], market, "md")
+    assert "128 MiB passed as well, and after 4 moves the search ended" in moved and "128 MiB fails" not in moved
+    assert "- Not sharp: 2 of 2 jobs with 128 MiB passed." in moved
+    mixed = (*found.evidence, replace(passing[-1]))
+    at_times = shown.verdicts([replace(found, sharp=False, evidence=mixed)], market, "md")
+    assert "128 MiB fails at times, but the edge is not sharp." in at_times
+
+
+def test_what_an_image_says_is_escaped_in_both_forms(ask: Asker, market: Snapshot) -> None:
+    strange = "\x1b[2J| <b>\u202e"
+    drawn = curve.measure(ask(needs(129))[0], 1, (144 * MIB,))
+    drawn = replace(drawn, points=tuple(replace(each, disturbed=strange) for each in drawn.points))
+    for form in ("md", "json"):
+        said = shown.curve(drawn, form)
+        assert "\x1b" not in said and "\u202e" not in said and said.isascii()
+    assert "| <b>" not in shown.curve(drawn, "md").partition("Measured on a disturbed machine")[2]
 
 
 def test_every_job_is_a_row(found: Verdict, market: Snapshot) -> None:
@@ -71,3 +95,5 @@ def test_every_job_is_a_row(found: Verdict, market: Snapshot) -> None:
     for each in found.evidence:
         assert each.job.rpartition("/")[2] in text
     assert text.count("\n| 144 MiB") == 4
+    for each in found.unconstrained.jobs:
+        assert each.rpartition("/")[2] in text, "also those that the targets come from"

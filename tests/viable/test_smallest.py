@@ -23,7 +23,7 @@ from tests.viable.conftest import STIRRED, Asker, Life, Scripted, needs
 
 
 def limits(found: Verdict, purpose: str) -> list[int]:
-    return [each.limit_bytes // MIB for each in found.evidence if each.purpose == purpose and not each.aside]
+    return [each.limit_bytes // MIB for each in found.evidence if each.purpose == purpose]
 
 
 def test_a_need_is_found_confirmed_and_its_evidence_named(ask: Asker) -> None:
@@ -37,6 +37,7 @@ def test_a_need_is_found_confirmed_and_its_evidence_named(ask: Asker) -> None:
     assert launcher.limits == [None] * 3 + [112, 144, 128, 144, 144, 144, 128]
     assert found.margin_bytes == 44 * MIB
     assert found.headroom == {"mean": pytest.approx(0.2)}, "10 ms of 12.5 ms"
+    assert found.jobs == 10 == len(launcher.limits)
     assert found.unconstrained.containers == 3 and found.unconstrained.peak_anon_bytes == 100 * MIB
     for each in found.evidence:
         stored = json.loads((ask.bench.results / each.job / "result.json").read_text())
@@ -149,11 +150,8 @@ def test_a_marginal_latency_is_held_against_the_machine_of_that_moment(ask: Aske
 
     asked, launcher = ask(busy)
     found = smallest(asked, 1)
-    assert [(each.purpose, each.aside) for each in found.evidence[:3]] == [
-        ("probe", True),
-        ("control", False),
-        ("probe", False),
-    ]
+    assert [each.purpose for each in found.evidence[:3]] == ["put aside", "control", "probe"]
+    assert len(limits(found, "probe")) == found.probes, "each probe is one job"
     assert launcher.limits[3:6] == [112, None, 112]
     assert found.limit_bytes is not None and found.limit_bytes < 112 * MIB, "it was the machine"
     assert "put aside" in ask.said.getvalue()
@@ -176,7 +174,7 @@ def test_a_doubtful_job_without_a_control_is_put_aside(ask: Asker, monkeypatch: 
     asked, launcher = ask(needs(129))
     found = smallest(asked, 1)
     assert launcher.limits[:2] == [112, 144], "measured again, and no control was run for what is past"
-    assert found.evidence[0].aside and found.limit_bytes == 144 * MIB
+    assert found.evidence[0].purpose == "put aside" and found.limit_bytes == 144 * MIB
 
 
 def test_a_marginal_latency_on_a_machine_at_rest_fails_after_its_tries(ask: Asker) -> None:
@@ -215,6 +213,10 @@ def test_a_disturbed_unconstrained_job_is_measured_again_and_left_out(ask: Asker
     assert launcher.limits.count(None) == 4
     assert found.unconstrained.containers == 3 and found.unconstrained.disturbed == 0
     assert found.targets == {"mean": pytest.approx(0.0125)}
+    assert len(found.unconstrained.jobs) == 3 and len(found.unconstrained.left_out) == 1
+    assert found.jobs == len(launcher.limits)
+    for job in (*found.unconstrained.jobs, *found.unconstrained.left_out):
+        assert (ask.bench.results / job / "result.json").is_file()
 
 
 def test_where_all_are_disturbed_the_fastest_count_and_the_verdict_says_so(ask: Asker) -> None:
@@ -297,14 +299,14 @@ def test_a_container_killed_above_the_limit_in_any_stored_job_moves_it_above_tha
     curve.measure(asked, 1, (132 * MIB, 148 * MIB, 200 * MIB))
     found = smallest(asked, 1)
     assert (found.limit_bytes, found.below_bytes) == (160 * MIB, 148 * MIB)
-    assert limits(found, "other job") == [148]
+    assert limits(found, "other job") == [132, 148]
     assert limits(found, "confirmation") == [144] * 3 + [160] * 3
-    assert limits(found, "next step below") == [128, 148]
-    assert not found.sharp, "it passed there once more, and that lowers nothing"
+    assert limits(found, "next step below") == [128]
+    assert not found.sharp, "144 passed, and was too small"
     assert found.binding == ("oom",) and found.probes == 3
     said = shown.verdicts([found], prices.snapshot(), "md")
     assert "148 MiB fails, but the edge is not sharp." in said
-    assert "- Not sharp: 1 of 2 jobs with 148 MiB passed; the others: oom." in said
+    assert "- Not sharp: 4 of 4 jobs with 144 MiB passed." in said
     assert "killed with 148 MiB in another job: moves up" in ask.said.getvalue()
     again, launcher = ask(needs(1))
     assert smallest(again, 1) == found and launcher.limits == []
@@ -312,14 +314,16 @@ def test_a_container_killed_above_the_limit_in_any_stored_job_moves_it_above_tha
     curve.measure(asked, 1, (164 * MIB,))
     asked, _ = ask(lambda limit, before: Life(Outcome.OOM) if limit == 164 else needs(145)(limit, before))
     found = smallest(asked, 1)
-    assert (found.limit_bytes, found.below_bytes, found.sharp) == (176 * MIB, 164 * MIB, True)
+    assert (found.limit_bytes, found.below_bytes, found.sharp) == (176 * MIB, 164 * MIB, False)
     assert smallest(ask(needs(1))[0], 1) == found
 
 
-def test_a_slow_job_above_the_limit_moves_nothing(ask: Asker) -> None:
+def test_a_slow_job_above_the_limit_moves_nothing_and_is_told(ask: Asker) -> None:
     asked, _ = ask(lambda limit, before: Life(ms=90) if limit == 148 else needs(129)(limit, before))
     curve.measure(asked, 1, (148 * MIB,))
-    assert smallest(asked, 1).limit_bytes == 144 * MIB
+    found = smallest(asked, 1)
+    assert found.limit_bytes == 144 * MIB and not found.sharp
+    assert limits(found, "other job") == [148]
 
 
 def test_a_limit_that_passes_at_times_is_told_with_its_counts(ask: Asker) -> None:
