@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
+from typing import TypeVar
 
 import docker
 import pytest
@@ -37,6 +38,7 @@ QUERIES, WARMUP = 60, 20
 ANY_TIME = Criteria((Target(MEAN, 10.0),))
 # A busy machine ends a search, which then goes on from what is stored.
 PATIENCE = 8
+Found = TypeVar("Found")
 
 
 @contextmanager
@@ -81,16 +83,19 @@ def test_a_mapped_file_that_is_evicted_binds_by_latency(engine: docker.DockerCli
     """400 MiB of file, little else: it never dies of a small limit, it slows."""
     params: dict[str, Scalar] = {"service_ms": 2, "touch_file": True, "touch_per_query": 300}
     with planted(tmp_path, "mapped-400", params, {"file_mib": 400}) as asked:
-        found = _patiently(asked)
+        found = _patiently(lambda: smallest(asked, 1))
         print(f"mapped: {_said(found)}")
         assert found.unconstrained.peak_anon_bytes < 64 * MIB
         assert found.binding == (LATENCY,), found
         assert found.limit_bytes is not None and found.limit_bytes > 4 * found.unconstrained.peak_anon_bytes, found
         _readable(found, tmp_path)
-        drawn = curves.measure(asked, 1, tuple(size * MIB for size in (16, 100, 200, 300, 448)))
+        rungs = tuple(size * MIB for size in (16, 100, 200, 300, 448))
+        drawn = _patiently(lambda: curves.measure(asked, 1, rungs))
     assert {point.outcome for point in drawn.points[1:]} == {"ok"}
-    means = [point.mean_s or 0.0 for point in drawn.points[1:]]
-    assert means[0] > 2 * means[-1] and drawn.knee_bytes == 448 * MIB, drawn
+    *means, unconstrained = [point.mean_s or 0.0 for point in drawn.points[1:]]
+    assert drawn.points[-1].unconstrained and means[0] > 2 * unconstrained, drawn
+    # A machine that was slow for that one rung leaves a curve without a knee, and never one elsewhere.
+    assert drawn.knee_bytes == (448 * MIB if means[-1] <= 1.25 * unconstrained else None), drawn
     assert (drawn.points[1].faults_per_query or 0.0) > 100 > (drawn.points[-1].faults_per_query or 0.0)
 
 
@@ -98,10 +103,10 @@ def _said(found: Verdict) -> str:
     return f"{(found.limit_bytes or 0) // MIB} MiB, {found.binding}, {found.probes} probes, sharp: {found.sharp}"
 
 
-def _patiently(asked: Viability) -> Verdict:
+def _patiently(ask: Callable[[], Found]) -> Found:
     for _ in range(PATIENCE):
         try:
-            return smallest(asked, 1)
+            return ask()
         except HarnessError as error:
             assert "too busy" in str(error)
             time.sleep(10)
