@@ -113,12 +113,16 @@ def cheapest(
     gpu_memory_bytes: int | None = None,
 ) -> Offer | None:
     """The cheapest instance type that provides ``envelope``, or ``None``; see :func:`provide`."""
-    fitting = (
-        Offer(instance, snapshot.region, snapshot.term, price, snapshot.as_of)
-        for instance, price in snapshot.prices
-        if not any(_against(instance, envelope, architecture, reserve, gpu_memory_bytes))
-    )
-    return min(fitting, key=_order, default=None)
+    best: Offer | None = None
+    for instance, price in snapshot.prices:
+        # Most types are dearer than one that was found already, and need not be looked at.
+        if best is not None and price > best.usd_per_hour:
+            continue
+        if any(_against(instance, envelope, architecture, reserve, gpu_memory_bytes)):
+            continue
+        offer = Offer(instance, snapshot.region, snapshot.term, price, snapshot.as_of)
+        best = offer if best is None else min(best, offer, key=_order)
+    return best
 
 
 def successor(instance: Instance, snapshot: Snapshot) -> Offer | None:
