@@ -25,7 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 import harness
 from harness import leftovers, store
 from harness.errors import FileError
-from harness.table import Figure, Measurements
+from harness.table import Figure, Machine, Measurements
 
 # What numbers depend on beside our own sources.
 _LIBRARIES = ("ir-measures", "numpy", "pyarrow", "scipy")
@@ -85,7 +85,15 @@ def rows(
 
 def priceable(made: Measurements) -> Measurements:
     """What prices are applied to, and what a priced row shows: the rest of each row is as if it were not known."""
-    return replace(made, rows=tuple(replace(row, **_WITHOUT) for row in made.rows), overhead=())
+    rows = (replace(row, machine=_architecture_of(row.machine), **_WITHOUT) for row in made.rows)
+    return replace(made, rows=tuple(rows), overhead=())
+
+
+def _architecture_of(machine: Machine | None) -> Machine | None:
+    """All of a machine that prices have to do with."""
+    if machine is None:
+        return None
+    return Machine("", machine.architecture, "", None, None, "", None, (), None, 0)
 
 
 def _name(root: Path, measures: Sequence[str]) -> str:
