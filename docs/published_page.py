@@ -62,9 +62,10 @@ harness report results/published/santhanam2023 --as-of 2022-12-05 # against othe
 harness report results/published/santhanam2023 --format json      # or csv
 ```
 
-Nothing of this was measured here. The rows are marked `published`; the paper prints means and no samples, so
-percentiles, intervals, memory and load time are missing, and each says so. GPUs, CPUs and memory are what a system was
-given; the instance type may have more (a p3.8xlarge has 4 GPUs, and all four are paid for where one is used).
+Nothing of this was measured here. The rows are marked `published`, their validity `unknown`; the paper prints means and
+no samples, so percentiles, intervals, memory and load time are missing, and each says so. GPUs, CPUs and memory are
+what a system was given; the instance type may have more (a p3.8xlarge has 4 GPUs, and all four are paid for where one
+is used).
 
 ## How costs are made again
 

@@ -37,8 +37,6 @@ SATURATED = Model(
     "(scenario server), or with no latency target (scenario offline)",
 )
 MODELS = (SEQUENTIAL, SATURATED)
-# The name that it had when there was one model.
-FORMULA = SEQUENTIAL.formula
 BUILD_FORMULA = "US$ per million documents = build (s) x US$ per hour / 3600 / documents x 1,000,000"
 STORAGE_FORMULA = "US$ per month = index (GiB) x US$ per GiB-month"
 

@@ -2,7 +2,7 @@
 
 Reading samples, bootstrapping and judging thousands of jobs takes minutes; nothing of that depends on prices.  So the
 measured rows of a results folder are kept, and they are taken again only for exactly these stored files (name, inode,
-size, time of change), read by exactly this code.  A derived file may be removed at any time; one that is
+size, times of change), read by exactly this code.  A derived file may be removed at any time; one that is
 damaged, or not this user's, is as good as none.
 """
 
@@ -25,7 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 import harness
 from harness import leftovers, store
 from harness.errors import FileError
-from harness.table import Figure, Measurements
+from harness.table import Figure, Machine, Measurements
 
 # What numbers depend on beside our own sources.
 _LIBRARIES = ("ir-measures", "numpy", "pyarrow", "scipy")
@@ -33,7 +33,7 @@ _LIBRARIES = ("ir-measures", "numpy", "pyarrow", "scipy")
 _OF_A_JOB = (store.RESULT, store.SAMPLES, store.RUN)
 # What no price has to do with: most of a row's bytes.
 _WITHOUT: dict[str, Any] = {
-    **dict.fromkeys(("sample_sha256", "corpus_sha256", "qrels_sha256", "service_s", "trial_spread_s", "detail")),
+    **dict.fromkeys(("qrels_sha256", "service_s", "trial_spread_s", "detail")),
     **dict.fromkeys(("p50_s", "p95_s", "p99_s", "latency_these_queries_s"), Figure(None)),
     **dict.fromkeys(("queries_unjudged", "trial_means_s", "keys", "findings", "notes"), ()),
     **{name: {} for name in ("at_most_s", "stages_s", "spread_s")},
@@ -85,7 +85,15 @@ def rows(
 
 def priceable(made: Measurements) -> Measurements:
     """What prices are applied to, and what a priced row shows: the rest of each row is as if it were not known."""
-    return replace(made, rows=tuple(replace(row, **_WITHOUT) for row in made.rows), overhead=())
+    rows = (replace(row, machine=_architecture_of(row.machine), **_WITHOUT) for row in made.rows)
+    return replace(made, rows=tuple(rows), overhead=())
+
+
+def _architecture_of(machine: Machine | None) -> Machine | None:
+    """All of a machine that prices have to do with."""
+    if machine is None:
+        return None
+    return Machine("", machine.architecture, "", None, None, "", None, (), None, 0)
 
 
 def _name(root: Path, measures: Sequence[str]) -> str:
@@ -148,7 +156,8 @@ def _line(entry: os.DirEntry[str]) -> str:
         found = entry.stat()
     except FileNotFoundError:
         return f"{entry.path} gone"
-    return f"{entry.path} {found.st_ino} {found.st_size} {found.st_mtime_ns}"
+    # The time of change alone can be set back (cp -p, tar, touch); the kernel's own time of it cannot.
+    return f"{entry.path} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
 
 
 @functools.cache

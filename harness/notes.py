@@ -61,18 +61,20 @@ def of_cost(rows: Sequence[Row]) -> Iterator[str]:
     for model, shown in ((cost.SEQUENTIAL, closed), (cost.SATURATED, open_loop)):
         if shown:
             yield f"Cost, {model.name}: {model.formula}; {model.meaning}."
+    if any(figure.low is not None for row in rows for figure in (row.usd_per_million, row.usd_per_million_saturated)):
+        yield "A cost's interval is that of its latency or throughput times the same factor: prices have none."
     if rows and not open_loop:
         yield (
             f"Cost, {cost.SATURATED.name}: not shown, no row here has a throughput; measure scenario server on a "
             "profile that is a whole instance."
         )
-    if any(row.measured_on is None for row in rows):
+    if any(row.published_type is None for row in rows):
         yield (
             "Cost is on the cheapest instance type of the snapshot that provides the profile, burstable and bare-metal "
             "ones left out. Latency was measured on the machine named here, not on that instance."
         )
-    if any(row.measured_on for row in rows):
-        yield "A row that was measured on an instance type is priced on that very type."
+    if any(row.published_type for row in rows):
+        yield "A published row is priced on the very instance type that its paper names for it."
 
 
 def _of_index_cost(rows: Sequence[Row], storage: StoragePrice | None) -> Iterator[str]:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from pydantic import Field
 
-from harness import hardware, instances
+from harness import cost, hardware, instances
 from harness.declared import Declared, read_toml, validate
 from harness.instances import Instance
 from harness.prices import Snapshot
 from harness.records import Envelope
 
-GIB = 2**30
+GIB = cost.GIB
 
 
 class Reserve(Declared):
@@ -74,7 +74,12 @@ def reserve(root: Path | None = None) -> Reserve:
 
 
 def provide(
-    envelope: Envelope, snapshot: Snapshot, *, architecture: str | None = None, reserve: Reserve | None = None
+    envelope: Envelope,
+    snapshot: Snapshot,
+    *,
+    architecture: str | None = None,
+    reserve: Reserve | None = None,
+    gpu_memory_bytes: int | None = None,
 ) -> Offers:
     """Sort a snapshot's types by whether they provide ``envelope``.
 
@@ -87,10 +92,12 @@ def provide(
         snapshot: the prices.
         architecture: ``x86_64`` or ``arm64`` to allow only that one.
         reserve: what the host needs for itself, where the envelope must fit beside it.
+        gpu_memory_bytes: what each GPU must have, where that is known and the envelope has any; a type whose GPUs'
+            memory is not known is then left out.
     """
     fitting, left_out = [], []
     for instance, price in snapshot.prices:
-        reason = next(_against(instance, envelope, architecture, reserve), None)
+        reason = next(_against(instance, envelope, architecture, reserve, gpu_memory_bytes), None)
         if reason is None:
             fitting.append(Offer(instance, snapshot.region, snapshot.term, price, snapshot.as_of))
         else:
@@ -99,21 +106,30 @@ def provide(
 
 
 def cheapest(
-    envelope: Envelope, snapshot: Snapshot, architecture: str | None = None, reserve: Reserve | None = None
+    envelope: Envelope,
+    snapshot: Snapshot,
+    architecture: str | None = None,
+    reserve: Reserve | None = None,
+    gpu_memory_bytes: int | None = None,
 ) -> Offer | None:
     """The cheapest instance type that provides ``envelope``, or ``None``; see :func:`provide`."""
-    fitting = (
-        Offer(instance, snapshot.region, snapshot.term, price, snapshot.as_of)
-        for instance, price in snapshot.prices
-        if not any(_against(instance, envelope, architecture, reserve))
-    )
-    return min(fitting, key=_order, default=None)
+    best: Offer | None = None
+    for instance, price in snapshot.prices:
+        # Most types are dearer than one that was found already, and need not be looked at.
+        if best is not None and price > best.usd_per_hour:
+            continue
+        if any(_against(instance, envelope, architecture, reserve, gpu_memory_bytes)):
+            continue
+        offer = Offer(instance, snapshot.region, snapshot.term, price, snapshot.as_of)
+        best = offer if best is None else min(best, offer, key=_order)
+    return best
 
 
 def successor(instance: Instance, snapshot: Snapshot) -> Offer | None:
     """The cheapest other type with at least the same of everything, on the same architecture; or ``None``.
 
     A type without GPUs has none that has; burstable ones follow burstable ones, and bare metal follows bare metal.
+    Of local disks, NVMe alone is a known fact: hard disks are not compared.
     """
     fitting = (
         Offer(other, snapshot.region, snapshot.term, price, snapshot.as_of)
@@ -137,10 +153,15 @@ def _order(offer: Offer) -> tuple[float, int, int, str]:
 
 
 def _against(
-    instance: Instance, envelope: Envelope, architecture: str | None, reserve: Reserve | None
+    instance: Instance,
+    envelope: Envelope,
+    architecture: str | None,
+    reserve: Reserve | None,
+    gpu_memory_bytes: int | None,
 ) -> Iterator[str]:
     """Reasons not to offer a type, the plainest first."""
     yield from _too_small(instance, envelope, architecture, reserve)
+    yield from _wrong_gpus(instance, envelope, gpu_memory_bytes)
     if instance.burstable:
         yield "burstable: its price buys a share of the CPU time"
     if instance.bare_metal:
@@ -158,7 +179,15 @@ def _too_small(
     if left < envelope.memory_bytes:
         beside = f" beside the host's own {reserve}" if reserve else ""
         yield f"less than {envelope.memory_bytes / GIB:g} GiB of memory{beside}"
+
+
+def _wrong_gpus(instance: Instance, envelope: Envelope, gpu_memory_bytes: int | None) -> Iterator[str]:
     if instance.gpus < envelope.gpus:
         yield f"fewer than {envelope.gpus} NVIDIA GPUs"
     if not envelope.gpus and (instance.gpus or instance.accelerators):
         yield "has GPUs or other accelerators, which nothing here uses and the price holds"
+    if envelope.gpus and gpu_memory_bytes is not None:
+        if instance.gpu_memory_bytes is None:
+            yield "the memory of its GPUs is not known"
+        elif instance.gpu_memory_bytes < gpu_memory_bytes:
+            yield f"GPUs with less than {gpu_memory_bytes / GIB:.4g} GiB of memory"

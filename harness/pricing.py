@@ -2,14 +2,15 @@
 
 Which machine a row is priced on:
 
-- one that was measured or published on an instance type, on that very type; where the prices no longer have it, on the
-  cheapest type with at least the same of everything, and the row says that its latency was not measured again;
-- else on the cheapest type that provides the row's hardware profile.  A row without GPUs is never priced on a machine
-  with GPUs or other accelerators.
+- one that was published for an instance type, on that very type; where the prices no longer have it, on the cheapest
+  type with at least the same of everything, and the row says that its latency was not measured again;
+- else on the cheapest type that provides the row's hardware profile, with as much GPU memory as is known to be needed.
+  A row without GPUs is never priced on a machine with GPUs or other accelerators.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +24,6 @@ from harness.storage import StoragePrice
 from harness.table import Figure, Price, Row
 
 _ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64"}
-_NONE = Figure(None)
 # A row's price and what is to be said of it.
 Placed = tuple[Price | None, str | None]
 
@@ -32,31 +32,37 @@ Placed = tuple[Price | None, str | None]
 class Tariff:
     """All that rows are priced with: the prices of a date, facts of every known type, and what storage costs there.
 
-    ``storage`` is ``None`` where no price of storage is known for that place and date.
+    ``storage`` is ``None`` where no price of storage is known for that place and date; ``root`` is the folder that
+    the facts are from, where it is not the shipped one.
     """
 
     snapshot: Snapshot
     known: Mapping[str, Instance] = field(repr=False)
     storage: StoragePrice | None = None
+    root: Path | None = None
     # What was worked out already: ten thousand rows ask the same few questions.
-    _placed: dict[tuple[object, ...], Placed] = field(default_factory=dict, repr=False, compare=False)
-    _offers: dict[tuple[int, int, int], Offer | None] = field(default_factory=dict, repr=False, compare=False)
-    _successors: dict[str, Offer | None] = field(default_factory=dict, repr=False, compare=False)
+    _by_need: dict[tuple[int, int, int, int | None], Price | None] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    _by_type: dict[str, Placed] = field(default_factory=dict, repr=False, compare=False)
 
-    def cheapest(self, envelope: Envelope) -> Offer | None:
-        """The cheapest type that provides an envelope; each is looked for once."""
-        wanted = (envelope.cpus, envelope.memory_bytes, envelope.gpus)
-        if wanted not in self._offers:
-            self._offers[wanted] = offers.cheapest(envelope, self.snapshot)
-        return self._offers[wanted]
+    def cheapest(self, envelope: Envelope, gpu_memory_bytes: int | None = None) -> Price | None:
+        """The cheapest type that provides an envelope, its GPUs with so much memory each; ``None``: there is none."""
+        need = (envelope.cpus, envelope.memory_bytes, envelope.gpus, gpu_memory_bytes)
+        if need not in self._by_need:
+            offer = offers.cheapest(envelope, self.snapshot, gpu_memory_bytes=gpu_memory_bytes)
+            self._by_need[need] = None if offer is None else _price(offer)
+        return self._by_need[need]
 
-    def successor(self, instance_type: str) -> Offer | None:
-        """The cheapest other type with at least the resources of this one; ``None``: none, or it is not known."""
-        if instance_type not in self._successors:
-            instance = self.known.get(instance_type)
-            found = None if instance is None else offers.successor(instance, self.snapshot)
-            self._successors[instance_type] = found
-        return self._successors[instance_type]
+    def on(self, instance_type: str) -> Placed:
+        """That very type, or the one that has taken its place; or why there is none."""
+        if instance_type not in self._by_type:
+            self._by_type[instance_type] = _on(instance_type, self)
+        return self._by_type[instance_type]
+
+    def foreign(self, instance_type: str) -> bool:
+        """Whether it is a type of another provider than these prices are of."""
+        return instance_type not in self.known and instance_type in _of_others(self.snapshot.provider, self.root)
 
 
 def tariff(snapshot: Snapshot, root: Path | None = None) -> Tariff:
@@ -70,7 +76,8 @@ def tariff(snapshot: Snapshot, root: Path | None = None) -> Tariff:
         FileError: a file of facts or prices is wrong.
     """
     place = (snapshot.provider, snapshot.region, snapshot.as_of)
-    return Tariff(snapshot, instances.read(snapshot.provider, root), storage.price(storage.read(root), *place))
+    known = instances.read(snapshot.provider, root)
+    return Tariff(snapshot, known, storage.price(storage.read(root), *place), root)
 
 
 def formulas() -> dict[str, str]:
@@ -98,37 +105,40 @@ def priced(row: Row, tariff: Tariff) -> Row:
 
 def place(row: Row, tariff: Tariff) -> Placed:
     """The machine that prices a row by the rules above, or why there is none."""
-    return cheapest(row, tariff) if row.measured_on is None else on(row.measured_on, tariff)
+    if row.published_type is None or tariff.foreign(row.published_type):
+        return cheapest(row, tariff)
+    return tariff.on(row.published_type)
 
 
 def cheapest(row: Row, tariff: Tariff) -> Placed:
-    """The cheapest machine that provides a row's hardware profile."""
-    machine = None if row.machine is None else row.machine.architecture
-    asked = (row.cpus, row.memory_limit_bytes, row.gpus, machine)
-    if asked not in tariff._placed:
-        tariff._placed[asked] = _cheapest(row, machine, tariff)
-    return tariff._placed[asked]
-
-
-def _cheapest(row: Row, machine: str | None, tariff: Tariff) -> Placed:
+    """The cheapest machine that provides a row's hardware profile and the GPU memory that it is known to need."""
     envelope = Envelope(row.profile, row.cpus, row.memory_limit_bytes, row.gpus)
-    offer = tariff.cheapest(envelope)
-    if offer is None:
-        return None, f"{_no_type(envelope, tariff)}; price with another snapshot"
-    there, here = offer.instance.architecture, None if machine is None else _ARCHITECTURES.get(machine, machine)
+    need = gpu_memory_bytes(row)
+    price = tariff.cheapest(envelope, need)
+    if price is None:
+        return None, f"{_no_type(envelope, tariff, need)}; price with another snapshot"
+    if row.published_type not in (None, price.instance_type):
+        return price, "another type than the paper's; latency not re-measured"
+    there, here = price.architecture, None if row.machine is None else architecture(row.machine.architecture)
     if here in (there, None):
-        return _price(offer), None
-    return _price(offer), (
-        f"priced on {offer.instance.instance_type} ({there}); latency was measured on {here}, "
+        return price, None
+    return price, (
+        f"priced on {price.instance_type} ({there}); latency was measured on {here}, "
         "and the cost takes it to be the same there"
     )
 
 
-def on(instance_type: str, tariff: Tariff) -> Placed:
-    """That very machine, or the one that has taken its place."""
-    if (instance_type,) not in tariff._placed:
-        tariff._placed[instance_type,] = _on(instance_type, tariff)
-    return tariff._placed[instance_type,]
+def architecture(machine: str) -> str:
+    """A machine's architecture, by the name that facts about instance types use."""
+    return _ARCHITECTURES.get(machine, machine)
+
+
+def gpu_memory_bytes(row: Row) -> int | None:
+    """What each GPU must have for a row: what its paper's type has, or its share of the peak; ``None``: not known."""
+    if not row.gpus or row.gpu_memory_bytes is not None:
+        return row.gpu_memory_bytes if row.gpus else None
+    # How a peak was spread over several GPUs is not known; one that is even needs the least.
+    return None if row.peak_gpu_bytes is None else -(-row.peak_gpu_bytes // row.gpus)
 
 
 def _on(instance_type: str, tariff: Tariff) -> Placed:
@@ -138,15 +148,27 @@ def _on(instance_type: str, tariff: Tariff) -> Placed:
         return _price(Offer(instance, snapshot.region, snapshot.term, usd, snapshot.as_of)), None
     gone = f"{instance_type} has no price in {snapshot}"
     if instance_type not in tariff.known:
+        if tariff.foreign(instance_type):
+            provider = _of_others(snapshot.provider, tariff.root)[instance_type]
+            return None, f"{instance_type} is a type of another provider, {provider}"
         facts = f"instances/{snapshot.provider}.csv"
         return None, f"{gone}, and its resources are not known; add a row for it to {facts}, or price at another date"
-    offer = tariff.successor(instance_type)
+    offer = offers.successor(tariff.known[instance_type], snapshot)
     if offer is None:
         return None, f"{gone}, and no type there has at least its resources; price at another date"
     name = offer.instance.instance_type
     return replace(_price(offer), substitutes=instance_type), (
-        f"{gone}; substituted by {name}, the cheapest with at least its resources, latency not re-measured"
+        f"{gone}; substituted by {name}, the cheapest with at least its resources (local hard disks are not compared), "
+        "latency not re-measured"
     )
+
+
+@functools.cache
+def _of_others(provider: str, root: Path | None) -> Mapping[str, str]:
+    """All known types of other providers than this one, each with its provider."""
+    own = instances.facts_path(provider, root)
+    others = sorted(path.stem for path in own.parent.glob("*.csv") if path != own)
+    return {instance_type: name for name in others for instance_type in instances.read(name, root)}
 
 
 def sequential(row: Row, price: Price | None, note: str | None) -> Figure:
@@ -189,10 +211,9 @@ def _build(row: Row, tariff: Tariff) -> tuple[Price | None, Figure]:
     """What it costs to index a million documents, on the cheapest machine that provides what the build had."""
     if row.build_envelope is None or row.index_build_s is None:
         return None, Figure(None, reason="no build of an index is stored with this result")
-    offer = tariff.cheapest(row.build_envelope)
-    if offer is None:
+    price = tariff.cheapest(row.build_envelope)
+    if price is None:
         return None, Figure(None, reason=_no_type(row.build_envelope, tariff))
-    price = _price(offer)
     if not row.corpus_documents:
         return price, Figure(None, reason="the result does not say how many documents were indexed; measure it again")
     usd = cost.build_usd_per_million_documents(row.index_build_s, price.usd_per_hour, row.corpus_documents)
@@ -227,8 +248,10 @@ def _price(offer: Offer) -> Price:
     )
 
 
-def _no_type(envelope: Envelope, tariff: Tariff) -> str:
-    wanted = f"{envelope.cpus} CPU, {envelope.memory_bytes / 2**30:g} GiB, {envelope.gpus} GPU"
+def _no_type(envelope: Envelope, tariff: Tariff, gpu_memory: int | None = None) -> str:
+    wanted = f"{envelope.cpus} CPU, {envelope.memory_bytes / cost.GIB:g} GiB, {envelope.gpus} GPU"
+    if gpu_memory is not None:
+        wanted += f" of {gpu_memory / cost.GIB:.4g} GiB"
     return f"no instance type in the prices of {tariff.snapshot} provides {wanted}"
 
 

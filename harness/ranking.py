@@ -51,7 +51,7 @@ def _by_place(changes: Sequence[Change]) -> Mapping[Place, list[Change]]:
     for each in changes:
         if each.before.rank is not None:
             places[each.place].append(each)
-    return dict(sorted(places.items()))
+    return {place: places[place] for place in sorted(places, key=lambda place: tuple(map(str, place)))}
 
 
 def _cheapest_of_each(changes: Sequence[Change], way: str) -> dict[str, Figure]:
@@ -77,7 +77,7 @@ def flips(changes: Sequence[Change], way: str) -> Iterator[Flip]:
                 if _usd(before, earlier) < _usd(before, name):
                     overlap = any(_overlap(costs[earlier], costs[name]) for costs in (before, now))
                     was, is_now = ((_usd(costs, earlier), _usd(costs, name)) for costs in (before, now))
-                    yield Flip(*place, way, earlier, name, was, is_now, overlap)
+                    yield Flip(place, way, earlier, name, was, is_now, overlap)
             insort(seen, (_usd(now, name), name))
 
 
@@ -101,4 +101,4 @@ def best(changes: Sequence[Change], way: str) -> Iterator[Best]:
         now = next((each for each in rows if _way(each, way).rank == 1), None)
         if was is not None and now is not None and _way(was, way).rank != 1:
             pairs = ((each.row.system, each.row.profile) for each in (was, now))
-            yield Best(*place, way, *pairs)
+            yield Best(place, way, *pairs)

@@ -54,8 +54,8 @@ def compare(measured: Measurements, before: Tariff, now: Tariff) -> Repricing:
     flips = tuple(flip for way in (SAME, CHEAPEST) for flip in ranking.flips(changes, way))
     best = tuple(each for way in (SAME, CHEAPEST) for each in ranking.best(changes, way))
     gone = tuple(_gone(changes, now))
-    lost = tuple(sorted({_profile(each.row) for each in changes if each.before.price and not each.cheapest.price}))
-    found = tuple(sorted({_profile(each.row) for each in changes if each.cheapest.price and not each.before.price}))
+    lost = tuple(sorted({each.row.profile for each in changes if each.before.price and not each.cheapest.price}))
+    found = tuple(sorted({each.row.profile for each in changes if each.cheapest.price and not each.before.price}))
     failed = len(measured.rows) - len(changes)
     return Repricing(
         before=_side(before.snapshot),
@@ -74,23 +74,10 @@ def compare(measured: Measurements, before: Tariff, now: Tariff) -> Repricing:
 
 def _change(row: Row, before: Tariff, now: Tariff) -> Change:
     then = pricing.place(row, before)
-    very = row.measured_on or (then[0].instance_type if then[0] else None)
+    very = row.published_type or (then[0].instance_type if then[0] else None)
     # A row that had no machine at the other date has no "same instance" either.
-    same: Placed = (None, then[1]) if very is None else pricing.on(very, now)
-    return Change(row, _cost(row, then), _cost(row, same), _cost(row, _cheapest(row, now)))
-
-
-def _cheapest(row: Row, now: Tariff) -> Placed:
-    """What one would rent now: for a row that was measured on an instance type, at least the resources of that one."""
-    if row.measured_on is None:
-        return pricing.cheapest(row, now)
-    very, successor = pricing.on(row.measured_on, now), now.successor(row.measured_on)
-    price, _ = very
-    if successor is None or price is None or price.substitutes or price.usd_per_hour <= successor.usd_per_hour:
-        return very
-    return pricing.on(successor.instance.instance_type, now)[0], (
-        f"{successor.instance.instance_type} has at least the resources of {row.measured_on}, latency not re-measured"
-    )
+    same: Placed = (None, then[1]) if very is None else now.on(very)
+    return Change(row, _cost(row, then), _cost(row, same), _cost(row, pricing.cheapest(row, now)))
 
 
 def _cost(row: Row, placed: Placed) -> Priced:
@@ -102,17 +89,12 @@ def _gone(changes: Sequence[Change], now: Tariff) -> Iterator[Gone]:
     used: dict[str, int] = defaultdict(int)
     for each in changes:
         # A type that an earlier type's place had been given to is told by that one's name.
-        name = each.row.measured_on or (each.before.price.instance_type if each.before.price else None)
-        if name is not None:
-            used[name] += 1
+        if each.before.price is not None:
+            used[each.before.price.substitutes or each.before.price.instance_type] += 1
     for name, rows in sorted(used.items()):
         if now.snapshot.price_of(name) is None:
-            price, note = pricing.on(name, now)
+            price, note = now.on(name)
             yield Gone(name, rows, price.instance_type if price else None, note)
-
-
-def _profile(row: Row) -> str:
-    return row.measured_on or row.profile
 
 
 def _side(snapshot: Snapshot) -> Side:
@@ -133,13 +115,13 @@ def _summary(
     offers = [(each.same.cost.value, each.cheapest.cost.value) for each in changes]
     cheaper = sum(same is not None and other is not None and other < same for same, other in offers)
     moved = sum(each.before.rank != each.cheapest.rank for each in changes)
-    flipped = {(each.dataset, each.scenario, each.was_cheaper, each.is_cheaper) for each in flips}
+    flipped = {(each.place, each.was_cheaper, each.is_cheaper) for each in flips}
     counted = (
         f"on the same instance {more:,} cost more, {less:,} less and {len(known) - more - less:,} the same",
         f"{cheaper:,} can be had cheaper on another instance now",
         f"{_count(moved, 'rank')} changed",
         f"{_count(len(flipped), 'verdict')} between two systems flipped",
-        f"{_count(len({(each.dataset, each.scenario) for each in best}), 'dataset')} with another cheapest row",
+        f"{_count(len({each.place.dataset for each in best}), 'dataset')} with another cheapest row",
         f"{_count(len(gone), 'instance type')} gone",
         f"{_count(len(lost), 'profile')} that no type provides any more",
     )
@@ -160,8 +142,9 @@ def _notes(changes: Sequence[Change], failed: int) -> Iterator[str]:
         "again on any of these instances."
     )
     yield (
-        "Ranks count from the cheapest row of a dataset and scenario; a verdict between two systems compares each at "
-        "its cheapest row there. Rows whose numbers are invalid have no rank."
+        "Ranks count from the cheapest of the rows that may be compared: those of one dataset, scenario, isolation, "
+        "latency target, query sample and corpus, with as many hits asked for (published: of one table). A verdict "
+        "between two systems compares each at its cheapest row there. Rows whose numbers are invalid have no rank."
     )
     if failed:
         yield f"{_count(failed, 'row')} without numbers (failed) left out; harness report shows them."

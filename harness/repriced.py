@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
+from harness.records import Isolation
 from harness.table import Figure, Price, Row
 
 # The three ways in which each row is priced.
 BEFORE, SAME, CHEAPEST = "before", "same instance", "cheapest now"
-# A comparison's place: rows of other places are never ranked together.
-Place = tuple[str, str, str]
+
+
+class Place(NamedTuple):
+    """What rows must have in common to be compared; rows of other places are never ranked together.
+
+    ``suite`` is told of published rows alone: a paper's tables are not of one measurement, suites of one dataset are.
+    """
+
+    dataset: str
+    scenario: str
+    isolation: str
+    suite: str | None
+    k: int
+    latency_target_s: float | None
+    latency_percentile: float | None
+    sample_sha256: str | None
+    corpus_sha256: str | None
 
 
 @dataclass(frozen=True)
@@ -31,10 +49,21 @@ class Change:
     same: Priced
     cheapest: Priced
 
-    @property
+    @cached_property
     def place(self) -> Place:
-        """Where it is ranked: among rows of its dataset, scenario and isolation."""
-        return self.row.dataset, self.row.scenario, self.row.isolation.value
+        """Where it is ranked."""
+        row = self.row
+        return Place(
+            row.dataset,
+            row.scenario,
+            row.isolation.value,
+            row.suite if row.isolation is Isolation.PUBLISHED else None,
+            row.k,
+            row.latency_target_s,
+            row.latency_percentile,
+            row.sample_sha256,
+            row.corpus_sha256,
+        )
 
 
 @dataclass(frozen=True)
@@ -45,9 +74,7 @@ class Flip:
     the measurements do not tell which is cheaper.
     """
 
-    dataset: str
-    scenario: str
-    isolation: str
+    place: Place
     way: str
     was_cheaper: str
     is_cheaper: str
@@ -60,9 +87,7 @@ class Flip:
 class Best:
     """The cheapest row of a place, as system and hardware profile, is another now."""
 
-    dataset: str
-    scenario: str
-    isolation: str
+    place: Place
     way: str
     was: tuple[str, str]
     now: tuple[str, str]

@@ -15,7 +15,7 @@ from harness.errors import HarnessError, StoreError
 from harness.measured import Measured
 from harness.plan import NULL
 from harness.records import Isolation, Outcome
-from harness.result import Cell, Result
+from harness.result import Cell
 from harness.table import Figure, Machine, Measurements, Overhead, Row
 
 
@@ -149,7 +149,6 @@ def _outline(cell: Measured[Job], tries: int) -> Row:
         gpus=spec.envelope.gpus,
         price=None,
         price_note=None,
-        measured_on=_measured_on(result),
         k=spec.k,
         sample_sha256=spec.sample_sha256,
         corpus_sha256=spec.corpus_sha256,
@@ -205,13 +204,6 @@ def _overhead(cell: Measured[Job]) -> Overhead:
         return replace(found, latency_mean_s=Figure(None, reason=cell.why_not))
     percentiles = latency.percentiles_s
     return replace(found, latency_mean_s=latency.mean_s, p50_s=percentiles["p50"], p99_s=percentiles["p99"])
-
-
-def _measured_on(result: Result) -> str | None:
-    """The instance type, where the job had all CPUs and GPUs of one: a smaller envelope on it is not that machine."""
-    environment, envelope = result.environment, result.spec.envelope
-    whole = (envelope.cpus, envelope.gpus) == (environment.host_cpus, len(environment.gpu_models))
-    return environment.instance_type if whole else None
 
 
 def _with_latency(row: Row, cell: Measured[Job]) -> Row:

@@ -17,6 +17,8 @@ class Validity(str, Enum):
     CLEAN = "clean"
     NOISY = "noisy"
     INVALID = "invalid"
+    # Published: no samples, so nothing can be judged.
+    UNKNOWN = "unknown"
 
 
 class Cause(str, Enum):
@@ -77,8 +79,8 @@ class Figure:
 class Price:
     """The instance type that prices a row, and its price on a date.
 
-    ``gpus`` are all that the type has.  ``substitutes`` names the type that a row was measured on and that had no price
-    then: this one has taken its place, and nothing was measured on it.
+    ``gpus`` are all that the type has.  ``substitutes`` names the type that a row was to be priced on and that had no
+    price then: this one has taken its place, and nothing was measured on it.
     """
 
     instance_type: str
@@ -133,9 +135,9 @@ class Row:
     decide ``validity``, are among them. ``transient``: some of its reasons to doubt may pass when it is measured
     again. ``harness_apart``: the harness kept off the job's CPUs (``None``: not known). ``price`` is ``None`` when
     nothing in the snapshot provides the profile; ``price_note`` says that, or how the priced machine differs from
-    the measured one. ``measured_on`` is the instance type that a row was measured on, where it was one. A row that
-    was published and not measured here has no machine, no start and no hashes. ``attempts`` counts the stored jobs
-    of this cell, failed ones included.
+    the measured one. A row that was published and not measured here has no machine, no start and no hashes; its
+    ``published_type`` is the instance type that the paper prices it on, and ``gpu_memory_bytes`` what each GPU of that
+    one has. ``attempts`` counts the stored jobs of this cell, failed ones included.
 
     Money is there once a row was priced (:mod:`harness.pricing`): ``usd_per_million`` is that of the model
     ``sequential``, ``usd_per_million_saturated`` that of the other; what a million documents cost to index is on
@@ -164,7 +166,8 @@ class Row:
     sample_sha256: str | None
     corpus_sha256: str | None
     qrels_sha256: str | None
-    measured_on: str | None = None
+    published_type: str | None = None
+    gpu_memory_bytes: int | None = None
     queries: int | None = None
     trials: int | None = None
     queries_judged: int | None = None

@@ -7,7 +7,6 @@ to price: it is imported where it is needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from harness import cost, derived, evaluate, pricing, store
@@ -15,7 +14,7 @@ from harness.attempts import Job
 from harness.errors import UsageError
 from harness.prices import Snapshot
 from harness.pricing import Tariff
-from harness.table import Figure, Measurements, Table
+from harness.table import Measurements, Table
 
 # From so many jobs on, making rows takes long enough to say so.
 _MANY = 100
@@ -49,24 +48,13 @@ def rows_of(
 
 
 def _published(folder: Path) -> Measurements | None:
-    """The rows of a paper, without the prices that it follows; ``None``: the folder holds none."""
+    """The rows of a paper; ``None``: the folder holds none."""
     from harness.published import about, as_rows, tables
 
     if not (folder / about.NAME).is_file():
         return None
     published = tables.read(folder)
-    table = as_rows.table(published, published.follows())
-    rows = (
-        replace(
-            row,
-            price=None,
-            price_note=None,
-            usd_per_million=Figure(None),
-            notes=(*row.notes, *([row.price_note] if row.price_note else [])),
-        )
-        for row in table.rows
-    )
-    return Measurements(tuple(rows), table.measures)
+    return as_rows.measurements(published, published.follows())
 
 
 def priced(measured: Measurements, tariff: Tariff) -> Table:
@@ -82,7 +70,7 @@ def priced(measured: Measurements, tariff: Tariff) -> Table:
         price_region=snapshot.region,
         price_date=str(snapshot.as_of),
         price_source=snapshot.source,
-        cost_formula=cost.FORMULA,
+        cost_formula=cost.SEQUENTIAL.formula,
         overhead=measured.overhead,
         notes=notes.of_table(rows, measured.overhead, snapshot, tariff.storage),
         price_term=snapshot.term,

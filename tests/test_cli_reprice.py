@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -143,6 +144,56 @@ def test_published_tables_are_repriced_like_measured_ones(tmp_path: Path, monkey
     asked = ("reprice", str(folder), "--as-of", "2026-07-20", "--against", "2022-12-05", "--format", "json")
     found = json.loads(CliRunner().invoke(main, asked, catch_exceptions=False).stdout)
     assert len(found["changes"]) == 62
-    plaid = next(each for each in found["changes"] if each["measured_on"] == "p3.2xlarge")
-    assert plaid["before"]["instance_type"] == plaid["same"]["instance_type"] == "p3.2xlarge"
-    assert plaid["cheapest"]["note"].endswith("has at least the resources of p3.2xlarge, latency not re-measured")
+    for each in found["changes"]:
+        assert each["before"]["instance_type"] == each["same"]["instance_type"] == each["published_type"]
+        assert each["validity"] == "unknown" and each["before"]["rank"] is not None
+    ance = next(each for each in found["changes"] if each["system"] == "ANCE")
+    assert (ance["before"]["instance_type"], ance["before"]["usd_per_million"]["value"]) == (
+        "p3.2xlarge",
+        pytest.approx(10.20),
+    )
+    assert ance["cheapest"]["note"] == "another type than the paper's; latency not re-measured"
+
+
+@pytest.mark.parametrize("place", [(), ("--region", "gcp/us-central1", "--against", "2025-03-06")])
+def test_reprice_and_report_say_the_same_of_published_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
+    folder = str(Path(__file__).parents[1] / "results" / "published" / "santhanam2023")
+
+    def json_of(command: str, *asked: str) -> dict[str, list[dict[str, Any]]]:
+        done = CliRunner().invoke(main, [command, folder, *asked, "--format", "json"], catch_exceptions=False)
+        return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+    def like(usd: float | None) -> object:
+        return None if usd is None else pytest.approx(usd, rel=1e-12)
+
+    asked = ("--as-of", "2026-07-20")
+    repriced = {each["key"]: each for each in json_of("reprice", *asked, *place)["changes"]}
+    reported = [row for row in json_of("report", *asked, *place[:2])["rows"] if row["table"] != "1"]
+    assert len(reported) == len(repriced) == 62
+    for row in reported:
+        each = repriced[f"santhanam2023/table{row['table']}/{row['row']}"]
+        same, cheapest = each["same"], each["cheapest"]
+        assert (each["system"], each["published_type"]) == (row["system"], row["instance_type"])
+        assert same["instance_type"] == (row["instance_type"] if row["now_usd_per_hour"] else None)
+        assert same["usd_per_hour"] == row["now_usd_per_hour"]
+        assert same["usd_per_million"]["value"] == like(row["now_cost"])
+        assert cheapest["instance_type"] == row["now_cheapest_type"]
+        assert cheapest["usd_per_million"]["value"] == like(row["now_cheapest_cost"])
+        assert cheapest["rank"] == row["now_rank"], "among the rows of its own table"
+
+
+def test_a_type_of_another_provider_has_neither_price_nor_successor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
+    folder = str(Path(__file__).parents[1] / "results" / "published" / "santhanam2023")
+    asked = ("--region", "gcp/us-central1")
+    report = CliRunner().invoke(main, ["report", folder, *asked], catch_exceptions=False).stdout
+    assert "a type of another provider, aws" in report
+    assert "successor" not in report and "None" not in report
+    done = CliRunner().invoke(main, ["reprice", folder, *asked, "--against", "2025-03-06"], catch_exceptions=False)
+    assert "p3.2xlarge is a type of another provider, aws" in done.stdout
+    assert "add a row" not in done.stdout and "Gone by" not in done.stdout

@@ -121,4 +121,3 @@ def test_what_is_missing_stays_missing() -> None:
 def test_each_model_is_named_with_its_formula() -> None:
     assert [model.name for model in cost.MODELS] == ["sequential", "saturated"]
     assert "mean latency" in cost.SEQUENTIAL.formula and "p50" not in str(cost.MODELS)
-    assert cost.SEQUENTIAL.formula == cost.FORMULA

@@ -56,6 +56,14 @@ def test_what_is_kept_comes_back_to_the_last_bit(folder: Folder) -> None:
     assert (folder.made, folder.said) == (1, [])
 
 
+def _rewrite(path: Path) -> None:
+    """Other content of the same length, and the time set back."""
+    before = path.stat()
+    while path.stat().st_ctime_ns == before.st_ctime_ns:  # the kernel's clock ticks every few milliseconds
+        path.write_text("y" * before.st_size)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
 def _replace(path: Path) -> None:
     """Another file of the same name, length and time."""
     before, content = path.stat(), path.read_bytes()
@@ -71,6 +79,7 @@ CHANGES: list[Callable[[Folder], object]] = [
     lambda f: os.utime(f.job / "run.trec.gz", ns=(0, 0)),
     lambda f: (f.job / "run.trec.gz").unlink(),
     lambda f: _replace(f.job / "samples.parquet"),
+    lambda f: _rewrite(f.job / "samples.parquet"),
     lambda f: f.job.rename(f.job.with_name("k2")),
     lambda f: ((f.job.with_name("k2")).mkdir(), (f.job.with_name("k2") / "result.json").write_text("x")),
     lambda f: (f.root / "suite" / "qrels" / "x.gz").write_text("judged otherwise"),

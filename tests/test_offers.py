@@ -55,6 +55,25 @@ def test_only_whole_nvidia_gpus_count(snapshot: Snapshot) -> None:
     assert cheapest(snapshot, 1, 1, gpus=5) is None
 
 
+def test_memory_of_each_gpu_can_be_asked_for(tmp_path: Path) -> None:
+    folder = market.write(tmp_path)
+    facts = folder / "instances" / "x.csv"
+    # The four's cards, in an edition whose memory nobody wrote down.
+    facts.write_text(
+        facts.read_text().replace("g.four,48,24,192,x86_64,4,t4,nvidia,16384", "g.four,48,24,192,x86_64,4,t4,nvidia,")
+    )
+    snapshot = prices.snapshot(root=folder)
+    assert cheapest(snapshot, 1, 1, gpus=1, gpu_memory_bytes=16 * GIB) == "g.one"
+    assert cheapest(snapshot, 1, 1, gpus=1, gpu_memory_bytes=16 * GIB + 1) is None
+    assert cheapest(snapshot, 1, 1, gpus=2) == "g.four", "no need is known"
+    assert cheapest(snapshot, 1, 1, gpus=2, gpu_memory_bytes=GIB) is None, "what is not known may be too little"
+    assert cheapest(snapshot, 1, 1, gpu_memory_bytes=99 * GIB) == "small.one", "without GPUs there is no such need"
+    left_out = offers.provide(Envelope("p", 1, GIB, gpus=1), snapshot, gpu_memory_bytes=17 * GIB).left_out
+    reasons = {each.instance.instance_type: each.reason for each in left_out}
+    assert reasons["g.one"] == "GPUs with less than 17 GiB of memory"
+    assert reasons["g.four"] == "the memory of its GPUs is not known"
+
+
 def test_architecture_can_be_asked_for(snapshot: Snapshot) -> None:
     assert cheapest(snapshot, 1, 1, architecture="x86_64") == "m1.two"
     assert cheapest(snapshot, 1, 1, gpus=1, architecture="arm64") is None

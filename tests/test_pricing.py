@@ -51,12 +51,46 @@ def test_a_row_without_gpus_is_not_priced_on_a_machine_that_has_any(tariff: Tari
     assert with_gpu is not None and (with_gpu.instance_type, with_gpu.gpus) == ("g.one", 1)
 
 
-def test_unless_it_was_measured_on_that_very_machine(tariff: Tariff) -> None:
-    found = pricing.priced(row(measured_on="g.one"), tariff)
+def test_unless_it_was_published_for_that_very_machine(tariff: Tariff) -> None:
+    found = pricing.priced(row(published_type="g.one"), tariff)
     assert found.price is not None and (found.price.instance_type, found.price_note) == ("g.one", None)
     assert found.usd_per_million.value == pytest.approx(0.036 * 0.5 / 3600 * 1e6)
-    burstable = pricing.priced(row(measured_on="t3.big"), tariff)
-    assert burstable.price is not None and burstable.price.usd_per_hour == 0.01, "never offered, but measured on it"
+    burstable = pricing.priced(row(published_type="t3.big"), tariff)
+    assert burstable.price is not None and burstable.price.usd_per_hour == 0.01, "never offered, but published for it"
+
+
+def test_gpus_hold_what_was_measured_in_them(tariff: Tariff) -> None:
+    def priced(**changes: Any) -> Row:
+        return pricing.priced(row(**changes), tariff)
+
+    one = priced(gpus=1, peak_gpu_bytes=16 * GIB).price
+    assert one is not None and one.instance_type == "g.one"
+    four = priced(gpus=4, peak_gpu_bytes=64 * GIB).price
+    assert four is not None and four.instance_type == "g.four", "16 GiB in each of four"
+    found = priced(gpus=1, peak_gpu_bytes=16 * GIB + 1)
+    assert found.price is None and "4 CPU, 8 GiB, 1 GPU of 16 GiB" in str(found.price_note)
+    none = priced(gpus=1, gpu_memory_bytes=32 * GIB, peak_gpu_bytes=GIB)
+    assert none.price is None and "1 GPU of 32 GiB" in str(none.price_note), "the paper's GPU goes before"
+    without = priced(peak_gpu_bytes=99 * GIB).price
+    assert without is not None and without.instance_type == "c.tie", "no GPU was asked for"
+
+
+def test_each_need_of_gpu_memory_is_looked_for_apart(tariff: Tariff) -> None:
+    envelope = Envelope("p", 4, 8 * GIB, gpus=1)
+    found = [tariff.cheapest(envelope, need) for need in (None, 17 * GIB, 16 * GIB)]
+    assert [each and each.instance_type for each in found] == ["g.one", None, "g.one"]
+
+
+def test_a_type_of_another_provider_is_said_to_be_one(root: Path) -> None:
+    facts = root / "instances" / "x.csv"
+    (root / "instances" / "y.csv").write_text(
+        facts.read_text().replace("\nx,", "\ny,").replace(",plain.four", ",y.four")
+    )
+    tariff = pricing.tariff(prices.snapshot(root=root), root)
+    found = pricing.priced(row(published_type="y.four"), tariff)
+    assert found.price is not None and found.price.instance_type == "c.tie", "the cheapest, as of any row"
+    assert found.price_note == "another type than the paper's; latency not re-measured"
+    assert tariff.on("y.four") == (None, "y.four is a type of another provider, y")
 
 
 def test_a_type_that_is_gone_is_named_with_its_successor(root: Path) -> None:
@@ -64,18 +98,18 @@ def test_a_type_that_is_gone_is_named_with_its_successor(root: Path) -> None:
         root, "x_here_2026-01-01.csv", {"on-demand": {"plain.four": "0.3", "g.four": "2.0", "m1.two": "0.01"}}
     )
     tariff = pricing.tariff(prices.snapshot(root=root), root)
-    found = pricing.priced(row(measured_on="g.one"), tariff)
+    found = pricing.priced(row(published_type="g.one"), tariff)
     assert found.price is not None
     assert (found.price.instance_type, found.price.substitutes) == ("g.four", "g.one")
     assert found.price_note == (
         "g.one has no price in x here on-demand of 2026-01-01; substituted by g.four, the cheapest with at least its "
-        "resources, latency not re-measured"
+        "resources (local hard disks are not compared), latency not re-measured"
     )
     assert found.usd_per_million.value == pytest.approx(0.036 * 2.0 / 3600 * 1e6)
-    none = pricing.priced(row(measured_on="small.one"), tariff)
+    none = pricing.priced(row(published_type="small.one"), tariff)
     assert none.price is None and "no type there has at least its resources" in str(none.price_note)
     assert none.usd_per_million.reason == none.price_note
-    stranger = pricing.priced(row(measured_on="z9.huge"), tariff)
+    stranger = pricing.priced(row(published_type="z9.huge"), tariff)
     assert stranger.price is None and "its resources are not known; add a row for it to instances/x.csv" in str(
         stranger.price_note
     )
@@ -103,9 +137,9 @@ def test_half_a_machine_is_not_saturated(tariff: Tariff) -> None:
     assert found.reason == (
         "the throughput is of 3 vCPUs alone, c.tie has 4 vCPUs; measure on a hardware profile with 4 vCPUs"
     )
-    without_its_gpu = pricing.priced(row(measured_on="g.one", **served), tariff).usd_per_million_saturated
+    without_its_gpu = pricing.priced(row(published_type="g.one", **served), tariff).usd_per_million_saturated
     assert "g.one has 4 vCPUs and 1 GPU" in str(without_its_gpu.reason)
-    with_it = pricing.priced(row(measured_on="g.one", gpus=1, **served), tariff).usd_per_million_saturated
+    with_it = pricing.priced(row(published_type="g.one", gpus=1, **served), tariff).usd_per_million_saturated
     assert with_it.value == pytest.approx(0.5 / 360_000 * 1e6)
 
 

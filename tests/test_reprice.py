@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import math
 import random
 from dataclasses import replace
@@ -32,6 +33,8 @@ LATER = {
     "g.four": "0.4",
     "t3.big": "0.01",
 }
+# Two systems that flip on their own instances: US$ 1.00 -> 1.33 against 1.11.
+PAIR = (("a", 2, 8, 0.06), ("b", 1, 1, 0.2))
 
 
 @pytest.fixture
@@ -58,7 +61,7 @@ def rows() -> tuple[Row, ...]:
         row("bm25", 2, 8, 0.060),  # a.tie 0.06, then b.tie 0.05
         row("dense", 4, 8, 0.070),  # c.tie 0.06, gone; then plain.four 0.02
         row("late", 4, 16, 0.100),  # plain.four 0.2, then 0.02
-        row("gpu", 4, 8, 0.005, gpus=1, measured_on="g.one", profile="g.one"),  # gone; g.four
+        row("gpu", 4, 8, 0.005, gpus=1, published_type="g.one", profile="g.one"),  # gone; g.four
         row("huge", 40, 100, 0.1),  # never provided
         row("huge", 40, 100, 0.1, profile="broken", outcome=Outcome.OOM, latency_mean_s=Figure(None)),
         row("bm25", 2, 8, 0.001, profile="doubtful", validity=Validity.INVALID),
@@ -84,7 +87,7 @@ def test_each_row_is_priced_in_three_ways(root: Path) -> None:
     assert (late.same.cost.value, late.cheapest.cost.value) == (usd(0.1, 0.02), usd(0.1, 0.02))
     assert gpu.before.cost.value == usd(0.005, 0.5)
     assert (gpu.same.price.instance_type, gpu.same.price.substitutes) == ("g.four", "g.one")  # type: ignore[union-attr]
-    assert (gpu.cheapest.price, gpu.cheapest.cost) == (gpu.same.price, gpu.same.cost)
+    assert (gpu.cheapest.price.instance_type, gpu.cheapest.cost) == ("g.four", gpu.same.cost)  # type: ignore[union-attr]
     assert (huge.before.price, huge.same.price, huge.cheapest.price) == (None, None, None)
 
 
@@ -110,6 +113,47 @@ def test_rows_of_another_isolation_or_dataset_are_not_ranked_together(root: Path
     one = row("a", 2, 8, 0.1)
     some = (one, row("b", 2, 8, 0.2, isolation=Isolation.PROCESS), row("c", 2, 8, 0.3, dataset="other"))
     assert [each.before.rank for each in compare(root, *some).changes] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"k": 1000},
+        {"sample_sha256": "another"},
+        {"corpus_sha256": "another"},
+        {"latency_target_s": 0.5},
+        {"latency_percentile": 95.0},
+        {"isolation": Isolation.PROCESS},
+    ],
+)
+def test_rows_that_must_not_be_compared_have_ranks_of_their_own(root: Path, other: dict[str, Any]) -> None:
+    # Together, the two would flip: a.tie gets dearer, small.one stays.
+    one, two = (row(*each, latency_target_s=0.05, latency_percentile=99.0) for each in PAIR)
+    assert compare(root, one, two).flips
+    found = compare(root, one, replace(two, **other))
+    assert [each.before.rank for each in found.changes] == [1, 1]
+    assert (found.flips, found.best) == ((), ())
+
+
+def test_published_tables_are_compared_each_by_itself(root: Path) -> None:
+    paper = {"isolation": Isolation.PUBLISHED, "validity": Validity.UNKNOWN}
+    one, two = row("a", 2, 8, 0.06, suite="t2", **paper), row("b", 1, 1, 0.2, suite="t3", **paper)
+    assert [each.before.rank for each in compare(root, one, two).changes] == [1, 1]
+    mine = (replace(each, isolation=Isolation.CONTAINER) for each in (one, two))
+    assert [each.before.rank for each in compare(root, *mine).changes] == [1, 2], "two suites, one measurement"
+
+
+def test_sentences_name_what_tells_two_comparisons_apart(root: Path) -> None:
+    some = [row(name, cpus, gib, mean, k=k) for k in (10, 1000) for name, cpus, gib, mean in PAIR]
+    found = compare(root, *some)
+    text = repricing.render(found, "md")
+    assert "Verdict flips on scifact, single_stream, top 10 (same instance)" in text
+    assert "Verdict flips on scifact, single_stream, top 1000 (same instance)" in text
+    flips = json.loads(repricing.render(found, "json"))["flips"]
+    assert [(each["dataset"], each["k"]) for each in flips if each["way"] == SAME] == [
+        ("scifact", 10),
+        ("scifact", 1000),
+    ]
 
 
 def test_verdicts_that_flip(root: Path) -> None:

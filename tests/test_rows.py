@@ -275,9 +275,12 @@ def test_whether_asking_for_jobs_changes_what_is_shown(make: Maker) -> None:
     assert not rows.shows_what_it_would(jobs, {old.result.key, other.result.key})
 
 
-def test_a_row_was_measured_on_an_instance_type_where_it_had_all_of_it(make: Maker) -> None:
-    whole = replace(result("bm25", "cpu2-mem4", Outcome.OK).environment, instance_type="m5.large", host_cpus=2)
-    found = rows.measure([make(profile="cpu2-mem4", changes={"environment": whole})]).rows[0]
-    assert (found.measured_on, found.price, found.usd_per_million.value) == ("m5.large", None, None)
-    part = rows.measure([make(profile="cpu1-mem1", changes={"environment": whole})]).rows[0]
-    assert part.measured_on is None
+def test_a_measured_row_is_priced_by_its_envelope_whatever_machine_it_was_measured_on(
+    make: Maker, snapshot: Snapshot
+) -> None:
+    # A machine with accelerators that nothing used must not be paid for.
+    environment = replace(result("bm25", "cpu2-mem4", Outcome.OK).environment, instance_type="inf1.xlarge", host_cpus=2)
+    found = tables.build([make(profile="cpu2-mem4", changes={"environment": environment})], snapshot=snapshot).rows[0]
+    assert found.machine is not None and found.machine.instance_type == "inf1.xlarge"
+    assert found.published_type is None
+    assert found.price is not None and found.price.instance_type == "a1.large"

@@ -21,9 +21,10 @@ from harness.records import Envelope
 class Rent:
     """What one hardware, on the type that the paper names, costs an hour (US$).
 
-    ``same`` is that type at the later date (``None``: it has no price any more), ``successor`` what then has at least
-    the same of everything. The four others provide what the hardware asks for, at the two dates, on any architecture
-    and on x86_64: without GPUs never a type that has some, with GPUs never one with less GPU memory than the paper's.
+    ``same`` is that type at the later date (``None``: it has no price there), ``successor`` what then has at least
+    the same of everything, where the later prices are the same provider's. The four others provide what the hardware
+    asks for, at the two dates, on any architecture and on x86_64: without GPUs never a type that has some, with GPUs
+    never one with less GPU memory than the paper's.
     """
 
     hardware: Hardware
@@ -95,7 +96,7 @@ def _rent(hardware: Hardware, facts: Instance, then: Snapshot, now: Snapshot) ->
         instance_type=facts.instance_type,
         then=fraction(price),
         same=None if same is None else fraction(same),
-        successor=offers.successor(facts, now) if same is None else None,
+        successor=offers.successor(facts, now) if same is None and facts.provider == now.provider else None,
         cheapest_then=_cheapest(hardware, facts, then),
         cheapest=_cheapest(hardware, facts, now),
         cheapest_x86_then=_cheapest(hardware, facts, then, "x86_64"),
@@ -106,9 +107,7 @@ def _rent(hardware: Hardware, facts: Instance, then: Snapshot, now: Snapshot) ->
 def _cheapest(hardware: Hardware, facts: Instance, snapshot: Snapshot, architecture: str | None = None) -> Offer | None:
     """The cheapest that provides the hardware; its GPUs hold what the paper's do, or the model may not fit."""
     envelope = Envelope(hardware.profile, hardware.cpus, hardware.memory_bytes, hardware.gpus)
-    wanted = (facts.gpu_memory_bytes or 0) if hardware.gpus else 0
-    fitting = offers.provide(envelope, snapshot, architecture=architecture).fitting
-    return next((offer for offer in fitting if (offer.instance.gpu_memory_bytes or 0) >= wanted), None)
+    return offers.cheapest(envelope, snapshot, architecture, gpu_memory_bytes=facts.gpu_memory_bytes)
 
 
 def _at(cost: Cost, offer: Offer | None) -> Fraction | None:

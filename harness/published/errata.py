@@ -8,12 +8,13 @@ from enum import Enum
 from fractions import Fraction
 from itertools import pairwise
 
+from harness.cost import GIB
 from harness.instances import Instance
 from harness.prices import Snapshot
 from harness.published.about import Source
 from harness.published.printed import Interval, decimal
 from harness.published.recompute import Cost, costs, exact_price, lines, machine, per_million
-from harness.published.tables import GIB, Hardware, Published, Timed, Viable
+from harness.published.tables import Hardware, Published, Timed, Viable
 
 
 class Kind(str, Enum):

@@ -11,13 +11,12 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from harness import csv_files, prices
+from harness.cost import GIB
 from harness.errors import FileError
 from harness.prices import Snapshot
 from harness.published import about
 from harness.published.about import About, Dataset
 from harness.published.printed import Printed
-
-GIB = 2**30
 
 
 def _printed(text: str | None) -> Printed:

@@ -10,7 +10,7 @@ from harness.report.text import printable
 from harness.table import Figure, Row, Table, Timing
 
 MIB = 2**20
-Value = str | int | float | None
+Value = str | int | float | bool | None
 Column = tuple[str, Callable[[Row], Value]]
 
 
@@ -32,6 +32,8 @@ def written(value: Value) -> str:
     """A cell: numbers that read back unchanged, texts that no spreadsheet takes for a formula."""
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(value, str):
         text = printable(value)
         return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
@@ -88,7 +90,7 @@ def _columns(table: Table) -> list[Column]:
         ("usd_build_per_million_documents", lambda row: row.usd_build_per_million_documents.value),
         ("usd_storage_per_month", lambda row: row.usd_storage_per_month.value),
         ("price_term", lambda row: row.price.term if row.price else None),
-        ("measured_on", lambda row: row.measured_on),
+        ("published_type", lambda row: row.published_type),
         ("price_substitutes", lambda row: row.price.substitutes if row.price else None),
         ("instance_architecture", lambda row: row.price.architecture if row.price else None),
         ("measured_architecture", lambda row: row.machine.architecture if row.machine else None),

@@ -12,7 +12,8 @@ from harness.table import Table
 #   2  overhead; rows: latency_these_queries_s, at_most_s, throughput_qps, service_s, stages_s, spread_s,
 #      peak_mapped_bytes, gpu_energy_j, jobs, keys, transient, page_cache, harness_apart, findings; money: price_term,
 #      cost_formulas, usd_per_million_saturated, usd_build_per_million_documents, usd_storage_per_month, build_price,
-#      build_envelope, corpus_documents, latency_target_s, latency_percentile, measured_on.
+#      build_envelope, corpus_documents, latency_target_s, latency_percentile, published_type,
+#      gpu_memory_bytes; validity may be "unknown" (published rows).
 #      Everything in 1 kept its name and meaning.
 REPORT_VERSION = 2
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from harness.records import Isolation, Outcome
 from harness.report import index_costs
-from harness.report.sheet import MIB, MISSING, Column, Escape, Footnotes, Sheet, decimals_of, number
+from harness.report.sheet import MIB, MISSING, Column, Escape, Footnotes, Sheet, bounded, decimals_of, number
 from harness.table import Figure, Row, Table, Validity
 
 
@@ -94,10 +94,10 @@ def _columns(table: Table, notes: Footnotes, escape: Escape, machine_of: Callabl
     columns += [
         ("index, MiB", True, lambda row: plain(row, row.index_bytes, 1 / MIB)),
         ("load, s", True, lambda row: plain(row, row.load_s)),
-        ("US$ per million queries, sequential", True, lambda row: _cost(row, row.usd_per_million, notes)),
+        ("US$ per million queries (interval), sequential", True, lambda row: _cost(row, row.usd_per_million, notes)),
     ]
     if any(row.scenario != "single_stream" for row in table.rows):
-        saturated = "US$ per million queries, saturated"
+        saturated = "US$ per million queries (interval), saturated"
         columns.append((saturated, True, lambda row: _cost(row, row.usd_per_million_saturated, notes)))
     columns += [
         ("outcome", False, lambda row: _outcome(row, notes)),
@@ -120,11 +120,7 @@ def _mean(row: Row, notes: Footnotes, machine_of: Callable[[Row], str | None]) -
     mean = row.latency_mean_s
     if mean.value is None:
         return MISSING + (notes.mark(mean.reason) if row.outcome is Outcome.OK else "")
-    decimals = decimals_of(mean.value * 1e3)
-    bounds = ""
-    if mean.low is not None and mean.high is not None:
-        bounds = f" ({mean.low * 1e3:.{decimals}f}–{mean.high * 1e3:.{decimals}f})"  # noqa: RUF001
-    return f"{number(mean.value * 1e3)}{bounds}{notes.mark(mean.reason, machine_of(row))}"
+    return bounded(mean, 1e3) + notes.mark(mean.reason, machine_of(row))
 
 
 def _these(row: Row, notes: Footnotes) -> str:
@@ -144,17 +140,14 @@ def _throughput(row: Row, notes: Footnotes) -> str:
         return MISSING
     if item.value is None:
         return MISSING + (notes.mark(item.reason) if row.outcome is Outcome.OK else "")
-    decimals = decimals_of(item.value)
-    low, high = ("?" if bound is None else f"{bound:.{decimals}f}" for bound in (item.low, item.high))
-    bounds = "" if item.low is None and item.high is None else f" ({low}–{high})"  # noqa: RUF001
-    return f"{number(item.value)}{bounds}{notes.mark(item.reason)}"
+    return bounded(item) + notes.mark(item.reason)
 
 
 def _cost(row: Row, item: Figure, notes: Footnotes) -> str:
-    """What stands beside a cost holds of it alone; the reasons of a latency's interval stand at the latency."""
+    """A cost with its interval; the reasons of a latency's interval stand at the latency, not here once more."""
     if item.value is None:
         return MISSING + (notes.mark(item.reason) if row.outcome is Outcome.OK else "")
-    return number(item.value) + (notes.mark(item.reason) if row.scenario != "single_stream" else "")
+    return bounded(item) + (notes.mark(item.reason) if row.scenario != "single_stream" else "")
 
 
 def _gpu(row: Row, notes: Footnotes) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 
 from harness.report.layout import lay_out
-from harness.report.sheet import Grid
 from harness.report.text import one_line
 from harness.table import Table
 
@@ -16,9 +16,11 @@ def render(table: Table) -> str:
     sheet = lay_out(table, escape)
     if not sheet.cells:
         return "No stored results.\n"
-    lines = [f"**{sheet.caption}**" if sheet.caption else "**All stored results**", "", *grid(sheet), ""]
+    caption = f"**{sheet.caption}**" if sheet.caption else "**All stored results**"
+    lines = [caption, "", *grid(sheet.headers, sheet.numeric, sheet.cells), ""]
     if sheet.below is not None:
-        lines += [f"**{sheet.below.caption}**", "", *grid(sheet.below), ""]
+        below = sheet.below
+        lines += [f"**{below.caption}**", "", *grid(below.headers, below.numeric, below.cells), ""]
     lines += [f"- [{number}] {text}" for number, text in enumerate(sheet.footnotes, start=1)]
     lines += [f"- {note}" for note in sheet.notes]
     return "\n".join(lines) + "\n"
@@ -33,8 +35,28 @@ def escape(text: str) -> str:
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
 
 
-def grid(sheet: Grid) -> list[str]:
-    """The table's own lines."""
-    rules = ["---:" if numeric else "---" for numeric in sheet.numeric]
-    headers = [escape(header) for header in sheet.headers]
-    return [f"| {' | '.join(cells)} |" for cells in (headers, rules, *sheet.cells)]
+def grid(
+    headers: Sequence[str], numeric: Sequence[bool], cells: Sequence[Sequence[str]], *, padded: bool = False
+) -> list[str]:
+    """A table's own lines.
+
+    Args:
+        headers: any texts.
+        numeric: the columns that stand to the right.
+        cells: rows of finished texts, already escaped.
+        padded: columns line up, so that it reads as a table where nothing renders it.
+    """
+    rows = [[escape(header) for header in headers], *cells]
+    if not padded:
+        rules = ["---:" if right else "---" for right in numeric]
+        return [f"| {' | '.join(row)} |" for row in (rows[0], rules, *rows[1:])]
+    widths = [max(3, *(len(row[column]) for row in rows)) for column in range(len(headers))]
+    rules = ["-" * (width - 1) + ":" if right else "-" * width for width, right in zip(widths, numeric, strict=True)]
+    lined = [
+        [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric, strict=True)
+        ]
+        for row in rows
+    ]
+    return [f"| {' | '.join(row)} |" for row in (lined[0], rules, *lined[1:])]

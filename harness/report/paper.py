@@ -11,8 +11,9 @@ from harness.published import change, errata, recompute
 from harness.published.printed import decimal
 from harness.published.tables import Published
 from harness.report import paper_data
-from harness.report.markdown import escape
-from harness.report.paper_tables import MISSING, Section, listed, tables
+from harness.report.markdown import escape, grid
+from harness.report.paper_tables import Section, listed, tables
+from harness.report.sheet import MISSING
 
 FORMATS = ("md", "csv", "json")
 
@@ -57,7 +58,7 @@ def markdown(section: Section, level: int) -> str:
     """A section as Markdown whose columns also line up in a terminal."""
     parts = [f"{'#' * level} {section.title}", *section.notes]
     if section.headers:
-        parts.append("\n".join(_grid(section)))
+        parts.append("\n".join(grid(section.headers, section.numeric, section.cells, padded=True)))
     return "\n\n".join((*parts, *section.after))
 
 
@@ -109,7 +110,7 @@ def rented(published: Published, follows: Snapshot, now: Snapshot) -> Section:
                 escape(str(rent.hardware)),
                 escape(rent.instance_type),
                 _hourly(rent.then),
-                _same(rent),
+                _same(rent, follows, now),
                 _offer(rent.cheapest_then),
                 _offer(rent.cheapest),
                 _offer(rent.cheapest_x86_then),
@@ -142,7 +143,7 @@ def repriced(published: Published, follows: Snapshot, now: Snapshot) -> Section:
                 _dollars(each.cheapest),
                 _named(each.rent.cheapest_x86, each),
                 _dollars(each.cheapest_x86),
-                f"{each.rank_then} → {each.rank}",
+                f"{each.rank_then} → {MISSING if each.rank is None else each.rank}",
             )
             for each in change.moved(published, follows, now)
         ),
@@ -166,10 +167,17 @@ def _dollars(cost: Fraction | None) -> str:
     return MISSING if cost is None else decimal(cost, 2)
 
 
-def _same(rent: change.Rent) -> str:
+def _same(rent: change.Rent, follows: Snapshot, now: Snapshot) -> str:
     if rent.same is not None:
         return _hourly(rent.same)
-    return f"no price; successor {_offer(rent.successor)}, substituted, latency not re-measured"
+    if follows.provider != now.provider:
+        return f"a type of another provider, {escape(follows.provider)}"
+    if rent.successor is None:
+        return "no price, and no type has at least its resources"
+    return (
+        f"no price; successor {_offer(rent.successor)}, substituted (local hard disks are not compared), "
+        "latency not re-measured"
+    )
 
 
 def _offer(offer: Offer | None) -> str:
@@ -180,20 +188,3 @@ def _named(offer: Offer | None, moved: change.Moved) -> str:
     if offer is None:
         return MISSING
     return "the same" if offer.instance.instance_type == moved.rent.instance_type else offer.instance.instance_type
-
-
-def _grid(section: Section) -> list[str]:
-    """Padded, so that it reads as a table where nothing renders it."""
-    rows = [section.headers, *section.cells]
-    widths = [max(3, *(len(row[column]) for row in rows)) for column in range(len(section.headers))]
-    rule = [
-        "-" * (width - 1) + ":" if right else "-" * width for width, right in zip(widths, section.numeric, strict=True)
-    ]
-    padded = [
-        [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, section.numeric, strict=True)
-        ]
-        for row in rows
-    ]
-    return [f"| {' | '.join(cells)} |" for cells in (padded[0], rule, *padded[1:])]

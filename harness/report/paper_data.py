@@ -12,9 +12,7 @@ from harness.prices import Snapshot
 from harness.published import change, errata
 from harness.published.printed import Printed
 from harness.published.tables import Line, Published
-from harness.report.text import printable
-
-Value = str | int | float | bool | None
+from harness.report.as_csv import Value, written
 
 # The columns of a cost that is made again; a row of Table 1 has none of them.
 _COST = (
@@ -56,12 +54,15 @@ def as_csv(published: Published, follows: Snapshot, now: Snapshot) -> str:
     columns = ("table", "row", "dataset", *_PRINTED, *_COST, "errata")
     writer.writerow(columns)
     for row in _rows(published, follows, now):
-        writer.writerow([_written(row.get(column)) for column in columns])
+        writer.writerow([written(row.get(column)) for column in columns])
     return stream.getvalue()
 
 
 def as_json(published: Published, follows: Snapshot, now: Snapshot) -> str:
-    """Everything: the source, rows of Tables 1 to 3, Tables 3c and 4, and the errata.  Missing is null."""
+    """Everything: the source, rows of Tables 1 to 3, Tables 3c and 4, and the errata.  Missing is null.
+
+    ASCII alone is written, so that a stranger's control characters reach no terminal.
+    """
     whole = {
         "published": published.about.model_dump(mode="json"),
         "prices": {"paper": str(follows.as_of), "now": str(now.as_of), "region": now.region, "term": now.term},
@@ -81,7 +82,7 @@ def as_json(published: Published, follows: Snapshot, now: Snapshot) -> str:
             for each in errata.errata(published, follows)
         ],
     }
-    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(whole, indent=2, ensure_ascii=True) + "\n"
 
 
 def _rows(published: Published, follows: Snapshot, now: Snapshot) -> list[dict[str, Any]]:
@@ -150,14 +151,3 @@ def _float(value: Any) -> float | None:
 
 def _type(offer: Offer | None) -> str | None:
     return None if offer is None else offer.instance.instance_type
-
-
-def _written(value: Value) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        text = printable(value)
-        return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
-    return repr(value)

@@ -10,13 +10,12 @@ from harness.published.about import Dataset
 from harness.published.printed import Printed
 from harness.published.tables import Accuracy, Hardware, Published, Timed
 from harness.report.markdown import escape
-
-MISSING = "—"
+from harness.report.sheet import MISSING
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, sentences, and a grid of finished cells; ``numeric`` columns stand to the right."""
+    """A heading, sentences, and a grid of finished cells under plain headers; ``numeric`` ones stand to the right."""
 
     title: str
     notes: tuple[str, ...] = ()
@@ -114,7 +113,7 @@ def _table3c(published: Published) -> Section:
         found = [published.accuracy(system, dataset) for dataset in datasets]
         figures = [_cell(each) for line in found for each in _both(line)]
         cells.append((escape(system), *figures))
-    headers = [f"{escape(each.label)} {name}, %" for each in datasets for name in ("RR@10", "Success@10")]
+    headers = [f"{each.label} {name}, %" for each in datasets for name in ("RR@10", "Success@10")]
     return Section("Table 3c: accuracy", (), ("system", *headers), (False, *(True for _ in headers)), tuple(cells))
 
 

@@ -6,14 +6,14 @@ import csv
 import dataclasses
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from harness.errors import UnknownName
 from harness.report.as_csv import Value, written
 from harness.report.layout import names
 from harness.report.markdown import escape, grid
-from harness.report.sheet import MISSING, Footnotes, Grid, number
-from harness.repriced import Best, Change, Flip, Gone, Priced, Repricing
+from harness.report.sheet import MISSING, Footnotes, Grid, bounded, number
+from harness.repriced import Best, Change, Flip, Gone, Place, Priced, Repricing
 from harness.table import Figure, Row
 
 FORMATS = ("md", "csv", "json")
@@ -49,9 +49,16 @@ def _parts(value: object) -> object:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     assert isinstance(value, tuple)
-    return [
-        _change(each) if isinstance(each, Change) else each if isinstance(each, str) else vars(each) for each in value
-    ]
+    return [_part(each) for each in value]
+
+
+def _part(each: object) -> object:
+    if isinstance(each, Change):
+        return _change(each)
+    if isinstance(each, Flip | Best):
+        # What is compared stands beside the rest, as in a row.
+        return {**each.place._asdict(), **{name: value for name, value in vars(each).items() if name != "place"}}
+    return each if isinstance(each, str) else vars(each)
 
 
 def _written(value: object) -> str:
@@ -67,9 +74,10 @@ def _written(value: object) -> str:
 
 def _change(each: Change) -> dict[str, object]:
     row = each.row
-    names = ("suite", "system", "dataset", "scenario", "profile", "key", "measured_on", "cpus", "memory_limit_bytes")
+    names = ("suite", "system", "dataset", "scenario", "profile", "key", "published_type", "cpus", "memory_limit_bytes")
+    place = ("k", "latency_target_s", "latency_percentile", "sample_sha256", "corpus_sha256")
     return {
-        **{name: getattr(row, name) for name in (*names, "gpus")},
+        **{name: getattr(row, name) for name in (*names, "gpus", *place)},
         "isolation": row.isolation.value,
         "validity": row.validity.value,
         "measures": {name: vars(figure) for name, figure in row.measures.items()},
@@ -101,7 +109,7 @@ def _csv(found: Repricing) -> str:
         ("scenario", lambda each: each.row.scenario),
         ("isolation", lambda each: each.row.isolation.value),
         ("validity", lambda each: each.row.validity.value),
-        ("measured_on", lambda each: each.row.measured_on),
+        ("published_type", lambda each: each.row.published_type),
         *((name, _measure(name)) for name in found.measures),
         ("latency_mean_ms", lambda each: _scaled(each.row.latency_mean_s.value, 1e3)),
         ("throughput_qps", lambda each: each.row.throughput_qps.value),
@@ -154,7 +162,11 @@ def _markdown(found: Repricing) -> str:
     notes = Footnotes(escape)
     if found.changes:
         table = _rows(found, notes)
-        lines += [*([f"**{table.caption}**", ""] if table.caption else []), *grid(table), ""]
+        lines += [
+            *([f"**{table.caption}**", ""] if table.caption else []),
+            *grid(table.headers, table.numeric, table.cells),
+            "",
+        ]
     lines += [f"- [{place}] {text}" for place, text in enumerate(notes.texts, start=1)]
     lines += [f"- {escape(note)}" for note in (*_told(found), *found.notes, *_sources(found))]
     return "\n".join(lines) + "\n"
@@ -177,11 +189,11 @@ def _rows(found: Repricing, notes: Footnotes) -> Grid:
         ]
     columns += [
         (f"instance type {before} (US$/h)", False, lambda each: _instance(each.before, notes)),
-        (f"US$ per million queries {before}", True, lambda each: _cost(each.before, notes)),
+        (f"US$ per million queries (interval) {before}", True, lambda each: _cost(each.before, notes)),
         (f"same instance {now} (US$/h)", False, lambda each: _instance(each.same, notes)),
-        (f"US$, same instance {now}", True, lambda each: _cost(each.same, notes)),
+        (f"US$ (interval), same instance {now}", True, lambda each: _cost(each.same, notes)),
         (f"cheapest instance {now} (US$/h)", False, lambda each: _instance(each.cheapest, notes)),
-        (f"US$, cheapest {now}", True, lambda each: _cost(each.cheapest, notes)),
+        (f"US$ (interval), cheapest {now}", True, lambda each: _cost(each.cheapest, notes)),
         ("change to cheapest", True, _percent),
         ("rank: before, same, cheapest", False, _ranks),
         ("validity", False, lambda each: each.row.validity.value),
@@ -221,7 +233,7 @@ def _cost(priced: Priced, notes: Footnotes) -> str:
     if priced.cost.value is None:
         # Where there is no machine, its column says why.
         return MISSING + (notes.mark(priced.cost.reason) if priced.price else "")
-    return number(priced.cost.value)
+    return bounded(priced.cost)
 
 
 def _percent(each: Change) -> str:
@@ -237,7 +249,8 @@ def _ranks(each: Change) -> str:
 
 def _told(found: Repricing) -> Iterator[str]:
     """What does not hold any more, a sentence each."""
-    for part in (_gone(found.gone, found.now.date), _flips(found.flips), _best(found.best)):
+    where = _names({each.place for each in found.changes})
+    for part in (_gone(found.gone, found.now.date), _flips(found.flips, where), _best(found.best, where)):
         told = list(part)
         yield from told[:_MOST]
         if len(told) > _MOST:
@@ -254,19 +267,36 @@ def _gone(gone: Sequence[Gone], date: str) -> Iterator[str]:
         yield f"Gone by {date}: {each.instance_type} ({rows}). {each.note or ''}".rstrip() + "."
 
 
-def _flips(flips: Sequence[Flip]) -> Iterator[str]:
+def _names(places: Collection[Place]) -> dict[Place, str]:
+    """What sentences call them: dataset, scenario, and whatever else tells them apart."""
+    differing = [name for name in Place._fields[2:] if len({getattr(place, name) for place in places}) > 1]
+    return {
+        place: ", ".join((place.dataset, place.scenario, *(_said(name, getattr(place, name)) for name in differing)))
+        for place in places
+    }
+
+
+def _said(name: str, value: object) -> str:
+    if name == "latency_target_s":
+        return "no latency target" if value is None else f"within {float(str(value)) * 1e3:g} ms"
+    words = {"k": "top", "latency_percentile": "percentile", "sample_sha256": "sample", "corpus_sha256": "corpus"}
+    short = str(value)[:8] if name.endswith("sha256") else value
+    return f"{words.get(name, name)} {MISSING if value is None else short}"
+
+
+def _flips(flips: Sequence[Flip], where: Mapping[Place, str]) -> Iterator[str]:
     for each in flips:
         was, now = ([number(value) for value in pair] for pair in (each.before_usd, each.now_usd))
         one, two = each.was_cheaper, each.is_cheaper
         told = f"{one} ({was[0]}) cheaper than {two} ({was[1]}), then {two} ({now[1]}) cheaper than {one} ({now[0]})"
         doubt = "; their intervals overlap at one of the dates" if each.overlap else ""
-        yield f"Verdict flips on {each.dataset}, {each.scenario} ({each.way}): {told}{doubt}."
+        yield f"Verdict flips on {where[each.place]} ({each.way}): {told}{doubt}."
 
 
-def _best(best: Sequence[Best]) -> Iterator[str]:
+def _best(best: Sequence[Best], where: Mapping[Place, str]) -> Iterator[str]:
     for each in best:
         was, now = (" on ".join(pair) for pair in (each.was, each.now))
-        yield f"Cheapest row of {each.dataset}, {each.scenario} ({each.way}): {was}, then {now}."
+        yield f"Cheapest row of {where[each.place]} ({each.way}): {was}, then {now}."
 
 
 def _sources(found: Repricing) -> Iterator[str]:

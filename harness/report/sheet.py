@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from harness.table import Row
+from harness.table import Figure, Row
 
 MISSING = "—"
 MIB = 2**20
@@ -68,6 +68,18 @@ class Footnotes:
 def number(value: float) -> str:
     """Three significant digits, no exponent, no thousands separator: ``0.0116``, ``1.63``, ``12.3``, ``1024``."""
     return f"{value:.{decimals_of(value)}f}"
+
+
+def bounded(figure: Figure, scale: float = 1.0) -> str:
+    """A number that is known and its interval, in the number's decimals: ``1.63 (1.56-1.72)``; ``?`` for a lost end."""
+    assert figure.value is not None
+    value = figure.value * scale
+    decimals = decimals_of(value)
+    shown = f"{value:.{decimals}f}"
+    if figure.low is None and figure.high is None:
+        return shown
+    low, high = ("?" if end is None else f"{end * scale:.{decimals}f}" for end in (figure.low, figure.high))
+    return f"{shown} ({low}–{high})"  # noqa: RUF001
 
 
 def decimals_of(value: float) -> int:

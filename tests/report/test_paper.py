@@ -8,6 +8,7 @@ import io
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,34 @@ def test_json_holds_everything() -> None:
     assert {name: len(lines) for name, lines in whole["table4"].items()} == {"msmarco": 28, "xortydi": 24}
     assert whole["rows"][8]["latency_ms"] is None
     assert {row["dataset"] for row in whole["rows"]} == {"msmarco", "xortydi"}
+
+
+def test_json_takes_no_control_character_to_a_terminal(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(SHIPPED, tmp_path / "paper"))
+    toml = folder / "published.toml"
+    hostile = "Moving \x9b31m\u202eBeyond"
+    toml.write_text(toml.read_text().replace('title = "Moving Beyond', f'title = "{hostile}'), encoding="utf-8")
+    made = rendered("json", folder)
+    assert made.isascii() and json.loads(made)["published"]["title"].startswith(hostile)
+
+
+def test_a_type_that_is_gone_is_told_with_its_successor_or_that_there_is_none() -> None:
+    published, now = tables.read(SHIPPED), prices.snapshot(NOW)
+
+    def told(*kept: str) -> str:
+        left = tuple(item for item in now.prices if item[0].instance_type in kept)
+        (row,) = (
+            row
+            for row in grid(paper.render(published, published.follows(), replace(now, prices=left), "md"), "The same")
+            if row[:2] == ["8 CPU, 32 GiB", "r6a.2xlarge"]
+        )
+        return row[3]
+
+    assert told("r6a.4xlarge") == (
+        "no price; successor r6a.4xlarge 0.9072, substituted (local hard disks are not compared), latency not "
+        "re-measured"
+    )
+    assert told("m6g.large") == "no price, and no type has at least its resources"
 
 
 def test_an_unknown_format_is_named() -> None:

@@ -31,7 +31,7 @@ COLUMNS = [
     "peak cgroup, MiB",
     "index, MiB",
     "load, s",
-    "US$ per million queries, sequential",
+    "US$ per million queries (interval), sequential",
     "outcome",
     "validity",
 ]
@@ -136,9 +136,9 @@ def test_each_cost_has_a_named_column_and_the_saturated_one_only_where_a_scenari
     )
     sheet = layout.lay_out(dataclasses.replace(table, rows=(offline, single)), str)
     first, second = (dict(zip(sheet.headers, row, strict=True)) for row in sheet.cells)
-    one, other = (f"US$ per million queries, {name}" for name in ("sequential", "saturated"))
-    assert (first[other].partition(" ")[0], first[one].partition(" ")[0]) == ("0.0123", "—")
-    assert (second[one], second[other].partition(" ")[0]) == ("0.0868", "—")
+    one, other = (f"US$ per million queries (interval), {name}" for name in ("sequential", "saturated"))
+    assert (first[other].partition(" [")[0], first[one].partition(" ")[0]) == ("0.0123 (0.0120–0.0126)", "—")  # noqa: RUF001
+    assert (second[one], second[other].partition(" ")[0]) == ("0.0868 (0.0826–0.0911)", "—")  # noqa: RUF001
     assert {"no latency target", "batches price no query", "measure scenario server"} <= set(sheet.footnotes)
 
 
