@@ -23,13 +23,17 @@ def rent(found: Verdict, snapshot: Snapshot) -> Rent | None:
     if found.limit_bytes is None:
         return None
     reserve, wanted = offers.reserve(), envelope(found.cpus, found.limit_bytes, found.gpus)
-    same = offers.provide(wanted, snapshot, architecture=found.architecture, reserve=reserve).fitting
+    peak = found.unconstrained.peak_gpu_bytes
+    memory = None if peak is None or not found.gpus else -(-peak // found.gpus)  # of each GPU, as far as it is known
+    same = offers.provide(
+        wanted, snapshot, architecture=found.architecture, reserve=reserve, gpu_memory_bytes=memory
+    ).fitting
     return Rent(
         snapshot,
         reserve,
         measured=next(iter(same), None),
         current=next((each for each in same if each.instance.current_generation), None),
-        anywhere=offers.cheapest(wanted, snapshot, None, reserve),
+        anywhere=offers.cheapest(wanted, snapshot, None, reserve, gpu_memory_bytes=memory),
     )
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from harness.offers import Offer, Reserve
 from harness.prices import Snapshot
 from harness.report.markdown import escape, grid
-from harness.report.sheet import Grid
 from harness.viable.curve import Curve, Point
 from harness.viable.probing import MIB
 from harness.viable.reverse import Claim
@@ -228,7 +227,7 @@ def _row(point: Point) -> tuple[str, ...]:
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    return grid(Grid("", head, tuple(name in _NUMBERS for name in head), tuple(rows), keys=1))
+    return grid(head, tuple(name in _NUMBERS for name in head), rows, padded=True)
 
 
 def _key(job: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness import pricing
 from harness.result import Environment
 from harness.viable.asked import Criteria
 from harness.viable.probing import machine
@@ -15,8 +16,6 @@ from harness.viable.session import Tried
 
 # Version of a verdict's JSON.
 SCHEMA_VERSION = 1
-
-_ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64"}
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,7 @@ class Unconstrained:
     disturbed: int
     peak_anon_bytes: int
     peak_cgroup_bytes: int
+    peak_gpu_bytes: int | None
     latency_s: dict[str, float]
     measures: dict[str, float]
     unstable_queries: int
@@ -180,6 +180,9 @@ def unconstrained(reference: Reference) -> Unconstrained:
         disturbed=sum(seen.disturbed is not None for seen in reference.jobs),
         peak_anon_bytes=reference.anonymous,
         peak_cgroup_bytes=reference.cgroup_peak,
+        peak_gpu_bytes=max(
+            (peak for seen in reference.jobs if (peak := seen.result.memory.peak_gpu_bytes)), default=None
+        ),
         latency_s=reference.latency_s,
         measures=reference.measures,
         unstable_queries=reference.unstable,
@@ -190,8 +193,7 @@ def unconstrained(reference: Reference) -> Unconstrained:
 
 def architecture(reference: Reference) -> str:
     """What it was measured on, as instance types say it."""
-    machine = reference.jobs[0].result.environment.architecture
-    return _ARCHITECTURES.get(machine, machine)
+    return pricing.architecture(reference.jobs[0].result.environment.architecture)
 
 
 def evidence(tried: Tried) -> Evidence:
