@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from docs import generate
 from harness import catalog, hardware, images, prices, report, store, suite, tables
@@ -105,3 +106,14 @@ def test_the_readmes_table_has_the_columns_and_notes_of_today(bench: Bench) -> N
     for start in ("- Latency mean:", "- Percentiles:", "- Peak anonymous:", "- Cost, sequential:", "- Prices:"):
         (line,) = [each for each in made if each.startswith(start)]
         assert line in readme
+
+
+def test_the_example_on_the_page_on_cost_is_what_is_printed() -> None:
+    page = " ".join((ROOT / "docs" / "cost.md").read_text(encoding="utf-8").split())
+    (command,) = [line[2:] for line in (ROOT / "docs" / "cost.md").read_text().splitlines() if line.startswith("$ ")]
+    folder = str(ROOT / "results" / "published" / "santhanam2023")
+    done = CliRunner().invoke(main, [part if "/" not in part else folder for part in command.split()[1:]])
+    said = [
+        line for line in done.stdout.splitlines() if line.startswith(("At the prices", "- Verdict flips on xortydi"))
+    ]
+    assert len(said) == 2 and all(line in page for line in said)
