@@ -32,19 +32,23 @@ class Proxy:
 
     def open(self) -> None:
         """Take connections."""
-        self._listening = socket.socket(socket.AF_UNIX)
-        self._listening.bind(str(self.path))
-        self._listening.listen()
-        threading.Thread(target=self._accept, args=(self._listening,), daemon=True).start()
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind(str(self.path))
+        listening.listen()
+        with self._lock:
+            self._listening: socket.socket | None = listening
+        threading.Thread(target=self._accept, args=(listening,), daemon=True).start()
 
     def cut(self) -> None:
         """End all connections at once and refuse new ones."""
-        with contextlib.suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
-        self.path.unlink(missing_ok=True)
         with self._lock:
+            listening, self._listening = self._listening, None
             pairs, self._pairs = self._pairs, []
+        if listening is not None:
+            with contextlib.suppress(OSError):
+                listening.shutdown(socket.SHUT_RDWR)
+            listening.close()
+        self.path.unlink(missing_ok=True)
         for each in (end for pair in pairs for end in pair):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
@@ -63,7 +67,13 @@ class Proxy:
             engine = socket.socket(socket.AF_UNIX)
             engine.connect(self._target)
             with self._lock:
-                self._pairs.append((client, engine))
+                open_still = self._listening is listening
+                if open_still:
+                    self._pairs.append((client, engine))
+            if not open_still:  # it came in while the others were cut, and would have outlived them
+                client.close()
+                engine.close()
+                return
             threading.Thread(target=_pump, args=(client, engine), daemon=True).start()
 
 
