@@ -89,7 +89,7 @@ def find(name: str, beside: Path) -> Path:
         return beside / name
     shipped = {path.parent.name: path.parent for path in (data_root() / "datasets").glob("*/qrels.trec*")}
     if name not in shipped:
-        raise UnknownName("dataset", name, [*shipped, "or a folder such as ./my-data"])
+        raise UnknownName("dataset", name, [*shipped, "a folder such as ./my-data"])
     return shipped[name]
 
 

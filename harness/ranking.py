@@ -88,10 +88,9 @@ def _usd(costs: Mapping[str, Figure], name: str) -> float:
 
 
 def _overlap(one: Figure, two: Figure) -> bool:
-    bounds = (one.low, one.high, two.low, two.high)
-    if None in bounds:
+    if one.low is None or one.high is None or two.low is None or two.high is None:
         return False
-    return one.low <= two.high and two.low <= one.high  # type: ignore[operator]
+    return one.low <= two.high and two.low <= one.high
 
 
 def best(changes: Sequence[Change], way: str) -> Iterator[Best]:

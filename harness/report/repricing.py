@@ -1,24 +1,18 @@
-"""A repricing -> Markdown, CSV and JSON."""
+"""A repricing -> text: for people (Markdown, here) and for programs (:mod:`harness.report.repricing_data`)."""
 
 from __future__ import annotations
 
-import csv
-import dataclasses
-import io
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from harness.errors import UnknownName
-from harness.report.as_csv import Value, written
 from harness.report.layout import names
 from harness.report.markdown import escape, grid
+from harness.report.repricing_data import as_csv, as_json, model
 from harness.report.sheet import MISSING, Footnotes, Grid, bounded, number
 from harness.repriced import Best, Change, Flip, Gone, Place, Priced, Repricing
 from harness.table import Figure, Row
 
 FORMATS = ("md", "csv", "json")
-# Version of the JSON and CSV formats.
-VERSION = 1
 # A table of every pair that flipped says no more than the first few of very many.
 _MOST = 50
 
@@ -29,129 +23,10 @@ def render(found: Repricing, format: str) -> str:
     Raises:
         UnknownName: there is no such format.
     """
-    writers = {"md": _markdown, "csv": _csv, "json": _json}
+    writers = {"md": _markdown, "csv": as_csv, "json": as_json}
     if format not in writers:
         raise UnknownName("format", format, FORMATS)
     return writers[format](found)
-
-
-def _json(found: Repricing) -> str:
-    """Everything, a line each; of each row what names it, and its figures that repricing reads."""
-    whole: dict[str, object] = {"reprice_version": VERSION}
-    for item in dataclasses.fields(found):
-        value = getattr(found, item.name)
-        whole[item.name] = value if isinstance(value, str) else _parts(value)
-    lines = [f"{json.dumps(name)}: {_written(value)}" for name, value in whole.items()]
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def _parts(value: object) -> object:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    assert isinstance(value, tuple)
-    return [_part(each) for each in value]
-
-
-def _part(each: object) -> object:
-    if isinstance(each, Change):
-        return _change(each)
-    if isinstance(each, Flip | Best):
-        # What is compared stands beside the rest, as in a row.
-        return {**each.place._asdict(), **{name: value for name, value in vars(each).items() if name != "place"}}
-    return each if isinstance(each, str) else vars(each)
-
-
-def _written(value: object) -> str:
-    """JSON with each member of a list on a line of its own (``indent`` would cost a second for 10,000 rows)."""
-
-    def one(part: object) -> str:
-        return json.dumps(part, ensure_ascii=True, allow_nan=False)
-
-    if isinstance(value, list) and value:
-        return "[\n" + ",\n".join(one(each) for each in value) + "\n]"
-    return one(value)
-
-
-def _change(each: Change) -> dict[str, object]:
-    row = each.row
-    names = ("suite", "system", "dataset", "scenario", "profile", "key", "published_type", "cpus", "memory_limit_bytes")
-    place = ("k", "latency_target_s", "latency_percentile", "sample_sha256", "corpus_sha256")
-    return {
-        **{name: getattr(row, name) for name in (*names, "gpus", *place)},
-        "isolation": row.isolation.value,
-        "validity": row.validity.value,
-        "measures": {name: vars(figure) for name, figure in row.measures.items()},
-        "latency_mean_s": vars(row.latency_mean_s),
-        "throughput_qps": vars(row.throughput_qps),
-        **{name: _priced(getattr(each, name)) for name in ("before", "same", "cheapest")},
-    }
-
-
-def _priced(priced: Priced) -> dict[str, object]:
-    price = priced.price
-    return {
-        "instance_type": price.instance_type if price else None,
-        "usd_per_hour": price.usd_per_hour if price else None,
-        "substitutes": price.substitutes if price else None,
-        "usd_per_million": vars(priced.cost),
-        "rank": priced.rank,
-        "note": priced.note,
-    }
-
-
-def _csv(found: Repricing) -> str:
-    """One line a row; dates stand in columns, so that the header is always the same but for the measures."""
-    columns: list[tuple[str, Callable[[Change], Value]]] = [
-        ("system", lambda each: each.row.system),
-        ("hardware_profile", lambda each: each.row.profile),
-        ("suite", lambda each: each.row.suite),
-        ("dataset", lambda each: each.row.dataset),
-        ("scenario", lambda each: each.row.scenario),
-        ("isolation", lambda each: each.row.isolation.value),
-        ("validity", lambda each: each.row.validity.value),
-        ("published_type", lambda each: each.row.published_type),
-        *((name, _measure(name)) for name in found.measures),
-        ("latency_mean_ms", lambda each: _scaled(each.row.latency_mean_s.value, 1e3)),
-        ("throughput_qps", lambda each: each.row.throughput_qps.value),
-        ("cost_model", lambda each: _model(each.row)),
-    ]
-    for way, date in (("before", found.before.date), ("same", found.now.date), ("cheapest", found.now.date)):
-        columns += _priced_columns(way, date)
-    columns.append(("key", lambda each: each.row.key))
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(name for name, _ in columns)
-    writer.writerows([written(get(each)) for _, get in columns] for each in found.changes)
-    return stream.getvalue()
-
-
-def _priced_columns(way: str, date: str) -> list[tuple[str, Callable[[Change], Value]]]:
-    def of(each: Change) -> Priced:
-        return getattr(each, way)  # type: ignore[no-any-return]
-
-    return [
-        (f"{way}_price_date", lambda _: date),
-        (f"{way}_instance_type", lambda each: price.instance_type if (price := of(each).price) else None),
-        (f"{way}_price_usd_per_hour", lambda each: price.usd_per_hour if (price := of(each).price) else None),
-        (f"{way}_substitutes", lambda each: price.substitutes if (price := of(each).price) else None),
-        (f"{way}_usd_per_million_queries", lambda each: of(each).cost.value),
-        (f"{way}_usd_per_million_queries_low", lambda each: of(each).cost.low),
-        (f"{way}_usd_per_million_queries_high", lambda each: of(each).cost.high),
-        (f"{way}_rank", lambda each: of(each).rank),
-        (f"{way}_note", lambda each: of(each).note or of(each).cost.reason),
-    ]
-
-
-def _measure(name: str) -> Callable[[Change], Value]:
-    return lambda each: each.row.measures.get(name, Figure(None)).value
-
-
-def _scaled(value: float | None, scale: float) -> float | None:
-    return None if value is None else value * scale
-
-
-def _model(row: Row) -> str:
-    return "sequential" if row.scenario == "single_stream" else "saturated"
 
 
 def _markdown(found: Repricing) -> str:
@@ -185,7 +60,7 @@ def _rows(found: Repricing, notes: Footnotes) -> Grid:
     if any(each.row.scenario != "single_stream" for each in found.changes):
         columns += [
             ("throughput, queries/s", True, lambda each: _number(each.row.throughput_qps)),
-            ("cost model", False, lambda each: _model(each.row)),
+            ("cost model", False, lambda each: model(each.row)),
         ]
     columns += [
         (f"instance type {before} (US$/h)", False, lambda each: _instance(each.before, notes)),
