@@ -56,7 +56,9 @@ def bench_options(command: Callable[..., None]) -> Callable[..., None]:
     """SYSTEM, ``--dataset`` and all that a run needs, handed over as one :class:`Bench`."""
 
     @click.argument("system")
-    @click.option("--dataset", required=True, help="A shipped dataset, or a folder such as ./my-data.")
+    @click.option(
+        "--dataset", default="scifact", show_default=True, help="A shipped dataset, or a folder such as ./my-data."
+    )
     @click.option(
         "--queries", type=click.IntRange(1), default=300, show_default=True, help="Queries in the fixed sample."
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from harness import datasets
 from harness.cli import main
 from harness.launch.fake import FakeLauncher
 from harness.store import read_jobs
@@ -138,3 +140,9 @@ def test_an_unmeasurable_cpu_count_is_told_before_anything_runs(
     done = call("viable", "planted", "--cpus", "1,64")
     assert done.exit_code == 2 and "this host gives 2; ask for less" in done.stderr
     assert not (bench.results / "viable").exists()
+
+
+def test_without_a_dataset_a_shipped_one_is_meant() -> None:
+    for name in ("viable", "validate", "curve"):
+        (option,) = [each for each in main.commands[name].params if each.name == "dataset"]
+        assert datasets.find(str(option.default), Path.cwd()).is_dir(), name
