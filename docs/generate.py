@@ -15,9 +15,9 @@ from pydantic.fields import FieldInfo
 
 from docs import published_page
 from harness import cli, store
-from harness.catalog import Asset, EngineFile, SystemFile
 from harness.result import SCHEMA_VERSION
 from harness.suite import Expectation, Offline, Protocol, Server, Suite
+from harness.system_files import Asset, EngineFile, SystemFile
 
 DOCS = Path(__file__).resolve().parent
 

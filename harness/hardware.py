@@ -7,10 +7,11 @@ from pathlib import Path
 
 from pydantic import Field, field_validator
 
-from harness.catalog import NAME, data_root
+from harness.catalog import data_root
 from harness.declared import Declared, read_toml, validate
 from harness.errors import FileError, UnknownName
 from harness.records import Envelope
+from harness.system_files import NAME
 
 _UNITS = {"MiB": 2**20, "GiB": 2**30}
 

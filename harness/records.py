@@ -188,7 +188,8 @@ class Measurement:
     ``peak_cgroup_bytes`` is the kernel's own high-water mark, ``throttled_periods`` and ``oom_kills``
     its counters, all read from inside just before the end; ``None`` where the kernel shows none.
     ``warmup_steady`` is ``None`` when warm-up had only one pass, with nothing to compare.  ``rate_qps`` is the highest
-    rate of the ``server`` scenario that met its target and met it again; ``None`` where none did.
+    rate of the ``server`` scenario that met its target and met it again; ``None`` where none did.  ``resumed_s`` is the
+    part of ``build_s`` that earlier attempts spent on what this build took over from them.
     """
 
     outcome: Outcome
@@ -197,6 +198,7 @@ class Measurement:
     phases: tuple[Phase, ...] = ()
     load_s: float | None = None
     build_s: float | None = None
+    resumed_s: float | None = None
     peak_cgroup_bytes: int | None = None
     throttled_periods: int | None = None
     oom_kills: int | None = None

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from harness.catalog import NAME
 from harness.declared import Declared, read_toml, validate
 from harness.errors import FileError
 from harness.records import Outcome, ScenarioParams
+from harness.system_files import NAME
 
 # What each named protocol says where a suite is silent.
 _PROTOCOLS: dict[str, dict[str, Any]] = {

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from harness import assets
-from harness.catalog import Asset, System
 from harness.errors import ImageError
+from harness.system_files import Asset
 
 FILES = {"config.json": b"{}", "weights.bin": b"\x00\x01" * 500}
 
@@ -22,19 +22,9 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def system(engine_dir: Path, **keys: str) -> System:
+def asset(**keys: str) -> tuple[Asset, ...]:
     declared = {"folder": "model", "licence": "MIT", "sha256": {name: sha256(data) for name, data in FILES.items()}}
-    return System(
-        name="toy",
-        engine="toys",
-        engine_dir=engine_dir,
-        description="",
-        fewer_hits_ok=False,
-        build_params={},
-        search_params={},
-        engine_assets=(),
-        system_assets=(Asset.model_validate({**declared, **keys}),),
-    )
+    return (Asset.model_validate({**declared, **keys}),)
 
 
 def write(folder: Path, files: dict[str, bytes] | None = None) -> Path:
@@ -58,29 +48,29 @@ def says(lines: list[str]) -> assets.Report:
 @pytest.mark.parametrize("place", ["model", "someone/model-v1"])
 def test_a_local_folder_is_named_by_the_asset_or_by_the_hub_id(tmp_path: Path, place: str) -> None:
     write(tmp_path / "models" / place)
-    toy = system(tmp_path, hub="someone/model-v1", revision="0" * 40)
-    tree = assets.fetch(toy, tmp_path / "cache", tmp_path / "models", says([]))
+    toy = asset(hub="someone/model-v1", revision="0" * 40)
+    tree = assets.fetch("toy", toy, tmp_path / "cache", tmp_path / "models", says([]))
     assert {path.name: path.read_bytes() for path in (tree / "model").iterdir()} == FILES
 
 
 def test_a_second_call_needs_no_source(tmp_path: Path) -> None:
     write(tmp_path / "models" / "model")
-    first = assets.fetch(system(tmp_path), tmp_path / "cache", tmp_path / "models", says([]))
-    assert assets.fetch(system(tmp_path), tmp_path / "cache", None, says([])) == first
+    first = assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models", says([]))
+    assert assets.fetch("toy", asset(), tmp_path / "cache", None, says([])) == first
 
 
 def test_a_file_that_went_bad_in_the_cache_is_fetched_again(tmp_path: Path) -> None:
     write(tmp_path / "models" / "model")
-    tree = assets.fetch(system(tmp_path), tmp_path / "cache", tmp_path / "models", says([]))
+    tree = assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models", says([]))
     (tree / "model" / "config.json").write_bytes(b"[]")
-    again = assets.fetch(system(tmp_path), tmp_path / "cache", tmp_path / "models", says([]))
+    again = assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models", says([]))
     assert (again / "model" / "config.json").read_bytes() == b"{}"
 
 
 def test_a_wrong_checksum_names_file_expected_and_found(tmp_path: Path) -> None:
     write(tmp_path / "models" / "model", {**FILES, "weights.bin": b"other"})
     with pytest.raises(ImageError) as caught:
-        assets.fetch(system(tmp_path), tmp_path / "cache", tmp_path / "models", says([]))
+        assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models", says([]))
     message = str(caught.value)
     assert "model/weights.bin" in message
     assert sha256(b"other") in message
@@ -91,10 +81,10 @@ def test_a_wrong_checksum_names_file_expected_and_found(tmp_path: Path) -> None:
 
 
 def test_nowhere_to_be_found_names_all_that_was_tried(tmp_path: Path) -> None:
-    toy = system(tmp_path, hub="someone/model", revision="0" * 40, package="toy==1", package_sha256="a" * 64)
+    toy = asset(hub="someone/model", revision="0" * 40, package="toy==1", package_sha256="a" * 64)
     with pytest.raises(ImageError) as caught:
-        assets.fetch(toy, tmp_path / "cache", tmp_path, says([]))
-    for part in ("'toy'", "config.json, weights.bin", "hub does not answer", "not in the local folder", "no network"):
+        assets.fetch("toy", toy, tmp_path / "cache", tmp_path, says([]))
+    for part in ("toy: ", "config.json, weights.bin", "hub does not answer", "not in the local folder", "no network"):
         assert part in str(caught.value)
 
 
@@ -110,8 +100,8 @@ def test_the_hub_comes_first_and_fills_the_rest_from_elsewhere(tmp_path: Path, m
     monkeypatch.setattr(assets, "_quiet_python", hub)
     write(tmp_path / "models" / "model")
     (tmp_path / "models" / "model" / "config.json").write_bytes(b"not looked at")
-    toy = system(tmp_path, hub="someone/model", revision="a" * 40)
-    assets.fetch(toy, tmp_path / "cache", tmp_path / "models", says([]))
+    toy = asset(hub="someone/model", revision="a" * 40)
+    assets.fetch("toy", toy, tmp_path / "cache", tmp_path / "models", says([]))
     assert asked[0] == ["someone/model", "a" * 40]
     assert asked[1][3:] == ["config.json", "weights.bin"]
 
@@ -141,8 +131,8 @@ def test_members_come_out_of_a_distribution_and_nothing_else(
         pack(target, {**{f"toy/data/{name}": data for name, data in FILES.items()}, "../evil": b"out"})
 
     monkeypatch.setattr(assets, "_pip_download", download)
-    toy = system(tmp_path, package="toy==1", package_folder="toy/data", package_sha256="b" * 64)
-    tree = assets.fetch(toy, tmp_path / "cache", None, says([]))
+    toy = asset(package="toy==1", package_folder="toy/data", package_sha256="b" * 64)
+    tree = assets.fetch("toy", toy, tmp_path / "cache", None, says([]))
     assert {path.name: path.read_bytes() for path in (tree / "model").iterdir()} == FILES
     assert not list(tmp_path.rglob("evil"))
     assert "--require-hashes" in options  # checked before any code of the package could run
@@ -157,7 +147,7 @@ def test_a_link_in_an_sdist_is_no_file(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(assets, "_pip_download", download)
     with pytest.raises(ImageError, match=r"cannot find config\.json"):
-        assets.fetch(system(tmp_path, package="toy==1", package_sha256="a" * 64), tmp_path / "cache", None, says([]))
+        assets.fetch("toy", asset(package="toy==1", package_sha256="a" * 64), tmp_path / "cache", None, says([]))
 
 
 def test_a_hub_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,10 +77,17 @@ def test_a_failed_bootstrap_shows_the_last_words_and_the_log(tmp_path: Path, mon
 
 def test_the_base_is_decided_by_its_folder(tmp_path: Path) -> None:
     shutil.copytree(catalog.images_dir() / "base", tmp_path / "base")
-    assert base_image.recipe(tmp_path) == base_image.recipe()
+    shutil.copytree(catalog.images_dir() / "toolchain", tmp_path / "toolchain")
+    for name in ("base", "toolchain"):
+        assert base_image.recipe(name, tmp_path) == base_image.recipe(name)
     with (tmp_path / "base" / "base.toml").open("a") as file:
         file.write("# more\n")
-    assert base_image.reference(tmp_path) != base_image.reference()
+    assert base_image.reference("base", tmp_path) != base_image.reference()
+    toolchain = base_image.reference("toolchain", tmp_path)
+    assert toolchain == base_image.reference("toolchain"), "how a base is described is not the toolchain's"
+    with (tmp_path / "base" / "rootfs.sh").open("a") as file:
+        file.write("# more\n")
+    assert base_image.reference("toolchain", tmp_path) != toolchain
 
 
 @pytest.mark.docker

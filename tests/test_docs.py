@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from docs import generate
-from harness import catalog, hardware, images, prices, report, store, suite, tables
+from harness import catalog, hardware, prices, report, store, suite, system_files, tables
 from harness.cli import main
+from harness.images.recipe import driver_files
 from harness.launch.fake import FakeLauncher
 from harness.table import Cause
 from tests.conftest import Bench
@@ -40,9 +41,9 @@ def test_every_key_that_people_write_is_described() -> None:
         suite.Offline,
         suite.Server,
         suite.Expectation,
-        catalog.SystemFile,
-        catalog.EngineFile,
-        catalog.Asset,
+        system_files.SystemFile,
+        system_files.EngineFile,
+        system_files.Asset,
     ):
         for name, field in model.model_fields.items():
             assert field.description, f"{model.__name__}.{name}"
@@ -73,7 +74,7 @@ def test_the_page_on_scenarios_shows_the_suite_that_runs() -> None:
 
 
 def test_what_runs_inside_images_imports_the_standard_library_alone() -> None:
-    for name, path in images.driver_files().items():
+    for name, path in driver_files().items():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import hashlib
 import io
 import re
 import tarfile
@@ -15,9 +17,12 @@ import docker
 import pytest
 import requests
 
-from harness import base_image, catalog, images
-from harness.catalog import Asset, System
+from harness import base_image, catalog
+from harness.catalog import System
 from harness.errors import EngineError, ImageError
+from harness.images import building, context, making
+from harness.images.recipe import driver_files, engine_recipe, recipe
+from harness.system_files import Asset
 
 ENGINES = sorted(path.parent for path in catalog.images_dir().glob("*/engine.toml"))
 
@@ -28,19 +33,29 @@ COPY adapter.py /opt/adapter/adapter.py
 COPY driver /opt/harness
 """
 
+# Replaces what it was given; refuses one word.
+PREPARE = """
+import json, pathlib, sys
+place, told = pathlib.Path(sys.argv[1]), json.loads(pathlib.Path(sys.argv[2]).read_text())
+if told["build_params"]["say"] == "nonsense":
+    sys.exit("these weights are no good")
+(place / "model" / "file").unlink()
+(place / "model" / "new").write_text(told["build_params"]["say"] + " " + str(told["build_params"]))
+"""
+
 
 @pytest.fixture
 def toy(tmp_path: Path) -> System:
     """An engine without packages and assets."""
-    folder = tmp_path / "toys"
+    folder = tmp_path / f"toys-{tmp_path.name.replace('_', '-').lower()}"
     folder.mkdir()
     (folder / "Dockerfile").write_text(DOCKERFILE)
     (folder / "adapter.py").write_text("ENGINE = None\n")
     (folder / "requirements.lock").write_text("")
     (folder / "engine.toml").write_text('description = "toys"\n')
     return System(
-        name=f"toy-{tmp_path.name.replace('_', '-')}",
-        engine="toys",
+        name=f"toy-{tmp_path.name.replace('_', '-').lower()}",
+        engine=folder.name,
         engine_dir=folder,
         description="",
         fewer_hits_ok=False,
@@ -58,26 +73,49 @@ def with_asset(system: System, sha: str, folder: str = "model") -> System:
 
 @pytest.mark.parametrize("name", ["Dockerfile", "adapter.py", "requirements.lock"])
 def test_every_file_of_the_build_decides_the_recipe(toy: System, name: str) -> None:
-    before = images.recipe(toy)
+    before = recipe(toy)
     with (toy.engine_dir / name).open("a") as file:
         file.write("# more\n")
-    assert images.recipe(toy) != before
+    assert recipe(toy) != before
 
 
 def test_assets_decide_the_recipe(toy: System) -> None:
-    recipes = {images.recipe(toy), images.recipe(with_asset(toy, "a" * 64)), images.recipe(with_asset(toy, "b" * 64))}
-    assert len(recipes | {images.recipe(with_asset(toy, "a" * 64, "other"))}) == 4
+    recipes = {recipe(toy), recipe(with_asset(toy, "a" * 64)), recipe(with_asset(toy, "b" * 64))}
+    assert len(recipes | {recipe(with_asset(toy, "a" * 64, "other"))}) == 4
+
+
+def test_parts_and_what_is_prepared_decide_the_recipe(toy: System, tmp_path: Path) -> None:
+    part = tmp_path / "parts" / "shared"
+    part.mkdir(parents=True)
+    (part / "__init__.py").write_text("x = 1\n")
+    toy = with_asset(
+        toy.model_copy(update={"parts": (part,), "prepare": "shared", "prepare_params": ("backend",)}), "a" * 64
+    )
+    before, engine = recipe(toy), engine_recipe(toy)
+    assert recipe(toy.model_copy(update={"search_params": {"k": 3}})) == before, "not read by `prepare`"
+    other = toy.model_copy(update={"search_params": {"backend": "onnxruntime"}})
+    assert recipe(other) != before and engine_recipe(other) == engine
+    (part / "__init__.py").write_text("x = 2\n")
+    assert engine_recipe(toy) != engine
+
+
+def test_components_decide_the_recipe(toy: System) -> None:
+    first, second = (toy.model_copy(update={"name": name}) for name in ("first", "second"))
+    both = toy.model_copy(update={"components": (first, second)})
+    assert recipe(both) != recipe(toy)
+    changed = toy.model_copy(update={"components": (first, with_asset(second, "a" * 64))})
+    assert recipe(changed) != recipe(both)
 
 
 def test_descriptions_and_parameters_do_not(toy: System) -> None:
-    before = images.recipe(toy)
+    before = recipe(toy)
     (toy.engine_dir / "engine.toml").write_text('description = "other words"\n')
     (toy.engine_dir / "__pycache__").mkdir()
-    assert images.recipe(toy.model_copy(update={"search_params": {"k1": 1.2}})) == before
+    assert recipe(toy.model_copy(update={"search_params": {"k1": 1.2}})) == before
 
 
 def test_the_driver_in_the_image_imports_nothing_that_is_not_there() -> None:
-    driver = images.driver_files()
+    driver = driver_files()
     for path in driver.values():
         for node in ast.walk(ast.parse(path.read_text())):
             names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
@@ -91,19 +129,28 @@ def test_the_driver_in_the_image_imports_nothing_that_is_not_there() -> None:
 
 def packed(system: System, wheelhouse: Path, files: Path) -> bytes:
     target = io.BytesIO()
-    images._write_context(target, system, wheelhouse, files)
+    context.engine(target, system, wheelhouse, files)
     return target.getvalue()
 
 
+def listed(packed: bytes) -> dict[str, tarfile.TarInfo]:
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        return {entry.name: entry for entry in tar}
+
+
 def test_the_context_holds_what_is_needed_and_nothing_of_the_host(toy: System, tmp_path: Path) -> None:
-    (tmp_path / "files" / "model").mkdir(parents=True)
-    (tmp_path / "files" / "model" / "file").write_bytes(b"weights")
+    (tmp_path / "files").mkdir()
     (tmp_path / "wheels").mkdir()
     (tmp_path / "wheels" / "a.whl").touch(mode=0o600)
+    part = tmp_path / "parts" / "shared"
+    part.mkdir(parents=True)
+    (part / "__init__.py").touch()
+    (part / "notes.txt").touch()
+    toy = toy.model_copy(update={"parts": (part,)})
     first = packed(with_asset(toy, "a" * 64), tmp_path / "wheels", tmp_path / "files")
-    with tarfile.open(fileobj=io.BytesIO(first)) as tar:
-        entries = {entry.name: entry for entry in tar}
-    assert {"Dockerfile", "adapter.py", "wheels/a.whl", "assets/engine", "assets/system/model/file"} <= entries.keys()
+    entries = listed(first)
+    assert {"Dockerfile", "adapter.py", "wheels/a.whl", "assets/engine", "parts/shared/__init__.py"} <= entries.keys()
+    assert not any("model" in name or "notes" in name for name in entries), "weights are the system's, not the engine's"
     assert {"driver/harness/records.py", "driver/harness/measure/__main__.py"} <= entries.keys()
     assert "engine.toml" not in entries
     # The builder's cache goes by these too: they must not differ from host to host.
@@ -123,7 +170,19 @@ class Scripted:
         yield from self.events
 
 
-def test_a_failed_build_is_one_line_with_step_reason_and_log(toy: System, tmp_path: Path) -> None:
+def build(client: Scripted, cache: Path) -> None:
+    building.build(
+        cast(docker.DockerClient, client),
+        "system 'toy'",
+        "harness-toy:0",
+        context=io.BytesIO(),
+        arguments={},
+        labels={},
+        cache=cache,
+    )
+
+
+def test_a_failed_build_is_one_line_with_step_reason_and_log(tmp_path: Path) -> None:
     client = Scripted(
         {"stream": "Step 1/2 : FROM base\n"},
         {"stream": " ---> 123\n"},
@@ -132,9 +191,7 @@ def test_a_failed_build_is_one_line_with_step_reason_and_log(toy: System, tmp_pa
         {"error": "The command '/bin/sh -c make it' returned a non-zero code: 2"},
     )
     with pytest.raises(ImageError) as caught:
-        images._build(
-            cast(docker.DockerClient, client), toy, "0" * 64, base="base", context=io.BytesIO(), cache=tmp_path
-        )
+        build(client, tmp_path)
     message = str(caught.value)
     assert "'Step 2/2 : RUN make it': no rule | to make it | FAILED: non-zero code: 2" in message
     assert "\n" not in message
@@ -142,8 +199,8 @@ def test_a_failed_build_is_one_line_with_step_reason_and_log(toy: System, tmp_pa
     assert "Step 1/2" in log.read_text()
 
 
-def test_a_build_that_prints_without_end_is_cut(toy: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "_LOG_CHARS", 1000)
+def test_a_build_that_prints_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "_LOG_CHARS", 1000)
     client = Scripted(
         {"stream": "Step 1/1 : RUN yes\n"},
         *[{"stream": "y\n" * 1000}] * 10,
@@ -151,9 +208,7 @@ def test_a_build_that_prints_without_end_is_cut(toy: System, tmp_path: Path, mon
         {"error": "stopped"},
     )
     with pytest.raises(ImageError) as caught:
-        images._build(
-            cast(docker.DockerClient, client), toy, "0" * 64, base="base", context=io.BytesIO(), cache=tmp_path
-        )
+        build(client, tmp_path)
     assert len(str(caught.value)) < 2500 and "FAILED: stopped; its log is" in str(caught.value)
     assert len(Path(str(caught.value).rpartition(" ")[2]).read_text()) == 1000
 
@@ -166,7 +221,7 @@ def test_an_engine_that_is_gone_is_an_engine_error(toy: System) -> None:
             raise requests.exceptions.ConnectionError("Connection aborted.")
 
     with pytest.raises(EngineError, match=r"Connection aborted\..*harness doctor"):
-        images.find(cast(docker.DockerClient, Gone()), toy)
+        making.find(cast(docker.DockerClient, Gone()), toy)
 
 
 @pytest.mark.parametrize("folder", ENGINES, ids=lambda path: path.name)
@@ -195,20 +250,22 @@ def test_dockerfiles_do_not_reach_for_the_network_and_end_unprivileged(folder: P
 @pytest.fixture
 def built(engine: docker.DockerClient, toy: System) -> Iterator[docker.DockerClient]:
     yield engine
-    for found in engine.images.list(filters={"label": f"{images.SYSTEM_LABEL}={toy.name}"}):
-        engine.images.remove(found.id, force=True)
+    for reference in (f"harness-{toy.name}", f"{toy.name}-other", f"harness-engine-{toy.engine}"):
+        for found in engine.images.list(reference):
+            with contextlib.suppress(docker.errors.APIError):  # steps of a failed build may hang on it
+                engine.images.remove(found.id, force=True)
 
 
 @pytest.mark.docker
 def test_an_image_is_built_once(built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
     said: list[str] = []
-    assert images.find(built, toy) is None
-    image = images.ensure(built, toy, cache=tmp_path, models=None, report=said.append)
-    assert image.reference == f"harness-{toy.name}:{images.recipe(toy)[:12]}"
+    assert making.find(built, toy) is None
+    image = making.ensure(built, toy, cache=tmp_path, models=None, report=said.append)
+    assert image.reference == f"harness-{toy.name}:{recipe(toy)[:12]}"
     assert image.digest.startswith("sha256:")
     assert image.size_bytes > 1 << 20
     said.clear()
-    assert images.ensure(built, toy, cache=tmp_path, models=None, report=said.append) == image
+    assert making.ensure(built, toy, cache=tmp_path, models=None, report=said.append) == image
     assert said == []
     command = "python3 -c 'import harness.measure.driver' ; cat /opt/harness/base-packages.txt"
     output = built.containers.run(
@@ -218,15 +275,68 @@ def test_an_image_is_built_once(built: docker.DockerClient, toy: System, tmp_pat
 
 
 @pytest.mark.docker
+def test_systems_of_one_engine_share_its_layers_and_equal_ones_their_image(
+    built: docker.DockerClient, toy: System, tmp_path: Path
+) -> None:
+    (tmp_path / "models" / "model").mkdir(parents=True)
+    (tmp_path / "models" / "model" / "file").write_text("weights")
+    heavy = with_asset(toy, hashlib.sha256(b"weights").hexdigest())
+    twin = heavy.model_copy(update={"name": f"{toy.name}-twin", "search_params": {"k": 1}})
+
+    def ensure(system: System) -> making.Image:
+        return making.ensure(built, system, cache=tmp_path, models=tmp_path / "models", report=said.append)
+
+    def layers(image: making.Image) -> list[str]:
+        return list(built.images.get(image.digest).attrs["RootFS"]["Layers"])
+
+    said: list[str] = []
+    plain, weighted, same = ensure(toy), ensure(heavy), ensure(twin)
+    assert sum(line.startswith("building the image of the engine") for line in said) == 1
+    assert layers(weighted)[:-1] == layers(plain), "the weights are the last layer"
+    assert same.digest == weighted.digest and same.reference != weighted.reference
+    output = built.containers.run(same.digest, ["sh", "-c", "cat /opt/assets/model/file; echo"], remove=True)
+    assert output == b"weights\n"
+    built.images.remove(same.reference)
+
+
+@pytest.mark.docker
+def test_what_prepares_the_assets_runs_at_the_build_and_its_complaint_is_told(
+    built: docker.DockerClient, toy: System, tmp_path: Path
+) -> None:
+    (tmp_path / "models" / "model").mkdir(parents=True)
+    (tmp_path / "models" / "model" / "file").write_text("weights")
+    part = tmp_path / "parts" / "shared"
+    part.mkdir(parents=True)
+    (part / "__init__.py").touch()
+    (part / "prepare.py").write_text(PREPARE)
+    with (toy.engine_dir / "Dockerfile").open("a") as file:
+        file.write("COPY parts /opt/parts\nENV PYTHONPATH=/opt/parts\nUSER 65532:65532\n")
+    update = {"parts": (part,), "prepare": "shared.prepare", "prepare_params": ("say",)}
+    toy = with_asset(toy, hashlib.sha256(b"weights").hexdigest()).model_copy(update=update)
+
+    def ensure(word: str) -> making.Image:
+        system = toy.model_copy(update={"build_params": {"say": word, "other": 1}})
+        return making.ensure(built, system, cache=tmp_path, models=tmp_path / "models", report=lambda _: None)
+
+    image = ensure("converted")
+    command = ["sh", "-c", "id -u; ls /opt/assets/model; cat /opt/assets/model/*"]
+    output = built.containers.run(image.digest, command, remove=True)
+    assert output.decode().split() == ["65532", "new", "converted", "{'say':", "'converted'}"]
+    with pytest.raises(ImageError, match="these weights are no good"):
+        ensure("nonsense")
+
+
+@pytest.mark.docker
 def test_two_at_once_build_one_image(built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
-    def ensure(_: int) -> images.Image:
-        return images.ensure(built, toy, cache=tmp_path, models=None, report=said.append)
+    def ensure(_: int) -> making.Image:
+        return making.ensure(built, toy, cache=tmp_path, models=None, report=said.append)
 
     said: list[str] = []
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(ensure, range(2))
     assert first == second
-    assert [line for line in said if line.startswith("building")] == [f"building the image of {toy.name}"]
+    built_now = [line for line in said if line.startswith("building")]
+    assert built_now == [f"building the image of the engine {toy.engine}", f"building the image of {toy.name}"]
 
 
 @pytest.mark.docker
@@ -237,8 +347,8 @@ def test_a_build_has_no_network_and_a_failed_one_does_not_count(
     with (toy.engine_dir / "Dockerfile").open("a") as file:
         file.write("RUN cat /proc/net/route | tail -n +2 | grep . || { echo no route at all; exit 3; }\n")
     with pytest.raises(ImageError, match=r"RUN cat /proc/net/route.*no route at all.*code: 3"):
-        images.ensure(built, toy, cache=tmp_path, models=None, report=lambda _: None)
-    assert images.find(built, toy) is None
+        making.ensure(built, toy, cache=tmp_path, models=None, report=lambda _: None)
+    assert making.find(built, toy) is None
     left = [each for each in built.containers.list(all=True) if each.id not in before]
     assert not [each for each in left if "no route at all" in str(each.attrs["Config"]["Cmd"])]
 
@@ -246,7 +356,7 @@ def test_a_build_has_no_network_and_a_failed_one_does_not_count(
 @pytest.mark.docker
 def test_a_tag_of_another_recipe_does_not_count(built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
     base = base_image.ensure(built, tmp_path, lambda _: None)
-    repository, _, tag = f"harness-{toy.name}:{images.recipe(toy)[:12]}".partition(":")
+    repository, _, tag = f"harness-{toy.name}:{recipe(toy)[:12]}".partition(":")
     built.images.get(base).tag(repository, tag)
-    assert images.find(built, toy) is None
+    assert making.find(built, toy) is None
     built.images.remove(f"{repository}:{tag}")

@@ -15,10 +15,11 @@ import requests
 from docker.errors import DockerException
 from docker.models.containers import Container
 
-from harness import cgroup, images
+from harness import cgroup
 from harness.catalog import System
 from harness.engine import engine_errors
 from harness.errors import EngineError, ImageError
+from harness.images import making
 from harness.kernel_files import KeptOpen, read_text
 from harness.launch import enforced, gpu, host, topology
 from harness.launch.base import Ended, Job, Prepared, Progress, Report, Stopped
@@ -75,13 +76,13 @@ class DockerLauncher:
     def find(self, system: System) -> Prepared | None:
         """The image, if it was built from exactly this recipe."""
         with engine_errors():
-            image = images.find(self.client, system)
+            image = making.find(self.client, system)
         return _prepared(system, image) if image else None
 
     def prepare(self, system: System, report: Report) -> Prepared:
         """Build the image where it is missing."""
         with engine_errors():
-            image = images.ensure(self.client, system, cache=self._cache, models=self._models, report=report)
+            image = making.ensure(self.client, system, cache=self._cache, models=self._models, report=report)
             volumes = self.client.images.get(image.digest).attrs["Config"].get("Volumes")
         if volumes:
             # The engine would give each a writable folder on the host's disk, under a root that is to be read-only.
@@ -164,7 +165,7 @@ class DockerLauncher:
             self._client.close()
 
 
-def _prepared(system: System, image: images.Image) -> Prepared:
+def _prepared(system: System, image: making.Image) -> Prepared:
     return Prepared(system, image.digest, image.digest, image.size_bytes)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -18,9 +19,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from harness import assets, images, leftovers
+from harness import assets, leftovers
 from harness.catalog import System
 from harness.errors import ImageError
+from harness.images import context
+from harness.images.recipe import driver_files, part_files, recipe
 from harness.kernel_files import KeptOpen
 from harness.launch import gpu, host, topology
 from harness.launch.base import Ended, Job, Prepared, Progress, Report, thread_environment
@@ -83,15 +86,19 @@ class ProcessLauncher:
         folder = self._folder(system)
         partial = leftovers.in_the_making(folder)
         partial.mkdir(parents=True)
-        shutil.copytree(assets.fetch(system, self._cache, self._models, report), partial / "assets")
+        components = [self.prepare(each, report) for each in system.components]
         for path in (each for each in system.engine_dir.iterdir() if each.is_file()):
             shutil.copy2(path, partial / path.name)  # the adapter, and what lies beside it
-        for name, path in images.driver_files().items():
-            target = partial / "driver" / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, target)
+        for part, files in (("driver", driver_files()), ("parts", part_files(system))):
+            for name, path in files.items():
+                target = partial / part / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, target)
         if not self._python:
             self._install(system, partial / "packages", report)
+        self._bring_assets(system, partial, report)
+        told = [_component(each) for each in components]
+        (partial / "components.json").write_text(json.dumps(told), encoding="utf-8")
         partial.rename(folder)
         return Prepared(system, self._digest(system), str(folder))
 
@@ -154,7 +161,7 @@ class ProcessLauncher:
 
     def _digest(self, system: System) -> str:
         interpreter = self._python or f"{sys.executable} {sys.version}"
-        return "process:" + hashlib.sha256(f"{images.recipe(system)} {interpreter}".encode()).hexdigest()
+        return "process:" + hashlib.sha256(f"{recipe(system)} {interpreter}".encode()).hexdigest()
 
     def _install(self, system: System, target: Path, report: Report) -> None:
         if sys.version_info[:2] != _LOCK_PYTHON:
@@ -176,6 +183,30 @@ class ProcessLauncher:
             last = " ".join(done.stderr.split())[-500:]
             raise ImageError(f"system {system.name}: its packages could not be installed: {last}")
 
+    def _bring_assets(self, system: System, folder: Path, report: Report) -> None:
+        """The system's own files, made ready by the engine's code as when an image is built; and the engine's."""
+        place = folder / "assets"
+        shutil.copytree(assets.fetch(system.name, system.system_assets, self._cache, self._models, report), place)
+        if system.prepare and system.system_assets:
+            self._make_ready(system, folder, report)
+        shared = assets.fetch(system.engine, system.engine_assets, self._cache, self._models, report)
+        shutil.copytree(shared, place, dirs_exist_ok=True)
+
+    def _make_ready(self, system: System, folder: Path, report: Report) -> None:
+        report(f"{system.name}: making its files ready")
+        (folder / "system.json").write_text(context.parameters(system), encoding="utf-8")
+        command = [self._python or sys.executable, "-m", str(system.prepare), str(folder / "assets")]
+        done = subprocess.run(
+            [*command, str(folder / "system.json")],
+            env={**os.environ, **_engine_environment(folder)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            last = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+            raise ImageError(f"system {system.name}: its files could not be made ready: {last}")
+
     def _environment(self, job: Job) -> dict[str, str]:
         folder = Path(job.prepared.reference)
         gpus = ",".join(str(index) for index in range(job.spec.envelope.gpus))
@@ -183,18 +214,31 @@ class ProcessLauncher:
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": str(job.folder),
             "LANG": "C.UTF-8",
-            "PYTHONPATH": os.pathsep.join(str(folder / name) for name in ("driver", ".", "packages")),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "HF_HUB_OFFLINE": "1",
+            **_engine_environment(folder),
             "HARNESS_JOB": str(job.folder),
             "HARNESS_CORPUS": str(job.corpus_dir),
             "HARNESS_INDEX": str(job.index_dir),
-            "HARNESS_ASSETS": str(folder / "assets"),
             # NVML's numbers; CUDA's own put the fastest GPU first.
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             "CUDA_VISIBLE_DEVICES": gpus,
             **thread_environment(job.spec.envelope.cpus),
         }
+
+
+def _engine_environment(folder: Path) -> dict[str, str]:
+    """By what an engine's code finds itself; in an image its Dockerfile says the like."""
+    return {
+        "PYTHONPATH": os.pathsep.join(str(folder / name) for name in ("driver", "parts", ".", "packages")),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HF_HUB_OFFLINE": "1",
+        "HARNESS_ASSETS": str(folder / "assets"),
+    }
+
+
+def _component(prepared: Prepared) -> dict[str, object]:
+    """What an engine that joins systems is told of one of them, as in an image."""
+    environment = _engine_environment(Path(prepared.reference))
+    return {"name": prepared.system.name, "engine": prepared.system.engine, "environment": environment}
 
 
 def _wait(child: subprocess.Popen[bytes], ended: threading.Event) -> None:

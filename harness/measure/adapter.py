@@ -62,7 +62,15 @@ class Adapter(ABC):
 
     @abstractmethod
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
-        """Write the index of ``corpus`` into the empty ``index_dir``; tell ``progress`` the documents done."""
+        """Write the index of ``corpus`` into ``index_dir``; tell ``progress`` the documents done.
+
+        The folder is empty; for an engine with ``resumable_builds`` it may hold what an earlier attempt at this very
+        build left there.
+        """
+
+    def resumed_s(self) -> float:
+        """Seconds that earlier attempts at this build spent on what this one took over from them."""
+        return 0.0
 
     @abstractmethod
     def load(self, index_dir: Path) -> None:

@@ -98,7 +98,8 @@ class Job:
             adapter = self._adapter()
             corpus = Corpus(self.places.corpus, self.spec.corpus_size)
             adapter.build(corpus, self.places.index, _throttled(self.out.progress))
-            self._note(build_s=(time.perf_counter_ns() - start) / 1e9)
+            resumed_s = adapter.resumed_s()
+            self._note(build_s=(time.perf_counter_ns() - start) / 1e9 + resumed_s, resumed_s=resumed_s or None)
         self._note(libraries=adapter.libraries(), device=adapter.device())
 
     def _search(self) -> None:

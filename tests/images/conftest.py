@@ -11,7 +11,8 @@ from typing import Any
 import docker
 import pytest
 
-from harness import catalog, images
+from harness import catalog
+from harness.images import making
 
 # The same place as the command line's: what it has fetched already is not fetched again.
 CACHE = Path(os.environ.get("HARNESS_CACHE") or Path.home() / ".cache" / "ir-harness")
@@ -51,7 +52,7 @@ def probe(engine: docker.DockerClient, tmp_path: Path) -> Probe:
 
     def run(name: str, lines: str, memory: str = "1g") -> list[Any]:
         system = catalog.system(name)
-        image = images.ensure(engine, system, cache=CACHE, models=None, report=print)
+        image = making.ensure(engine, system, cache=CACHE, models=None, report=print)
         job, index = tmp_path / "job", tmp_path / "index"
         job.mkdir(exist_ok=True)  # a test may have put files there
         index.mkdir()

@@ -1,0 +1,77 @@
+"""One build by the Docker engine, without network; what it says is kept, up to a bound."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import docker
+
+from harness.engine import engine_errors
+from harness.errors import ImageError
+
+# A step that prints without end fills neither the disk nor our memory.
+_LOG_CHARS = 16 << 20
+# Marks the line that ends a failed build.
+_FAILED = "FAILED: "
+_COLOURS = re.compile("\x1b\\[[0-9;]*m")
+
+
+def build(
+    client: docker.DockerClient,
+    what: str,
+    tag: str,
+    *,
+    context: IO[bytes],
+    arguments: dict[str, str],
+    labels: dict[str, str],
+    cache: Path,
+) -> None:
+    """Build ``tag`` from a context.
+
+    Args:
+        what: names it for people (``system 'bm25'``).
+        cache: the log goes to ``logs/`` below it.
+
+    Raises:
+        ImageError: a step failed; says which, its last words, and where the log is.
+        EngineError: the Docker engine does not answer.
+    """
+    log = cache / "logs" / f"{tag.replace(':', '-')}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    step, last, room = "the start", deque[str](maxlen=10), _LOG_CHARS
+    with engine_errors(), log.open("w", encoding="utf-8") as sink:
+        events = client.api.build(
+            fileobj=context,
+            custom_context=True,
+            decode=True,
+            tag=tag,
+            buildargs=arguments,
+            labels=labels,
+            network_mode="none",
+            rm=True,
+            forcerm=True,
+        )
+        for line in _lines(events):
+            sink.write(f"{line}\n"[: max(room, 0)])
+            room -= len(line) + 1
+            last.append(line)
+            if line.startswith("Step "):
+                step = line
+                last.clear()
+            if line.startswith(_FAILED):
+                said = " | ".join(last)[-2000:]
+                raise ImageError(f"{what}: its image failed at {step[:80]!r}: {said}; its log is {log}")
+
+
+def _lines(events: Iterator[dict[str, Any]]) -> Iterator[str]:
+    """The text of a build's event stream, line by line."""
+    for event in events:
+        if "error" in event:
+            # The engine quotes the whole command here; the step names it already.
+            yield _FAILED + " ".join(str(event["error"]).split()).rpartition("' returned a ")[2]
+        plain = _COLOURS.sub("", str(event.get("stream", "")))
+        yield from (line.rstrip() for line in plain.splitlines() if line.strip())

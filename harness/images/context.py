@@ -1,0 +1,79 @@
+"""Build contexts: everything that the build of an image may see, as a tar.
+
+Owners, modes and times are fixed: the builder's cache looks at them.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import IO
+
+from harness.catalog import System
+from harness.images import recipe
+from harness.records import Scalar
+from harness.system_files import Asset
+
+
+def engine(target: IO[bytes], system: System, wheelhouse: Path, files: Path) -> None:
+    """The context of an engine's image: its folder, wheels, shared parts, assets and the driver."""
+    with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for folder in ("wheels", "assets", "assets/engine", "parts", "driver"):
+            _add(tar, folder, None)
+        for name, path in recipe.engine_files(system.engine_dir).items():
+            _add(tar, name, path)
+        for wheel in sorted(wheelhouse.iterdir()):
+            _add(tar, f"wheels/{wheel.name}", wheel)
+        _add_assets(tar, "assets/engine", system.engine_assets, files)
+        for name, path in recipe.part_files(system).items():
+            _add(tar, f"parts/{name}", path)
+        for name, path in recipe.driver_files().items():
+            _add(tar, f"driver/{name}", path)
+
+
+def system(target: IO[bytes], system: System, files: Path, components: list[dict[str, object]]) -> None:
+    """The context of a system's image: its assets, the parameters that shape them, and what it is made of."""
+    with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        _add(tar, "Dockerfile", recipe.dockerfile(system))
+        _add(tar, "assets", None)
+        _add_assets(tar, "assets", system.system_assets, files)
+        _add_text(tar, "system.json", parameters(system))
+        _add_text(tar, "components.json", json.dumps(components, indent=2, sort_keys=True))
+
+
+def parameters(system: System) -> str:
+    """What ``prepare`` is told, as JSON: the parameters that it declares to read."""
+    chosen = set(system.prepared_with)
+
+    def of(params: dict[str, Scalar]) -> dict[str, Scalar]:
+        return {name: value for name, value in params.items() if name in chosen}
+
+    told = {"build_params": of(system.build_params), "search_params": of(system.search_params)}
+    return json.dumps(told, indent=2, sort_keys=True)
+
+
+def _add_assets(tar: tarfile.TarFile, place: str, declared: tuple[Asset, ...], files: Path) -> None:
+    for asset in declared:
+        _add(tar, f"{place}/{asset.folder}", None)
+        for name in sorted(asset.sha256):
+            _add(tar, f"{place}/{asset.folder}/{name}", files / asset.folder / name)
+
+
+def _add(tar: tarfile.TarFile, name: str, path: Path | None) -> None:
+    """Add a file, or a folder when ``path`` is ``None``."""
+    entry = tarfile.TarInfo(name)
+    if path is None:
+        entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+        tar.addfile(entry)
+        return
+    entry.mode, entry.size = 0o644, path.stat().st_size
+    with path.open("rb") as file:
+        tar.addfile(entry, file)
+
+
+def _add_text(tar: tarfile.TarFile, name: str, text: str) -> None:
+    entry, raw = tarfile.TarInfo(name), text.encode("utf-8")
+    entry.mode, entry.size = 0o644, len(raw)
+    tar.addfile(entry, io.BytesIO(raw))

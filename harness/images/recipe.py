@@ -1,0 +1,91 @@
+"""What decides an image: its recipe, a hash that needs no engine and no download."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from harness import base_image
+from harness.catalog import System, images_dir
+from harness.records import digest
+from harness.system_files import Asset
+
+# The modules beside harness/measure/ that the in-image driver imports: standard library only.
+_DRIVER_MODULES = ("__init__.py", "cgroup.py", "kernel_files.py", "records.py")
+
+# Files of an engine's folder that people or the host read, and no image holds.
+_HOST_ONLY = ("engine.toml", "requirements.in")
+
+
+def engine_recipe(system: System) -> str:
+    """Hash of everything that decides the image of the system's engine, which all its systems share."""
+    decides = {
+        "base": base_image.recipe("base"),
+        "engine": _hashes(engine_files(system.engine_dir)),
+        "parts": _hashes(part_files(system)),
+        "driver": _hashes(driver_files()),
+        "assets": _declared(system.engine_assets),
+    }
+    if system.toolchain:
+        decides["toolchain"] = base_image.recipe("toolchain")
+    return digest(decides)
+
+
+def recipe(system: System) -> str:
+    """Hash of everything that decides the system's image."""
+    return digest(
+        {
+            "engine": engine_recipe(system),
+            "dockerfile": sha256(dockerfile(system)),
+            "assets": _declared(system.system_assets),
+            "prepare": [system.prepare, system.prepared_with] if system.system_assets else None,
+            "components": [[each.name, each.engine, recipe(each)] for each in system.components],
+        }
+    )
+
+
+def dockerfile(system: System) -> Path:
+    """How the system's image is made of its engine's: a file of ``images/system/``."""
+    if system.components:
+        kind = "joined"
+    elif not system.system_assets:
+        kind = "plain"
+    else:
+        kind = "prepared" if system.prepare else "assets"
+    return images_dir() / "system" / f"{kind}.Dockerfile"
+
+
+def engine_files(folder: Path) -> dict[str, Path]:
+    """The files of an engine's folder that go into the build, by name."""
+    return {path.name: path for path in sorted(folder.iterdir()) if path.is_file() and path.name not in _HOST_ONLY}
+
+
+def part_files(system: System) -> dict[str, Path]:
+    """The files of the parts that the engine shares with others, by their place on the import path."""
+    files = (path for part in system.parts for path in sorted(part.rglob("*.py")))
+    return {path.relative_to(_parts_folder(path, system)).as_posix(): path for path in files}
+
+
+def driver_files() -> dict[str, Path]:
+    """The driver's files by their place on the import path (``harness/records.py`` ...)."""
+    package = Path(__file__).resolve().parent.parent
+    files = [*(package / name for name in _DRIVER_MODULES), *sorted((package / "measure").rglob("*.py"))]
+    return {path.relative_to(package.parent).as_posix(): path for path in files}
+
+
+def sha256(path: Path) -> str:
+    """Hash of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _parts_folder(path: Path, system: System) -> Path:
+    return next(part.parent for part in system.parts if path.is_relative_to(part))
+
+
+def _hashes(files: dict[str, Path]) -> dict[str, str]:
+    return {name: sha256(path) for name, path in files.items()}
+
+
+def _declared(assets: tuple[Asset, ...]) -> dict[str, str]:
+    return {f"{asset.folder}/{name}": sha for asset in assets for name, sha in asset.sha256.items()}

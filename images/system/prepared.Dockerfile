@@ -1,0 +1,13 @@
+# The engine's image, with the system's files as its own code made them ready (converted, checked) as the last layer.
+ARG ENGINE
+FROM ${ENGINE} AS prepared
+ARG PREPARE
+USER 0
+COPY assets /opt/prepared
+COPY system.json /opt/system.json
+# What is printed on failure is its last line: people see it.
+RUN python3 -m ${PREPARE} /opt/prepared /opt/system.json \
+ && find /opt/prepared -type d -exec chmod 755 {} + && find /opt/prepared -type f -exec chmod 644 {} +
+
+FROM ${ENGINE}
+COPY --from=prepared /opt/prepared /opt/assets
