@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Literal
 
 from harness.declared import Declared, read_toml, validate
 from harness.errors import FileError, UnknownName, did_you_mean
@@ -33,6 +34,25 @@ class System(Declared):
     resumable_builds: bool = False
     stand_in: str | None = None
     components: tuple[System, ...] = ()
+    accelerator: Literal["cuda"] | None = None
+
+    @property
+    def lock(self) -> Path:
+        """The packages of its engine."""
+        return self.engine_dir / (f"requirements-{self.accelerator}.lock" if self.accelerator else "requirements.lock")
+
+    @property
+    def image(self) -> str:
+        """What its image is called: there is another one for an accelerator."""
+        return f"{self.name}-{self.accelerator}" if self.accelerator else self.name
+
+    def on(self, gpus: int) -> System:
+        """The same system with packages that can use that many GPUs, where its engine has such."""
+        if gpus == 0:
+            return self
+        able = (self.engine_dir / "requirements-cuda.lock").is_file()
+        components = tuple(each.on(gpus) for each in self.components)
+        return self.model_copy(update={"accelerator": "cuda" if able else None, "components": components})
 
     @property
     def params(self) -> dict[str, Scalar]:

@@ -20,7 +20,7 @@ from harness import prices, rows, tables
 from harness.errors import FileError, StoreError, UnknownName
 from harness.launch.base import Job
 from harness.launch.fake import FakeLauncher
-from harness.records import Isolation, Outcome
+from harness.records import Envelope, Isolation, Outcome
 from harness.result import Cell
 from harness.store import Store, StoredJob, read_jobs
 from tests.conftest import Bench
@@ -73,6 +73,27 @@ def test_the_index_is_built_once_for_all_profiles_and_runs(bench: Bench) -> None
     bench.run(launcher, path)
     bench.run(launcher, path, fresh=True)
     assert [job.spec.kind for job in launcher.launched].count("build") == 1
+
+
+@pytest.mark.parametrize("build_gpus", [0, 1])
+def test_a_profile_with_gpus_gets_the_packages_for_them_and_shares_the_index(bench: Bench, build_gpus: int) -> None:
+    class WithGpus(FakeLauncher):
+        def cannot(self, envelope: Envelope) -> str | None:
+            return None
+
+    (bench.folder / "engines" / "planted" / "requirements-cuda.lock").touch()
+    launcher = WithGpus()
+    path = bench.suite(profiles=["cpu1-mem1", "gpu1-cpu1-mem4"])
+    if build_gpus:
+        path.write_text(path.read_text().replace('build_profile = "cpu1-mem1"', 'build_profile = "gpu1-cpu1-mem4"'))
+    bench.run(launcher, path)
+    used = [(job.spec.kind, job.spec.envelope.gpus, job.prepared.reference) for job in launcher.launched]
+    assert sorted(used) == [
+        ("build", build_gpus, "planted-cuda" if build_gpus else "planted"),
+        ("search", 0, "planted"),
+        ("search", 1, "planted-cuda"),
+    ]
+    assert bench.run(launcher, path).done_before == 2
 
 
 def test_unknown_names_are_usage_errors_before_anything_runs(bench: Bench) -> None:
