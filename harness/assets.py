@@ -102,7 +102,7 @@ def not_pinned(owner: str, assets: tuple[Asset, ...]) -> str | None:
     if not unpinned:
         return None
     return (
-        f"system {owner!r}: the files of {', '.join(unpinned)} are not pinned: no sha256 says which weights are meant;"
+        f"system {owner!r}: files of {', '.join(unpinned)} have no sha256 yet, so nothing says what would be measured;"
         f" run 'harness pin {owner} --write' where the model hub answers, or with --models DIR"
     )
 

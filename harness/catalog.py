@@ -41,7 +41,7 @@ class System(Declared):
 
     @property
     def unpinned(self) -> tuple[str, ...]:
-        """Itself and its components, as far as nothing says yet what their files hold."""
+        """Itself and its components, as far as some of their files have no checksum yet."""
         return tuple(each.name for each in (self, *self.components) if any(one.unpinned for one in each.system_assets))
 
     @property

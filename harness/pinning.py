@@ -35,14 +35,9 @@ def look_up(system: System, models: Path | None, *, newest: bool, report: Report
         raise UsageError(
             f"system {system.name!r} has no files to pin; " + (f"pin {others}" if others else "it needs none")
         )
-    pinned = []
-    for asset in system.system_assets:
-        found = from_folder(asset, models) if models else from_hub(asset, newest=newest, report=report)
-        for name in asset.sha256:
-            if found.sha256[name] != asset.sha256[name]:
-                report(f"{asset.folder}/{name}: was pinned as {asset.sha256[name][:12]}, is {found.sha256[name][:12]}")
-        pinned.append(found)
-    return pinned
+    if models is not None:
+        return [from_folder(each, models) for each in system.system_assets]
+    return [from_hub(each, newest=newest, report=report) for each in system.system_assets]
 
 
 def from_hub(asset: Asset, *, newest: bool, report: Report) -> Asset:
@@ -50,11 +45,11 @@ def from_hub(asset: Asset, *, newest: bool, report: Report) -> Asset:
 
     Args:
         newest: take the hub's newest commit, also where the asset names a revision.
-        report: is told when the hub names another licence than the asset.
+        report: is told when the hub names another licence than the asset, and which pins the newest commit changes.
 
     Raises:
         UsageError: the asset names no model of the hub.
-        ImageError: the hub does not answer, or has no such model, revision or file.
+        ImageError: the hub does not answer, has no such model, revision or file, or another one than was pinned.
     """
     if asset.hub is None:
         raise UsageError(f"{asset.folder!r} names no model of the hub; give its files with --models DIR")
@@ -71,6 +66,10 @@ def from_hub(asset: Asset, *, newest: bool, report: Report) -> Asset:
         _compare_licences(asset, info, report)
         with leftovers.temporary("pin") as scratch:
             checked = {name: _hub_sha256(asset.hub, info.sha, found[name], scratch) for name in asset.names}
+    for name, changed in _changed(asset, checked).items():
+        if not newest:
+            raise ImageError(f"the hub's {asset.hub} at {info.sha[:12]}: {changed}; mend {name!r}, or add --newest")
+        report(f"{asset.folder}: {changed}")
     return asset.pinned(info.sha, checked)
 
 
@@ -80,7 +79,7 @@ def from_folder(asset: Asset, models: Path) -> Asset:
     A local file does not tell of which commit it is: a revision is kept as it was declared.
 
     Raises:
-        UsageError: a file is not there.
+        UsageError: a file is not there, or is another than was pinned.
     """
     places = [models / each for each in (asset.folder, asset.hub) if each]
     place = next((each for each in places if each.is_dir()), None)
@@ -89,7 +88,19 @@ def from_folder(asset: Asset, models: Path) -> Asset:
     missing = [name for name in asset.names if not (place / name).is_file()]
     if missing:
         raise UsageError(f"{place} has no {', '.join(missing)}; add them, or mend the names of {asset.folder!r}")
-    return asset.pinned(asset.revision, {name: _sha256(place / name) for name in asset.names})
+    checked = {name: _sha256(place / name) for name in asset.names}
+    for changed in _changed(asset, checked).values():
+        raise UsageError(f"{place}: {changed}; replace the file by the one that is meant")
+    return asset.pinned(asset.revision, checked)
+
+
+def _changed(asset: Asset, checked: dict[str, str]) -> dict[str, str]:
+    """What is told of each file that is pinned already, and is another now."""
+    return {
+        name: f"{name} has the sha256 {checked[name]}, the system's file says {sha}"
+        for name, sha in asset.sha256.items()
+        if checked[name] != sha
+    }
 
 
 def _ask(hub: str, revision: str | None) -> ModelInfo:

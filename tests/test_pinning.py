@@ -111,13 +111,34 @@ def test_a_revision_that_the_file_names_is_kept_unless_the_newest_is_asked_for(i
     assert newest["sha256"]["config.json"] == sha256(NEWER["config.json"])
 
 
-def test_a_changed_pin_and_another_licence_are_told(images: Path, hub: Hub) -> None:
+def test_another_licence_is_told(images: Path, hub: Hub) -> None:
     hub.licences["someone/toy"] = "cc-by-nc-4.0"
-    text = f'{SYSTEM.split("files = [")[0]}\n[assets.sha256]\n"config.json" = "{"0" * 64}"\n'
-    plant(images, text)
     done = harness("pin", "toy", images=images, hub=hub.url)
-    assert "toy: the hub gives the licence of someone/toy as 'cc-by-nc-4.0', the file as 'MIT'" in done.stderr
-    assert f"toy/config.json: was pinned as 000000000000, is {sha256(NEWER['config.json'])[:12]}" in done.stderr
+    assert done.stderr == "toy: the hub gives the licence of someone/toy as 'cc-by-nc-4.0', the file as 'MIT'\n"
+    assert done.returncode == 0
+
+
+def test_a_file_that_was_pinned_as_another_is_refused_but_for_the_newest(
+    images: Path, hub: Hub, tmp_path: Path
+) -> None:
+    known = f'files = ["config.json"]\n\n[assets.sha256]\n"model.safetensors" = "{"0" * 64}"\n'
+    path = plant(images, SYSTEM.split("files = [")[0] + known)
+    said = f"model.safetensors has the sha256 {sha256(WEIGHTS)}, the system's file says {'0' * 64}"
+    done = harness("pin", "toy", "--write", images=images, hub=hub.url)
+    assert done.returncode == 1
+    assert f"someone/toy at {NEW[:12]}: {said}; mend 'model.safetensors', or add --newest" in done.stderr
+    for name, content in MODEL.items():
+        (tmp_path / "models/toy").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "models/toy" / name).write_bytes(content)
+    local = harness("pin", "toy", "--models", str(tmp_path / "models"), "--write", images=images)
+    assert (local.returncode, local.stderr) == (
+        2,
+        f"harness: {tmp_path}/models/toy: {said}; replace the file by the one that is meant\n",
+    )
+    assert "0" * 64 in path.read_text()
+    newest = harness("pin", "toy", "--newest", "--write", images=images, hub=hub.url)
+    assert (newest.returncode, newest.stderr) == (0, f"toy: {said}\n")
+    assert assets(path.read_text())[0]["sha256"]["model.safetensors"] == sha256(WEIGHTS)
 
 
 @pytest.mark.parametrize(
