@@ -40,8 +40,8 @@ def make(
     """Write a checkpoint of ``kind`` (see ``KINDS``) into ``folder``.
 
     Args:
-        texts: the vocabulary is learned from them; without any it spells everything.
-        words: the most entries of the vocabulary.
+        texts: the vocabulary holds their words; all others are spelt.
+        words: the most entries of the vocabulary, characters and special tokens included.
         hidden: size of the hidden states; four times it between the layers.
         positions: the most tokens that the model takes.
         projection: ``projection_dim`` of the DPR kinds; 0, as published, for none.
@@ -142,13 +142,18 @@ def _wide_norms(state: dict[str, Any], seed: int) -> None:
 
 def _word_pieces(folder: Path, kind: str, texts: Sequence[str], words: int, positions: int) -> int:
     """BERT's tokenizer in the files that the kind has; returns the size of the vocabulary."""
-    from tokenizers import BertWordPieceTokenizer
+    from collections import Counter
 
-    learned = BertWordPieceTokenizer(lowercase=True)
-    spelt = [*_CHARACTERS, *(f"a{character}" for character in _CHARACTERS)]  # as a word's first, and as a later piece
-    learned.train_from_iterator([*texts, *spelt], vocab_size=words, min_frequency=1, show_progress=False)
-    known = learned.get_vocab()
-    pieces = sorted(known, key=lambda piece: known[piece])
+    from tokenizers import BertWordPieceTokenizer, normalizers, pre_tokenizers
+
+    # Whole words by their number, then characters: learning word pieces gives other ids each time.
+    norm, split = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
+    counts = Counter(word for text in texts for word, _ in split.pre_tokenize_str(norm.normalize_str(text)))
+    characters = sorted({*_CHARACTERS, *(character for word in counts for character in word)})
+    pieces = [*SPECIAL, *characters, *(f"##{character}" for character in characters)]
+    often = [word for word in sorted(counts, key=lambda word: (-counts[word], word)) if len(word) > 1]
+    pieces += often[: max(0, words - len(pieces))]
+    learned = BertWordPieceTokenizer(vocab={piece: number for number, piece in enumerate(pieces)}, lowercase=True)
     (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
     if kind == "repbert":
         return len(pieces)
