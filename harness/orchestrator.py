@@ -238,8 +238,9 @@ class _Run:
     ) -> Result:
         documents = self.inputs.datasets[job.cell.dataset].corpus.size
         result = assemble(job, started_at, collected, ended, index, self.environment, documents)
-        result = replace(result, page_cache=page_cache)
-        prepared = self.prepared.get(self.inputs.system(job.cell).image)
+        system = self.inputs.system(job.cell)
+        result = replace(result, page_cache=page_cache, stand_in=system.stand_in)
+        prepared = self.prepared.get(system.image)
         if isinstance(prepared, Prepared):
             result = replace(result, image_bytes=prepared.size_bytes)
         stored = self.store.put(result, collected.table(), collected.run(job.cell.system), ended.log if ended else b"")

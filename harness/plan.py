@@ -56,7 +56,7 @@ class Planned:
 
 
 def cells(suite: Suite, only: str | None = None) -> list[Cell]:
-    """The product that the suite declares, or those of it that ``only`` matches.
+    """The product that the suite declares, less what it restricts; or those of it that ``only`` matches.
 
     Args:
         only: a glob over ``system/dataset/scenario/profile``; without a slash, over any one of them.
@@ -65,6 +65,7 @@ def cells(suite: Suite, only: str | None = None) -> list[Cell]:
     named = [
         Cell(suite.name, system, dataset_name(dataset), scenario, profile)
         for system, dataset, scenario, profile in product
+        if suite.allows(system, profile)
     ]
     wanted = [cell for cell in named if only is None or _matches(cell, only)]
     profiles = {cell.profile for cell in wanted}

@@ -58,6 +58,19 @@ def test_a_foreseen_outcome_is_done_and_no_failure(bench: Bench) -> None:
     assert bench.run(small, path).done_before == 1
 
 
+def test_a_stand_in_is_said_in_the_result_whatever_becomes_of_the_job(bench: Bench) -> None:
+    declared = bench.folder / "engines" / "planted" / "systems" / "planted.toml"
+    bench.run(FakeLauncher())
+    declared.write_text('description = "planted"\nstand_in = "a model of two layers"\n', encoding="utf-8")
+    failing = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
+    bench.run(failing, fresh=True)
+    stored = sorted((job.result for job in read_jobs(bench.results)), key=lambda result: result.spec.repetition)
+    assert [(each.outcome, each.stand_in) for each in stored] == [
+        (Outcome.OK, None),
+        (Outcome.CRASH, "a model of two layers"),
+    ]
+
+
 def test_only_runs_what_matches(bench: Bench) -> None:
     path = bench.suite(profiles=["cpu1-mem1", "cpu2-mem4"])
     launcher = FakeLauncher()
@@ -100,7 +113,7 @@ def test_unknown_names_are_usage_errors_before_anything_runs(bench: Bench) -> No
     launcher = FakeLauncher()
     for keys, message in (
         ({"systems": ["plantet"]}, "unknown system 'plantet'; did you mean 'planted'"),
-        ({"profiles": ["cpu1-mem2"]}, "unknown hardware profile 'cpu1-mem2'; did you mean"),
+        ({"profiles": ["cpu1-mem3"]}, "unknown hardware profile 'cpu1-mem3'; did you mean"),
         ({"datasets": ["scifakt"]}, "unknown dataset 'scifakt'; did you mean 'scifact'"),
     ):
         with pytest.raises(UnknownName, match=message) as caught:
