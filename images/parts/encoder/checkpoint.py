@@ -106,7 +106,7 @@ class Weights:
         try:
             # weights_only: a pickle may hold code, and none of it is run.
             self._tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=_is_zip(path))
-        except Exception as error:  # noqa: BLE001 - zip, pickle and torch each raise their own
+        except Exception as error:
             raise _damaged(path, error) from error
         if not isinstance(self._tensors, dict) or not all(
             isinstance(each, torch.Tensor) for each in self._tensors.values()
@@ -164,7 +164,7 @@ def transformer(
             raise BadCheckpoint(f"{folder.name}: {declared.model_type} has no pooler")
     try:
         model, loading = loader.from_pretrained(str(folder), **options)
-    except Exception as error:  # noqa: BLE001 - each library underneath raises its own
+    except Exception as error:
         raise BadCheckpoint(f"{folder.name}: the weights cannot be loaded: {one_line(error)}") from error
     _check_loading(folder, declared, loading, reads)
     if declared.model_type == "dpr":

@@ -52,11 +52,11 @@ class Graph(torch.nn.Module):
         outputs = self.transformer(**inputs)
         states = outputs.logits if self._masked_lm else outputs.last_hidden_state
         pooled = outputs.pooler_output if self._pooler else None
-        result: torch.Tensor = self.head(states, pooled, attention_mask)
+        result: torch.Tensor = self.head(heads.Given(states, pooled, attention_mask))
         return result
 
     def _attention(self, mask: torch.Tensor) -> torch.Tensor:
-        """The mask as the transformer takes it; for an export ready-made, since tracing cannot follow how it is made."""
+        """The mask as the transformer takes it; ready-made for an export, which cannot follow how it is made."""
         if self.plain_mask:
             return mask
         return (1.0 - mask[:, None, None, :].to(torch.float32)) * torch.finfo(torch.float32).min

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -25,6 +25,20 @@ _MODULES = {
 }
 
 
+class Given(NamedTuple):
+    """What the transformer made of a batch.
+
+    Attributes:
+        states: hidden states (texts, tokens, hidden), or logits (texts, tokens, vocabulary).
+        pooled: the transformer's pooler output (texts, hidden), where the head asks for it.
+        mask: 1 for a token, 0 for padding (texts, tokens).
+    """
+
+    states: torch.Tensor
+    pooled: torch.Tensor | None
+    mask: torch.Tensor
+
+
 class Head(torch.nn.Module):
     """Base of all heads.
 
@@ -41,17 +55,11 @@ class Head(torch.nn.Module):
     # Whether the transformer's own pooler is needed.
     pooler = False
 
-    def __init__(self, config: Any, tensors: Tensors, params: dict[str, Any]) -> None:
+    def __init__(self, config: Any, tensors: Tensors, params: dict[str, Any]) -> None:  # noqa: ARG002
         super().__init__()
 
-    def forward(self, states: torch.Tensor, pooled: torch.Tensor | None, mask: torch.Tensor) -> torch.Tensor:
-        """One float32 result a text.
-
-        Args:
-            states: hidden states (texts, tokens, hidden), or logits (texts, tokens, vocabulary).
-            pooled: the transformer's pooler output (texts, hidden), where ``pooler`` asks for it.
-            mask: 1 for a token, 0 for padding (texts, tokens).
-        """
+    def forward(self, given: Given) -> torch.Tensor:
+        """One float32 result a text."""
         raise NotImplementedError
 
 

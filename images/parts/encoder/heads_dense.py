@@ -6,25 +6,25 @@ from typing import Any
 
 import torch
 
-from encoder.heads import Head, Tensors
+from encoder.heads import Given, Head, Tensors
 
 
 class Mean(Head):
     """The mean of the hidden states of all tokens, special ones included."""
 
-    def forward(self, states: torch.Tensor, pooled: torch.Tensor | None, mask: torch.Tensor) -> torch.Tensor:
+    def forward(self, given: Given) -> torch.Tensor:
         """Shape (texts, hidden)."""
-        weights = mask.unsqueeze(-1).to(torch.float32)
-        total: torch.Tensor = (states.to(torch.float32) * weights).sum(1)
+        weights = given.mask.unsqueeze(-1).to(torch.float32)
+        total: torch.Tensor = (given.states.to(torch.float32) * weights).sum(1)
         return total / weights.sum(1).clamp(min=1e-9)
 
 
 class Cls(Head):
     """The hidden state of the first token."""
 
-    def forward(self, states: torch.Tensor, pooled: torch.Tensor | None, mask: torch.Tensor) -> torch.Tensor:
+    def forward(self, given: Given) -> torch.Tensor:
         """Shape (texts, hidden)."""
-        return states[:, 0].to(torch.float32)
+        return given.states[:, 0].to(torch.float32)
 
 
 class Pooler(Head):
@@ -32,10 +32,10 @@ class Pooler(Head):
 
     pooler = True
 
-    def forward(self, states: torch.Tensor, pooled: torch.Tensor | None, mask: torch.Tensor) -> torch.Tensor:
+    def forward(self, given: Given) -> torch.Tensor:
         """Shape (texts, hidden)."""
-        assert pooled is not None
-        return pooled.to(torch.float32)
+        assert given.pooled is not None
+        return given.pooled.to(torch.float32)
 
 
 class Dpr(Head):
@@ -57,9 +57,9 @@ class Dpr(Head):
                 {name: tensors(f"{side}.encode_proj.{name}") for name in ("weight", "bias")}
             )
 
-    def forward(self, states: torch.Tensor, pooled: torch.Tensor | None, mask: torch.Tensor) -> torch.Tensor:
+    def forward(self, given: Given) -> torch.Tensor:
         """Shape (texts, hidden or projection)."""
-        first = states[:, 0]
+        first = given.states[:, 0]
         return (first if self.projection is None else self.projection(first)).to(torch.float32)
 
 
@@ -80,9 +80,9 @@ class Ance(Head):
         self.norm = torch.nn.LayerNorm(weight.shape[0])  # the original leaves epsilon at torch's default
         self.norm.load_state_dict({"weight": tensors("norm.weight"), "bias": tensors("norm.bias")})
 
-    def forward(self, states: torch.Tensor, pooled: torch.Tensor | None, mask: torch.Tensor) -> torch.Tensor:
+    def forward(self, given: Given) -> torch.Tensor:
         """Shape (texts, dims)."""
-        vectors: torch.Tensor = self.norm(self.linear(states[:, 0]))
+        vectors: torch.Tensor = self.norm(self.linear(given.states[:, 0]))
         return vectors.to(torch.float32)
 
 

@@ -96,7 +96,7 @@ def read(folder: Path) -> Tokenizer:
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
     # The libraries raise bare exceptions, and Rust's are no subclass of any other.
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         raise BadCheckpoint(f"{folder.name}: the tokeniser cannot be read: {one_line(error)}") from error
     fast = getattr(tokenizer, "backend_tokenizer", None)
     if fast is None:
@@ -107,7 +107,7 @@ def read(folder: Path) -> Tokenizer:
 def _plain(folder: Path) -> Tokenizer:
     try:
         return Tokenizer.from_file(str(folder / "tokenizer.json"))
-    except Exception as error:  # noqa: BLE001 - the library raises bare exceptions
+    except Exception as error:
         raise BadCheckpoint(f"{folder.name}: tokenizer.json cannot be read: {one_line(error)}") from error
 
 
