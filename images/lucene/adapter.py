@@ -28,15 +28,16 @@ class Lucene(Adapter):
         """Hand the corpus to Anserini's own indexer, in its own file format."""
         progress(0)
         self._heap = "build_heap_mib"
-        indexing.build(
-            ({"id": document.doc_id, "contents": indexing.full_text(document)} for document in corpus),
-            index_dir,
+        indexer = indexing.Indexer(
             collection="JsonCollection",
-            more=languages.index_options(self._language),
+            options=languages.index_options(self._language),
             force_merge=bool(self.params["force_merge"]),
             assets=self.assets,
             heap_mib=int(self.params["build_heap_mib"]),
             cpus=self.envelope.cpus,
+        )
+        indexer.build(
+            ({"id": document.doc_id, "contents": indexing.full_text(document)} for document in corpus), index_dir
         )
         facts.write(index_dir, self._facts())
         progress(len(corpus))

@@ -151,6 +151,7 @@ def transformer(
     logging.disable_progress_bar()
     logging.set_verbosity_error()  # what it would warn of is an error below
     options: dict[str, Any] = {"local_files_only": True, "output_loading_info": True, "dtype": "float32"}
+    options["key_mapping"] = {"^coil_encoder\\.": ""}  # uniCOIL's name for the whole
     which = side(weights.names)
     if declared.model_type == "dpr":
         if which is None:

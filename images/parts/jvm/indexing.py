@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,37 +17,58 @@ from jvm import runtime
 LUCENE = "lucene"  # folder of the index itself
 
 
-def build(
-    documents: Iterable[Mapping[str, Any]],
-    index_dir: Path,
-    *,
-    collection: str,
-    more: Sequence[str],
-    force_merge: bool,
-    assets: Path,
-    heap_mib: int,
-    cpus: int,
-) -> None:
-    """Make ``index_dir/lucene`` of documents in the JSON of an Anserini collection.
+@dataclass(frozen=True)
+class Indexer:
+    """How Anserini's indexer is run.
 
-    Args:
-        documents: what a line of such a collection's file holds: ``id`` and ``contents``, or ``id`` and ``vector``.
+    Attributes:
         collection: Anserini's class, e.g. ``JsonCollection``.
-        more: further arguments of Anserini's indexer.
+        options: further arguments of Anserini's indexer.
         force_merge: merge all segments into one.
+        assets: folder that has the jar.
+        heap_mib: of the JVM.
+        cpus: threads; each takes whole files.
     """
-    # Beside the index, not in /tmp: what lies there would count as memory.
-    staged = index_dir / ".staged"
-    staged.mkdir()
-    _stage(documents, staged, cpus)
-    arguments = [
-        *("io.anserini.index.IndexCollection", "-collection", collection, "-input", str(staged)),
-        *("-index", str(index_dir / LUCENE), "-generator", "DefaultLuceneDocumentGenerator", "-threads", str(cpus)),
-        *more,
-        *(["-optimize"] if force_merge else []),
-    ]
-    runtime.run(arguments, runtime.options(heap_mib, cpus), runtime.jar(assets))
-    shutil.rmtree(staged)
+
+    collection: str
+    options: Sequence[str]
+    force_merge: bool
+    assets: Path
+    heap_mib: int
+    cpus: int
+
+    def build(self, documents: Iterable[Mapping[str, Any]], index_dir: Path) -> None:
+        """Make ``index_dir/lucene`` of documents as a line of the collection's files holds them."""
+        # Beside the index, not in /tmp: what lies there would count as memory.
+        staged = index_dir / ".staged"
+        staged.mkdir()
+        _write(documents, staged, self.cpus)
+        self._run(staged, index_dir)
+        shutil.rmtree(staged)
+
+    def build_files(self, files: Sequence[Path], index_dir: Path, staged: Path) -> None:
+        """Make ``index_dir/lucene`` of files of JSON lines, each left where it is.
+
+        Args:
+            staged: a folder for links to them, and nothing else; what an earlier attempt left there is removed.
+        """
+        for left in (staged, index_dir / LUCENE):
+            if left.exists():
+                shutil.rmtree(left)
+        staged.mkdir()
+        for number, path in enumerate(files):
+            os.link(path, staged / f"part{number:06d}.jsonl")
+        self._run(staged, index_dir)
+        shutil.rmtree(staged)
+
+    def _run(self, staged: Path, index_dir: Path) -> None:
+        arguments = [
+            *("io.anserini.index.IndexCollection", "-generator", "DefaultLuceneDocumentGenerator"),
+            *("-collection", self.collection, "-input", str(staged), "-index", str(index_dir / LUCENE)),
+            *("-threads", str(self.cpus), *self.options),
+            *(["-optimize"] if self.force_merge else []),
+        ]
+        runtime.run(arguments, runtime.options(self.heap_mib, self.cpus), runtime.jar(self.assets))
 
 
 def full_text(document: Document) -> str:
@@ -53,8 +76,8 @@ def full_text(document: Document) -> str:
     return f"{document.title} {document.text}" if document.title else document.text
 
 
-def _stage(documents: Iterable[Mapping[str, Any]], folder: Path, parts: int) -> None:
-    """Write the documents as JSON lines, in ``parts`` files: the indexer gives each thread whole files."""
+def _write(documents: Iterable[Mapping[str, Any]], folder: Path, parts: int) -> None:
+    """Write the documents as JSON lines, in ``parts`` files."""
     with contextlib.ExitStack() as stack:
         files = [
             stack.enter_context((folder / f"part{part}.jsonl").open("w", encoding="utf-8")) for part in range(parts)
