@@ -66,8 +66,9 @@ def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | Non
     this order.  What is returned was checked now; a second call needs no network.
 
     Raises:
-        ImageError: a file cannot be found anywhere, or its content is not the declared one.
+        ImageError: a file is not pinned, cannot be found anywhere, or its content is not the declared one.
     """
+    check_pinned(owner, assets)
     wanted = {f"{asset.folder}/{name}": sha for asset in assets for name, sha in asset.sha256.items()}
     tree = cache / "assets" / digest(wanted)[:16]
     if all(_is(tree / name, sha) for name, sha in wanted.items()):
@@ -82,6 +83,28 @@ def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | Non
             (fresh / name).parent.mkdir(parents=True, exist_ok=True)
             _link(cache / "files" / sha, fresh / name)
     return tree
+
+
+def check_pinned(owner: str, assets: tuple[Asset, ...]) -> None:
+    """Nothing that is not pinned is fetched.
+
+    Raises:
+        ImageError: some are not; names them and what to do.
+    """
+    complaint = not_pinned(owner, assets)
+    if complaint:
+        raise ImageError(complaint)
+
+
+def not_pinned(owner: str, assets: tuple[Asset, ...]) -> str | None:
+    """Why nothing can be made with these assets yet and what to do, in one line; ``None`` when all are pinned."""
+    unpinned = [asset.folder for asset in assets if asset.unpinned]
+    if not unpinned:
+        return None
+    return (
+        f"system {owner!r}: files of {', '.join(unpinned)} have no sha256 yet, so nothing says what would be measured;"
+        f" run 'harness pin {owner} --write' where the model hub answers, or with --models DIR"
+    )
 
 
 def wheels(engine_dir: Path, extra_indexes: tuple[str, ...], cache: Path, report: Report) -> Path:

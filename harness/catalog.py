@@ -40,6 +40,18 @@ class System(Declared):
         return {**self.build_params, **self.search_params}
 
     @property
+    def unpinned(self) -> tuple[str, ...]:
+        """Itself and its components, as far as some of their files have no checksum yet."""
+        return tuple(each.name for each in (self, *self.components) if any(one.unpinned for one in each.system_assets))
+
+    @property
+    def told(self) -> str:
+        """What it is, for people: with a mark where its weights are not pinned, and where they stand in for others."""
+        pin = "; ".join(f"not pinned: harness pin {name}" for name in self.unpinned)
+        marks = [*([pin] if pin else []), *([f"† {self.stand_in}"] if self.stand_in else [])]
+        return self.description + "".join(f" [{mark}]" for mark in marks)
+
+    @property
     def prepared_with(self) -> dict[str, Scalar]:
         """Those that the making of its image reads."""
         return {name: value for name, value in self.params.items() if name in self.prepare_params}
@@ -78,7 +90,7 @@ def systems(*folders: Path) -> dict[str, System]:
     for path in (path for folder in looked_in for path in sorted(folder.glob("*/systems/*.toml"))):
         if not re.fullmatch(NAME, path.stem):
             raise FileError(f"{path}: system names are lower-case letters, digits, '.', '_' or '-'; rename the file")
-        if path.stem in found:
+        if path.stem in found and not _pins(path, found[path.stem]):
             raise FileError(f"{path}: the engine {found[path.stem].engine!r} has a system of this name; rename one")
         declared = validate(SystemFile, read_toml(path), path)
         found[path.stem] = _system(path, declared)
@@ -87,6 +99,11 @@ def systems(*folders: Path) -> dict[str, System]:
     for name, (path, declared) in joined.items():
         found[name] = _joined(found[name], path, declared, found)
     return found
+
+
+def _pins(path: Path, known: System) -> bool:
+    """Whether a user's file of the same engine and name is there to pin what the shipped one leaves open."""
+    return path.parent.parent.name == known.engine and bool(known.unpinned)
 
 
 def _engine_dir(path: Path) -> Path:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import catalog, datasets, evaluate, hardware
+from harness import assets, catalog, datasets, evaluate, hardware
 from harness.catalog import System
 from harness.datasets import Dataset, QuerySample
 from harness.errors import UsageError
@@ -91,6 +91,13 @@ def _check_proves(suite: Suite, dataset: str, queries: int) -> None:
             f"dataset {dataset}: a sample of {queries} queries cannot show that a rate keeps"
             f" server.latency_percentile = {percentile}, which takes {floor}; {larger}, or lower the percentile"
         )
+
+
+def not_pinned(inputs: Inputs) -> list[str]:
+    """One line for each system whose image cannot be made yet, because its weights are not pinned."""
+    systems = [each for system in inputs.systems.values() for each in (system, *system.components)]
+    lines = [assets.not_pinned(each.name, each.system_assets) for each in systems]
+    return list(dict.fromkeys(filter(None, lines)))
 
 
 def planned(inputs: Inputs, options: Options, launcher: Launcher) -> list[Planned]:

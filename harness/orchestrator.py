@@ -218,8 +218,9 @@ class _Run:
                 progress=watcher,
             )
         facts = index.facts
+        earlier = f" ({duration(facts.resumed_s)} of it by an earlier attempt)" if facts.resumed_s else ""
         self.screen.say(
-            f"  {prepared.system.name}: index of {dataset.name} built in {duration(facts.build_s)},"
+            f"  {prepared.system.name}: index of {dataset.name} built in {duration(facts.build_s)}{earlier},"
             f" {facts.index_bytes / 2**20:.1f} MiB"
         )
         return index

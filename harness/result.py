@@ -190,7 +190,11 @@ class ResultSpec:
 
 @dataclass(frozen=True)
 class IndexFacts:
-    """What building the index cost, and what came out."""
+    """What building the index cost, and what came out.
+
+    ``resumed_s`` is the part of ``build_s`` that earlier attempts, which ended early, spent on what the last one took
+    over; the peaks are the last one's.
+    """
 
     build_s: float
     index_bytes: int
@@ -198,6 +202,7 @@ class IndexFacts:
     peak_cgroup_bytes: int | None
     content_sha256: str
     envelope: Envelope
+    resumed_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,16 @@ def test_nowhere_to_be_found_names_all_that_was_tried(tmp_path: Path) -> None:
         assert part in str(caught.value)
 
 
+def test_what_is_not_pinned_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    write(tmp_path / "models" / "model")
+    (pinned,) = asset()
+    bare = Asset(folder="model", licence="MIT", hub="someone/model", files=tuple(FILES))
+    line = "system 'toy': files of model have no sha256 yet, so nothing .*; run 'harness pin toy --write' where"
+    with pytest.raises(ImageError, match=line):
+        assets.fetch("toy", (pinned, bare), tmp_path / "cache", tmp_path / "models", says([]))
+    assert not (tmp_path / "cache").exists()
+
+
 def test_the_hub_comes_first_and_fills_the_rest_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
 

@@ -83,6 +83,7 @@ class ProcessLauncher:
         found = self.find(system)
         if found:
             return found
+        assets.check_pinned(system.name, system.system_assets)  # before the packages, which take their time
         folder = self._folder(system)
         partial = leftovers.in_the_making(folder)
         partial.mkdir(parents=True)
