@@ -18,6 +18,7 @@ _WORDS = (
     "the of a is this one about river glacier volcano desert forest harbour bridge castle market orchestra north old"
     " mountains ice move slowly down molten rock ash throw out coffee people drink talk houses water hot"
 )
+WORDS = tuple(_WORDS.split())
 KINDS = ("splade", "splade-distilbert", "unicoil", "deepct", "doct5query")
 
 
@@ -25,7 +26,7 @@ def make(
     folder: Path,
     kind: str,
     *,
-    words: Sequence[str] = tuple(_WORDS.split()),
+    words: Sequence[str] = WORDS,
     vocabulary: Sequence[str] | None = None,
     hidden: int = 32,
     layers: int = 2,
@@ -203,7 +204,6 @@ def _t5(folder: Path, words: Sequence[str], hidden: int, layers: int) -> tuple[d
 if __name__ == "__main__":
     import sys
 
-    # make.py TARGET: each line of standard input is JSON, {"folder": ..., "kind": ..., and what make takes}
-    for line in sys.stdin:
-        asked = json.loads(line)
-        make(Path(sys.argv[1]) / asked.pop("folder"), asked.pop("kind"), **asked)
+    # sparse.py ASKED TARGET: ASKED is a JSON list of {"folder": ..., "kind": ..., and what make takes}
+    for asked in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")):
+        make(Path(sys.argv[2]) / asked.pop("folder"), asked.pop("kind"), **asked)

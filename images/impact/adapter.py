@@ -7,11 +7,16 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import impact_methods
+from jvm import facts, indexing, languages, runtime, searching
+
 from harness.measure.adapter import Adapter, Corpus, Document
 from harness.records import Envelope, Hit, Scalar
-from jvm import facts, indexing, languages, runtime, searching
+
+if TYPE_CHECKING:
+    from impact_queries import Queries
 
 _LINES = "documents.jsonl"
 _BUILDING = ".building"
@@ -34,6 +39,7 @@ class Impact(Adapter):
         self._stages_s: dict[str, float] = {}
         self._encoders: dict[str, str] = {}
         self._resumed_s = 0.0
+        self._queries: Queries | None = None
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
         """Encode the documents in shards that outlive an interruption, then hand them to Anserini's own indexer."""
@@ -54,19 +60,18 @@ class Impact(Adapter):
             ValueError: the index is of another system or version.
         """
         facts.check(index_dir, self._facts())
-        self._queries = None
-        if self._method.impact:
-            from impact_queries import Queries
+        if not self._method.impact:
+            runtime.start(self._jvm_options(), runtime.jar(self.assets))
+            analyzer = languages.analyzer(self._language)
+            self._words = searching.Words(index_dir, float(self.params["k1"]), float(self.params["b"]), analyzer)
+            return
+        # Where BM25 ranks, no encoder is so much as imported.
+        from impact_queries import Queries
 
-            self._queries = Queries(self.params, self.assets, self.envelope.cpus, self.device())
-            self._encoders = self._queries.model.libraries()
+        self._queries = Queries(self.params, self.assets, self.envelope.cpus, self.device())
+        self._encoders = self._queries.model.libraries()
         runtime.start(self._jvm_options(), runtime.jar(self.assets))
-        if self._method.impact:
-            self._searcher = searching.Searcher(index_dir, searching.impact())
-        else:
-            similarity = searching.bm25(float(self.params["k1"]), float(self.params["b"]))
-            self._searcher = searching.Searcher(index_dir, similarity)
-            self._analyzer = languages.analyzer(self._language)
+        self._weights = searching.Weights(index_dir)
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """Encode the query and add up products of impacts; or rank its words with BM25."""
@@ -76,12 +81,12 @@ class Impact(Adapter):
         """Encode all queries in one forward pass; the index is asked for one after the other."""
         start = time.perf_counter()
         if self._queries is None:
-            found = [self._searcher.by_words(query, self._analyzer, k) for query in queries]
+            found = [self._words.search(query, k) for query in queries]
             self._stages_s = {"retrieve": time.perf_counter() - start}
             return found
         weights = self._queries(queries)
         encoded = time.perf_counter()
-        found = [self._searcher.by_weights(each, k) for each in weights]
+        found = [self._weights.search(each, k) for each in weights]
         self._stages_s = {"encode": encoded - start, "retrieve": time.perf_counter() - encoded}
         return found
 
@@ -103,7 +108,7 @@ class Impact(Adapter):
 
     def close(self) -> None:
         """Close the index and let go of the encoder."""
-        self._searcher.close()
+        (self._weights if self._method.impact else self._words).close()
         self._queries = None
 
     def _encode(self, corpus: Corpus, building: Path, progress: Callable[[int], None]) -> list[Path]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from encoder.checkpoint import Weights
 from encoder.errors import BadCheckpoint, one_line
+
 from harness.records import Scalar
 
 NOTE = "expander.json"

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jvm.indexing import full_text
+
 from harness.measure.adapter import Document
 from harness.records import Scalar
-from jvm.indexing import full_text
 
 # One document as Anserini reads it: "id", and "vector" (impact index) or "contents" (text).
 Line = dict[str, Any]
@@ -86,10 +87,9 @@ class Writer:
         """One line a document, in their order; ``progress`` is told how many are done."""
         texts = [full_text(document) for document in documents]
         found: list[Line] = [{} for _ in documents]
-        done = 0
-        for number, line in self._lines(texts, [document.doc_id for document in documents]):
+        made = self._lines(texts, [document.doc_id for document in documents])
+        for done, (number, line) in enumerate(made, 1):
             found[number] = {"id": documents[number].doc_id, **line}
-            done += 1
             progress(done)
         return found
 
@@ -215,4 +215,3 @@ class _Ids(NamedTuple):
 
     ids: list[int]
     type_ids: tuple[int, ...] = ()
-

@@ -9,6 +9,7 @@ from typing import Any
 import impact_terms
 from encoder.model import Model
 from encoder.roles import role
+
 from harness.records import Scalar
 
 

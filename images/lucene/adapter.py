@@ -51,13 +51,12 @@ class Lucene(Adapter):
         self._heap = "heap_mib"
         facts.check(index_dir, self._facts())
         runtime.start(self._jvm_options(), runtime.jar(self.assets))
-        similarity = searching.bm25(float(self.params["k1"]), float(self.params["b"]))
-        self._searcher = searching.Searcher(index_dir, similarity)
-        self._analyzer = languages.analyzer(self._language)
+        analyzer = languages.analyzer(self._language)
+        self._searcher = searching.Words(index_dir, float(self.params["k1"]), float(self.params["b"]), analyzer)
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """Rank with BM25; ties are broken by id and their scores set apart, as Anserini does."""
-        return self._searcher.by_words(query, self._analyzer, k)
+        return self._searcher.search(query, k)
 
     def threads(self) -> dict[str, int]:
         """What the JVM says."""

@@ -22,27 +22,13 @@ _ID = "id"
 _SEARCH = "(Lorg/apache/lucene/search/Query;ILorg/apache/lucene/search/Sort;Z)Lorg/apache/lucene/search/TopFieldDocs;"
 _OF_TEXT = "(Ljava/lang/String;Lorg/apache/lucene/analysis/Analyzer;Ljava/lang/String;)Lorg/apache/lucene/search/Query;"
 _OF_WEIGHTS = "(Ljava/lang/String;Ljava/util/Map;)Lorg/apache/lucene/search/Query;"
-_READ = "(Ljava/lang/String;Lcom/fasterxml/jackson/databind/JavaType;)Ljava/lang/Object;"
+_READ = "(Ljava/lang/String;)Ljava/lang/Object;"
 
 # A clause a term; Lucene's own 1,024 would refuse a pasted page as a query.
 _MOST_CLAUSES = 1 << 20
 
 
-def bm25(k1: float, b: float) -> Any:
-    """Lucene's BM25; needs the JVM."""
-    from jnius import autoclass
-
-    return autoclass("org.apache.lucene.search.similarities.BM25Similarity")(k1, b)
-
-
-def impact() -> Any:
-    """Anserini's sum of products of the query's weights and the stored impacts; needs the JVM."""
-    from jnius import autoclass
-
-    return autoclass("io.anserini.search.similarity.ImpactSimilarity")()
-
-
-class Searcher:
+class _Searcher:
     """An open index.  ``runtime.start`` comes before."""
 
     def __init__(self, index_dir: Path, similarity: Any) -> None:
@@ -67,17 +53,6 @@ class Searcher:
                 field.FIELD_SCORE, field(_ID, kind.STRING_VAL)
             )
 
-    def by_words(self, text: str, analyzer: Any, k: int) -> list[Hit]:
-        """The best ``k`` for a text, as a bag of the words that the analyser makes of it."""
-        with runtime.java_errors():
-            query = self._generator.buildQuery(_CONTENTS, analyzer, text, signature=_OF_TEXT)
-            return self._top(query, k)
-
-    def by_weights(self, weights: Mapping[str, int], k: int) -> list[Hit]:
-        """The best ``k`` for terms with weights."""
-        with runtime.java_errors():
-            return self._top(self._generator.buildQuery(_CONTENTS, self._java_map(weights), signature=_OF_WEIGHTS), k)
-
     def close(self) -> None:
         """Close the index."""
         self._reader.close()
@@ -88,14 +63,39 @@ class Searcher:
         docs = self._ties.rerank(self._scored_docs.fromTopDocs(top, self._searcher), None)
         return [Hit(doc_id, score) for doc_id, score in zip(docs.docids, docs.scores, strict=True)]
 
-    def _java_map(self, weights: Mapping[str, int]) -> Any:
-        """Terms and weights as a Java map of floats, over in one crossing: as JSON, which Java reads itself."""
+
+class Words(_Searcher):
+    """Asked with a text; ranks by BM25.
+
+    Args:
+        analyzer: what makes words of a text.
+    """
+
+    def __init__(self, index_dir: Path, k1: float, b: float, analyzer: Any) -> None:
         from jnius import autoclass
 
-        if not hasattr(self, "_json"):
-            self._json = autoclass("com.fasterxml.jackson.databind.ObjectMapper")()
-            find = autoclass("java.lang.Class").forName
-            self._kind = self._json.getTypeFactory().constructMapType(
-                find("java.util.HashMap"), find("java.lang.String"), find("java.lang.Float")
-            )
-        return self._json.readValue(json.dumps(weights), self._kind, signature=_READ)
+        super().__init__(index_dir, autoclass("org.apache.lucene.search.similarities.BM25Similarity")(k1, b))
+        self._analyzer = analyzer
+
+    def search(self, text: str, k: int) -> list[Hit]:
+        """The best ``k``."""
+        with runtime.java_errors():
+            return self._top(self._generator.buildQuery(_CONTENTS, self._analyzer, text, signature=_OF_TEXT), k)
+
+
+class Weights(_Searcher):
+    """Asked with terms and their weights; adds up products with the impacts that the index holds."""
+
+    def __init__(self, index_dir: Path) -> None:
+        from jnius import autoclass
+
+        super().__init__(index_dir, autoclass("io.anserini.search.similarity.ImpactSimilarity")())
+        of = autoclass("java.lang.Class").forName("java.lang.Float")
+        self._maps = autoclass("com.fasterxml.jackson.databind.ObjectMapper")().readerForMapOf(of)
+
+    def search(self, weights: Mapping[str, int], k: int) -> list[Hit]:
+        """The best ``k``."""
+        with runtime.java_errors():
+            # As JSON, which Java reads itself: one crossing, not two a term.
+            terms = self._maps.readValue(json.dumps(weights), signature=_READ)
+            return self._top(self._generator.buildQuery(_CONTENTS, terms, signature=_OF_WEIGHTS), k)
