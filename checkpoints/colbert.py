@@ -1,8 +1,8 @@
 """A small ColBERT checkpoint in the published ones' format.
 
-Files as of ``colbert-ir/colbertv2.0``: BertModel's weights under ``bert.`` and the projection ``linear.weight``, a word-piece
-tokeniser with the markers ``[unused0]`` and ``[unused1]``, and ``artifact.metadata``.  Needs torch, transformers, tokenizers and
-safetensors, as engine images have them: ``python3 -m checkpoints.colbert FOLDER [START]``.
+Files as of ``colbert-ir/colbertv2.0``: BertModel's weights under ``bert.`` and the projection ``linear.weight``, a
+word-piece tokeniser with the markers ``[unused0]`` and ``[unused1]``, and ``artifact.metadata``.  Needs torch,
+transformers, tokenizers and safetensors, as engine images have them: ``python3 -m checkpoints.colbert FOLDER [START]``.
 """
 
 from __future__ import annotations

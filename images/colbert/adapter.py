@@ -14,10 +14,11 @@ import late_checkpoint
 import late_engine
 import late_plaid
 import late_uncompressed
-from harness.measure.adapter import Adapter, Corpus
-from harness.records import Envelope, Hit, Scalar
 from late_encoding import Encoder, Passages
 from late_kept import Kept
+
+from harness.measure.adapter import Adapter, Corpus
+from harness.records import Envelope, Hit, Scalar
 
 _IDS = "ids.json"
 _META = "meta.json"
@@ -36,8 +37,9 @@ class ColBERT(Adapter):
     Parameters of both methods: ``method`` (``plaid`` or ``uncompressed``), ``checkpoint`` (folder of the assets),
     ``document_tokens``, ``batch_size``, ``chunk_documents`` (documents encoded and kept at once); ``query_tokens``.
 
-    ``plaid``: ``nbits`` (of a residual's dimension: 1, 2 or 4), ``kmeans_niters``; ``k`` (asked of the engine at least),
-    ``ncells``, ``centroid_score_threshold``, ``ndocs`` (a quarter of them is scored in full: no more are ever returned).
+    ``plaid``: ``nbits`` (of a residual's dimension: 1, 2 or 4), ``kmeans_niters``; ``k`` (asked of the engine at
+    least), ``ncells``, ``centroid_score_threshold``, ``ndocs`` (a quarter of them is scored in full: no more are ever
+    returned).
 
     ``uncompressed``: ``candidates`` (``faiss`` or ``all``); ``nprobe``, ``faiss_depth``.
     """
@@ -141,7 +143,7 @@ class ColBERT(Adapter):
         return answers
 
     def stages_s(self) -> dict[str, float]:
-        """Seconds of the last search or batch: ``encode``, ``retrieve`` (candidates, pruned), ``rerank`` (all their tokens)."""
+        """Seconds of the last search or batch: ``encode``, ``retrieve`` (find and prune), ``rerank`` (all tokens)."""
         return dict(self._stages_s)
 
     def counts(self) -> dict[str, int]:

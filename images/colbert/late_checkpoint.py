@@ -1,8 +1,8 @@
 """ColBERT checkpoints: what one must hold, and what names its content.
 
-``python3 -m late_checkpoint ASSETS SYSTEM_JSON`` looks at the checkpoint of a system when its image is made, and ends with
-one line and exit code 1 where it is not what the engine needs.  The engine itself would take such a folder: it fills
-weights that are missing with random numbers and markers that are missing with the unknown token, and ranks with them.
+``python3 -m late_checkpoint ASSETS SYSTEM_JSON`` looks at the checkpoint of a system when its image is made, and ends
+with one line and exit code 1 where it is not what the engine needs.  The engine itself would take such a folder: it
+fills weights that are missing with random numbers, markers that are missing with the unknown token, and ranks.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ def _merged(folder: Path) -> Any:
     from colbert.infra import ColBERTConfig
 
     try:
-        return ColBERTConfig.from_existing(
-            ColBERTConfig.load_from_checkpoint(str(folder)), late_engine.config(folder)
-        )
+        return ColBERTConfig.from_existing(ColBERTConfig.load_from_checkpoint(str(folder)), late_engine.config(folder))
     except (ValueError, TypeError, AttributeError) as error:
-        raise BadCheckpoint(f"{folder.name}/artifact.metadata cannot be read ({_line(error)}); bring it anew") from error
+        raise BadCheckpoint(
+            f"{folder.name}/artifact.metadata cannot be read ({_line(error)}); bring it anew"
+        ) from error
 
 
 def _tokenizer(folder: Path) -> Any:
@@ -98,7 +98,9 @@ def _read_weights(folder: Path, name: str, config: Any) -> int:
     try:
         model_class = class_factory(str(folder))
     except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise BadCheckpoint(f"{folder.name}/config.json names no model that the engine knows ({_line(error)})") from error
+        raise BadCheckpoint(
+            f"{folder.name}/config.json names no model that the engine knows ({_line(error)})"
+        ) from error
     try:
         # The engine's own "from_pretrained" drops what was missing.
         load = PreTrainedModel.from_pretrained.__func__
@@ -107,8 +109,8 @@ def _read_weights(folder: Path, name: str, config: Any) -> int:
         raise BadCheckpoint(f"{folder.name}/{name} cannot be read ({_line(error)}); bring it anew") from error
     except (RuntimeError, ValueError, KeyError) as error:
         raise BadCheckpoint(
-            f"{folder.name}/{name} does not fit the model that config.json describes ({_line(error)}); bring both of one"
-            " checkpoint"
+            f"{folder.name}/{name} does not fit the model that config.json describes ({_line(error)}); bring both"
+            " of one checkpoint"
         ) from error
     missing = sorted(key for key in found["missing_keys"] if _UNUSED not in key)
     if missing:

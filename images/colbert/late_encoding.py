@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import late_engine
+
 from harness.measure.adapter import Corpus
 
 
@@ -71,5 +72,5 @@ class Encoder:
         return torch.cat(vectors), [len(each) for each in vectors]
 
     def query(self, texts: list[str]) -> Any:
-        """Vectors of queries, (texts, ``query_maxlen``, dimensions) float32, as ``colbert.Searcher.encode`` makes them."""
+        """Vectors of queries, (texts, ``query_maxlen``, dimensions) float32, as ``colbert.Searcher`` makes them."""
         return self.checkpoint.queryFromText(texts, bsize=128 if len(texts) > 128 else None, to_cpu=True)

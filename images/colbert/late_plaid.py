@@ -1,15 +1,14 @@
 """ColBERTv2 with PLAID: residual compression and centroid pruning, by ``colbert-ai``'s own indexer and searcher.
 
-Memory of a build, by the engine's design: it trains its centroids on the token vectors of a sample of the passages (all
-of a small collection, 16 * sqrt(120 * passages) of a large one: 520,000 of 8.8 million), held at once and twice over; and
-its inverted list sorts the codes of all token vectors of the collection at once (24 bytes a vector).  Texts are
-streamed, and encoding holds one chunk.
+Memory of a build, by the engine's design: it trains its centroids on the token vectors of a sample of the passages
+(all of a small collection, 16 * sqrt(120 * passages) of a large one: 520,000 of 8.8 million), held at once and twice
+over; and its inverted list sorts the codes of all token vectors of the collection at once (24 bytes a vector).  Texts
+are streamed, and encoding holds one chunk.
 """
 
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FunctionType
@@ -19,8 +18,6 @@ import late_engine
 from late_encoding import Encoder, Passages
 from late_kept import Kept
 
-# The engine's own: what it samples, and how it splits the sample, is drawn from this.
-_SEED = 12345
 FOLDER = "plaid"
 
 
@@ -46,6 +43,7 @@ def build(
     import torch
     from colbert.data import Collection
     from colbert.infra import Run
+    from late_indexer import Indexer
 
     folder = kept.folder / FOLDER
     folder.mkdir(exist_ok=True)
@@ -53,117 +51,12 @@ def build(
     collection = Collection(data=passages)
     collection.get_chunksize = lambda: chunk
     with late_engine.quiet(), Run().context(config, inherit_config=False), torch.inference_mode():
-        indexer = _indexer(config, collection, encoder, kept, chunk, progress)
+        indexer = Indexer(config, collection, encoder, kept, chunk, progress)
         indexer.setup()
         kept.piece("codec", lambda: indexer.train(None))
         indexer.index()
         indexer.finalize()
     return folder
-
-
-def _indexer(
-    config: Any, collection: Any, encoder: Encoder, kept: Kept, chunk: int, progress: Callable[[int], None]
-) -> Any:
-    """The engine's indexer with the parts replaced that hold it up: see the comments."""
-    import torch
-    from colbert.indexing.collection_indexer import CollectionIndexer
-    from colbert.indexing.index_saver import IndexSaver
-    from colbert.infra.launcher import set_seed
-
-    class Indexer(CollectionIndexer):  # type: ignore[misc]
-        def __init__(self) -> None:
-            # Not the engine's: it would read the checkpoint a second time.
-            self.verbose, self.config, self.rank, self.nranks = 0, config, 0, 1
-            self.use_gpu = config.total_visible_gpus > 0
-            self.collection, self.saver = collection, IndexSaver(config)
-            self.sampled: list[int] = []
-            self.encoded = 0
-
-        def _encode(self, texts: list[str]) -> tuple[Any, list[int]]:
-            return encoder.documents(texts, config.index_bsize, self._told)
-
-        def _told(self, number: int) -> None:
-            self.encoded += number
-            progress(self.encoded)
-
-        def _sample_pids(self) -> set[int]:
-            set_seed(_SEED)
-            drawn = super()._sample_pids()
-            self.sampled = sorted(drawn)
-            return drawn
-
-        # The engine encodes sampled passages here and once more in "index"; of a small collection, that is all of them.
-        def _sample_embeddings(self, sampled_pids: set[int]) -> float:
-            texts = (text for number, text in enumerate(collection.data) if number in sampled_pids)
-            lengths: list[int] = []
-            for start in range(0, len(self.sampled), chunk):
-                size = min(chunk, len(self.sampled) - start)
-                part = [next(texts) for _ in range(size)]
-                lengths += kept.piece(f"sample-{start}", lambda part=part: self._encode(part))[1]
-                self.encoded = start + size
-                progress(self.encoded)
-            self.num_sample_embs = sum(lengths)
-            self.avg_doclen_est = sum(lengths) / len(lengths)
-            return self.avg_doclen_est
-
-        def _save_plan(self) -> None:
-            # k-means cannot have more centroids than vectors; the engine's rule asks for more in tiny collections.
-            while self.num_partitions > max(1, int(0.95 * self.num_sample_embs)):
-                self.num_partitions //= 2
-            super()._save_plan()
-
-        def train(self, shared_lists: Any) -> None:
-            set_seed(_SEED)
-            super().train(shared_lists)
-
-        def _concatenate_and_split_sample(self) -> tuple[Any, Any]:
-            sample = torch.empty(self.num_sample_embs, config.dim, dtype=torch.float16)
-            place = 0
-            for start in range(0, len(self.sampled), chunk):
-                vectors = kept.again(f"sample-{start}")[0]
-                sample[place : place + len(vectors)] = vectors
-                place += len(vectors)
-            sample = sample[torch.randperm(len(sample))]
-            # The engine's shares; it cannot do with an empty second one, which fewer than 20 vectors give.
-            apart = int(min(0.05 * len(sample), 50_000))
-            if apart == 0:
-                return sample, sample
-            return sample[:-apart], sample[-apart:]
-
-        # The engine writes in a thread whose errors (a full disk) hang the build.
-        def index(self) -> None:
-            codec = self.saver.load_codec()
-            for number, offset, texts in collection.enumerate_batches(rank=0):
-                ours = self.sampled[bisect_left(self.sampled, offset) : bisect_left(self.sampled, offset + len(texts))]
-                rest = len(texts) - len(ours)
-
-                def write(number: int = number, offset: int = offset, texts: list[str] = texts) -> None:
-                    vectors, lengths = self._chunk(offset, texts)
-                    self.saver._write_chunk_to_disk(number, offset, codec.compress(vectors), lengths)
-
-                before = self.encoded
-                kept.piece(f"chunk-{number}", write)
-                self.encoded = before + rest
-                progress(self.encoded)
-
-        def _chunk(self, offset: int, texts: list[str]) -> tuple[Any, list[int]]:
-            """Vectors of one chunk in order: those of the sample are there, the others are encoded."""
-            first = bisect_left(self.sampled, offset)
-            last = bisect_left(self.sampled, offset + len(texts))
-            vectors: dict[int, Any] = {}
-            for start in range(first // chunk * chunk, last, chunk):
-                flat, lengths = kept.again(f"sample-{start}")
-                for place, each in enumerate(flat.split(lengths), start):
-                    if first <= place < last:
-                        vectors[self.sampled[place] - offset] = each
-            left = [number for number in range(len(texts)) if number not in vectors]
-            if left:
-                flat, lengths = self._encode([texts[number] for number in left])
-                vectors.update(zip(left, flat.split(lengths), strict=True))
-            ordered = [vectors[number] for number in range(len(texts))]
-            return torch.cat(ordered), [len(each) for each in ordered]
-
-    return Indexer()
 
 
 class Plaid:

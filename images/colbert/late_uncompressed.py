@@ -1,12 +1,13 @@
 """ColBERTv1: every token vector kept as it is (float16), every candidate compared in full.
 
-Follows the authors' branch ``colbertv1`` (SIGIR 2020): markers, masks and query expansion are those of its tokenisers, which
-``colbert-ai`` has kept; ``candidates = "faiss"`` is its end-to-end retrieval (``indexing/faiss_index.py``: IVF of 2^ceil(log2(8 *
-sqrt(vectors))) cells over 16 x 8 bit product quantisation, trained on a 5 % sample; ``ranking/faiss_index.py``: ``faiss_depth``
-nearest token vectors of each of the query's, in ``nprobe`` cells; ``ranking/index_part.py``: all vectors in memory in float16).
+Follows the authors' branch ``colbertv1`` (SIGIR 2020).  Its markers, masks and query expansion are those that
+``colbert-ai`` has kept.  ``candidates = "faiss"`` is its end-to-end retrieval: ``indexing/faiss_index.py`` and
+``index_faiss.py`` (an IVF of 2^ceil(log2(8 * sqrt(vectors))) cells over product quantisation of 16 x 8 bits, trained on
+a 5 % sample), ``ranking/faiss_index.py`` (the ``faiss_depth`` nearest token vectors of each of the query's, in
+``nprobe`` cells; 1024 and 32 in its README), ``ranking/index_part.py`` (all vectors in memory, float16).
 ``candidates = "all"`` compares every passage: what the paper does to a given list, done to the whole collection.
-MaxSim itself is the engine's (``colbert_score_packed``).  A checkpoint trained with ``similarity="l2"`` ranks alike under cosine,
-because vectors have length one.
+MaxSim itself is the engine's of today (``colbert_score_packed``).  A checkpoint trained with ``similarity="l2"`` ranks
+alike under cosine, because vectors have length one.
 """
 
 from __future__ import annotations
@@ -166,7 +167,7 @@ class Uncompressed:
         return self._encoder.query(queries)
 
     def search(self, vectors: Any, k: int) -> tuple[list[int], list[float]]:
-        """Numbers and scores of the best ``k`` passages for one row of ``encode``; equal scores in the corpus's order."""
+        """Numbers and scores of the best ``k`` passages for one row of ``encode``; equal scores in corpus order."""
         import torch
 
         start = time.perf_counter()
