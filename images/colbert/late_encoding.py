@@ -31,7 +31,7 @@ class Encoder:
     Args:
         folder: the checkpoint.
         config: the engine's configuration (``doc_maxlen``, ``query_maxlen``).
-        gpu: encode on CUDA.
+        gpu: encode on CUDA, where the engine computes in mixed precision (float16).
     """
 
     def __init__(self, folder: Path, config: Any, gpu: bool) -> None:
