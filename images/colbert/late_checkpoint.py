@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import late_engine
+import late_extensions
 
 _FINGERPRINT = "fingerprint.json"
 # The engine reads these and nothing else of a checkpoint; of two forms of the weights, the first that is there.
@@ -140,7 +141,9 @@ def main(assets: str, system: str) -> int:
         late_engine.start(cpus=1, gpus=0)
         with late_engine.quiet():
             check(folder)
-    except BadCheckpoint as error:
+        # Not in a job, which would be timed with it.
+        late_extensions.ensure()
+    except (BadCheckpoint, late_extensions.CannotCompile) as error:
         print(error, file=sys.stderr)
         return 1
     if all((folder / name).is_file() for name in _WEIGHTS):

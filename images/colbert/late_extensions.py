@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +18,10 @@ from typing import Any
 _HERE = Path(__file__).resolve().parent
 _ON_CPU = _HERE / "extensions"
 _ON_GPU = _HERE / "extensions-cuda"
+
+
+class CannotCompile(RuntimeError):
+    """An extension is not there and cannot be compiled; the message says what to install."""
 
 
 def serve() -> None:
@@ -33,7 +36,7 @@ def load(name: str, sources: list[str], **options: Any) -> ModuleType:
     """The extension ``name``: the one that is there, else compiled as the engine asks for it.
 
     Raises:
-        RuntimeError: it is not there, and cannot be compiled here.
+        CannotCompile: it is not there, and cannot be compiled here.
     """
     folder = _ON_GPU if any(source.endswith(".cu") for source in sources) else _ON_CPU
     ready = folder / f"{name}.so"
@@ -61,7 +64,7 @@ def _compile(name: str, sources: list[str], folder: Path, options: dict[str, Any
         (work / f"{name}.so").replace(folder / f"{name}.so")
     except (OSError, RuntimeError, ImportError) as error:
         last = " ".join(str(error).split())[-200:]
-        raise RuntimeError(
+        raise CannotCompile(
             f"the engine's extension {name} is not there and cannot be compiled ({last}); install g++ and Python's"
             " headers (python3-dev), or run this system in its image"
         ) from error
@@ -78,20 +81,24 @@ def _find_ninja() -> None:
     os.environ["PATH"] = os.pathsep.join([str(packages / "bin"), os.environ.get("PATH", os.defpath)])
 
 
-def main() -> int:
-    """Compile what the engine uses without a GPU, several at a time."""
+def ensure() -> None:
+    """Have all that the engine uses without a GPU; what is missing is compiled, several at a time.
+
+    Raises:
+        CannotCompile: it is not there, and cannot be compiled here.
+    """
     import colbert
 
     sources = sorted(Path(colbert.__file__).parent.glob("*/*.cpp"))
+    missing = [source for source in sources if not (_ON_CPU / f"{source.stem}_cpp.so").is_file()]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         # The engine's own names and flags (its calls of "load").
-        started = [pool.submit(load, f"{each.stem}_cpp", [str(each)], extra_cflags=["-O3"]) for each in sources]
+        started = [pool.submit(load, f"{each.stem}_cpp", [str(each)], extra_cflags=["-O3"]) for each in missing]
         for each in started:
             each.result()
-    return 0
 
 
 if __name__ == "__main__":
     os.environ["GIT_PYTHON_REFRESH"] = "quiet"
     serve()
-    sys.exit(main())
+    ensure()
