@@ -1,0 +1,108 @@
+"""Datasets that ir_datasets knows, by their ids: downloaded where they are not there yet, and streamed.
+
+What ir_datasets says comes over as it is; of a document's fields, ``title`` and ``text`` (or ``body``) are taken, else
+its default text.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from harness.datasets import checks
+from harness.datasets.records import Document, Documents, Source
+from harness.errors import FileError, UsageError
+from harness.records import digest
+
+_Item = TypeVar("_Item")
+# What downloading and reading raise; ir_datasets lets through what its libraries do.  EOFError: it would have asked
+# for a password where nobody answers.
+_WRONG = (OSError, RuntimeError, ValueError, KeyError, AttributeError, EOFError, ImportError, SyntaxError)
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A dataset's id in ir_datasets, e.g. ``beir/scifact/test``."""
+
+    id: str
+
+    @property
+    def name(self) -> str:
+        """What results call it."""
+        return self.id.replace("/", "-")
+
+
+def nearest(name: str) -> Registered | str | None:
+    """The dataset of that id, else the id that is most like it, if any is."""
+    import ir_datasets
+
+    try:
+        ir_datasets.registry[name]
+    except KeyError:
+        pass
+    else:
+        return Registered(name)
+    near = difflib.get_close_matches(name, list(ir_datasets.registry), n=1)
+    return near[0] if near else None
+
+
+def read(registered: Registered) -> Source:
+    """Queries and judgements; documents as they are asked for.
+
+    Raises:
+        FileError: ir_datasets could not get or read something.
+        UsageError: the id names a part without documents, queries or judgements.
+    """
+    import ir_datasets
+
+    dataset = ir_datasets.load(registered.id)
+    for what in ("docs", "queries", "qrels"):
+        if not getattr(dataset, f"has_{what}")():
+            raise UsageError(f"{registered.id}: ir_datasets has no {what} for it; name a part that has them")
+    place = f"{registered.id} (ir_datasets)"
+    topics = _all(registered, lambda: [(place, item.query_id, _query_text(item)) for item in dataset.queries_iter()])
+    rows = _all(
+        registered,
+        lambda: [(place, item.query_id, item.doc_id, str(item.relevance)) for item in dataset.qrels_iter()],
+    )
+    corpus_id = ir_datasets.docs_parent_id(registered.id)
+    # ir_datasets checks what it downloads, so that its id and version name the content.
+    key = digest(["ir_datasets", corpus_id, ir_datasets.__version__, str(ir_datasets.util.home_path().resolve())])
+    documents = Documents(f"{corpus_id} (ir_datasets)", key, lambda: _documents(registered), 0)
+    return Source(documents, checks.topics(topics), checks.judgements(rows))
+
+
+def _documents(registered: Registered) -> Iterator[Document]:
+    import ir_datasets
+
+    items = ir_datasets.load(registered.id).docs_iter()
+    number = 0
+    while True:
+        item = _all(registered, lambda: next(items, None))
+        if item is None:
+            return
+        number += 1
+        title, text = getattr(item, "title", None), getattr(item, "text", None) or getattr(item, "body", None)
+        if not isinstance(text, str):
+            title, text = None, item.default_text()
+        yield Document(f"{registered.id}: document {number}", item.doc_id, title or "", text)
+
+
+def _query_text(item: Any) -> str:
+    text = getattr(item, "text", None)
+    return text if isinstance(text, str) else str(item.default_text())
+
+
+def _all(registered: Registered, fetch: Callable[[], _Item]) -> _Item:
+    try:
+        return fetch()
+    except UsageError:
+        raise
+    except _WRONG as error:
+        first = (str(error).splitlines() or [""])[0][:200] or type(error).__name__
+        raise FileError(
+            f"{registered.id}: ir_datasets could not get it: {first}; connect this machine, or lay its files where"
+            " ir_datasets looks for them (IR_DATASETS_HOME, by default ~/.ir_datasets)"
+        ) from error
