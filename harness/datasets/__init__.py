@@ -11,10 +11,11 @@ from pathlib import Path
 from harness.catalog import data_root
 from harness.datasets import folder as _folder
 from harness.datasets import irds
+from harness.datasets import prepare as _prepare
 from harness.datasets.answers import Answers
 from harness.datasets.corpus import Corpus
 from harness.datasets.irds import Registered
-from harness.datasets.prepare import Progress, prepare
+from harness.datasets.prepare import Progress
 from harness.datasets.records import Dataset, QuerySample
 from harness.datasets.sample import draw
 from harness.errors import UnknownName
@@ -74,7 +75,7 @@ def load(place: Place, cache: Path, progress: Progress | None = None) -> Dataset
     else:
         path, split = _split(place)
         name, source = place.name.replace("#", "-"), _folder.read(path, split)
-    corpus = prepare(source.documents, cache, progress)
+    corpus = _prepare.prepare(source.documents, cache, progress)
     return Dataset(name, corpus, source.queries, source.qrels, source.answers)
 
 

@@ -7,6 +7,9 @@ its default text.
 from __future__ import annotations
 
 import difflib
+import tarfile
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,7 +22,10 @@ from harness.records import digest
 _Item = TypeVar("_Item")
 # What downloading and reading raise; ir_datasets lets through what its libraries do.  EOFError: it would have asked
 # for a password where nobody answers.
-_WRONG = (OSError, RuntimeError, ValueError, KeyError, AttributeError, EOFError, ImportError, SyntaxError)
+_WRONG = (
+    *(OSError, RuntimeError, ValueError, KeyError, AttributeError, AssertionError, EOFError, ImportError, SyntaxError),
+    *(zlib.error, zipfile.BadZipFile, tarfile.TarError),
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ def read(registered: Registered) -> Source:
         if not getattr(dataset, f"has_{what}")():
             raise UsageError(f"{registered.id}: ir_datasets has no {what} for it; name a part that has them")
     place = f"{registered.id} (ir_datasets)"
-    topics = _all(registered, lambda: [(place, item.query_id, _query_text(item)) for item in dataset.queries_iter()])
+    topics = _all(registered, lambda: [(place, item.query_id, _query(item)) for item in dataset.queries_iter()])
     rows = _all(
         registered,
         lambda: [(place, item.query_id, item.doc_id, str(item.relevance)) for item in dataset.qrels_iter()],
@@ -84,15 +90,25 @@ def _documents(registered: Registered) -> Iterator[Document]:
         if item is None:
             return
         number += 1
-        title, text = getattr(item, "title", None), getattr(item, "text", None) or getattr(item, "body", None)
-        if not isinstance(text, str):
-            title, text = None, item.default_text()
-        yield Document(f"{registered.id}: document {number}", item.doc_id, title or "", text)
+        text = _field(item, "text", "body")
+        # The default text may have the title in it.
+        title = (_field(item, "title") or "") if text is not None else ""
+        yield Document(f"{registered.id}: document {number}", item.doc_id, title, _text(item) if text is None else text)
 
 
-def _query_text(item: Any) -> str:
-    text = getattr(item, "text", None)
-    return text if isinstance(text, str) else str(item.default_text())
+def _field(item: Any, *names: str) -> str | None:
+    """The first of these fields that is there, if it is text."""
+    value = next((getattr(item, name) for name in names if hasattr(item, name)), None)
+    return value if isinstance(value, str) else None
+
+
+def _text(item: Any) -> str:
+    return str(item.default_text())
+
+
+def _query(item: Any) -> str:
+    text = _field(item, "text")
+    return _text(item) if text is None else text
 
 
 def _all(registered: Registered, fetch: Callable[[], _Item]) -> _Item:
