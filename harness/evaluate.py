@@ -27,7 +27,7 @@ DEFAULT_MEASURES = ("RR@10", "Success@10", "nDCG@10")
 _OF_THE_SET = frozenset({"Judged", "NumQ", "NumRel", "NumRelRet", "NumRet", "SetAP", "SetF", "SetP", "SetR", "SetRelP"})
 
 # Measures that need no more than the relevance of each document that was retrieved.
-_OF_HITS_ALONE = frozenset({"RR", "Success", "P", "SetP", "RBP", "NumRet", "NumRelRet", "NumQ"})
+_OF_HITS_ALONE = frozenset({"RR", "Success", "P", "SetP", "RBP", "NumRet", "NumQ"})
 _UNKNOWN = "needs all relevant documents; only those retrieved were judged, by the answers in their texts"
 
 # query id -> document id -> relevance

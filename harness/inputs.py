@@ -102,7 +102,7 @@ def gather(suite: Suite, options: Options, screen: Screen | None = None) -> Inpu
 
 
 def _load(declared: str, options: Options, screen: Screen | None) -> Dataset:
-    """Load a dataset, with a bar while its corpus is made ready."""
+    """Load a dataset, with a bar while a large corpus is made ready."""
     place = datasets.find(declared, options.suite_dir)
     watchers: list[Watcher] = []
     with ExitStack() as stack:
@@ -110,12 +110,12 @@ def _load(declared: str, options: Options, screen: Screen | None) -> Dataset:
         def show(done: int, total: int) -> None:
             if screen is None:
                 return
-            if not watchers:  # only now is it certain that there is something to do
+            if not watchers:  # only now is it certain that there is much to do
                 watchers.append(stack.enter_context(screen.task(f"{dataset_name(declared)}: corpus")))
             watchers[0](Progress("documents", done, total))
 
         found = datasets.load(place, options.cache, show)
-    if screen is not None and watchers and found.corpus.empty:
+    if screen is not None and found.corpus.empty:
         screen.say(f"  {found.name}: {found.corpus.empty:,} of {found.corpus.size:,} documents are empty")
     return found
 

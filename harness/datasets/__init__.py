@@ -64,7 +64,8 @@ def load(place: Place, cache: Path, progress: Progress | None = None) -> Dataset
     Args:
         place: as :func:`find` gives it.
         cache: holds prepared corpora.
-        progress: told how many documents are done, and of how many (0: unknown), while a corpus is prepared.
+        progress: told now and then how many documents are done, and of how many (0: unknown), while a large corpus is
+            prepared.
 
     Raises:
         FileError: a file is missing, or one of its lines is wrong: names file, line and what is wrong.

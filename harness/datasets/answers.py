@@ -18,6 +18,7 @@ from harness.errors import UsageError
 
 RULE = "xor-tydi retrieve, nltk word_tokenize"
 _LEFT_OUT = ("yes", "no")
+_MOST_KNOWN = 1_000_000  # pairs, some 200 bytes each
 
 # (id, text) of the documents of those ids.
 Texts = Callable[[Iterable[str]], Iterator[tuple[str, str]]]
@@ -42,6 +43,8 @@ class Answers:
         Raises:
             UsageError: NLTK's sentence model is not there.
         """
+        if len(self._known) > _MOST_KNOWN:
+            self._known.clear()
         hits = [line.split(b" ") for line in run.splitlines()]
         pairs = [(fields[0].decode(), fields[2].decode()) for fields in hits]
         asked: dict[str, list[str]] = defaultdict(list)

@@ -81,16 +81,17 @@ class _Names:
             self._text += name
             self._ends.append(len(self._text))
             numbers.append(number)
-        order = np.argsort(np.frombuffer(numbers, np.uint64), kind="stable")
-        if not np.array_equal(np.frombuffer(numbers, np.uint64)[order], np.arange(len(numbers), dtype=np.uint64)):
+        expected = np.arange(len(numbers), dtype=np.uint64)
+        found = np.frombuffer(numbers, np.uint64)
+        self._order = None if np.array_equal(found, expected) else np.argsort(found, kind="stable")
+        if self._order is not None and not np.array_equal(found[self._order], expected):
             raise FileError(f"{path}: its keys are not each number from 0 to {len(numbers) - 1} once; mend the file")
-        self._order = order
 
     def __len__(self) -> int:
         return len(self._ends)
 
     def __getitem__(self, number: int) -> str:
-        place = int(self._order[number])
+        place = number if self._order is None else int(self._order[number])
         return self._text[self._ends[place - 1] if place else 0 : self._ends[place]].decode("utf-8")
 
 

@@ -101,10 +101,11 @@ def columns(path: Path, layouts: Iterable[str], header: bool = False) -> Iterato
         FileError: as :func:`lines`, or a line has another number of fields.
     """
     expected = {len(layout.split()): layout for layout in layouts}
-    for number, line in lines(path):
-        fields = line.rstrip("\r\n").split("\t")
-        if not line.strip() or (header and number == 1):
+    for number, ended in lines(path):
+        line = ended.rstrip("\r\n")
+        if not line or (header and number == 1):
             continue
+        fields = line.split("\t")
         if len(fields) not in expected:
             wanted = " or ".join(f"'{layout}'" for layout in expected.values())
             raise FileError(f"{path}: line {number}: {len(fields)} fields between tabs, expected {wanted}")

@@ -58,7 +58,6 @@ def prepare(documents: Documents, cache: Path, progress: Progress | None = None)
 def _write(documents: Documents, folder: Path, progress: Progress) -> None:
     content, empty, position = hashlib.sha256(), 0, 0
     hashes, starts = array("Q"), array("Q")
-    progress(0, documents.total)
     with (folder / corpus.CORPUS).open("w+b") as written, (folder / corpus.IDS).open("wb") as ids:
         for place, doc_id, title, text in documents.read():
             check_id(place, doc_id)

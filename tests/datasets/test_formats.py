@@ -28,6 +28,7 @@ WRONG = [
     ("BEIR", "corpus.jsonl", '"d2"', '"d 2"', "line 2: id 'd 2' must be"),
     ("MS MARCO", "collection.tsv", "d2\t", "d 2\t", "line 2: id 'd 2' must be"),
     ("MS MARCO", "collection.tsv", "d2\t", "d2 ", "line 2: 1 fields between tabs, expected 'id text'"),
+    ("MS MARCO", "collection.tsv", "d2\tGlaciers are slow rivers of ice.", "\t", "line 2: id '' must be"),
     ("MS MARCO", "collection.tsv", "d2\t", "d1\t", "line 2: id 'd1' comes twice"),
     ("MS MARCO", "queries.dev.small.tsv", "q1\t", "q 1\t", "line 1: id 'q 1' must be"),
     ("MS MARCO", "qrels.dev.small.tsv", "q1\t0\t", "q1\t", "line 1: 3 fields between tabs, expected 'query 0"),
@@ -186,3 +187,10 @@ def test_a_passage_that_stands_twice_under_its_question_is_relevant_once(example
     passage = '{"paragraph_id": "d1", "paragraph_text": "河流流向大海。"}'
     swap(path / "dev" / "dev.json", passage, f"{passage}, {passage}")
     assert load(path).qrels == b"q1 0 d1 1\n"
+
+
+def test_an_empty_passage_is_kept(example: Example) -> None:
+    path = example("MS MARCO")
+    swap(path / "collection.tsv", "d2\tGlaciers are slow rivers of ice.", "\r\nd2\t\r")
+    assert documents(path)[1] == {"_id": "d2", "title": "", "text": ""}
+    assert load(path).corpus.empty == 1
