@@ -44,8 +44,7 @@ def read(folder: Path) -> Source:
         # A passage may stand twice under its question; it is as relevant as once.
         rows += [(place, query_id, doc_id, "1") for doc_id in dict.fromkeys(_relevant(place, raw))]
     queries = checks.topics(topics)
-    key = files.content_key("dureader-retrieval", [*parts, ids])
-    documents = Documents(str(ids.parent), key, lambda: _documents(parts, ids))
+    documents = Documents(str(ids.parent), "dureader-retrieval", (*parts, ids), lambda: _documents(parts, ids))
     return Source(documents, queries, checks.judgements(rows, queries, questions.name))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import json
 import zlib
@@ -123,19 +122,3 @@ def text_of(place: str, raw: dict[str, Any], key: str) -> str:
         what = "is missing" if value is None else f"is {type(value).__name__}, expected text"
         raise FileError(f"{place}: key '{key}' {what}")
     return value
-
-
-def content_key(kind: str, paths: Iterable[Path]) -> str:
-    """Names the content of files (as they lie there, compressed or not) that are read in one way.
-
-    Raises:
-        FileError: one cannot be read.
-    """
-    content = hashlib.sha256(kind.encode())
-    for path in paths:
-        try:
-            with path.open("rb") as file:
-                content.update(hashlib.file_digest(file, "sha256").digest())
-        except OSError as error:
-            raise FileError(f"{path}: cannot be read: {error.strerror}; restore it") from error
-    return content.hexdigest()

@@ -75,8 +75,8 @@ def read(registered: Registered) -> Source:
     )
     corpus_id = ir_datasets.docs_parent_id(registered.id)
     # ir_datasets checks what it downloads, so that its id and version name the content.
-    key = digest(["ir_datasets", corpus_id, ir_datasets.__version__, str(ir_datasets.util.home_path().resolve())])
-    documents = Documents(f"{corpus_id} (ir_datasets)", key, lambda: _documents(registered), 0)
+    kind = digest(["ir_datasets", corpus_id, ir_datasets.__version__, str(ir_datasets.util.home_path().resolve())])
+    documents = Documents(f"{corpus_id} (ir_datasets)", kind, (), lambda: _documents(registered))
     return Source(documents, checks.topics(topics), checks.judgements(rows))
 
 

@@ -41,7 +41,7 @@ def tsv_topics(path: Path) -> tuple[Query, ...]:
 
 def tsv_documents(path: Path) -> Documents:
     """A corpus of ``id<tab>text`` a line, no titles."""
-    return Documents(str(path), files.content_key("msmarco", [path]), lambda: _documents(path))
+    return Documents(str(path), "msmarco", (path,), lambda: _documents(path))
 
 
 def _documents(path: Path) -> Iterator[Document]:

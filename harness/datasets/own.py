@@ -27,8 +27,7 @@ def read(folder: Path) -> Source:
 
 def json_documents(path: Path) -> Documents:
     """A corpus of ``{"_id", "title", "text"}`` a line; the title may be missing or null."""
-    # The kind is no part of the key: BEIR's corpora are the same lines.
-    return Documents(str(path), files.content_key("jsonl", [path]), lambda: _documents(path))
+    return Documents(str(path), "jsonl", (path,), lambda: _documents(path))
 
 
 def _documents(path: Path) -> Iterator[Document]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import leftovers
-from harness.datasets import corpus
+from harness.datasets import contents, corpus
 from harness.datasets.checks import check_id
 from harness.datasets.corpus import Corpus
 from harness.datasets.records import Documents
@@ -37,8 +37,7 @@ def prepare(documents: Documents, cache: Path, progress: Progress | None = None)
     Raises:
         FileError: a document is wrong, an id comes twice, or there is none at all.
     """
-    name = hashlib.sha256(f"{_FORMAT} {documents.key}".encode()).hexdigest()[:24]
-    folder = cache / "corpora" / name
+    folder = cache / "corpora" / contents.key([_FORMAT, documents.kind], documents.files, cache)[:24]
     if not folder.is_dir():
         partial = leftovers.in_the_making(folder)
         partial.mkdir(parents=True)

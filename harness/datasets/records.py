@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from harness.datasets.answers import Answers
@@ -25,12 +26,13 @@ class Document(NamedTuple):
 class Documents:
     """A corpus as it lies there, to be streamed.
 
-    ``label`` names it in errors, ``key`` names its content, ``read`` streams it anew at each call, ``total`` is how
-    many documents there are (0: unknown).
+    ``label`` names it in errors; ``kind``, which says how they are read, and the ``files`` name its content; ``read``
+    streams it anew at each call; ``total`` is how many documents there are (0: unknown).
     """
 
     label: str
-    key: str
+    kind: str
+    files: tuple[Path, ...]
     read: Callable[[], Iterator[Document]]
     total: int = 0
 

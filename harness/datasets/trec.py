@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from harness.datasets import checks, files, own
@@ -31,8 +31,8 @@ def read(folder: Path) -> Source:
     """
     (topics,), (qrels,) = _one(folder, TOPICS), _one(folder, QRELS)
     queries = checks.topics(_topics(topics))
-    paths = sorted(files.find(folder, DOCUMENTS))
-    documents = Documents(str(paths[0].parent), files.content_key("trec", paths), lambda: _documents(paths))
+    paths = tuple(sorted(files.find(folder, DOCUMENTS)))
+    documents = Documents(str(paths[0].parent), "trec", paths, lambda: _documents(paths))
     return Source(documents, queries, checks.judgements(own.trec_rows(qrels), queries, topics.name))
 
 
@@ -44,7 +44,7 @@ def _one(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
     return found
 
 
-def _documents(paths: list[Path]) -> Iterator[Document]:
+def _documents(paths: Iterable[Path]) -> Iterator[Document]:
     for path in paths:
         if files.plain_name(path).endswith(_TAB_SEPARATED):
             for place, fields in files.columns(path, ["id text", "id title text"]):

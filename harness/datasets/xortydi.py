@@ -54,7 +54,7 @@ def read(folder: Path, split: str) -> Source:
         if found:
             known[query_id] = found
     collection = collections[0]
-    documents = Documents(str(collection), files.content_key("dpr", [collection]), lambda: _documents(collection))
+    documents = Documents(str(collection), "dpr", (collection,), lambda: _documents(collection))
     return Source(documents, checks.topics(topics), answers=Answers(known))
 
 

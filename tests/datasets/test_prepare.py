@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from harness.datasets import corpus, prepare
+from harness.datasets import contents, corpus, prepare
 from harness.datasets.records import Document, Documents
 from harness.errors import FileError
 
 
-def made(count: int, key: str = "", **changes: str) -> Documents:
+def made(count: int, **changes: str) -> Documents:
     """Documents made up as they are read; ``changes`` maps an id to another."""
 
     def read() -> Iterator[Document]:
@@ -22,7 +24,7 @@ def made(count: int, key: str = "", **changes: str) -> Documents:
             doc_id = f"d{number}"
             yield Document(f"made: {number}", changes.get(doc_id, doc_id), "", f"the text of {number}")
 
-    return Documents("made", key or f"{count} {changes}", read, count)
+    return Documents("made", f"{count} {changes}", (), read, count)
 
 
 @pytest.fixture
@@ -63,9 +65,9 @@ def test_the_corpus_says_how_many_documents_are_empty(tmp_path: Path) -> None:
         yield Document("2", "d2", " ", "\n\t")
         yield Document("3", "d3", "a title", "")
 
-    found = prepare.prepare(Documents("made", "empty", read), tmp_path)
+    found = prepare.prepare(Documents("made", "empty", (), read), tmp_path)
     assert (found.size, found.empty) == (3, 2)
-    assert prepare.prepare(Documents("made", "empty", read), tmp_path) == found, "also when it is there already"
+    assert prepare.prepare(Documents("made", "empty", (), read), tmp_path) == found, "also when it is there already"
     lines = (found.folder / "corpus.jsonl").read_text().splitlines()
     assert json.loads(lines[0]) == {"_id": "d1", "title": "", "text": ""}
 
@@ -91,3 +93,58 @@ def test_a_document_takes_little_memory_whatever_its_length(tmp_path: Path) -> N
     peak(100)  # what is loaded at first use
     # 8.8 million passages in under 1 GiB leave 120 bytes each.
     assert (peak(60_000) - peak(20_000)) / 40_000 < 64
+
+
+def test_a_large_file_is_hashed_once_for_each_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, cache, read = tmp_path / "corpus.jsonl", tmp_path / "cache", []
+    right = hashlib.file_digest
+
+    def count(*arguments: object) -> object:
+        read.append(arguments)
+        return right(*arguments)  # type: ignore[arg-type]
+
+    def write(text: str) -> None:
+        before = path.stat().st_ctime_ns if path.exists() else 0
+        path.write_text(text)
+        while path.stat().st_ctime_ns == before:  # the kernel's clock has ticks
+            path.write_text(text)
+
+    monkeypatch.setattr(contents, "_SETTLED_NS", -1_000_000_000)
+    monkeypatch.setattr(hashlib, "file_digest", count)
+    write("one")
+    first = contents.key(["kind"], [path], cache)
+    assert contents.key(["kind"], [path], cache) == first
+    assert contents.key(["other"], [path], cache) != first
+    assert len(read) == 1
+    # The same size, and the time set back: another content all the same.
+    before = path.stat()
+    write("two")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert contents.key(["kind"], [path], cache) != first and len(read) == 2
+    for file in (cache / "hashes").iterdir():
+        file.write_text("damaged")
+    write("one")
+    assert contents.key(["kind"], [path], cache) == first and len(read) == 3
+
+
+def test_a_file_that_was_written_just_now_is_hashed_again(tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text("one")
+    contents.key(["kind"], [tmp_path / "corpus.jsonl"], tmp_path / "cache")
+    assert not (tmp_path / "cache" / "hashes").exists()
+
+
+def test_a_file_that_changes_while_it_is_hashed_is_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, right = tmp_path / "corpus.jsonl", hashlib.file_digest
+    path.write_text("one")
+
+    def meddle(*arguments: object) -> object:
+        found = right(*arguments)  # type: ignore[arg-type]
+        path.write_text("more")
+        return found
+
+    monkeypatch.setattr(contents, "_SETTLED_NS", -1_000_000_000)
+    monkeypatch.setattr(hashlib, "file_digest", meddle)
+    contents.key(["kind"], [path], tmp_path / "cache")
+    assert not (tmp_path / "cache" / "hashes").exists()
