@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,38 @@ def test_an_answer_is_looked_for_as_the_evaluator_does(text: str, answer: str, h
 
 def test_one_answer_of_several_is_enough() -> None:
     assert holds("the North Sea", "South Sea", "North Sea")
+
+
+def test_what_is_left_out_beforehand_is_never_an_answer() -> None:
+    chance = random.Random(7)
+    parts = [
+        "cannot",
+        "U.S.",
+        "(a)",
+        "1,000",
+        "--",
+        "...",
+        '"x"',
+        "it's",
+        "``",
+        "東京。",
+        "he\u00a0said",
+        "d'ye",
+        "$5",
+        "a.b",
+        "“q”",
+    ]
+    found = 0
+    for _ in range(300):
+        text = chance.choice([" ", "  ", "\n"]).join(chance.choices(parts, k=8)) + chance.choice(["", ".", "?", '"'])
+        tokens = answers.tokenised(text)
+        for _ in range(20):
+            first, last = sorted(chance.sample(range(len(tokens) + 1), 2))
+            # Every piece of the tokens is an answer that the evaluator finds.
+            assert answers.may_hold("".join(text.split()), tokens[first:last]), (text, tokens[first:last])
+            found += 1
+    assert found == 6000
+    assert not answers.may_hold("theNorthSea", "South")
 
 
 def test_yes_and_no_are_no_answers_and_their_questions_are_not_asked(example: Example) -> None:
