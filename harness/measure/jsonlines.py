@@ -42,10 +42,15 @@ class EngineFailed(RuntimeError):
     """The engine's process ended, or says that it failed."""
 
 
+# What an engine may say that its error is; all else is a crash, or by its text ``oom``.
+_FAILURES: dict[str, type[Exception]] = {"oom": MemoryError, "bad_output": BadAnswer}
+
+
 class JsonLines(Adapter):
     """Drives an engine process; :func:`command` makes the class for one."""
 
     arguments: tuple[str, ...] = ()
+    environment: dict[str, str] | None = None  # None: this process's own
 
     def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
         super().__init__(params, envelope, assets)
@@ -55,6 +60,7 @@ class JsonLines(Adapter):
         self._device = "cpu"
         self._batches = False
         self._libraries: dict[str, str] = {}
+        self._resumed_s = 0.0
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
         """Let the engine build; it may say how far it is.  It has to end by itself, with code 0."""
@@ -66,7 +72,12 @@ class JsonLines(Adapter):
                 raise BadAnswer(f"the engine's progress is {str(done)[:40]!r}, not a number of documents")
             progress(done)
         self._introduce(reply)
+        self._resumed_s = _mapping("reply", {"resumed_s": reply.get("resumed_s", 0.0)}, (int, float))["resumed_s"]
         self.close()
+
+    def resumed_s(self) -> float:
+        """What the engine says at the end of its build."""
+        return self._resumed_s
 
     def load(self, index_dir: Path) -> None:
         """Start the engine and let it open the index."""
@@ -156,7 +167,9 @@ class JsonLines(Adapter):
             ) from None
         try:
             # No group of its own: whoever ends this process and its group ends the engine too.
-            return subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+            return subprocess.Popen(
+                arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=self.environment
+            )
         except OSError as error:
             raise EngineFailed(
                 f"the engine {arguments[0]!r} does not start: {error.strerror}; check the command in adapter.py"
@@ -199,7 +212,8 @@ class JsonLines(Adapter):
         if type(reply) is not dict:
             raise self._broken(f"the engine's reply is no JSON object: {_quoted(line)}")
         if "error" in reply:
-            raise EngineFailed(f"the engine says: {' '.join(str(reply['error']).split())[:400]}")
+            failure = _FAILURES.get(str(reply.get("outcome")), EngineFailed)
+            raise failure(f"the engine says: {' '.join(str(reply['error']).split())[:400]}")
         return reply
 
     def _broken(self, how: str) -> BadAnswer:
