@@ -1,7 +1,8 @@
 """An engine in Python as the far end of JSON lines: ``python3 -m harness.measure.component``.
 
 For engines that are made of others: each of those runs in a process of its own, so that their packages may differ, and
-does here what the driver does with an adapter in a job of its own.  The near end is ``jsonlines.py``.
+does here what the driver does with an adapter in a job of its own.  The near end is ``jsonlines.py``; a request that
+says ``"packed": true`` is answered as ``packed.py`` has it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from harness.measure.adapter import Adapter, Corpus
 from harness.measure.answers import BadAnswer
 from harness.measure.failure import one_line, outcome_of
 from harness.measure.output import throttled
+from harness.measure.packed import pack
 from harness.records import Envelope, Hit
 
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
@@ -90,13 +92,15 @@ class Served:
 
     def _search(self, request: dict[str, Any]) -> Reply:
         hits = self._loaded.search(request["query"], request["k"])
-        return {"hits": _pairs(hits), "stages_s": self._loaded.stages_s()}
+        return {**_answer(hits, request), "stages_s": self._loaded.stages_s()}
 
     def _search_batch(self, request: dict[str, Any]) -> Reply:
         answers = self._loaded.search_batch(request["queries"], request["k"])
         if type(answers) not in (list, tuple) or len(answers) != len(request["queries"]):
             raise BadAnswer(f"search_batch has no answer for each of {len(request['queries'])} queries")
-        return {"answers": [_pairs(each) for each in answers], "stages_s": self._loaded.stages_s()}
+        told = [_answer(each, request) for each in answers]
+        plain = told if request.get("packed") else [each["hits"] for each in told]
+        return {"answers": plain, "stages_s": self._loaded.stages_s()}
 
     def _threads(self, _: dict[str, Any]) -> Reply:
         return {"threads": self._loaded.threads()}
@@ -126,13 +130,15 @@ class Served:
         return adapter
 
 
-def _pairs(hits: Sequence[Hit]) -> list[tuple[str, float]]:
-    """Hits as the protocol has them; what they hold is checked where they are read."""
+def _answer(hits: Sequence[Hit], request: dict[str, Any]) -> Reply:
+    """Hits as they were asked for; pairs are checked where they are read."""
+    if request.get("packed"):
+        return pack(hits, request["k"])
     # A lazy sequence would do its work under no clock of its engine's.
     if type(hits) not in (list, tuple):
         raise BadAnswer(f"search returned {type(hits).__name__}, not a list or tuple of hits")
     try:
-        return [(hit.doc_id, hit.score) for hit in hits]
+        return {"hits": [(hit.doc_id, hit.score) for hit in hits]}
     except AttributeError as error:
         raise BadAnswer(f"search returned what is no Hit: {error}") from None
 

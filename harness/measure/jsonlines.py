@@ -85,21 +85,17 @@ class JsonLines(Adapter):
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """One request, one reply."""
-        reply = self._ask({"verb": "search", "query": query, "k": k}, _REPLY_BYTES + k * _HIT_BYTES)
-        self._stages_s = reply.get("stages_s", {})
-        return _hits(reply.get("hits"))
+        return hits_of(self._searched({"verb": "search", "query": query, "k": k}, k).get("hits"))
 
     def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
         """One request for all, if the engine says in its reply to ``load`` that it knows batches."""
         if not self._batches:
             return super().search_batch(queries, k)
         request = {"verb": "search_batch", "queries": list(queries), "k": k}
-        reply = self._ask(request, _REPLY_BYTES + len(queries) * k * _HIT_BYTES)
-        self._stages_s = reply.get("stages_s", {})
-        answers = reply.get("answers")
+        answers = self._searched(request, len(queries) * k).get("answers")
         if not isinstance(answers, list):
             raise BadAnswer(f"the engine's reply has no list of answers, but {type(answers).__name__}")
-        return [_hits(answer) for answer in answers]
+        return [hits_of(answer) for answer in answers]
 
     def stages_s(self) -> dict[str, float]:
         """What the last reply says."""
@@ -174,6 +170,11 @@ class JsonLines(Adapter):
             raise EngineFailed(
                 f"the engine {arguments[0]!r} does not start: {error.strerror}; check the command in adapter.py"
             ) from None
+
+    def _searched(self, request: dict[str, Any], most_hits: int) -> dict[str, Any]:
+        reply = self._ask(request, _REPLY_BYTES + most_hits * _HIT_BYTES)
+        self._stages_s = reply.get("stages_s", {})
+        return reply
 
     def _ask(self, request: dict[str, Any], most_bytes: int = _REPLY_BYTES) -> dict[str, Any]:
         self._send(request)
@@ -253,7 +254,7 @@ def command(*arguments: str | Path) -> type[JsonLines]:
     return type("Engine", (JsonLines,), {"arguments": tuple(str(argument) for argument in arguments)})
 
 
-def _hits(answer: object) -> list[Hit]:
+def hits_of(answer: object) -> list[Hit]:
     """Pairs of id and score as hits; what they hold is checked where all answers are."""
     if type(answer) is not list:
         raise BadAnswer(f"the engine's reply has no list of hits, but {type(answer).__name__}")
