@@ -2,11 +2,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench bench-reprice docs format lock
+.PHONY: demo images test check bench bench-reprice docs format lock
 
 # The main job, end to end: two real systems on a real collection.
 demo: .venv/ready
 	scripts/with-engine $(BIN)/harness run suites/quickstart.toml
+
+# The image of every engine, without any system's weights.
+images: .venv/ready
+	scripts/with-engine $(BIN)/harness images
 
 # All tests, with whatever they need started.
 test: .venv/ready

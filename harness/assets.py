@@ -66,8 +66,9 @@ def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | Non
     this order.  What is returned was checked now; a second call needs no network.
 
     Raises:
-        ImageError: a file cannot be found anywhere, or its content is not the declared one.
+        ImageError: a file is not pinned, cannot be found anywhere, or its content is not the declared one.
     """
+    check_pinned(owner, assets)
     wanted = {f"{asset.folder}/{name}": sha for asset in assets for name, sha in asset.sha256.items()}
     tree = cache / "assets" / digest(wanted)[:16]
     if all(_is(tree / name, sha) for name, sha in wanted.items()):
@@ -84,8 +85,30 @@ def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | Non
     return tree
 
 
-def wheels(engine_dir: Path, extra_indexes: tuple[str, ...], cache: Path, report: Report) -> Path:
-    """Bring the wheels of ``engine_dir/requirements.lock``; return the folder that holds them and nothing else.
+def check_pinned(owner: str, assets: tuple[Asset, ...]) -> None:
+    """Nothing that is not pinned is fetched.
+
+    Raises:
+        ImageError: some are not; names them and what to do.
+    """
+    complaint = not_pinned(owner, assets)
+    if complaint:
+        raise ImageError(complaint)
+
+
+def not_pinned(owner: str, assets: tuple[Asset, ...]) -> str | None:
+    """Why nothing can be made with these assets yet and what to do, in one line; ``None`` when all are pinned."""
+    unpinned = [asset.folder for asset in assets if asset.unpinned]
+    if not unpinned:
+        return None
+    return (
+        f"system {owner!r}: files of {', '.join(unpinned)} have no sha256 yet, so nothing says what would be measured;"
+        f" run 'harness pin {owner} --write' where the model hub answers, or with --models DIR"
+    )
+
+
+def wheels(lock: Path, extra_indexes: tuple[str, ...], cache: Path, report: Report) -> Path:
+    """Bring the wheels of an engine's lock; return the folder that holds them and nothing else.
 
     The host's pip does it, with the host's own configuration.  ``extra_indexes`` are asked only when that fails.
     The hashes are checked by pip here, and by pip once more when the image is built.
@@ -93,11 +116,10 @@ def wheels(engine_dir: Path, extra_indexes: tuple[str, ...], cache: Path, report
     Raises:
         ImageError: a wheel cannot be had, or its hash is not the locked one.
     """
-    lock = engine_dir / "requirements.lock"
     place = cache / "wheels" / hashlib.sha256(lock.read_bytes()).hexdigest()[:16]
     if place.is_dir():
         return place
-    report(f"downloading the Python packages of {engine_dir.name}")
+    report(f"downloading the Python packages of {lock.parent.name}")
     platforms = [part for platform in _PLATFORMS for part in ("--platform", platform)]
     options = ["--require-hashes", "--only-binary=:all:", *_PYTHON, *platforms, "-r", str(lock)]
     extra = [part for index in extra_indexes for part in ("--extra-index-url", index)]
@@ -107,7 +129,7 @@ def wheels(engine_dir: Path, extra_indexes: tuple[str, ...], cache: Path, report
             failure = _pip_download([*options, *extra], fresh)
         if failure:
             raise ImageError(
-                f"engine {engine_dir.name!r}: pip cannot download what {lock.name} names: {failure}; "
+                f"engine {lock.parent.name!r}: pip cannot download what {lock.name} names: {failure}; "
                 "check the network and pip's configuration ('pip config list'), or make the lock anew"
             )
     return place

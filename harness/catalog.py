@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Container
 from pathlib import Path
+from typing import Literal
 
 from harness.declared import Declared, read_toml, validate
 from harness.errors import FileError, UnknownName, did_you_mean
@@ -34,11 +35,42 @@ class System(Declared):
     resumable_builds: bool = False
     stand_in: str | None = None
     components: tuple[System, ...] = ()
+    accelerator: Literal["cuda"] | None = None
+
+    @property
+    def lock(self) -> Path:
+        """The packages of its engine."""
+        return self.engine_dir / (f"requirements-{self.accelerator}.lock" if self.accelerator else "requirements.lock")
+
+    @property
+    def image(self) -> str:
+        """What its image is called: there is another one for an accelerator."""
+        return f"{self.name}-{self.accelerator}" if self.accelerator else self.name
+
+    def on(self, gpus: int) -> System:
+        """The same system with packages that can use that many GPUs, where its engine has such."""
+        if gpus == 0:
+            return self
+        able = (self.engine_dir / "requirements-cuda.lock").is_file()
+        components = tuple(each.on(gpus) for each in self.components)
+        return self.model_copy(update={"accelerator": "cuda" if able else None, "components": components})
 
     @property
     def params(self) -> dict[str, Scalar]:
         """All parameters that the adapter sees."""
         return {**self.build_params, **self.search_params}
+
+    @property
+    def unpinned(self) -> tuple[str, ...]:
+        """Itself and its components, as far as some of their files have no checksum yet."""
+        return tuple(each.name for each in (self, *self.components) if any(one.unpinned for one in each.system_assets))
+
+    @property
+    def told(self) -> str:
+        """What it is, for people: with a mark where its weights are not pinned, and where they stand in for others."""
+        pin = "; ".join(f"not pinned: harness pin {name}" for name in self.unpinned)
+        marks = [*([pin] if pin else []), *([f"† {self.stand_in}"] if self.stand_in else [])]
+        return self.description + "".join(f" [{mark}]" for mark in marks)
 
     @property
     def prepared_with(self) -> dict[str, Scalar]:
@@ -79,7 +111,7 @@ def systems(*folders: Path) -> dict[str, System]:
     for path in (path for folder in looked_in for path in sorted(folder.glob("*/systems/*.toml"))):
         if not re.fullmatch(NAME, path.stem):
             raise FileError(f"{path}: system names are lower-case letters, digits, '.', '_' or '-'; rename the file")
-        if path.stem in found:
+        if path.stem in found and not _pins(path, found[path.stem]):
             raise FileError(f"{path}: the engine {found[path.stem].engine!r} has a system of this name; rename one")
         declared = validate(SystemFile, read_toml(path), path)
         found[path.stem] = _system(path, declared)
@@ -88,6 +120,11 @@ def systems(*folders: Path) -> dict[str, System]:
     for name, (path, declared) in joined.items():
         found[name] = _joined(found[name], path, declared, found, joined)
     return found
+
+
+def _pins(path: Path, known: System) -> bool:
+    """Whether a user's file of the same engine and name is there to pin what the shipped one leaves open."""
+    return path.parent.parent.name == known.engine and bool(known.unpinned)
 
 
 def _engine_dir(path: Path) -> Path:
@@ -204,7 +241,7 @@ def _clash(first: System, second: System) -> str | None:
             made_ready = system.prepare is not None and asset in system.system_assets
             prepared = (system.prepare, system.prepared_with) if made_ready else None
             words = f"assets in {asset.folder!r}, and not the same"
-            found[f"/opt/assets/{asset.folder}"] = ((asset.sha256, prepared), words)
+            found[f"/opt/assets/{asset.folder}"] = ((asset.sha256, asset.files, prepared), words)
         return found
 
     ours, theirs = places(first), places(second)

@@ -170,8 +170,9 @@ def _judge(
     if ended.exit_code != 0:
         return Outcome.CRASH, f"exit code {ended.exit_code} after a complete measurement; {_last_line(ended.log)}"
     needed = measurement.build_s if job.spec.kind == "build" else measurement.load_s
-    if needed is None or not 0 <= needed < float("inf"):
-        return Outcome.BAD_OUTPUT, f"the image says it took {needed} s to {job.spec.kind}"
+    before = measurement.resumed_s or 0.0
+    if needed is None or not 0 <= before <= needed < float("inf"):
+        return Outcome.BAD_OUTPUT, f"the image says it took {needed} s to {job.spec.kind}, {before} s of them earlier"
     return Outcome.OK, None
 
 
@@ -201,7 +202,8 @@ def _unknown(doc_ids: set[str], unknown_ids: Callable[[set[str]], set[str]]) -> 
 
 def _impossible(spec: JobSpec, measurement: Measurement, found: list[Sample], wall_s: float) -> str | None:
     """Times that do not fit into the time that we saw pass."""
-    inside_s = (measurement.load_s or 0) + (measurement.build_s or 0) + samples.worked_s(spec, found)
+    here_s = (measurement.build_s or 0) - (measurement.resumed_s or 0)  # the rest was spent by earlier attempts
+    inside_s = (measurement.load_s or 0) + here_s + samples.worked_s(spec, found)
     if inside_s <= wall_s + _CLOCK_SLACK_S:
         return None
     return f"the image says it worked {inside_s:.3f} s in a {spec.kind} job that lasted {wall_s:.3f} s"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
+import os
 import stat
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,13 +19,16 @@ from harness.collect import collect
 from harness.datasets import Corpus
 from harness.errors import JobError
 from harness.launch.base import Job, Launcher, Limits, Prepared, Progress
-from harness.records import Envelope, JobSpec, Outcome, to_json
-from harness.result import IndexFacts
+from harness.records import Envelope, JobSpec, Measurement, Outcome, to_json
+from harness.result import IndexFacts, Memory
 from harness.store import check_room
 from harness.untrusted import open_regular
 
 _FACTS = TypeAdapter(IndexFacts)
 _MOST_LEVELS = 64
+# Where an adapter keeps what the next attempt at an unfinished build can go on from.
+_UNFINISHED = ".building"
+_CLOCK = "begun"  # says when the first attempt began; out of the job's reach
 
 
 @dataclass(frozen=True)
@@ -56,50 +63,106 @@ def build(
     """Run one build job and keep what it made.
 
     Raises:
-        JobError: with the build's outcome; nothing is kept.
+        JobError: with the build's outcome.  Nothing is kept but what an engine with resumable builds goes on from.
         StoreError: the cache's disk is full.
     """
     home = cache / "indexes" / key
-    partial = leftovers.in_the_making(home)
-    data, folder = partial / "data", partial / "job"
-    data.mkdir(parents=True)
-    (folder / "out").mkdir(parents=True)
-    partial.chmod(0o755)
-    spec = JobSpec(
-        kind="build",
-        system=prepared.system.name,
-        params=prepared.system.params,
-        envelope=envelope,
-        isolation=launcher.isolation,
-        corpus_size=corpus.size,
-    )
-    job = Job(spec, prepared, folder, corpus.folder, data, limits)
-    try:
+    with _folder(home, prepared.system.resumable_builds) as (place, before_s):
+        data, folder = place / "data", place / "job"
+        (folder / "out").mkdir(parents=True)
+        spec = JobSpec(
+            kind="build",
+            system=prepared.system.name,
+            params=prepared.system.params,
+            envelope=envelope,
+            isolation=launcher.isolation,
+            corpus_size=corpus.size,
+        )
+        job = Job(spec, prepared, folder, corpus.folder, data, limits)
         ended = launcher.launch(job, progress)
         collected = collect(job, ended, corpus.unknown)
         if collected.outcome is not Outcome.OK or collected.measurement is None:
             check_room(cache)
             raise JobError(collected.outcome, f"index build: {collected.detail}")
-        size, checksum = _content(data)
-        facts = IndexFacts(
-            build_s=collected.measurement.build_s or 0.0,
-            index_bytes=size,
-            peak_anon_bytes=collected.memory.peak_anon_bytes,
-            peak_cgroup_bytes=max(collected.measurement.peak_cgroup_bytes or 0, collected.memory.peak_cgroup_bytes or 0)
-            or None,
-            content_sha256=checksum,
-            envelope=envelope,
-        )
+        facts = _facts(collected.measurement, collected.memory, data, envelope, before_s)
         leftovers.remove(folder)
-        (partial / "facts.json").write_text(to_json(facts, indent=2), encoding="utf-8")
+        (place / _CLOCK).unlink()
+        (place / "facts.json").write_text(to_json(facts, indent=2), encoding="utf-8")
         found = find(cache, key)
         if found:  # another run was faster; jobs may be reading its index
             return found
         leftovers.remove(home)  # damaged, else it had been found
-        partial.rename(home)
-    finally:
-        leftovers.remove(partial)
+        place.rename(home)
     return Index(home / "data", facts)
+
+
+@contextlib.contextmanager
+def _folder(home: Path, resumable: bool) -> Iterator[tuple[Path, float]]:
+    """Where ``home`` is made, and for how long it has been in the making; gone afterwards, unless renamed.
+
+    What a resumable build left in ``data/.building`` outlives every end of it but one that shows it to be no good.
+    """
+    begun = home.with_name(f"{home.name}.begun")
+    with _held(begun) if resumable else contextlib.nullcontext(False) as ours:
+        place = begun if ours else leftovers.in_the_making(home)
+        unfinished, clock = place / "data" / _UNFINISHED, place / _CLOCK
+        resumes = ours and unfinished.is_dir() and clock.is_file()
+        if not resumes:
+            leftovers.remove(place / "data")
+            (place / "data").mkdir(parents=True)
+            clock.write_text(repr(time.time()), encoding="utf-8")
+        leftovers.remove(place / "job")
+        place.chmod(0o755)
+        good = True
+        try:
+            yield place, time.time() - float(clock.read_text(encoding="utf-8")) if resumes else 0.0
+        except JobError as error:
+            # It may be what was taken over that it stumbles on: once more from the start.
+            good = error.outcome is not Outcome.BAD_OUTPUT and not (resumes and error.outcome is Outcome.CRASH)
+            raise
+        finally:
+            leftovers.remove(place / "job")
+            if not (ours and good and unfinished.is_dir()):
+                leftovers.remove(place)
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[bool]:
+    """Whether this process alone may work in ``folder``, until it ends; the kernel lets go when a process dies."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held = True
+    except BlockingIOError:  # another run builds the same
+        held = False
+    try:
+        yield held
+    finally:
+        os.close(descriptor)
+
+
+def _facts(measured: Measurement, memory: Memory, data: Path, envelope: Envelope, before_s: float) -> IndexFacts:
+    """What a build cost and made.
+
+    Raises:
+        JobError: the index is no index, or the image claims more time of earlier attempts than has passed.
+    """
+    if (measured.resumed_s or 0) > before_s:
+        raise JobError(
+            Outcome.BAD_OUTPUT,
+            f"index build: the image takes over {measured.resumed_s:.1f} s of work, begun {before_s:.1f} s before",
+        )
+    size, checksum = _content(data)
+    return IndexFacts(
+        build_s=measured.build_s or 0.0,
+        index_bytes=size,
+        peak_anon_bytes=memory.peak_anon_bytes,
+        peak_cgroup_bytes=max(measured.peak_cgroup_bytes or 0, memory.peak_cgroup_bytes or 0) or None,
+        content_sha256=checksum,
+        envelope=envelope,
+        resumed_s=measured.resumed_s,
+    )
 
 
 def build_envelope(cpus: int, memory_bytes: int) -> Envelope:

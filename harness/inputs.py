@@ -5,11 +5,11 @@ Costs seconds and runs no job; the one thing it writes are the corpora that it m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import catalog, datasets, evaluate, hardware
+from harness import assets, catalog, datasets, evaluate, hardware
 from harness.catalog import System
 from harness.datasets import Dataset, QuerySample
 from harness.errors import UsageError
@@ -44,6 +44,23 @@ class Inputs:
     profiles: dict[str, Envelope]
     datasets: dict[str, Dataset]
     samples: dict[str, QuerySample]
+
+    def system(self, cell: Cell) -> System:
+        """The system of a cell, with packages that can use the GPUs of its profile."""
+        return self.systems[cell.system].on(self.profiles[cell.profile].gpus)
+
+    def builder(self, cell: Cell) -> System:
+        """The same for the build of its index: one index serves all profiles."""
+        return self.systems[cell.system].on(self.build_gpus)
+
+    @property
+    def build_gpus(self) -> int:
+        """GPUs that index builds get."""
+        return self.profiles[self.suite.build_profile].gpus if self.suite.build_profile else 0
+
+    def images(self, cells: Iterable[Cell]) -> dict[str, System]:
+        """All that these cells run or are built by, by image name."""
+        return {each.image: each for cell in cells for each in (self.system(cell), self.builder(cell))}
 
 
 def gather(suite: Suite, options: Options) -> Inputs:
@@ -93,11 +110,18 @@ def _check_proves(suite: Suite, dataset: str, queries: int) -> None:
         )
 
 
+def not_pinned(inputs: Inputs) -> list[str]:
+    """One line for each system whose image cannot be made yet, because its weights are not pinned."""
+    systems = [each for system in inputs.systems.values() for each in (system, *system.components)]
+    lines = [assets.not_pinned(each.name, each.system_assets) for each in systems]
+    return list(dict.fromkeys(filter(None, lines)))
+
+
 def planned(inputs: Inputs, options: Options, launcher: Launcher) -> list[Planned]:
     """What is done and what is to do.  Reads alone."""
     folder = options.results / inputs.suite.name
     stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
-    ready = {name: launcher.find(system) for name, system in inputs.systems.items()}
+    ready = {name: launcher.find(system) for name, system in inputs.images(inputs.cells).items()}
     digests = {name: found.digest for name, found in ready.items() if found}
     return plan_with(inputs, launcher, digests, stored, options.fresh)
 
@@ -105,7 +129,7 @@ def planned(inputs: Inputs, options: Options, launcher: Launcher) -> list[Planne
 def plan_with(
     inputs: Inputs, launcher: Launcher, digests: Mapping[str, str], stored: list[Result], fresh: bool
 ) -> list[Planned]:
-    """Plan with these image digests (system name -> digest) and stored results."""
+    """Plan with these image digests (image name -> digest) and stored results."""
     facts = {
         name: DatasetFacts(
             corpus_sha256=dataset.corpus.sha256,
@@ -128,4 +152,5 @@ def plan_with(
         isolation=launcher.isolation,
         stored=stored,
         fresh=fresh,
+        build_gpus=inputs.build_gpus,
     )

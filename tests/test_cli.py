@@ -109,6 +109,22 @@ def test_systems_lists_shipped_ones_and_the_users_own(harness) -> None:
     assert {"bm25", "minilm", "planted"} <= {line.split()[0] for line in done.stdout.splitlines()[1:]}
 
 
+def test_a_system_that_is_not_pinned_is_one_line_and_the_others_go_on(harness, bench: Bench) -> None:
+    bare = 'description = "bare"\n[[assets]]\nfolder = "m"\nlicence = "MIT"\nhub = "a/m"\nfiles = ["w.bin"]\n'
+    (bench.folder / "engines/planted/systems/bare.toml").write_text(bare)
+    bench.suite(systems=["bare", "planted"])
+    said = "system 'bare': files of m have no sha256 yet"
+    planned = harness("plan", "test-suite.toml", "--launcher", "process")
+    assert planned.exit_code == 0 and planned.stderr.startswith(said) and planned.stderr.count("\n") == 1
+    done = harness("run", "test-suite.toml", "--launcher", "process")
+    assert done.exit_code == 1
+    assert f"harness: bare tiny cpu1-mem256m ended crash: no image: {said}" in done.stderr
+    assert "harness: planted" not in done.stderr and "2 jobs run" in done.stdout
+    assert "bare [not pinned: harness pin bare]" in harness("systems").stdout
+    checked = harness("conformance", "bare", "--launcher", "process")
+    assert checked.exit_code == 1 and f"harness: {said}" in checked.stderr
+
+
 def test_doctor_has_a_level_and_a_fact_on_every_line(harness) -> None:
     done = harness("doctor")
     levels = {line.split()[0] for line in done.stdout.splitlines()}

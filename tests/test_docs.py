@@ -40,6 +40,7 @@ def test_every_key_that_people_write_is_described() -> None:
         suite.Protocol,
         suite.Offline,
         suite.Server,
+        suite.Restriction,
         suite.Expectation,
         system_files.SystemFile,
         system_files.EngineFile,

@@ -10,8 +10,9 @@ import pytest
 
 from harness import catalog, datasets, indexes
 from harness.errors import JobError
-from harness.launch.base import Ended, Job, Limits, Progress
+from harness.launch.base import Ended, Job, Launcher, Limits, Progress
 from harness.launch.fake import FakeLauncher
+from harness.launch.process import ProcessLauncher
 from harness.owner import me
 from harness.records import Envelope, Outcome
 from tests.conftest import Bench
@@ -32,8 +33,8 @@ class Builder(FakeLauncher):
         return ended
 
 
-def build(bench: Bench, launcher: FakeLauncher, key: str = "key") -> indexes.Index:
-    prepared = launcher.prepare(catalog.system("planted"), lambda _: None)
+def build(bench: Bench, launcher: Launcher, key: str = "key", system: str = "planted") -> indexes.Index:
+    prepared = launcher.prepare(catalog.system(system), lambda _: None)
     corpus = datasets.load(bench.folder / "tiny", bench.cache).corpus
     return indexes.build(
         launcher,
@@ -108,7 +109,7 @@ def test_what_a_dead_build_left_goes_and_a_living_ones_stays(bench: Bench) -> No
     dead, elsewhere = f"{me().rpartition('_')[0]}_1.partial", f"elsewhere_{me().partition('_')[2]}.partial"
     for name in (f"key.{dead}", f"key.{mine}", f"key.{elsewhere}", f"other.{dead}", f"other.{mine}"):
         (folder / name / "data").mkdir(parents=True)
-    build(bench, FakeLauncher())
+    build(bench, FakeLauncher(), system="null")
     assert left(bench) == ["key", f"key.{elsewhere}", f"other.{mine}"]
 
 
@@ -148,3 +149,47 @@ def test_a_file_that_is_closed_or_folders_without_end_are_the_builds_fault(
 def test_a_build_has_all_cpus_and_half_of_the_memory() -> None:
     envelope = indexes.build_envelope(16, (3 << 30) + 12345)
     assert (envelope.cpus, envelope.memory_bytes) == (16, 3 << 29)
+
+
+@pytest.mark.parametrize("how", ["stop", "die"])
+def test_an_unfinished_build_goes_on_where_it_stopped(bench: Bench, how: str) -> None:
+    bench.plant("halfway", build_misdeed=how)
+    launcher = ProcessLauncher(bench.cache)
+    with pytest.raises(JobError, match="half-way" if how == "stop" else "exit code -9"):
+        build(bench, launcher, system="halfway")
+    assert left(bench) == ["key.begun"]
+    made = build(bench, launcher, system="halfway")
+    assert left(bench) == ["key"] and sorted(path.name for path in made.folder.parent.iterdir()) == [
+        "data",
+        "facts.json",
+    ]
+    assert made.facts.resumed_s == 0.01 and made.facts.build_s > 0.01
+    whole = build(bench, launcher, "other")
+    assert whole.facts.resumed_s is None and whole.facts.content_sha256 == made.facts.content_sha256
+
+
+def test_a_build_that_stumbles_on_what_it_took_over_starts_anew(bench: Bench) -> None:
+    bench.plant("stumbling", build_misdeed="stumble")
+    launcher = ProcessLauncher(bench.cache)
+    for said, remains in (("half-way", ["key.begun"]), ("stumbles", []), ("half-way", ["key.begun"])):
+        with pytest.raises(JobError, match=said):
+            build(bench, launcher, system="stumbling")
+        assert left(bench) == remains
+
+
+def test_time_that_cannot_have_passed_is_not_taken_over(bench: Bench) -> None:
+    bench.plant("lying", build_misdeed="stop", lies=1e6)
+    launcher = ProcessLauncher(bench.cache)
+    with pytest.raises(JobError, match="half-way"):
+        build(bench, launcher, system="lying")
+    with pytest.raises(JobError, match=r"takes over 10000\.0 s of work, begun [0-9.]+ s before") as caught:
+        build(bench, launcher, system="lying")
+    assert caught.value.outcome is Outcome.BAD_OUTPUT and left(bench) == []
+
+
+def test_two_builds_of_one_index_keep_out_of_each_others_way(bench: Bench) -> None:
+    def meanwhile(_: Path) -> None:
+        build(bench, FakeLauncher())
+
+    assert build(bench, Builder(meanwhile)) == indexes.find(bench.cache, "key")
+    assert left(bench) == ["key"]

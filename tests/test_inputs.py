@@ -57,7 +57,7 @@ def test_a_wrong_measure_is_a_usage_error_before_anything_is_prepared(bench: Ben
     ("keys", "message"),
     [
         ({"systems": ["plantet"]}, "unknown system 'plantet'; did you mean 'planted'"),
-        ({"profiles": ["cpu1-mem2"]}, "unknown hardware profile 'cpu1-mem2'"),
+        ({"profiles": ["cpu1-mem3"]}, "unknown hardware profile 'cpu1-mem3'"),
         ({"datasets": ["scifakt"]}, "unknown dataset 'scifakt'; did you mean 'scifact'"),
         ({"datasets": ["./absent"]}, "absent"),
         ({"only": "minilm"}, "--only 'minilm' matches no cell of the suite test-suite"),

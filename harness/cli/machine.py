@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
-from harness.console import columns, one_line_errors
+from harness.console import columns, one_line_errors, write
 
 
 @click.command()
 @one_line_errors
 def systems() -> None:
-    """List the systems that can be measured."""
+    """List the systems that can be measured; marks those whose weights are not pinned, or stand in for others."""
     from harness import catalog
 
     found = catalog.systems().values()
-    columns(("system", "engine", "what it is"), [(each.name, each.engine, each.description) for each in found])
+    columns(("system", "engine", "what it is"), [(each.name, each.engine, each.told) for each in found])
+
+
+@click.command()
+@click.argument("system")
+@click.option(  # not from HARNESS_MODELS: whoever has that set may still mean the hub
+    "--models",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Hash the files of this folder of models instead of asking the hub.",
+)
+@click.option("--newest", is_flag=True, help="Take the hub's newest commit, also where the file names a revision.")
+@click.option("--write", "write_it", is_flag=True, help="Put the pins into the system's file; without it, print them.")
+@one_line_errors
+def pin(system: str, models: Path | None, newest: bool, write_it: bool) -> None:
+    """Look up the revision and the sha256 of SYSTEM's files: on the model hub, or in the folder of --models."""
+    from harness import catalog, pinned_files, pinning
+
+    declared = catalog.system(system)
+    pinned = pinning.look_up(declared, models, newest=newest, report=lambda said: click.echo(said, err=True))
+    if not write_it:
+        click.echo("\n".join(pinned_files.as_toml(each) for each in pinned), nl=False)
+        return
+    place, text = pinned_files.edited(declared, pinned)
+    write(place, text)
+    click.echo(f"{place}: {sum(len(each.sha256) for each in pinned)} files pinned")
 
 
 @click.command()
@@ -32,4 +57,4 @@ def doctor() -> None:
     sys.exit(1 if any(finding.level is Level.FAIL for finding in findings) else 0)
 
 
-COMMANDS = (systems, doctor)
+COMMANDS = (systems, pin, doctor)

@@ -85,7 +85,8 @@ def plan(
     loaded = load(suite)
     options = run_options(suite, results, only, fresh, cache)
     with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
-        jobs = inputs.planned(inputs.gather(loaded, options), options, chosen)
+        gathered = inputs.gather(loaded, options)
+        jobs = inputs.planned(gathered, options, chosen)
     from harness.plan import states
 
     columns(
@@ -93,6 +94,8 @@ def plan(
         [(cell.system, cell.dataset, cell.scenario, cell.profile, state) for cell, state in states(jobs)],
     )
     click.echo(f"{sum(job.done for job in jobs)} of {len(jobs)} jobs done")
+    for line in inputs.not_pinned(gathered):
+        click.echo(line, err=True)
 
 
 @click.command()

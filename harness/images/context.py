@@ -22,7 +22,7 @@ def engine(target: IO[bytes], system: System, wheelhouse: Path, files: Path) -> 
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for folder in ("wheels", "assets", "assets/engine", "parts", "driver"):
             _add(tar, folder, None)
-        for name, path in recipe.engine_files(system.engine_dir).items():
+        for name, path in recipe.engine_files(system).items():
             _add(tar, name, path)
         for wheel in sorted(wheelhouse.iterdir()):
             _add(tar, f"wheels/{wheel.name}", wheel)

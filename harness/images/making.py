@@ -45,7 +45,7 @@ def find(client: docker.DockerClient, system: System) -> Image | None:
     Raises:
         EngineError: the Docker engine does not answer.
     """
-    return _find(client, f"harness-{system.name}", recipe(system))
+    return _find(client, f"harness-{system.image}", recipe(system))
 
 
 def ensure(
@@ -84,7 +84,7 @@ class _Maker:
 
     def system(self, system: System) -> Image:
         wanted = recipe(system)
-        repository = f"harness-{system.name}"
+        repository = f"harness-{system.image}"
         present = _find(self._client, repository, wanted)
         if present is not None:
             return present
@@ -97,7 +97,7 @@ class _Maker:
         if images:
             arguments["NAME"] = system.engine
         told = components.told(system, [self._environment(image) for image in images])
-        self._report(f"building the image of {system.name}")
+        self._report(f"building the image of {system.image}")
         with tempfile.TemporaryFile() as packed:
             context.system(packed, system, files, told)
             self._check_same(f"system {system.name!r}", recipe(system), wanted)
@@ -116,19 +116,19 @@ class _Maker:
 
     def engine(self, system: System) -> Image:
         wanted = engine_recipe(system)
-        what, repository = f"engine {system.engine!r}", f"harness-engine-{system.engine}"
+        what, repository = f"engine {system.engine!r}", f"harness-engine-{_kind(system)}"
         present = _find(self._client, repository, wanted)
         if present is not None:
             return present
         if platform.machine() not in ("x86_64", "AMD64"):
             raise ImageError(f"{what}: images are made for x86-64, this host is {platform.machine()}")
-        wheelhouse = assets.wheels(system.engine_dir, system.extra_indexes, self._cache, self._report)
+        wheelhouse = assets.wheels(system.lock, system.extra_indexes, self._cache, self._report)
         files = assets.fetch(system.engine, system.engine_assets, self._cache, self._models, self._report)
         with engine_errors():
             arguments = {"BASE": base_image.ensure(self._client, self._cache, self._report)}
             if system.toolchain:
                 arguments["TOOLCHAIN"] = base_image.ensure(self._client, self._cache, self._report, "toolchain")
-        self._report(f"building the image of the engine {system.engine}")
+        self._report(f"building the image of the engine {_kind(system)}")
         with tempfile.TemporaryFile() as packed:
             context.engine(packed, system, wheelhouse, files)
             self._check_same(what, engine_recipe(system), wanted)
@@ -159,6 +159,10 @@ class _Maker:
         if made is None:
             raise ImageError(f"{what}: the image that was just built is gone; run this again")
         return made
+
+
+def _kind(system: System) -> str:
+    return f"{system.engine}-{system.accelerator}" if system.accelerator else system.engine
 
 
 def _find(client: docker.DockerClient, repository: str, wanted: str) -> Image | None:

@@ -82,6 +82,7 @@ class ProcessLauncher:
         found = self.find(system)
         if found:
             return found
+        assets.check_pinned(system.name, system.system_assets)  # before the packages, which take their time
         folder = self._folder(system)
         partial = leftovers.in_the_making(folder)
         partial.mkdir(parents=True)
@@ -168,12 +169,11 @@ class ProcessLauncher:
                 f"system {system.name}: the engines' locks are for Python {_LOCK_PYTHON[0]}.{_LOCK_PYTHON[1]}; run"
                 f" harness with it, or set {PYTHON_VARIABLE} to an interpreter that has the engine's packages"
             )
-        wheels = assets.wheels(system.engine_dir, system.extra_indexes, self._cache, report)
+        wheels = assets.wheels(system.lock, system.extra_indexes, self._cache, report)
         report(f"{system.name}: installing the engine's packages")
-        lock = system.engine_dir / "requirements.lock"
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--require-hashes"]
         done = subprocess.run(
-            [*command, "--find-links", str(wheels), "--target", str(target), "-r", str(lock)],
+            [*command, "--find-links", str(wheels), "--target", str(target), "-r", str(system.lock)],
             capture_output=True,
             text=True,
             check=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,9 +22,14 @@ class Planted(Adapter):
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
         """Keep the documents' words by id."""
         self._misbehave_in_build(index_dir)
+        self._resume(index_dir)
         words = {document.doc_id: f"{document.title} {document.text}".lower().split() for document in corpus}
         progress(len(words))
         (index_dir / "words.json").write_text(json.dumps(words), encoding="utf-8")
+
+    def resumed_s(self) -> float:
+        """What the earlier attempt says it took, times how much it lies."""
+        return self._resumed_s * float(self.params.get("lies", 1))
 
     def load(self, index_dir: Path) -> None:
         """Read the index; hold as much memory as asked for."""
@@ -105,6 +111,23 @@ class Planted(Adapter):
         if misdeed == "fickle":
             return [Hit(hit.doc_id, 1.0) for hit in wrong["fickle"] or []]
         return wrong.get(str(misdeed), hits)  # type: ignore[return-value]
+
+    _resumed_s = 0.0
+
+    def _resume(self, index_dir: Path) -> None:
+        """Stop half-way at the first attempt, in the way that ``build_misdeed`` names; go on at the second."""
+        kept, how = index_dir / ".building" / "half", self.params.get("build_misdeed")
+        if kept.exists():
+            if how == "stumble":
+                raise RuntimeError("the planted engine stumbles on what it left")
+            self._resumed_s = float(kept.read_text())
+            shutil.rmtree(kept.parent)
+        elif how in ("stop", "die", "stumble"):
+            kept.parent.mkdir()
+            kept.write_text("0.01")
+            if how == "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise RuntimeError("the planted engine stops half-way")
 
     def _misbehave_in_build(self, index_dir: Path) -> None:
         misdeed = self.params.get("build_misdeed")

@@ -1,0 +1,82 @@
+"""The command that makes images before anything is measured."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+
+from harness.console import cache_option, columns, models_option, one_line_errors
+from harness.errors import ImageError
+
+if TYPE_CHECKING:
+    import docker
+
+    from harness.catalog import System
+    from harness.images.making import Image
+    from harness.progress import Screen
+
+
+@click.command()
+@click.argument("systems", nargs=-1)
+@cache_option
+@models_option
+@one_line_errors
+def images(systems: tuple[str, ...], cache: Path, models: Path | None) -> None:
+    """Make the images of SYSTEMS, or without any the one of each engine (no weights), and say how large they are.
+
+    `harness run` makes what it needs by itself; this makes it beforehand.  Exit code 1 if one cannot be made.
+    """
+    import docker
+
+    from harness import catalog
+    from harness.engine import engine_errors
+    from harness.progress import Screen
+
+    chosen = [catalog.system(name) for name in dict.fromkeys(systems)]
+    with engine_errors():
+        client = docker.from_env(timeout=120)
+    screen, rows, complaints = Screen(Console(stderr=True)), [], []
+    with closing(client):
+        for what, made, took_s in _made(client, chosen, cache.expanduser().absolute(), models, screen):
+            if isinstance(made, ImageError):
+                complaints.append(str(made))
+            else:
+                size = f"{made.size_bytes / 1e6:,.0f} MB"
+                rows.append((what, size, f"{took_s:.1f} s", made.digest.removeprefix("sha256:")[:12], made.reference))
+    columns(("image of", "size", "took", "digest", "tag"), rows)
+    for complaint in complaints:
+        click.echo(f"harness: {complaint}", err=True)
+    sys.exit(1 if complaints else 0)
+
+
+def _made(
+    client: docker.DockerClient, chosen: list[System], cache: Path, models: Path | None, screen: Screen
+) -> Iterator[tuple[str, Image | ImageError, float]]:
+    """Each image with the seconds that it took, or why there is none; one that fails stops no other."""
+    from harness import catalog
+    from harness.images import making
+
+    engines = {} if chosen else {each.engine: each for each in catalog.systems().values()}
+    for system in chosen or engines.values():
+        what = f"the engine {system.engine}" if engines else system.name
+        started = time.monotonic()
+        made: Image | ImageError
+        try:
+            with screen.task(f"{what}: image"):
+                if engines:
+                    made = making.ensure_engine(client, system, cache=cache, report=screen.say)
+                else:
+                    made = making.ensure(client, system, cache=cache, models=models, report=screen.say)
+        except ImageError as error:
+            made = error
+        yield what, made, time.monotonic() - started
+
+
+COMMANDS = (images,)

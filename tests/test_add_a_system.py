@@ -1,0 +1,74 @@
+"""docs/add-a-system.md, followed to the letter."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = (Path(__file__).resolve().parent.parent / "docs" / "add-a-system.md").read_text(encoding="utf-8")
+# `my-images/...`: on a line of its own, then a fenced block.
+_FILE = re.compile(r"^`(my-images/\S+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def followed(tmp_path: Path) -> Path:
+    """A folder with every file that the page shows."""
+    files = dict(_FILE.findall(PAGE))
+    assert len(files) == 5
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert "`my-images/overlap/requirements.lock` is empty" in PAGE
+    (tmp_path / "my-images" / "overlap" / "requirements.lock").touch()
+    return tmp_path
+
+
+def commands() -> list[str]:
+    lines = [line.partition("#")[0].strip() for block in _SHELL.findall(PAGE) for line in block.splitlines()]
+    return [line for line in lines if line.startswith("harness ")]
+
+
+def run(command: str, folder: Path) -> str:
+    _, *arguments = shlex.split(command)
+    environment = {**os.environ, "HARNESS_IMAGES": str(folder / "my-images")}
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_the_page_shows_these_commands() -> None:
+    assert commands() == [
+        "harness systems",
+        "harness conformance bm25-msmarco",
+        "harness conformance overlap --launcher process",
+        "harness conformance overlap",
+    ]
+    assert "export HARNESS_IMAGES=$PWD/my-images" in PAGE
+
+
+def test_one_file_is_a_system_and_one_folder_an_engine(followed: Path) -> None:
+    listed = {line.split()[0]: line.split()[1] for line in run("harness systems", followed).splitlines()}
+    assert listed["bm25-msmarco"] == "lucene" and listed["overlap"] == "overlap" and "minilm" in listed
+    output = run("harness conformance overlap --launcher process", followed)
+    assert "FAIL" not in output and output.count("ok ") >= 8
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("command", [each for each in commands() if each.split()[1:2] == ["conformance"]])
+def test_what_the_page_says_holds_in_a_container(followed: Path, command: str) -> None:
+    output = run(command, followed)
+    assert "FAIL" not in output and "finds the document that is meant" in output
