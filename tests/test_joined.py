@@ -45,7 +45,8 @@ def test_a_parameter_set_for_one_reaches_that_one_and_its_image(images: Path) ->
     assert deep.build_params["bm25.heap"] == 1024, "the one of the build is another"
     assert quick.components[1].prepared_with == {"backend": "onnxruntime"}
     for folder in ("lucene", "vectors", "fusion"):
-        (images / folder / "Dockerfile").touch()
+        for name in ("Dockerfile", "requirements.lock"):
+            (images / folder / name).touch()
     assert recipe(deep) == recipe(plain) and recipe(quick) != recipe(plain), "weights were prepared for another backend"
 
 
