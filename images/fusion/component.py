@@ -60,7 +60,8 @@ class Component(JsonLines):
         super().__init__(params, envelope, Path(told.environment.get("HARNESS_ASSETS", assets)))
         self.name = told.name
         self.resumable_builds = told.resumable_builds
-        self.environment = environment(os.environ, told.environment, last.environment)
+        # An image that says nothing of PATH gets one from its launcher, unless the joined image says something.
+        self.environment = {"PATH": os.defpath, **environment(os.environ, told.environment, last.environment)}
         self._adapter_sha256 = told.adapter_sha256
 
     @contextlib.contextmanager

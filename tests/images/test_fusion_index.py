@@ -122,7 +122,9 @@ def test_alone_it_is_no_system(adapter: ModuleType, tmp_path: Path) -> None:
         adapter.ENGINE({"method": "rrf", "depth": 5}, Envelope("e", 1, 1 << 30), tmp_path)
 
 
-def test_each_has_its_own_images_variables_under_the_launchers(adapter: ModuleType) -> None:
+def test_each_has_its_own_images_variables_under_the_launchers(
+    adapter: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, last = (
         {"PYTHONPATH": "/a", "JAVA_HOME": "/java", "X": "first"},
         {"PYTHONPATH": "/b", "HUB": "off", "X": "last"},
@@ -133,6 +135,13 @@ def test_each_has_its_own_images_variables_under_the_launchers(adapter: ModuleTy
     assert adapter.component.environment(here, last, last) == {**last, **launched}
     # What the launcher sets wins over an image, as in a job of its own.
     assert adapter.component.environment({**here, "X": "launched"}, first, last)["X"] == "launched"
+    told = [adapter.component.Told("e", "e", "", False, variables) for variables in ({}, {"PATH": "/last"})]
+    monkeypatch.setenv("PATH", "/last")
+    paths = [
+        (adapter.component.Component(each, {}, Envelope("e", 1, 1), Path("/"), last=told[1]).environment or {})["PATH"]
+        for each in told
+    ]
+    assert paths == [os.defpath, "/last"], "the last image's is not the other's"
 
 
 def test_names_that_begin_with_another_are_told_apart(adapter: ModuleType) -> None:
