@@ -60,6 +60,9 @@ KINDS = (
     ),
 )
 
+# Of each system over them, by the published one's.
+NAMES = {name: f"{name}-small" for kind in KINDS for name in kind.systems}
+
 Heard = Callable[[str, int, int], None]
 
 
@@ -95,7 +98,7 @@ def make(
     return [
         stand_in.write(
             known[name].engine_dir / "systems" / f"{name}.toml",
-            f"{name}-small",
+            NAMES[name],
             models=models,
             images=images,
             note=kind.note,

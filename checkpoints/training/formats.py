@@ -80,6 +80,7 @@ def write_colbert(folder: Path, model: Colbert, origin: Path) -> None:
     weights = {**bert, **pooler, "linear.weight": model.linear.weight.detach().clone()}
     folder.mkdir(parents=True, exist_ok=True)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "model.safetensors").chmod(0o644)  # it is made for its owner alone
     _json(folder / "config.json", {**_config(model.bert), "architectures": ["HF_ColBERT"]})
     for name in ("tokenizer.json", "vocab.txt"):
         shutil.copyfile(origin / name, folder / name)
