@@ -44,7 +44,9 @@ def write(
     for table in ("build_params", "search_params"):
         if table in told:
             changed[table] = {_renamed(key, renamed): value for key, value in told[table].items()}
-    changed["assets"] = [_asset(models / asset["folder"]) for asset in told.get("assets", [])]
+    # One folder may be published in parts, from several places.
+    folders = dict.fromkeys(asset["folder"] for asset in told.get("assets", []))
+    changed["assets"] = [_asset(models / folder) for folder in folders]
     target = images / published.parent.parent.name / "systems" / f"{name}.toml"
     text = as_toml(changed)
     if not target.is_file() or target.read_text(encoding="utf-8") != text:

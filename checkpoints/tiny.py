@@ -13,7 +13,7 @@ from typing import Any
 
 import docker
 
-from checkpoints import container, stand_in
+from checkpoints import container, dense, sparse, stand_in
 from harness import catalog
 from harness.catalog import System
 from harness.errors import UnknownName
@@ -22,13 +22,6 @@ from harness.images import making
 NOTE = "random weights that match words, made to try the system out"
 # Any engine does that has torch and transformers.
 _MADE_IN = "dense"
-_DPR = {"query_model": "dpr-question", "document_model": "dpr-context"}
-_SPARSE = {
-    "splade": {"query_model": "splade", "document_model": "splade-distilbert", "model": "splade-distilbert"},
-    "unicoil": {"query_model": "unicoil", "document_model": "unicoil", "model": "unicoil"},
-    "deepct": {"document_model": "deepct"},
-    "doct5query": {},
-}
 
 
 def recipe(system: System, folder: str) -> tuple[str, str]:
@@ -37,23 +30,32 @@ def recipe(system: System, folder: str) -> tuple[str, str]:
     Raises:
         UnknownName: nothing here makes what the system's parameters say; add it, so that the system can be tried.
     """
-    names = [
-        name for name, value in system.params.items() if value == folder and name.endswith(("model", "checkpoint"))
-    ]
-    if "checkpoint" in names:
+    named = [name for name, value in system.params.items() if value == folder]
+    if "checkpoint" in named:
         return "colbert", ""
-    if "expansion_model" in names:
+    if "expansion_model" in named:
         return "sparse", "doct5query"
-    if "method" in system.params:
-        kinds = _SPARSE.get(str(system.params["method"]), {})
-        for name in sorted(names, reverse=True):  # one folder for both sides is the documents' kind
-            if name in kinds and ("query_model" not in names or len(set(names)) == 1 or name != "query_model"):
-                return "sparse", kinds[name]
-    elif names:
-        pooling = str(system.params.get("pooling", ""))
-        kinds = _DPR if pooling == "dpr" else {}
-        return "dense", kinds.get(names[0], "ance" if pooling == "ance" else "bert")
-    raise UnknownName("checkpoint of", f"{system.name}/{folder}", sorted(_SPARSE))
+    sides = [name for name in ("model", "document_model", "query_model") if name in named]
+    if sides and "method" in system.params:
+        method = str(system.params["method"])
+        if method in sparse.KINDS:
+            # Documents are DistilBERT's with all published ones; queries that have a model of their own are not.
+            return "sparse", method if method != "splade" or sides == ["query_model"] else "splade-distilbert"
+    elif sides:
+        return "dense", _dense(system, folder, sides[0])
+    raise UnknownName("kind of checkpoint", f"{system.name}/{folder}", (*dense.KINDS, *sparse.KINDS, "colbert"))
+
+
+def _dense(system: System, folder: str, side: str) -> str:
+    pooling = str(system.params.get("pooling", ""))
+    if folder in dense.KINDS:
+        return folder
+    if pooling == "dpr":
+        return "dpr-question" if side == "query_model" else "dpr-context"
+    if pooling == "ance":
+        return "ance"
+    hubs = [asset.hub or "" for asset in system.system_assets if asset.folder == folder]
+    return "distilbert" if any("distilbert" in hub for hub in hubs) else "bert"
 
 
 def make(
