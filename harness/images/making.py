@@ -22,7 +22,7 @@ from harness import assets, base_image
 from harness.catalog import System
 from harness.engine import engine_errors
 from harness.errors import ImageError
-from harness.images import context
+from harness.images import components, context
 from harness.images.building import build
 from harness.images.recipe import engine_recipe, recipe
 
@@ -67,6 +67,9 @@ def ensure(
 
 def ensure_engine(client: docker.DockerClient, system: System, *, cache: Path, report: Callable[[str], None]) -> Image:
     """The image of a system's engine, without any weights."""
+    present = _find(client, f"harness-engine-{_kind(system)}", engine_recipe(system))
+    if present is not None:  # whoever builds another one does not hold this up
+        return present
     with _one_at_a_time(cache):
         return _Maker(client, cache, None, report).engine(system)
 
@@ -96,13 +99,10 @@ class _Maker:
             arguments["PREPARE"] = system.prepare
         if images:
             arguments["NAME"] = system.engine
-        components: list[dict[str, object]] = [
-            {"name": each.name, "engine": each.engine, "environment": self._environment(image)}
-            for each, image in zip(system.components, images, strict=True)
-        ]
+        told = components.told(system, [self._environment(image) for image in images])
         self._report(f"building the image of {system.image}")
         with tempfile.TemporaryFile() as packed:
-            context.system(packed, system, files, components)
+            context.system(packed, system, files, told)
             self._check_same(f"system {system.name!r}", recipe(system), wanted)
             packed.seek(0)
             build(

@@ -41,7 +41,7 @@ def recipe(system: System) -> str:
             "dockerfile": sha256(dockerfile(system)),
             "assets": _declared(system.system_assets),
             "prepare": [system.prepare, system.prepared_with] if system.system_assets else None,
-            "components": [[each.name, each.engine, recipe(each)] for each in system.components],
+            "components": [[each.name, each.engine, each.resumable_builds, recipe(each)] for each in system.components],
         }
     )
 

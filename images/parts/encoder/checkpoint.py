@@ -158,6 +158,7 @@ def transformer(
     logging.set_verbosity_error()  # what it would warn of is an error below
     options: dict[str, Any] = {"local_files_only": True, "output_loading_info": True, "dtype": "float32"}
     options["ignore_mismatched_sizes"] = True  # they are named below
+    options["key_mapping"] = {"^coil_encoder\\.": ""}  # uniCOIL's name for the whole
     which = side(weights.names)
     if declared.model_type == "dpr":
         if which is None:

@@ -76,7 +76,7 @@ class Model:
         tokeniser = tokens.Tokens(
             tokens.read(folder),
             declared.vocabulary,
-            segments=bool(given.get("segments", False)),
+            segments=bool(given.get("segments", False)) and declared.kind.token_types,
             segment=_segment(given, declared),
             name=folder.name,
         )
