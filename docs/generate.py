@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from docs import published_page
 from harness import cli, store
 from harness.result import SCHEMA_VERSION
-from harness.suite import Expectation, Offline, Protocol, Server, Suite
+from harness.suite import Expectation, Offline, Protocol, Restriction, Server, Suite
 from harness.system_files import Asset, EngineFile, SystemFile
 
 DOCS = Path(__file__).resolve().parent
@@ -46,11 +46,13 @@ def suite_reference() -> str:
     return (
         "# Suite reference\n\nGenerated from `harness/suite.py` by `make docs`.\n\n"
         "A suite is a TOML file; `name` is the file's name unless it is set. Examples: `suites/quickstart.toml`, and"
-        " `suites/scenarios.toml` with its [page](scenarios.md).\n"
+        " `suites/scenarios.toml` with its [page](scenarios.md), and `suites/santhanam2023-msmarco.toml`, which is no"
+        " whole product.\n"
         + _section("Top level", Suite)
         + _section("`[protocol]`", Protocol)
         + _section("`[offline]`", Offline)
         + _section("`[server]`", Server)
+        + _section("`[[restrict]]`", Restriction)
         + _section("`[[expect]]`", Expectation)
     )
 

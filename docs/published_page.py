@@ -13,6 +13,7 @@ from harness.prices import Snapshot
 from harness.published import change, errata, recompute, tables
 from harness.published.tables import Published
 from harness.report import paper, paper_tables
+from harness.report.sections import markdown
 
 # The page stays as it is when a newer price list arrives.
 NOW = datetime.date(2026, 7, 20)
@@ -25,12 +26,12 @@ def page() -> str:
     wrong = errata.errata(published, follows)
     parts = (
         _head(published),
-        paper.markdown(paper.recomputed(published, follows), level=2),
+        markdown(paper.recomputed(published, follows), level=2),
         f"## {len(wrong)} errata\n\n{_ERRATA}",
         *paper_tables.listed(wrong).notes,
         _changed(published, follows, now),
-        paper.markdown(paper.rented(published, follows, now), level=3),
-        paper.markdown(paper.repriced(published, follows, now), level=3),
+        markdown(paper.rented(published, follows, now), level=3),
+        markdown(paper.repriced(published, follows, now), level=3),
     )
     return "\n\n".join(parts) + "\n"
 

@@ -107,8 +107,8 @@ def not_pinned(owner: str, assets: tuple[Asset, ...]) -> str | None:
     )
 
 
-def wheels(engine_dir: Path, extra_indexes: tuple[str, ...], cache: Path, report: Report) -> Path:
-    """Bring the wheels of ``engine_dir/requirements.lock``; return the folder that holds them and nothing else.
+def wheels(lock: Path, extra_indexes: tuple[str, ...], cache: Path, report: Report) -> Path:
+    """Bring the wheels of an engine's lock; return the folder that holds them and nothing else.
 
     The host's pip does it, with the host's own configuration.  ``extra_indexes`` are asked only when that fails.
     The hashes are checked by pip here, and by pip once more when the image is built.
@@ -116,11 +116,10 @@ def wheels(engine_dir: Path, extra_indexes: tuple[str, ...], cache: Path, report
     Raises:
         ImageError: a wheel cannot be had, or its hash is not the locked one.
     """
-    lock = engine_dir / "requirements.lock"
     place = cache / "wheels" / hashlib.sha256(lock.read_bytes()).hexdigest()[:16]
     if place.is_dir():
         return place
-    report(f"downloading the Python packages of {engine_dir.name}")
+    report(f"downloading the Python packages of {lock.parent.name}")
     platforms = [part for platform in _PLATFORMS for part in ("--platform", platform)]
     options = ["--require-hashes", "--only-binary=:all:", *_PYTHON, *platforms, "-r", str(lock)]
     extra = [part for index in extra_indexes for part in ("--extra-index-url", index)]
@@ -130,7 +129,7 @@ def wheels(engine_dir: Path, extra_indexes: tuple[str, ...], cache: Path, report
             failure = _pip_download([*options, *extra], fresh)
         if failure:
             raise ImageError(
-                f"engine {engine_dir.name!r}: pip cannot download what {lock.name} names: {failure}; "
+                f"engine {lock.parent.name!r}: pip cannot download what {lock.name} names: {failure}; "
                 "check the network and pip's configuration ('pip config list'), or make the lock anew"
             )
     return place

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Container
 from pathlib import Path
+from typing import Literal
 
 from harness.declared import Declared, read_toml, validate
 from harness.errors import FileError, UnknownName, did_you_mean
@@ -33,6 +35,25 @@ class System(Declared):
     resumable_builds: bool = False
     stand_in: str | None = None
     components: tuple[System, ...] = ()
+    accelerator: Literal["cuda"] | None = None
+
+    @property
+    def lock(self) -> Path:
+        """The packages of its engine."""
+        return self.engine_dir / (f"requirements-{self.accelerator}.lock" if self.accelerator else "requirements.lock")
+
+    @property
+    def image(self) -> str:
+        """What its image is called: there is another one for an accelerator."""
+        return f"{self.name}-{self.accelerator}" if self.accelerator else self.name
+
+    def on(self, gpus: int) -> System:
+        """The same system with packages that can use that many GPUs, where its engine has such."""
+        if gpus == 0:
+            return self
+        able = (self.engine_dir / "requirements-cuda.lock").is_file()
+        components = tuple(each.on(gpus) for each in self.components)
+        return self.model_copy(update={"accelerator": "cuda" if able else None, "components": components})
 
     @property
     def params(self) -> dict[str, Scalar]:
@@ -97,7 +118,7 @@ def systems(*folders: Path) -> dict[str, System]:
         if declared.components:
             joined[path.stem] = path, declared
     for name, (path, declared) in joined.items():
-        found[name] = _joined(found[name], path, declared, found)
+        found[name] = _joined(found[name], path, declared, found, joined)
     return found
 
 
@@ -153,34 +174,81 @@ def _part(engine_dir: Path, name: str) -> Path:
     )
 
 
-def _joined(system: System, path: Path, declared: SystemFile, known: dict[str, System]) -> System:
-    """A system with its components in it, and with their parameters."""
+def _joined(
+    system: System, path: Path, declared: SystemFile, known: dict[str, System], made_of_others: Container[str]
+) -> System:
+    """A system with its components in it, and with their parameters.
+
+    Raises:
+        FileError: they are not two systems that can lie in one image, or a parameter is none of theirs.
+    """
     if len(declared.components) != 2 or len(set(declared.components)) != 2:
         raise FileError(f"{path}: key 'components': {len(declared.components)} names, must be two different systems")
     parts = []
     for name in declared.components:
         if name not in known:
             raise FileError(f"{path}: key 'components': unknown system {name!r}{did_you_mean(name, set(known))}")
-        if known[name].components or name == path.stem:
+        if name in made_of_others:
             raise FileError(f"{path}: key 'components': {name!r} is itself made of others; name its components")
-        parts.append(known[name])
-    first, second = ({asset.folder: asset.sha256 for asset in each.system_assets} for each in parts)
-    for folder in first.keys() & second.keys():
-        if first[folder] != second[folder]:
-            raise FileError(f"{path}: key 'components': both have assets in {folder!r}, and not the same; rename one")
+        parts.append(_adjusted(known[name], path, declared))
+    clash = _clash(*parts)
+    if clash:
+        raise FileError(f"{path}: key 'components': {clash}")
 
-    def with_theirs(own: dict[str, Scalar], kind: str) -> dict[str, Scalar]:
+    def with_theirs(kind: str) -> dict[str, Scalar]:
         theirs = {f"{each.name}.{key}": value for each in parts for key, value in getattr(each, kind).items()}
-        return {**theirs, **own}
+        return {**getattr(system, kind), **theirs}
 
     return system.model_copy(
         update={
             "components": tuple(parts),
-            "build_params": with_theirs(system.build_params, "build_params"),
-            "search_params": with_theirs(system.search_params, "search_params"),
+            "build_params": with_theirs("build_params"),
+            "search_params": with_theirs("search_params"),
+            "result_cache": system.result_cache or any(each.result_cache for each in parts),
             "stand_in": system.stand_in or "; ".join(filter(None, (each.stand_in for each in parts))) or None,
         }
     )
+
+
+def _adjusted(part: System, path: Path, declared: SystemFile) -> System:
+    """A component with the parameters that the joining system sets for it: its image may depend on them."""
+    changed = {}
+    for kind in ("build_params", "search_params"):
+        before = getattr(part, kind)
+        own = {
+            key.removeprefix(f"{part.name}."): value
+            for key, value in getattr(declared, kind).items()
+            if key.startswith(f"{part.name}.")
+        }
+        for key in own:
+            if key not in before:
+                hint = did_you_mean(key, set(before))
+                raise FileError(f"{path}: key '{kind}': {part.name!r} has no parameter {key!r} there{hint}")
+        changed[kind] = {**before, **own}
+    return part.model_copy(update=changed)
+
+
+def _clash(first: System, second: System) -> str | None:
+    """Why two systems cannot lie in one image, if so: what has one place there must be the same for both."""
+
+    def places(system: System) -> dict[str, tuple[object, str]]:
+        """What lies where below /opt: something that is equal where the files are, and words for it."""
+        found: dict[str, tuple[object, str]] = {
+            f"/opt/{system.engine}": (system.engine_dir, f"an engine {system.engine!r}, in two folders"),
+            **{f"/opt/parts/{each.name}": (each, f"a part {each.name!r}, in two folders") for each in system.parts},
+        }
+        for asset in (*system.engine_assets, *system.system_assets):
+            made_ready = system.prepare is not None and asset in system.system_assets
+            prepared = (system.prepare, system.prepared_with) if made_ready else None
+            words = f"assets in {asset.folder!r}, and not the same"
+            found[f"/opt/assets/{asset.folder}"] = ((asset.sha256, asset.files, prepared), words)
+        return found
+
+    ours, theirs = places(first), places(second)
+    for place in sorted(ours.keys() & theirs.keys()):
+        if ours[place][0] != theirs[place][0]:
+            return f"both have {ours[place][1]}; rename one"
+    return None
 
 
 def system(name: str, *folders: Path) -> System:

@@ -5,7 +5,8 @@ Costs seconds and runs no job; the one thing it writes are the corpora that it m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from harness import assets, catalog, datasets, evaluate, hardware
 from harness.catalog import System
 from harness.datasets import Dataset, QuerySample
 from harness.errors import UsageError
-from harness.launch.base import Launcher
+from harness.launch.base import Launcher, Progress
 from harness.plan import DatasetFacts, Planned, cells, plan
+from harness.progress import Screen, Watcher
 from harness.records import Envelope
 from harness.result import Cell, Result
 from harness.stats import MIN_QUERIES
@@ -45,9 +47,31 @@ class Inputs:
     datasets: dict[str, Dataset]
     samples: dict[str, QuerySample]
 
+    def system(self, cell: Cell) -> System:
+        """The system of a cell, with packages that can use the GPUs of its profile."""
+        return self.systems[cell.system].on(self.profiles[cell.profile].gpus)
 
-def gather(suite: Suite, options: Options) -> Inputs:
+    def builder(self, cell: Cell) -> System:
+        """The same for the build of its index: one index serves all profiles."""
+        return self.systems[cell.system].on(self.build_gpus)
+
+    @property
+    def build_gpus(self) -> int:
+        """GPUs that index builds get."""
+        return self.profiles[self.suite.build_profile].gpus if self.suite.build_profile else 0
+
+    def images(self, cells: Iterable[Cell]) -> dict[str, System]:
+        """All that these cells run or are built by, by image name."""
+        return {each.image: each for cell in cells for each in (self.system(cell), self.builder(cell))}
+
+
+def gather(suite: Suite, options: Options, screen: Screen | None = None) -> Inputs:
     """Find and check all that the suite names.
+
+    Args:
+        suite: what is declared.
+        options: where things are.
+        screen: told of corpora that are made ready.
 
     Raises:
         UsageError: a name or a measure is unknown, a file is wrong, ``only`` matches nothing, or a sample is too small
@@ -66,10 +90,7 @@ def gather(suite: Suite, options: Options) -> Inputs:
     served = tuple(dict.fromkeys(cell.dataset for cell in wanted if cell.scenario == "server"))
     for name in served:
         _check_proves(suite, name, suite.protocol.sample_size)  # a large corpus takes its time to load
-    loaded = {
-        dataset_name(name): datasets.load(datasets.find(name, options.suite_dir), options.cache)
-        for name in suite.datasets
-    }
+    loaded = {dataset_name(name): _load(name, options, screen) for name in suite.datasets}
     protocol = suite.protocol
     samples = {
         name: datasets.draw(dataset, protocol.sample_size, protocol.warmup_queries, protocol.seed)
@@ -78,6 +99,25 @@ def gather(suite: Suite, options: Options) -> Inputs:
     for name in served:
         _check_proves(suite, name, len(samples[name].sample))
     return Inputs(suite, wanted, systems, profiles, loaded, samples)
+
+
+def _load(declared: str, options: Options, screen: Screen | None) -> Dataset:
+    """Load a dataset, with a bar while a large corpus is made ready."""
+    place = datasets.find(declared, options.suite_dir)
+    watchers: list[Watcher] = []
+    with ExitStack() as stack:
+
+        def show(done: int, total: int) -> None:
+            if screen is None:
+                return
+            if not watchers:  # only now is it certain that there is much to do
+                watchers.append(stack.enter_context(screen.task(f"{dataset_name(declared)}: corpus")))
+            watchers[0](Progress("documents", done, total))
+
+        found = datasets.load(place, options.cache, show)
+    if screen is not None and found.corpus.empty:
+        screen.say(f"  {found.name}: {found.corpus.empty:,} of {found.corpus.size:,} documents are empty")
+    return found
 
 
 def _check_proves(suite: Suite, dataset: str, queries: int) -> None:
@@ -104,7 +144,7 @@ def planned(inputs: Inputs, options: Options, launcher: Launcher) -> list[Planne
     """What is done and what is to do.  Reads alone."""
     folder = options.results / inputs.suite.name
     stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
-    ready = {name: launcher.find(system) for name, system in inputs.systems.items()}
+    ready = {name: launcher.find(system) for name, system in inputs.images(inputs.cells).items()}
     digests = {name: found.digest for name, found in ready.items() if found}
     return plan_with(inputs, launcher, digests, stored, options.fresh)
 
@@ -112,7 +152,7 @@ def planned(inputs: Inputs, options: Options, launcher: Launcher) -> list[Planne
 def plan_with(
     inputs: Inputs, launcher: Launcher, digests: Mapping[str, str], stored: list[Result], fresh: bool
 ) -> list[Planned]:
-    """Plan with these image digests (system name -> digest) and stored results."""
+    """Plan with these image digests (image name -> digest) and stored results."""
     facts = {
         name: DatasetFacts(
             corpus_sha256=dataset.corpus.sha256,
@@ -135,4 +175,5 @@ def plan_with(
         isolation=launcher.isolation,
         stored=stored,
         fresh=fresh,
+        build_gpus=inputs.build_gpus,
     )

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
 from harness import environment, indexes, leftovers, rows
+from harness.catalog import System
 from harness.collect import Collected, collect
 from harness.datasets import Dataset
 from harness.errors import ImageError, JobError
@@ -52,7 +53,7 @@ class Summary:
 
 def run(suite: Suite, options: Options, launcher: Launcher, screen: Screen) -> Summary:
     """Run what is to do; each job is stored as it ends, and a failure of one stops no other."""
-    return run_inputs(gather(suite, options), options, launcher, screen)
+    return run_inputs(gather(suite, options, screen), options, launcher, screen)
 
 
 def run_inputs(inputs: Inputs, options: Options, launcher: Launcher, screen: Screen) -> Summary:
@@ -67,7 +68,9 @@ def run_inputs(inputs: Inputs, options: Options, launcher: Launcher, screen: Scr
     with store.held():
         for name, dataset in inputs.datasets.items():
             sample = to_json([asdict(query) for query in inputs.samples[name].sample])
-            store.keep_inputs(dataset.qrels, dataset.qrels_sha256, {inputs.samples[name].sample_sha256: sample})
+            ending, judgements = dataset.judgements
+            samples = {inputs.samples[name].sample_sha256: sample}
+            store.keep_inputs(judgements, dataset.qrels_sha256, samples, ending)
         return _Run(inputs, options, launcher, screen, store).run()
 
 
@@ -94,12 +97,12 @@ class _Run:
 
     def run(self) -> Summary:
         first = planned(self.inputs, self.options, self.launcher)
-        self._prepare({job.cell.system for job in first if not job.done and not job.cannot})
+        self._prepare(self.inputs.images(job.cell for job in first if not job.done and not job.cannot))
         stored = [job.result for job in read_jobs(self.store.folder)]
         digests = {name: found.digest for name, found in self.prepared.items() if isinstance(found, Prepared)}
         # Planned again: with its image at hand a cell may turn out to be done.
-        for name in self.inputs.systems.keys() - self.prepared.keys():
-            found = self.launcher.find(self.inputs.systems[name])
+        for name, system in self.inputs.images(self.inputs.cells).items():
+            found = None if name in self.prepared else self.launcher.find(system)
             if found:
                 digests[name] = found.digest
         jobs = plan_with(self.inputs, self.launcher, digests, stored, self.options.fresh)
@@ -141,7 +144,7 @@ class _Run:
     def _jobs(self, todo: list[Planned]) -> None:
         """Run these, each to a stored result."""
         for job in todo:
-            prepared = self.prepared.get(job.cell.system)
+            prepared = self.prepared.get(self.inputs.builder(job.cell).image)
             if isinstance(prepared, Prepared) and not job.cannot:
                 self._index(job, prepared)  # before the first timed job, so that what is left can be told from those
         started = time.monotonic()
@@ -152,14 +155,12 @@ class _Run:
             self.finished.append((result, job.expected))
             self.screen.say(_line(number, len(todo), result, job.expected))
 
-    def _prepare(self, names: set[str]) -> None:
+    def _prepare(self, systems: Mapping[str, System]) -> None:
         """Make the systems ready; one that cannot be is remembered, and the others go on."""
-        for name in self.inputs.systems:
-            if name not in names:
-                continue
+        for name, system in systems.items():
             try:
                 with self.screen.task(f"{name}: image"):
-                    self.prepared[name] = self.launcher.prepare(self.inputs.systems[name], self.screen.say)
+                    self.prepared[name] = self.launcher.prepare(system, self.screen.say)
             except ImageError as error:
                 self.screen.say(f"{name}: {error}")
                 self.prepared[name] = error
@@ -167,12 +168,15 @@ class _Run:
     def _job(self, job: Planned, part: str) -> Result:
         """Run one cell to a stored result, whatever becomes of it."""
         started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        prepared = self.prepared.get(job.cell.system)
         if job.cannot:
             return self._keep(job, started_at, nothing(Outcome.NOT_APPLICABLE, job.cannot), None, None)
-        if isinstance(prepared, ImageError) or prepared is None:
-            return self._keep(job, started_at, nothing(Outcome.CRASH, f"no image: {prepared}"), None, None)
-        index = self._index(job, prepared)
+        prepared, builder = (
+            self.prepared.get(each.image) for each in (self.inputs.system(job.cell), self.inputs.builder(job.cell))
+        )
+        if not isinstance(prepared, Prepared) or not isinstance(builder, Prepared):
+            why = builder if isinstance(prepared, Prepared) else prepared
+            return self._keep(job, started_at, nothing(Outcome.CRASH, f"no image: {why}"), None, None)
+        index = self._index(job, builder)
         if isinstance(index, JobError):
             return self._keep(job, started_at, nothing(index.outcome, index.detail), None, None)
         dataset, sample = self.inputs.datasets[job.cell.dataset], self.inputs.samples[job.cell.dataset]
@@ -234,14 +238,17 @@ class _Run:
         index: Index | None,
         page_cache: str | None = None,
     ) -> Result:
-        documents = self.inputs.datasets[job.cell.dataset].corpus.size
-        result = assemble(job, started_at, collected, ended, index, self.environment, documents)
-        result = replace(result, page_cache=page_cache)
-        prepared = self.prepared.get(job.cell.system)
+        dataset = self.inputs.datasets[job.cell.dataset]
+        result = assemble(job, started_at, collected, ended, index, self.environment, dataset.corpus.size)
+        system = self.inputs.system(job.cell)
+        result = replace(result, page_cache=page_cache, stand_in=system.stand_in)
+        prepared = self.prepared.get(system.image)
         if isinstance(prepared, Prepared):
             result = replace(result, image_bytes=prepared.size_bytes)
-        stored = self.store.put(result, collected.table(), collected.run(job.cell.system), ended.log if ended else b"")
-        return stored.result
+        run = collected.run(job.cell.system)
+        judged = dataset.judge(run) if run is not None else None
+        log = ended.log if ended else b""
+        return self.store.put(result, collected.table(), run, log, judged).result
 
 
 def _place(result: Result) -> str:

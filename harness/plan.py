@@ -56,7 +56,7 @@ class Planned:
 
 
 def cells(suite: Suite, only: str | None = None) -> list[Cell]:
-    """The product that the suite declares, or those of it that ``only`` matches.
+    """The product that the suite declares, less what it restricts; or those of it that ``only`` matches.
 
     Args:
         only: a glob over ``system/dataset/scenario/profile``; without a slash, over any one of them.
@@ -65,6 +65,7 @@ def cells(suite: Suite, only: str | None = None) -> list[Cell]:
     named = [
         Cell(suite.name, system, dataset_name(dataset), scenario, profile)
         for system, dataset, scenario, profile in product
+        if suite.allows(system, profile)
     ]
     wanted = [cell for cell in named if only is None or _matches(cell, only)]
     profiles = {cell.profile for cell in wanted}
@@ -94,6 +95,7 @@ def plan(
     isolation: Isolation,
     stored: Iterable[Result],
     fresh: bool = False,
+    build_gpus: int = 0,
 ) -> list[Planned]:
     """Say of each job of each cell whether it is done.
 
@@ -101,9 +103,10 @@ def plan(
     A cell that this host cannot run at all is done once that is stored.
 
     Args:
-        digests: system name -> image digest, for those that are ready.
+        digests: image name -> image digest, for those that are ready.
         cannot: profile name -> why this host cannot provide it.
         fresh: measure again whatever is stored.
+        build_gpus: GPUs that index builds get.
     """
     by_spec: dict[str, list[Result]] = {}
     for result in stored:
@@ -112,9 +115,13 @@ def plan(
     for cell in wanted:
         reason = cannot.get(cell.profile)
         # No image takes part in finding out that the hardware is not there.
-        image_digest = NO_IMAGE if reason else digests.get(cell.system, NO_IMAGE)
-        system, envelope, dataset = systems[cell.system], profiles[cell.profile], datasets[cell.dataset]
-        whole = _spec(suite, cell, system, envelope, dataset, image_digest, isolation)
+        envelope, dataset = profiles[cell.profile], datasets[cell.dataset]
+        system, builder = systems[cell.system].on(envelope.gpus), systems[cell.system].on(build_gpus)
+        image_digest, builder_digest = (
+            NO_IMAGE if reason else digests.get(each.image, NO_IMAGE) for each in (system, builder)
+        )
+        key = index_key(builder, builder_digest, dataset.corpus_sha256)
+        whole = _spec(suite, cell, system, envelope, dataset, image_digest, key, isolation)
         expected = suite.expected(cell.system, cell.profile)
         # A suite may name GPUs that this host has not; a profile that is too large is its author's to mend.
         if reason and envelope.gpus:
@@ -163,7 +170,7 @@ def order(planned: Iterable[Planned], seed: int) -> list[Planned]:
 
 
 def index_key(system: System, image_digest: str, corpus_sha256: str) -> str:
-    """Names an index by all that decides its content."""
+    """Names an index by all that decides its content: the image is the one that builds it."""
     return digest([image_digest, corpus_sha256, system.build_params])[:24]
 
 
@@ -174,6 +181,7 @@ def _spec(
     envelope: Envelope,
     dataset: DatasetFacts,
     image_digest: str,
+    key: str,
     isolation: Isolation,
 ) -> ResultSpec:
     return ResultSpec(
@@ -183,7 +191,7 @@ def _spec(
         isolation=isolation,
         params=system.params,
         image_digest=image_digest,
-        index_key=index_key(system, image_digest, dataset.corpus_sha256),
+        index_key=key,
         corpus_sha256=dataset.corpus_sha256,
         qrels_sha256=dataset.qrels_sha256,
         sample_sha256=dataset.sample_sha256,

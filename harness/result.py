@@ -25,7 +25,11 @@ from harness.records import (
 #   2  fresh process per trial (spec.jobs, spec.job), scenarios' own parameters, canary, kernel counters, placement,
 #      probes, mapped file pages, effective.numa_nodes, GPU clocks, energy and strangers, documents in the corpus.
 #      Everything in 1 kept its name and meaning.
-SCHEMA_VERSION = 2
+#   3  stand_in, index.resumed_s.  Everything in 2 kept its name and meaning.
+SCHEMA_VERSION = 3
+
+# A file of a job whose dataset has answers instead of judgements: its run's hits, judged by their texts.
+JUDGED_HITS = "judged-hits.trec.gz"
 
 
 @dataclass(frozen=True)
@@ -231,7 +235,8 @@ class Result:
     ranked ids differ between trials (the stored run is the first trial's).  ``warmup_done`` counts the warm-up queries
     that were asked.  ``page_cache`` says what was done to the index's pages in the host's cache before the job
     (``dropped``, or ``None``: nothing).  ``gpu`` is ``None`` for a job without GPUs, or where they could not be
-    followed.  ``files`` maps each file beside ``result.json`` to its sha256.
+    followed.  ``stand_in`` says what the system's checkpoint was, where it was not the published one. ``files`` maps
+    each file beside ``result.json`` to its sha256.
     """
 
     key: str
@@ -265,6 +270,7 @@ class Result:
     page_cache: str | None = None
     probes: tuple[Probe, ...] = ()
     rate_qps: float | None = None
+    stand_in: str | None = None
     files: dict[str, str] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,8 @@ from harness.records import Hit, JobSpec, Measurement
 from harness.untrusted import lines_of, most_line_bytes, most_samples, most_trials, open_regular, plain
 
 _MOST_STAGES = 16
+# A stage, or a system that is part of another as a stage of it, or a stage of such a system (``bm25.retrieve``).
+_STAGE_NAME = re.compile(r"[^\W\d]\w{0,39}|[a-z0-9][a-z0-9._-]{0,62}(\.[^\W\d]\w{0,39})?")
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def _sample(line: bytes, spec: JobSpec, known: set[str]) -> Sample:
     stages_ns = {
         name: value
         for name, value in raw.get("stages_ns", {}).items()
-        if name.isidentifier() and len(name) <= 40 and type(value) is int and 0 <= value < 1 << 62
+        if _STAGE_NAME.fullmatch(name) and type(value) is int and 0 <= value < 1 << 62
     }
     fewest = 0 if spec.fewer_hits_ok else min(spec.k, spec.corpus_size)
     hits = check([Hit(doc_id, score) for doc_id, score in raw["hits"]], spec.k, fewest)

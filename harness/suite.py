@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from harness.declared import Declared, read_toml, validate
-from harness.errors import FileError
+from harness.errors import FileError, did_you_mean
 from harness.records import Outcome, ScenarioParams
 from harness.system_files import NAME
 
@@ -96,8 +96,20 @@ class Expectation(Declared):
     outcome: Outcome = Field(description="the outcome foreseen")
 
 
+class Restriction(Declared):
+    """Hardware profiles that some of the suite's systems alone are measured on."""
+
+    profiles: tuple[str, ...] = Field(min_length=1, description="hardware profile names; each in one `[[restrict]]`")
+    systems: tuple[str, ...] = Field(min_length=1, description="the only systems that are measured on them")
+
+    @field_validator("profiles", "systems")
+    @classmethod
+    def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return _each_once(value)
+
+
 class Suite(Declared):
-    """A declared set: systems x datasets x scenarios x hardware profiles, and a protocol."""
+    """A declared set: systems x datasets x scenarios x hardware profiles less what is restricted, and a protocol."""
 
     name: str = Field(
         pattern=NAME,
@@ -106,7 +118,9 @@ class Suite(Declared):
     )
     systems: tuple[str, ...] = Field(min_length=1, description="system names (`harness systems`)")
     datasets: tuple[str, ...] = Field(
-        min_length=1, description="names of shipped datasets, or folders relative to the suite file (./my-data)"
+        min_length=1,
+        description="names of shipped datasets, folders relative to the suite file (`./my-data`, with a split"
+        " `./my-data#dev`), or ids of ir_datasets (`beir/scifact/test`)",
     )
     profiles: tuple[str, ...] = Field(min_length=1, description="hardware profiles (instance_profiles/hardware.toml)")
     scenarios: tuple[Literal["single_stream", "offline", "server"], ...] = Field(
@@ -127,15 +141,15 @@ class Suite(Declared):
     overhead: bool = Field(
         default=True, description="measure the null system on each profile too: what harness itself adds to a query"
     )
+    restrict: tuple[Restriction, ...] = Field(
+        default=(), description="profiles for some systems only, where the suite is not the whole product"
+    )
     expect: tuple[Expectation, ...] = Field(default=(), description="outcomes foreseen that are not ok")
 
     @field_validator("systems", "datasets", "profiles", "scenarios")
     @classmethod
     def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        twice = {name for name in value if value.count(name) > 1}
-        if twice:
-            raise ValueError(f"{', '.join(sorted(twice))} comes twice; name each once")
-        return value
+        return _each_once(value)
 
     @field_validator("datasets")
     @classmethod
@@ -158,6 +172,10 @@ class Suite(Declared):
             )
         return ScenarioParams()
 
+    def allows(self, system: str, profile: str) -> bool:
+        """Whether a system is measured on a profile: no ``[[restrict]]`` keeps that profile for others."""
+        return all(system in entry.systems for entry in self.restrict if profile in entry.profiles)
+
     def expected(self, system: str, profile: str) -> Outcome:
         """The outcome foreseen for a cell."""
         for entry in self.expect:
@@ -166,9 +184,18 @@ class Suite(Declared):
         return Outcome.OK
 
 
+def _each_once(value: tuple[str, ...]) -> tuple[str, ...]:
+    twice = {name for name in value if value.count(name) > 1}
+    if twice:
+        raise ValueError(f"{', '.join(sorted(twice))} comes twice; name each once")
+    return value
+
+
 def dataset_name(declared: str) -> str:
-    """The last part of a path, or the name itself: what results call the dataset."""
-    return declared.rstrip("/").rpartition("/")[2]
+    """What results call the dataset: the last part of a path, the name itself, or an id with ``-`` for ``/``."""
+    if declared.startswith((".", "/")):
+        declared = declared.rstrip("/").rpartition("/")[2]
+    return declared.strip("/").replace("/", "-").replace("#", "-")
 
 
 def load(path: Path) -> Suite:
@@ -184,10 +211,40 @@ def load(path: Path) -> Suite:
             "(lowercase letters, digits, '.', '_', '-'; at most 63)"
         )
     suite = validate(Suite, {"name": path.stem, **raw}, path)
+    _check_restrictions(suite, path)
     for index, entry in enumerate(suite.expect):
         for key, name, known in (("system", entry.system, suite.systems), ("profile", entry.profile, suite.profiles)):
             if name not in known:
                 raise FileError(f"{path}: key 'expect.{index}.{key}': {name!r} is not in this suite")
         if any((entry.system, entry.profile) == (other.system, other.profile) for other in suite.expect[:index]):
             raise FileError(f"{path}: key 'expect.{index}': {entry.system} on {entry.profile} comes twice; keep one")
+        if not suite.allows(entry.system, entry.profile):
+            raise FileError(
+                f"{path}: key 'expect.{index}': a [[restrict]] keeps {entry.system} off {entry.profile}, so there is"
+                " no such cell; remove one of the two"
+            )
     return suite
+
+
+def _check_restrictions(suite: Suite, path: Path) -> None:
+    restricted: set[str] = set()
+    for index, entry in enumerate(suite.restrict):
+        named = (("profiles", entry.profiles, suite.profiles), ("systems", entry.systems, suite.systems))
+        for key, names, known in named:
+            for name in names:
+                if name not in known:
+                    hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
+                    raise FileError(f"{path}: key 'restrict.{index}.{key}': {name!r} is not in this suite{hint}")
+        again = restricted.intersection(entry.profiles)
+        if again:
+            raise FileError(
+                f"{path}: key 'restrict.{index}.profiles': {', '.join(sorted(again))} is restricted already;"
+                " name all its systems in one [[restrict]]"
+            )
+        restricted.update(entry.profiles)
+    for system in suite.systems:
+        if not any(suite.allows(system, profile) for profile in suite.profiles):
+            raise FileError(
+                f"{path}: key 'restrict': leaves {system} no profile, so it would never be measured; take it from"
+                " `systems`, or add it to a [[restrict]]"
+            )

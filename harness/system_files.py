@@ -22,7 +22,7 @@ class Asset(Declared):
     """
 
     folder: str = Field(pattern=NAME, description="folder under /opt/assets that the files go to")
-    licence: str = Field(description="SPDX id of the files' licence")
+    licence: str = Field(description="SPDX id of the files' licence; NOASSERTION where the publisher names none")
     hub: str | None = Field(default=None, description="model id on the hub")
     revision: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$", description="commit on the hub")
     package: str | None = Field(default=None, description="PyPI requirement, pinned with ==, that carries the files")

@@ -138,6 +138,7 @@ class Row:
     the measured one. A row that was published and not measured here has no machine, no start and no hashes; its
     ``published_type`` is the instance type that the paper prices it on, and ``gpu_memory_bytes`` what each GPU of that
     one has. ``attempts`` counts the stored jobs of this cell, failed ones included.
+    ``stand_in`` says what the system's checkpoint was, where it was not the published one.
 
     Money is there once a row was priced (:mod:`harness.pricing`): ``usd_per_million`` is that of the model
     ``sequential``, ``usd_per_million_saturated`` that of the other; what a million documents cost to index is on
@@ -168,6 +169,7 @@ class Row:
     qrels_sha256: str | None
     published_type: str | None = None
     gpu_memory_bytes: int | None = None
+    stand_in: str | None = None
     queries: int | None = None
     trials: int | None = None
     queries_judged: int | None = None

@@ -176,7 +176,7 @@ def test_a_script_is_quiet(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
 def lock(folder: Path, text: str = "toy==1 --hash=sha256:00\n") -> Path:
     folder.mkdir()
     (folder / "requirements.lock").write_text(text)
-    return folder
+    return folder / "requirements.lock"
 
 
 def test_extra_indexes_are_asked_only_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def test_extra_indexes_are_asked_only_after_a_failure(tmp_path: Path, monkeypatc
     place = assets.wheels(lock(tmp_path / "toys"), ("https://wheels.example/cpu",), tmp_path / "cache", says([]))
     assert calls == [False, True]
     assert [path.name for path in place.iterdir()] == ["toy.whl"]
-    assets.wheels(tmp_path / "toys", (), tmp_path / "cache", says([]))
+    assets.wheels(tmp_path / "toys" / "requirements.lock", (), tmp_path / "cache", says([]))
     assert len(calls) == 2
 
 

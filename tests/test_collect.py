@@ -274,7 +274,7 @@ def test_a_line_that_is_no_json_is_named(left: Left, content: bytes) -> None:
 
 
 def test_stages_are_columns_and_nonsense_among_them_is_not(left: Left) -> None:
-    stages = {"encode": 3, "a b": 1, "x" * 41: 1, "late": -1, "half": 0.5}
+    stages = {"encode": 3, "a b": 1, "X" * 41: 1, "x" * 64: 1, ".x": 1, "bm25.a b": 1, "late": -1, "half": 0.5}
     left.wrote(*(line(trial, query_id, stages_ns=stages if trial == 0 else {}) for trial, query_id in TURNS))
     table = left.collect().table()
     assert table is not None
@@ -282,6 +282,14 @@ def test_stages_are_columns_and_nonsense_among_them_is_not(left: Left) -> None:
     assert table.column("stage_encode_ns").to_pylist() == [None, 3, 3, None, None]
     assert table.column("warmup").to_pylist() == [True, False, False, False, False]
     assert table.column("query_id").to_pylist() == [query_id for _, query_id in TURNS], "in the order of measuring"
+
+
+def test_a_system_within_another_is_a_stage_and_has_stages(left: Left) -> None:
+    stages = {"colbertv2-m": 3, "colbertv2-m.encode": 1, "e5.v2": 1, "e5.v2.encode": 1, "fuse": 1}
+    left.wrote(*(line(trial, query_id, stages_ns=stages) for trial, query_id in TURNS))
+    table = left.collect().table()
+    assert table is not None
+    assert table.column_names[4:] == [f"stage_{name}_ns" for name in stages]
 
 
 def test_unknown_documents_are_bad_output(left: Left) -> None:

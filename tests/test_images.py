@@ -99,6 +99,19 @@ def test_parts_and_what_is_prepared_decide_the_recipe(toy: System, tmp_path: Pat
     assert engine_recipe(toy) != engine
 
 
+def test_an_accelerator_has_an_image_with_packages_of_its_own(toy: System, tmp_path: Path) -> None:
+    assert toy.on(1).image == toy.name, "an engine without such packages has one image"
+    before = recipe(toy)
+    (toy.engine_dir / "requirements-cuda.lock").write_text("other\n")
+    assert toy.on(0) == toy and recipe(toy) == before
+    able = toy.on(1)
+    assert able.image == f"{toy.name}-cuda" and recipe(able) != before
+    (tmp_path / "files").mkdir()
+    with tarfile.open(fileobj=io.BytesIO(packed(able, tmp_path / "files", tmp_path / "files"))) as tar:
+        names = [name for name in tar.getnames() if "requirements" in name]
+        assert names == ["requirements.lock"] and tar.extractfile(names[0]).read() == b"other\n"  # type: ignore[union-attr]
+
+
 def test_components_decide_the_recipe(toy: System) -> None:
     first, second = (toy.model_copy(update={"name": name}) for name in ("first", "second"))
     both = toy.model_copy(update={"components": (first, second)})

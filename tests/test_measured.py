@@ -197,6 +197,18 @@ def test_stages_stand_beside_the_clock(make: Maker, snapshot: Snapshot) -> None:
     assert told.validity is Validity.CLEAN
 
 
+def test_stages_of_a_stage_are_not_counted_twice(make: Maker, snapshot: Snapshot) -> None:
+    latency, ms = np.full((5, 140), 0.010), 1_000_000
+    columns = {"stage_e5.v2_ns": 6, "stage_e5.v2.encode_ns": 5, "stage_bm25_ns": 3, "stage_fuse_ns": 1}
+    table = build.samples(latency, names=QUERIES, **{name: [value * ms] * 700 for name, value in columns.items()})
+    row = one([make(table=table)], snapshot)
+    assert row.notes == () and row.stages_s.keys() == {"e5.v2", "e5.v2.encode", "bm25", "fuse"}
+    columns["stage_fuse_ns"] = 2
+    table = build.samples(latency, names=QUERIES, **{name: [value * ms] * 700 for name, value in columns.items()})
+    told = one([make(table=table)], snapshot)
+    assert "the stages (bm25, e5.v2, fuse) sum to more than the end-to-end latency" in told.notes[0]
+
+
 def test_where_the_harness_was_placed_is_a_reason_not_a_note(make: Maker, snapshot: Snapshot) -> None:
     shared = Placement((0, 1), (0,), True, (0, 1), False)
     table = tables.build([make(profile="cpu2-mem4", changes={"placement": shared})], snapshot=snapshot)

@@ -20,7 +20,7 @@ from harness import prices, rows, tables
 from harness.errors import FileError, StoreError, UnknownName
 from harness.launch.base import Job
 from harness.launch.fake import FakeLauncher
-from harness.records import Isolation, Outcome
+from harness.records import Envelope, Isolation, Outcome
 from harness.result import Cell
 from harness.store import Store, StoredJob, read_jobs
 from tests.conftest import Bench
@@ -58,6 +58,19 @@ def test_a_foreseen_outcome_is_done_and_no_failure(bench: Bench) -> None:
     assert bench.run(small, path).done_before == 1
 
 
+def test_a_stand_in_is_said_in_the_result_whatever_becomes_of_the_job(bench: Bench) -> None:
+    declared = bench.folder / "engines" / "planted" / "systems" / "planted.toml"
+    bench.run(FakeLauncher())
+    declared.write_text('description = "planted"\nstand_in = "a model of two layers"\n', encoding="utf-8")
+    failing = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
+    bench.run(failing, fresh=True)
+    stored = sorted((job.result for job in read_jobs(bench.results)), key=lambda result: result.spec.repetition)
+    assert [(each.outcome, each.stand_in) for each in stored] == [
+        (Outcome.OK, None),
+        (Outcome.CRASH, "a model of two layers"),
+    ]
+
+
 def test_only_runs_what_matches(bench: Bench) -> None:
     path = bench.suite(profiles=["cpu1-mem1", "cpu2-mem4"])
     launcher = FakeLauncher()
@@ -75,11 +88,32 @@ def test_the_index_is_built_once_for_all_profiles_and_runs(bench: Bench) -> None
     assert [job.spec.kind for job in launcher.launched].count("build") == 1
 
 
+@pytest.mark.parametrize("build_gpus", [0, 1])
+def test_a_profile_with_gpus_gets_the_packages_for_them_and_shares_the_index(bench: Bench, build_gpus: int) -> None:
+    class WithGpus(FakeLauncher):
+        def cannot(self, envelope: Envelope) -> str | None:
+            return None
+
+    (bench.folder / "engines" / "planted" / "requirements-cuda.lock").touch()
+    launcher = WithGpus()
+    path = bench.suite(profiles=["cpu1-mem1", "gpu1-cpu1-mem4"])
+    if build_gpus:
+        path.write_text(path.read_text().replace('build_profile = "cpu1-mem1"', 'build_profile = "gpu1-cpu1-mem4"'))
+    bench.run(launcher, path)
+    used = [(job.spec.kind, job.spec.envelope.gpus, job.prepared.reference) for job in launcher.launched]
+    assert sorted(used) == [
+        ("build", build_gpus, "planted-cuda" if build_gpus else "planted"),
+        ("search", 0, "planted"),
+        ("search", 1, "planted-cuda"),
+    ]
+    assert bench.run(launcher, path).done_before == 2
+
+
 def test_unknown_names_are_usage_errors_before_anything_runs(bench: Bench) -> None:
     launcher = FakeLauncher()
     for keys, message in (
         ({"systems": ["plantet"]}, "unknown system 'plantet'; did you mean 'planted'"),
-        ({"profiles": ["cpu1-mem2"]}, "unknown hardware profile 'cpu1-mem2'; did you mean"),
+        ({"profiles": ["cpu1-mem3"]}, "unknown hardware profile 'cpu1-mem3'; did you mean"),
         ({"datasets": ["scifakt"]}, "unknown dataset 'scifakt'; did you mean 'scifact'"),
     ):
         with pytest.raises(UnknownName, match=message) as caught:

@@ -13,7 +13,7 @@ from harness.catalog import System
 from harness.plan import NO_IMAGE, NULL, DatasetFacts, Planned, cells, index_key, order, plan, states
 from harness.records import Envelope, Isolation, Outcome, ScenarioParams
 from harness.result import Cell, Result, job_key
-from harness.suite import Expectation, Offline, Protocol, Server, Suite
+from harness.suite import Expectation, Offline, Protocol, Restriction, Server, Suite
 from tests import build
 
 PAPERS = Protocol(name="santhanam2023")
@@ -234,6 +234,22 @@ def test_the_null_system_runs_once_on_each_profile_that_is_measured() -> None:
 def test_a_suite_that_names_the_null_system_itself_gets_no_second_one() -> None:
     suite = FRESH.model_copy(update={"overhead": True, "systems": ("a", NULL)})
     assert len([cell for cell in cells(suite) if cell.system == NULL]) == 4
+
+
+RESTRICTED = SUITE.model_copy(update={"restrict": (Restriction(profiles=("p1",), systems=("a",)),)})
+
+
+def test_a_restricted_profile_has_the_cells_of_its_systems_alone() -> None:
+    places = {(cell.system, cell.dataset, cell.profile) for cell in cells(RESTRICTED)}
+    whole = {(cell.system, cell.dataset, cell.profile) for cell in cells(SUITE)}
+    assert whole - places == {("b", "tiny", "p1"), ("b", "big", "p1")} and len(make(RESTRICTED)) == 6
+    assert cells(RESTRICTED, "b/*/p1") == [], "not even when it is asked for"
+
+
+def test_the_null_system_is_measured_on_a_restricted_profile_too() -> None:
+    suite = RESTRICTED.model_copy(update={"overhead": True})
+    assert {cell.profile for cell in cells(suite) if cell.system == NULL} == {"p1", "p2"}
+    assert [cell.profile for cell in cells(suite, "b") if cell.system == NULL] == ["p2"], "where b is measured"
 
 
 def test_what_a_scenario_needs_is_part_of_the_spec() -> None:

@@ -240,7 +240,7 @@ def test_what_is_compared_with(root: Path) -> None:
 @pytest.mark.parametrize(("format", "name"), [("md", "reprice.md"), ("csv", "reprice.csv"), ("json", "reprice.json")])
 def test_golden(root: Path, format: str, name: str) -> None:
     served = row("bm25", 2, 8, 0.06, scenario="server", throughput_qps=Figure(50.0, 40.0, 60.0), profile="cpu2-mem8")
-    found = compare(root, *rows(), served)
+    found = compare(root, *rows(), replace(served, stand_in="another model"))
     assert repricing.render(found, format).encode() == (Path(__file__).parent / "golden" / name).read_bytes()
 
 

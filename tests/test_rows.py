@@ -47,6 +47,13 @@ def test_a_row_by_hand(make: Maker, snapshot: Snapshot) -> None:
     assert row.trial_spread_s == pytest.approx(0.0, abs=1e-12)
 
 
+def test_a_stand_in_is_said_of_its_row_whether_it_ended_well_or_not(make: Maker, snapshot: Snapshot) -> None:
+    changes = {"stand_in": "a small model"}
+    assert one([make(changes=changes)], snapshot).stand_in == "a small model"
+    assert one([make("dpr", outcome=Outcome.OOM, changes=changes)], snapshot).stand_in == "a small model"
+    assert one([make("x")], snapshot).stand_in is None
+
+
 def test_gpu_energy_is_of_all_jobs_or_of_none(make: Maker, snapshot: Snapshot) -> None:
     def energy_j(*measured: float | None) -> float | None:
         jobs = [

@@ -34,8 +34,8 @@ from harness.store import RESULT, Store, cell_path, read_jobs, read_result
 from tests.build import GOLDEN_SPEC
 from tests.measure.test_envelope import SEEN
 
-GOLDEN = {version: Path(__file__).parent / "golden" / f"result.v{version}.json" for version in (1, 2)}
-SCHEMA = {version: Path(__file__).parents[1] / "docs" / f"result.v{version}.schema.json" for version in (1, 2)}
+GOLDEN = {version: Path(__file__).parent / "golden" / f"result.v{version}.json" for version in (1, 2, 3)}
+SCHEMA = {version: Path(__file__).parents[1] / "docs" / f"result.v{version}.schema.json" for version in (1, 2, 3)}
 HOST = Environment("a cpu", "x86_64", 2, 1 << 34, "6.18", 1, "20.10.24", "0.1.0", "abc")
 TABLE = pa.table({"query_id": ["q0"], "trial": pa.array([0], pa.int32()), "warmup": [False], "latency_ns": [5]})
 
@@ -157,8 +157,8 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(
         (b"\xff", "damaged: 'utf-8' codec"),
         (b"[]", "damaged: 'list' object"),
         (b"[" * 100_000, "damaged: maximum recursion depth"),
-        (b"{}", "schema version None, this harness reads 1 to 2; update harness"),
-        (b'{"schema_version": 3}', "schema version 3, this harness reads 1 to 2; update harness"),
+        (b"{}", "schema version None, this harness reads 1 to 3; update harness"),
+        (b'{"schema_version": 4}', "schema version 4, this harness reads 1 to 3; update harness"),
         (b'{"schema_version": 1}', "damaged: key 'key': "),
     ],
 )
@@ -207,7 +207,7 @@ def test_scratch_is_empty_each_time_and_gone_at_the_end(store: Store) -> None:
             assert again == folder and list(again.iterdir()) == []
 
 
-# What version 1 could hold, and version 2 beside it.
+# What version 1 could hold, and what versions 2 and 3 could beside it.
 FULL = result(
     outcome=Outcome.OOM,
     detail="the kernel killed the job at the memory limit of 1024 MiB",
@@ -267,18 +267,25 @@ FULL_2 = replace(
     corpus_documents=5183,
     schema_version=2,
 )
+FULL_3 = replace(
+    FULL_2,
+    index=replace(FULL.index, resumed_s=1.5),
+    stand_in="a small model, trained for a minute",
+    schema_version=3,
+)
 
 
-@pytest.mark.parametrize(("version", "meant"), [(1, FULL), (2, FULL_2)])
+@pytest.mark.parametrize(("version", "meant"), [(1, FULL), (2, FULL_2), (3, FULL_3)])
 def test_the_golden_result_of_each_version_is_read_for_ever(version: int, meant: Result) -> None:
     """Never change those files: they stand for all that was ever stored.  Convert old versions when reading."""
     assert read_result(GOLDEN[version]) == meant
 
 
 def test_no_field_is_left_out_of_the_golden_result() -> None:
-    raw = json.loads(GOLDEN[2].read_text())
+    raw = json.loads(GOLDEN[3].read_text())
     records: list[tuple[dict[str, Any], type]] = [
         (raw, Result),
+        (raw["index"], IndexFacts),
         (raw["spec"], ResultSpec),
         (raw["spec"]["scenario_params"], ScenarioParams),
         (raw["memory"], Memory),
@@ -298,14 +305,16 @@ def test_what_an_old_version_did_not_hold_is_not_measured_never_0() -> None:
     old = read_result(GOLDEN[1])
     assert old.memory.peak_mapped_bytes is None and old.rate_qps is None and old.placement is None
     assert old.corpus_documents is None
+    assert old.index is not None and old.index.resumed_s is None
+    assert old.stand_in is None and read_result(GOLDEN[2]).stand_in is None
     assert old.effective is not None and old.effective.numa_nodes is None
     assert old.canary == () and old.counters == Counters() and old.gpu is None
     assert (old.spec.jobs, old.spec.job, old.spec.repeats) == (1, 0, 0), "as every job of that version was"
 
 
-@pytest.mark.parametrize("made", [FULL_2, result()])
+@pytest.mark.parametrize("made", [FULL_3, result()])
 def test_what_is_stored_follows_the_published_schema(tmp_path: Path, store: Store, made: Result) -> None:
-    schema = json.loads(SCHEMA[2].read_text())
+    schema = json.loads(SCHEMA[3].read_text())
     with store.held():
         stored = json.loads((put(store, replace(made, key="k")) / RESULT).read_text())
     jsonschema.validate(stored, schema)

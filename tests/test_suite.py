@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from harness import suite
+from harness import hardware, plan, suite
 from harness.errors import FileError
+from harness.published import as_rows, tables
 from harness.records import Outcome, ScenarioParams
 from harness.suite import dataset_name
 
 LEAST = 'systems = ["bm25"]\ndatasets = ["scifact"]\nprofiles = ["cpu1-mem1"]\n'
+ROOT = Path(__file__).parents[1]
+TWO = 'systems = ["bm25", "dpr"]\ndatasets = ["scifact"]\nprofiles = ["cpu1-mem1", "cpu2-mem4"]\n'
+RESTRICT = '[[restrict]]\nprofiles = ["cpu1-mem1"]\nsystems = ["bm25"]\n'
 EXPECT = '[[expect]]\nsystem = "bm25"\nprofile = "cpu1-mem1"\noutcome = "oom"\n'
 
 
@@ -93,6 +97,28 @@ def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
         (LEAST + EXPECT.replace("mem1", "mem2"), "key 'expect.0.profile': 'cpu1-mem2' is not in this suite"),
         (LEAST + EXPECT.replace("oom", "fire"), "key 'expect.0.outcome': Input should be 'ok', 'oom'"),
         (LEAST + EXPECT + EXPECT, "key 'expect.1': bm25 on cpu1-mem1 comes twice"),
+        (
+            TWO + RESTRICT + EXPECT.replace("bm25", "dpr"),
+            r"key 'expect.0': a \[\[restrict\]\] keeps dpr off cpu1-mem1, so there is no such cell",
+        ),
+        (TWO + RESTRICT.replace("systems", "system"), r"unknown key 'restrict.0.system'; did you mean 'systems'\?"),
+        (TWO + RESTRICT.replace('["bm25"]', "[]"), "key 'restrict.0.systems': Tuple should have at least 1 item"),
+        (TWO + RESTRICT.replace('["cpu1-mem1"]', "[]"), "key 'restrict.0.profiles': Tuple should have at least 1"),
+        (TWO + RESTRICT.replace('["bm25"]', '["dpr", "dpr"]'), "key 'restrict.0.systems': dpr comes twice"),
+        (
+            TWO + RESTRICT.replace("bm25", "bm52"),
+            r"key 'restrict.0.systems': 'bm52' is not in this suite; did you mean 'bm25'\?",
+        ),
+        (
+            TWO + RESTRICT.replace("cpu1-mem1", "gpu9"),
+            "key 'restrict.0.profiles': 'gpu9' is not in this suite; it has cpu1-mem1, cpu2-mem4",
+        ),
+        (TWO + RESTRICT + RESTRICT, "key 'restrict.1.profiles': cpu1-mem1 is restricted already"),
+        (
+            TWO + RESTRICT.replace('["cpu1-mem1"]', '["cpu1-mem1", "cpu2-mem4"]'),
+            "key 'restrict': leaves dpr no profile, so it would never be measured",
+        ),
+        (LEAST + "restrict = 3\n", "key 'restrict': expected a list"),
     ],
 )
 def test_each_mistake_is_one_line(tmp_path: Path, text: str, said: str) -> None:
@@ -121,11 +147,56 @@ def test_an_expected_outcome_is_that_cells_alone(tmp_path: Path) -> None:
     assert loaded.expected("bm25", "cpu2-mem4") is Outcome.OK
 
 
+def test_a_restriction_keeps_a_profile_for_the_systems_that_it_names(tmp_path: Path) -> None:
+    loaded = load(tmp_path, TWO + RESTRICT)
+    kept = {(system, profile) for system in loaded.systems for profile in loaded.profiles}
+    assert kept - {("dpr", "cpu1-mem1")} == {place for place in kept if loaded.allows(*place)}
+    assert load(tmp_path, TWO).allows("dpr", "cpu1-mem1")
+
+
 @pytest.mark.parametrize("declared", ["tiny", "./tiny", "../data/tiny", "/data/tiny/", "tiny//"])
 def test_a_dataset_is_called_by_the_last_part_of_its_path(declared: str) -> None:
     assert dataset_name(declared) == "tiny"
 
 
+@pytest.mark.parametrize(("dataset", "count"), [("msmarco", 28), ("xortydi", 24)])
+def test_the_papers_suites_have_exactly_the_cells_of_its_table_3(dataset: str, count: int) -> None:
+    declared = suite.load(ROOT / "suites" / f"santhanam2023-{dataset}.toml")
+    profiles = hardware.profiles()
+    planned = [(cell.system, profiles[cell.profile]) for cell in plan.cells(declared)]
+    published = tables.read(ROOT / "results" / "published" / "santhanam2023")
+    printed = [
+        (line.system.lower(), line.gpu, line.cpu, float(line.ram_gib.value)) for line in published.table3[dataset]
+    ]
+    found = [(system, held.gpus, held.cpus, held.memory_bytes / 2**30) for system, held in planned]
+    assert len(found) == count
+    assert sorted(found) == sorted(printed)
+    paper = published.about.protocol
+    protocol = declared.protocol
+    assert (protocol.name, protocol.warmup_queries, protocol.warmup_cap) == (
+        "santhanam2023",
+        paper.warmup_queries,
+        None,
+    )
+    assert (protocol.trials, protocol.sample_size, protocol.k) == (paper.trials, paper.queries, paper.k)
+    assert declared.scenarios == (paper.scenario,)
+    assert declared.measures == as_rows.MEASURES
+    assert len(declared.datasets) == 1
+
+
+@pytest.mark.parametrize(
+    ("declared", "name"),
+    [
+        ("beir/scifact/test", "beir-scifact-test"),
+        ("msmarco-passage/dev/small", "msmarco-passage-dev-small"),
+        ("./msmarco#dev.small", "msmarco-dev.small"),
+        ("beir#test", "beir-test"),
+    ],
+)
+def test_an_id_or_a_split_has_no_slash_in_its_name(declared: str, name: str) -> None:
+    assert dataset_name(declared) == name
+
+
 def test_every_shipped_suite_can_be_read() -> None:
-    paths = sorted((Path(__file__).parents[1] / "suites").glob("*.toml"))
+    paths = sorted((ROOT / "suites").glob("*.toml"))
     assert paths and all(suite.load(path).systems for path in paths)

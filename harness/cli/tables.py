@@ -19,8 +19,19 @@ FORMATS = ("md", "csv", "json")
 output_option = click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write to this file instead of the terminal."
 )
+# The layouts of a report, and the measures that each shows unless others are asked for.
+MEASURES = {"rows": "RR@10 Success@10 nDCG@10", "santhanam2023": "RR@10 Success@10"}
 measures_option = click.option(
-    "--measures", default="RR@10 Success@10 nDCG@10", show_default=True, help="As ir_measures writes them."
+    "--measures", default=MEASURES["rows"], show_default=True, help="As ir_measures writes them."
+)
+
+
+layout_option = click.option(
+    "--layout",
+    type=click.Choice(tuple(MEASURES)),
+    default="rows",
+    show_default=True,
+    help="One row for each cell, or the shape of the paper's Table 3: latency and cost by hardware, then accuracy.",
 )
 
 
@@ -28,14 +39,22 @@ measures_option = click.option(
 @click.argument("results", type=click.Path(path_type=Path), default=Path("results"))
 @click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
 @output_option
-@measures_option
+@layout_option
+@click.option(
+    "--measures",
+    help="As ir_measures writes them.  "
+    f"[default: {MEASURES['rows']}; layout santhanam2023: {MEASURES['santhanam2023']}]",
+)
 @market_options
 @cache_option
 @one_line_errors
-def report(results: Path, form: str, output: Path | None, measures: str, market: Market, cache: Path) -> None:
+def report(
+    results: Path, form: str, layout: str, output: Path | None, measures: str | None, market: Market, cache: Path
+) -> None:
     """Make the table of the stored RESULTS (a folder; default: results).  Runs nothing."""
-    text = _published(results, form, market) or _stored(results, form, tuple(measures.split()), market, cache)
-    show(text, output)
+    text = _published(results, form, market) if layout == "rows" else None
+    asked = tuple((measures or MEASURES[layout]).split())
+    show(text or _stored(results, form, layout, asked, market, cache), output)
 
 
 def show(text: str, output: Path | None) -> None:
@@ -46,10 +65,10 @@ def show(text: str, output: Path | None) -> None:
         write(output, text)
 
 
-def _stored(results: Path, form: str, measures: tuple[str, ...], market: Market, cache: Path) -> str:
+def _stored(results: Path, form: str, layout: str, measures: tuple[str, ...], market: Market, cache: Path) -> str:
     from harness.report import render
 
-    return render(stored_table(results, measures, market, cache), form)
+    return render(stored_table(results, measures, market, cache), form, layout=layout)
 
 
 def _published(results: Path, form: str, market: Market) -> str | None:

@@ -22,7 +22,7 @@ def engine(target: IO[bytes], system: System, wheelhouse: Path, files: Path) -> 
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for folder in ("wheels", "assets", "assets/engine", "parts", "driver"):
             _add(tar, folder, None)
-        for name, path in recipe.engine_files(system.engine_dir).items():
+        for name, path in recipe.engine_files(system).items():
             _add(tar, name, path)
         for wheel in sorted(wheelhouse.iterdir()):
             _add(tar, f"wheels/{wheel.name}", wheel)
@@ -33,14 +33,14 @@ def engine(target: IO[bytes], system: System, wheelhouse: Path, files: Path) -> 
             _add(tar, f"driver/{name}", path)
 
 
-def system(target: IO[bytes], system: System, files: Path, components: list[dict[str, object]]) -> None:
-    """The context of a system's image: its assets, the parameters that shape them, and what it is made of."""
+def system(target: IO[bytes], system: System, files: Path, components: str) -> None:
+    """The context of a system's image: assets, parameters that shape them, and what is told of its components."""
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
         _add(tar, "Dockerfile", recipe.dockerfile(system))
         _add(tar, "assets", None)
         _add_assets(tar, "assets", system.system_assets, files)
         _add_text(tar, "system.json", parameters(system))
-        _add_text(tar, "components.json", json.dumps(components, indent=2, sort_keys=True))
+        _add_text(tar, "components.json", components)
 
 
 def parameters(system: System) -> str:

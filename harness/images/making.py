@@ -22,7 +22,7 @@ from harness import assets, base_image
 from harness.catalog import System
 from harness.engine import engine_errors
 from harness.errors import ImageError
-from harness.images import context
+from harness.images import components, context
 from harness.images.building import build
 from harness.images.recipe import engine_recipe, recipe
 
@@ -45,7 +45,7 @@ def find(client: docker.DockerClient, system: System) -> Image | None:
     Raises:
         EngineError: the Docker engine does not answer.
     """
-    return _find(client, f"harness-{system.name}", recipe(system))
+    return _find(client, f"harness-{system.image}", recipe(system))
 
 
 def ensure(
@@ -67,6 +67,9 @@ def ensure(
 
 def ensure_engine(client: docker.DockerClient, system: System, *, cache: Path, report: Callable[[str], None]) -> Image:
     """The image of a system's engine, without any weights."""
+    present = _find(client, f"harness-engine-{_kind(system)}", engine_recipe(system))
+    if present is not None:  # whoever builds another one does not hold this up
+        return present
     with _one_at_a_time(cache):
         return _Maker(client, cache, None, report).engine(system)
 
@@ -84,7 +87,7 @@ class _Maker:
 
     def system(self, system: System) -> Image:
         wanted = recipe(system)
-        repository = f"harness-{system.name}"
+        repository = f"harness-{system.image}"
         present = _find(self._client, repository, wanted)
         if present is not None:
             return present
@@ -96,13 +99,10 @@ class _Maker:
             arguments["PREPARE"] = system.prepare
         if images:
             arguments["NAME"] = system.engine
-        components: list[dict[str, object]] = [
-            {"name": each.name, "engine": each.engine, "environment": self._environment(image)}
-            for each, image in zip(system.components, images, strict=True)
-        ]
-        self._report(f"building the image of {system.name}")
+        told = components.told(system, [self._environment(image) for image in images])
+        self._report(f"building the image of {system.image}")
         with tempfile.TemporaryFile() as packed:
-            context.system(packed, system, files, components)
+            context.system(packed, system, files, told)
             self._check_same(f"system {system.name!r}", recipe(system), wanted)
             packed.seek(0)
             build(
@@ -119,19 +119,19 @@ class _Maker:
 
     def engine(self, system: System) -> Image:
         wanted = engine_recipe(system)
-        what, repository = f"engine {system.engine!r}", f"harness-engine-{system.engine}"
+        what, repository = f"engine {system.engine!r}", f"harness-engine-{_kind(system)}"
         present = _find(self._client, repository, wanted)
         if present is not None:
             return present
         if platform.machine() not in ("x86_64", "AMD64"):
             raise ImageError(f"{what}: images are made for x86-64, this host is {platform.machine()}")
-        wheelhouse = assets.wheels(system.engine_dir, system.extra_indexes, self._cache, self._report)
+        wheelhouse = assets.wheels(system.lock, system.extra_indexes, self._cache, self._report)
         files = assets.fetch(system.engine, system.engine_assets, self._cache, self._models, self._report)
         with engine_errors():
             arguments = {"BASE": base_image.ensure(self._client, self._cache, self._report)}
             if system.toolchain:
                 arguments["TOOLCHAIN"] = base_image.ensure(self._client, self._cache, self._report, "toolchain")
-        self._report(f"building the image of the engine {system.engine}")
+        self._report(f"building the image of the engine {_kind(system)}")
         with tempfile.TemporaryFile() as packed:
             context.engine(packed, system, wheelhouse, files)
             self._check_same(what, engine_recipe(system), wanted)
@@ -162,6 +162,10 @@ class _Maker:
         if made is None:
             raise ImageError(f"{what}: the image that was just built is gone; run this again")
         return made
+
+
+def _kind(system: System) -> str:
+    return f"{system.engine}-{system.accelerator}" if system.accelerator else system.engine
 
 
 def _find(client: docker.DockerClient, repository: str, wanted: str) -> Image | None:

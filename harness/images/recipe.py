@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 from harness import base_image
@@ -14,14 +15,15 @@ from harness.system_files import Asset
 _DRIVER_MODULES = ("__init__.py", "cgroup.py", "kernel_files.py", "records.py")
 
 # Files of an engine's folder that people or the host read, and no image holds.
-_HOST_ONLY = ("engine.toml", "requirements.in")
+_HOST_ONLY = ("engine.toml", "requirements.in", "requirements-cuda.in")
+_LOCK = re.compile(r"requirements(-[a-z]+)?\.lock")
 
 
 def engine_recipe(system: System) -> str:
     """Hash of everything that decides the image of the system's engine, which all its systems share."""
     decides = {
         "base": base_image.recipe("base"),
-        "engine": _hashes(engine_files(system.engine_dir)),
+        "engine": _hashes(engine_files(system)),
         "parts": _hashes(part_files(system)),
         "driver": _hashes(driver_files()),
         "assets": _declared(system.engine_assets),
@@ -39,7 +41,7 @@ def recipe(system: System) -> str:
             "dockerfile": sha256(dockerfile(system)),
             "assets": _declared(system.system_assets),
             "prepare": [system.prepare, system.prepared_with] if system.system_assets else None,
-            "components": [[each.name, each.engine, recipe(each)] for each in system.components],
+            "components": [[each.name, each.engine, each.resumable_builds, recipe(each)] for each in system.components],
         }
     )
 
@@ -55,9 +57,11 @@ def dockerfile(system: System) -> Path:
     return images_dir() / "system" / f"{kind}.Dockerfile"
 
 
-def engine_files(folder: Path) -> dict[str, Path]:
-    """The files of an engine's folder that go into the build, by name."""
-    return {path.name: path for path in sorted(folder.iterdir()) if path.is_file() and path.name not in _HOST_ONLY}
+def engine_files(system: System) -> dict[str, Path]:
+    """The files of an engine's folder that go into the build, by name; of its locks the one that is meant."""
+    files = {path.name: path for path in sorted(system.engine_dir.iterdir()) if path.is_file()}
+    own = {name: path for name, path in files.items() if name not in _HOST_ONLY and not _LOCK.fullmatch(name)}
+    return {**own, "requirements.lock": system.lock}
 
 
 def part_files(system: System) -> dict[str, Path]:

@@ -58,7 +58,7 @@ class FakeLauncher:
 
     def find(self, system: System) -> Prepared | None:
         """Always ready."""
-        return Prepared(system, "fake:" + digest([system.name, system.params]), system.name)
+        return Prepared(system, "fake:" + digest([system.image, system.params]), system.image)
 
     def prepare(self, system: System, report: Report) -> Prepared:  # noqa: ARG002
         """Always ready."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import shutil
 import signal
@@ -22,7 +21,7 @@ from pathlib import Path
 from harness import assets, leftovers
 from harness.catalog import System
 from harness.errors import ImageError
-from harness.images import context
+from harness.images import components, context
 from harness.images.recipe import driver_files, part_files, recipe
 from harness.kernel_files import KeptOpen
 from harness.launch import gpu, host, topology
@@ -87,7 +86,7 @@ class ProcessLauncher:
         folder = self._folder(system)
         partial = leftovers.in_the_making(folder)
         partial.mkdir(parents=True)
-        components = [self.prepare(each, report) for each in system.components]
+        joined = [self.prepare(each, report) for each in system.components]
         for path in (each for each in system.engine_dir.iterdir() if each.is_file()):
             shutil.copy2(path, partial / path.name)  # the adapter, and what lies beside it
         for part, files in (("driver", driver_files()), ("parts", part_files(system))):
@@ -98,8 +97,8 @@ class ProcessLauncher:
         if not self._python:
             self._install(system, partial / "packages", report)
         self._bring_assets(system, partial, report)
-        told = [_component(each) for each in components]
-        (partial / "components.json").write_text(json.dumps(told), encoding="utf-8")
+        told = components.told(system, [_engine_environment(Path(each.reference)) for each in joined])
+        (partial / "components.json").write_text(told, encoding="utf-8")
         partial.rename(folder)
         return Prepared(system, self._digest(system), str(folder))
 
@@ -170,12 +169,11 @@ class ProcessLauncher:
                 f"system {system.name}: the engines' locks are for Python {_LOCK_PYTHON[0]}.{_LOCK_PYTHON[1]}; run"
                 f" harness with it, or set {PYTHON_VARIABLE} to an interpreter that has the engine's packages"
             )
-        wheels = assets.wheels(system.engine_dir, system.extra_indexes, self._cache, report)
+        wheels = assets.wheels(system.lock, system.extra_indexes, self._cache, report)
         report(f"{system.name}: installing the engine's packages")
-        lock = system.engine_dir / "requirements.lock"
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--require-hashes"]
         done = subprocess.run(
-            [*command, "--find-links", str(wheels), "--target", str(target), "-r", str(lock)],
+            [*command, "--find-links", str(wheels), "--target", str(target), "-r", str(system.lock)],
             capture_output=True,
             text=True,
             check=False,
@@ -234,12 +232,6 @@ def _engine_environment(folder: Path) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "HARNESS_ASSETS": str(folder / "assets"),
     }
-
-
-def _component(prepared: Prepared) -> dict[str, object]:
-    """What an engine that joins systems is told of one of them, as in an image."""
-    environment = _engine_environment(Path(prepared.reference))
-    return {"name": prepared.system.name, "engine": prepared.system.engine, "environment": environment}
 
 
 def _wait(child: subprocess.Popen[bytes], ended: threading.Event) -> None:

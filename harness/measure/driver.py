@@ -19,7 +19,8 @@ from harness import cgroup
 from harness.measure import envelope
 from harness.measure.adapter import Adapter, Corpus
 from harness.measure.answers import BadAnswer
-from harness.measure.output import Output
+from harness.measure.failure import one_line, outcome_of
+from harness.measure.output import Output, throttled
 from harness.measure.scenarios import Done, Pause, offline, single_stream
 from harness.measure.server import server
 from harness.records import Isolation, JobSpec, Measurement, Outcome, spec_from_json
@@ -79,14 +80,14 @@ class Job:
         # The adapter is foreign code: anything may come out of it, and all of it is an outcome.
         except BaseException as error:  # noqa: BLE001
             traceback.print_exc()
-            self._note(outcome=_outcome_of(error), detail=_one_line(error))
+            self._note(outcome=outcome_of(error), detail=one_line(error))
         self._note(phases=tuple(self.out.phases))
         self._note_counters()
         try:
             self.out.measurement(self.measurement)
         except (TypeError, ValueError) as error:
             # Something in what the adapter says of itself is no text or number that JSON can hold.
-            self._note(outcome=Outcome.CRASH, detail=_one_line(error), libraries={}, device=None)
+            self._note(outcome=Outcome.CRASH, detail=one_line(error), libraries={}, device=None)
             self._note(effective=replace(self.effective, threads={}))
             self.out.measurement(self.measurement)
         return self.measurement
@@ -97,7 +98,7 @@ class Job:
             # Inside: imports count, a build is a job that someone pays for from its start.
             adapter = self._adapter()
             corpus = Corpus(self.places.corpus, self.spec.corpus_size)
-            adapter.build(corpus, self.places.index, _throttled(self.out.progress))
+            adapter.build(corpus, self.places.index, throttled(self.out.progress))
             resumed_s = adapter.resumed_s()
             self._note(build_s=(time.perf_counter_ns() - start) / 1e9 + resumed_s, resumed_s=resumed_s or None)
         self._note(libraries=adapter.libraries(), device=adapter.device())
@@ -154,34 +155,3 @@ class Job:
 
 class EnvelopeMismatch(Exception):
     """The limits in force are not the ones asked for."""
-
-
-def _outcome_of(error: BaseException) -> Outcome:
-    """Memory that the engine itself refused (a JVM heap, an allocator, a GPU) is ``oom`` like a kernel kill."""
-    said = f"{type(error).__name__} {error}"
-    refused = (
-        "OutOfMemoryError",
-        "can't allocate memory",
-        "Cannot allocate memory",
-    )  # JVM and CUDA, PyTorch, the C library
-    return Outcome.OOM if isinstance(error, MemoryError) or any(each in said for each in refused) else Outcome.CRASH
-
-
-def _one_line(error: BaseException) -> str:
-    # A lone surrogate in foreign text would make the measurement unwritable.
-    text = " ".join(str(error).encode("utf-8", "replace").decode("utf-8").split())
-    return f"{type(error).__name__}: {text}"[:500]
-
-
-def _throttled(report: Callable[[int], None], interval_s: float = 0.2) -> Callable[[int], None]:
-    """Pass on at most one call each ``interval_s``: a build that reports each document must not pay for it."""
-    last = -interval_s
-
-    def maybe(done: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last >= interval_s:
-            last = now
-            report(done)
-
-    return maybe

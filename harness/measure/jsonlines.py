@@ -42,10 +42,15 @@ class EngineFailed(RuntimeError):
     """The engine's process ended, or says that it failed."""
 
 
+# What an engine may say that its error is; all else is a crash, or by its text ``oom``.
+_FAILURES: dict[str, type[Exception]] = {"oom": MemoryError, "bad_output": BadAnswer}
+
+
 class JsonLines(Adapter):
     """Drives an engine process; :func:`command` makes the class for one."""
 
     arguments: tuple[str, ...] = ()
+    environment: dict[str, str] | None = None  # None: this process's own
 
     def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
         super().__init__(params, envelope, assets)
@@ -55,6 +60,7 @@ class JsonLines(Adapter):
         self._device = "cpu"
         self._batches = False
         self._libraries: dict[str, str] = {}
+        self._resumed_s = 0.0
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
         """Let the engine build; it may say how far it is.  It has to end by itself, with code 0."""
@@ -66,7 +72,12 @@ class JsonLines(Adapter):
                 raise BadAnswer(f"the engine's progress is {str(done)[:40]!r}, not a number of documents")
             progress(done)
         self._introduce(reply)
+        self._resumed_s = _mapping("reply", {"resumed_s": reply.get("resumed_s", 0.0)}, (int, float))["resumed_s"]
         self.close()
+
+    def resumed_s(self) -> float:
+        """What the engine says at the end of its build."""
+        return self._resumed_s
 
     def load(self, index_dir: Path) -> None:
         """Start the engine and let it open the index."""
@@ -74,21 +85,17 @@ class JsonLines(Adapter):
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """One request, one reply."""
-        reply = self._ask({"verb": "search", "query": query, "k": k}, _REPLY_BYTES + k * _HIT_BYTES)
-        self._stages_s = reply.get("stages_s", {})
-        return _hits(reply.get("hits"))
+        return hits_of(self._searched({"verb": "search", "query": query, "k": k}, k).get("hits"))
 
     def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
         """One request for all, if the engine says in its reply to ``load`` that it knows batches."""
         if not self._batches:
             return super().search_batch(queries, k)
         request = {"verb": "search_batch", "queries": list(queries), "k": k}
-        reply = self._ask(request, _REPLY_BYTES + len(queries) * k * _HIT_BYTES)
-        self._stages_s = reply.get("stages_s", {})
-        answers = reply.get("answers")
+        answers = self._searched(request, len(queries) * k).get("answers")
         if not isinstance(answers, list):
             raise BadAnswer(f"the engine's reply has no list of answers, but {type(answers).__name__}")
-        return [_hits(answer) for answer in answers]
+        return [hits_of(answer) for answer in answers]
 
     def stages_s(self) -> dict[str, float]:
         """What the last reply says."""
@@ -156,11 +163,18 @@ class JsonLines(Adapter):
             ) from None
         try:
             # No group of its own: whoever ends this process and its group ends the engine too.
-            return subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+            return subprocess.Popen(
+                arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=self.environment
+            )
         except OSError as error:
             raise EngineFailed(
                 f"the engine {arguments[0]!r} does not start: {error.strerror}; check the command in adapter.py"
             ) from None
+
+    def _searched(self, request: dict[str, Any], most_hits: int) -> dict[str, Any]:
+        reply = self._ask(request, _REPLY_BYTES + most_hits * _HIT_BYTES)
+        self._stages_s = reply.get("stages_s", {})
+        return reply
 
     def _ask(self, request: dict[str, Any], most_bytes: int = _REPLY_BYTES) -> dict[str, Any]:
         self._send(request)
@@ -199,7 +213,8 @@ class JsonLines(Adapter):
         if type(reply) is not dict:
             raise self._broken(f"the engine's reply is no JSON object: {_quoted(line)}")
         if "error" in reply:
-            raise EngineFailed(f"the engine says: {' '.join(str(reply['error']).split())[:400]}")
+            failure = _FAILURES.get(str(reply.get("outcome")), EngineFailed)
+            raise failure(f"the engine says: {' '.join(str(reply['error']).split())[:400]}")
         return reply
 
     def _broken(self, how: str) -> BadAnswer:
@@ -239,7 +254,7 @@ def command(*arguments: str | Path) -> type[JsonLines]:
     return type("Engine", (JsonLines,), {"arguments": tuple(str(argument) for argument in arguments)})
 
 
-def _hits(answer: object) -> list[Hit]:
+def hits_of(answer: object) -> list[Hit]:
     """Pairs of id and score as hits; what they hold is checked where all answers are."""
     if type(answer) is not list:
         raise BadAnswer(f"the engine's reply has no list of hits, but {type(answer).__name__}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,20 @@ class Output:
 
     def _event(self, **fields: Any) -> None:
         self._events.write(_line(fields))
+
+
+def throttled(report: Callable[[int], None], interval_s: float = 0.2) -> Callable[[int], None]:
+    """Pass on at most one call each ``interval_s``: a build that reports each document must not pay for it."""
+    last = -interval_s
+
+    def maybe(done: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= interval_s:
+            last = now
+            report(done)
+
+    return maybe
 
 
 def _line(value: Any) -> bytes:

@@ -10,22 +10,31 @@ from harness.report import as_csv, as_json, markdown, terminal
 from harness.table import Table
 
 FORMATS = ("md", "csv", "json", "terminal")
+# A row for each cell with all that is known of it, or the shape of a paper's tables.
+LAYOUTS = ("rows", "santhanam2023")
 
 
-def render(table: Table, format: str, *, width: int = 80) -> str:
+def render(table: Table, format: str, *, width: int = 80, layout: str = "rows") -> str:
     """Write a table.
 
     Args:
         table: what to write.
-        format: one of ``FORMATS``.
+        format: one of ``FORMATS``; there is no ``terminal`` in the layout ``santhanam2023``.
         width: columns of the terminal; of use to ``terminal`` only.
+        layout: one of ``LAYOUTS``.
 
     Returns:
         Text that ends with a newline.
 
     Raises:
-        UnknownName: there is no such format.
+        UnknownName: there is no such format or layout.
     """
+    if layout not in LAYOUTS:
+        raise UnknownName("layout", layout, LAYOUTS)
+    if layout == "santhanam2023":
+        from harness.report import table3  # the notes that it leaves out are written where statistics are made
+
+        return table3.render(table, format)
     if format == "terminal":
         return terminal.render(table, width)
     writers = {"md": markdown.render, "csv": as_csv.render, "json": as_json.render}

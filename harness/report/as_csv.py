@@ -98,6 +98,7 @@ def _columns(table: Table) -> list[Column]:
         ("started_at", lambda row: row.started_at),
         ("key", lambda row: row.key),
         ("detail", lambda row: row.detail),
+        ("stand_in", lambda row: row.stand_in),
         ("notes", lambda row: "; ".join(row.notes) or None),
     ]
 

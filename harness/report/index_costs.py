@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.report.sheet import MIB, MISSING, Column, Escape, Footnotes, Grid, number
+from harness.report.sheet import MIB, MISSING, Column, Escape, Footnotes, Grid, named, number
 from harness.table import Figure, Row, Table
 
 
@@ -22,7 +22,7 @@ def lay_out(table: Table, notes: Footnotes, escape: Escape) -> Grid | None:
         return MISSING if price is None else f"{escape(price.instance_type)} ({price.usd_per_hour:g})"
 
     columns: list[Column] = [
-        ("index of system", False, lambda row: escape(row.system)),
+        ("index of system", False, lambda row: named(row, escape)),
         ("dataset", False, lambda row: escape(row.dataset)),
         ("documents", True, lambda row: MISSING if row.corpus_documents is None else f"{row.corpus_documents}"),
         ("build, s", True, lambda row: MISSING if row.index_build_s is None else number(row.index_build_s)),

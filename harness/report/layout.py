@@ -9,7 +9,19 @@ from collections.abc import Callable, Sequence
 
 from harness.records import Isolation, Outcome
 from harness.report import index_costs
-from harness.report.sheet import MIB, MISSING, Column, Escape, Footnotes, Sheet, bounded, decimals_of, number
+from harness.report.sheet import (
+    MIB,
+    MISSING,
+    Column,
+    Escape,
+    Footnotes,
+    Sheet,
+    bounded,
+    decimals_of,
+    named,
+    number,
+    stand_ins,
+)
 from harness.table import Figure, Row, Table, Validity
 
 
@@ -22,7 +34,7 @@ def lay_out(table: Table, escape: Escape) -> Sheet:
     """
     footnotes = Footnotes(escape)
     caption, keys = names(table.rows, escape)
-    shared, machine_of = _shared_notes(table.rows)
+    shared, machine_of = shared_notes(table.rows)
     columns = [*keys, *_columns(table, footnotes, escape, machine_of)]
     cells = tuple(tuple(cell(row) for _, _, cell in columns) for row in table.rows)
     return Sheet(
@@ -33,13 +45,13 @@ def lay_out(table: Table, escape: Escape) -> Sheet:
         keys=len(keys) + 1,  # the first of the other columns is the hardware profile
         below=index_costs.lay_out(table, footnotes, escape),
         footnotes=footnotes.texts,
-        notes=tuple(escape(note) for note in (*shared, *table.notes)),
+        notes=tuple(escape(note) for note in (*stand_ins(table.rows), *shared, *table.notes)),
     )
 
 
 def names(rows: Sequence[Row], escape: Escape) -> tuple[str, list[Column]]:
     """Suite, dataset and scenario stand in the caption if there is one each, else in columns."""
-    keys: list[Column] = [("system", False, lambda row: escape(row.system))]
+    keys: list[Column] = [("system", False, lambda row: named(row, escape))]
     parts: list[str] = []
     getters: dict[str, Callable[[Row], str]] = {
         "dataset": lambda row: row.dataset,
@@ -169,7 +181,7 @@ def _validity(row: Row, notes: Footnotes) -> str:
     return text + notes.mark(*row.notes)
 
 
-def _shared_notes(rows: Sequence[Row]) -> tuple[list[str], Callable[[Row], str | None]]:
+def shared_notes(rows: Sequence[Row]) -> tuple[list[str], Callable[[Row], str | None]]:
     """What holds for all measured rows, once; and what must be said at each row because they differ."""
     measured = [row for row in rows if row.outcome is Outcome.OK]
     shared, differing = [], []
@@ -197,7 +209,7 @@ def _timed(row: Row) -> str:
 def _machine(row: Row) -> str:
     machine = row.machine
     if machine is None:
-        return f"({row.isolation.value})"
+        return f"Measured on: not here ({row.isolation.value})"
     parts = [f"{machine.cpu_model} ({machine.architecture})"]
     parts += list(machine.gpu_models)
     parts += [machine.instance_type] if machine.instance_type else []

@@ -11,8 +11,9 @@ from harness.published import change, errata, recompute
 from harness.published.printed import decimal
 from harness.published.tables import Published
 from harness.report import paper_data
-from harness.report.markdown import escape, grid
-from harness.report.paper_tables import Section, listed, tables
+from harness.report.markdown import escape
+from harness.report.paper_tables import listed, tables
+from harness.report.sections import Section, markdown
 from harness.report.sheet import MISSING
 
 FORMATS = ("md", "csv", "json")
@@ -52,14 +53,6 @@ def sections(published: Published, follows: Snapshot, now: Snapshot) -> tuple[Se
         rented(published, follows, now),
         repriced(published, follows, now),
     )
-
-
-def markdown(section: Section, level: int) -> str:
-    """A section as Markdown whose columns also line up in a terminal."""
-    parts = [f"{'#' * level} {section.title}", *section.notes]
-    if section.headers:
-        parts.append("\n".join(grid(section.headers, section.numeric, section.cells, padded=True)))
-    return "\n\n".join((*parts, *section.after))
 
 
 def recomputed(published: Published, follows: Snapshot) -> Section:

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 from harness.published import errata
 from harness.published.about import Dataset
 from harness.published.printed import Printed
 from harness.published.tables import Accuracy, Hardware, Published, Timed
 from harness.report.markdown import escape
+from harness.report.sections import Section
 from harness.report.sheet import MISSING
-
-
-@dataclass(frozen=True)
-class Section:
-    """A heading, sentences, and a grid of finished cells under plain headers; ``numeric`` ones stand to the right."""
-
-    title: str
-    notes: tuple[str, ...] = ()
-    headers: tuple[str, ...] = ()
-    numeric: tuple[bool, ...] = ()
-    cells: tuple[tuple[str, ...], ...] = ()
-    after: tuple[str, ...] = ()
 
 
 def tables(published: Published, wrong: tuple[errata.Erratum, ...]) -> tuple[Section, ...]:

@@ -8,7 +8,7 @@ from harness.errors import UnknownName
 from harness.report.layout import names
 from harness.report.markdown import escape, grid
 from harness.report.repricing_data import as_csv, as_json, model
-from harness.report.sheet import MISSING, Footnotes, Grid, bounded, number
+from harness.report.sheet import MISSING, Footnotes, Grid, bounded, number, stand_ins
 from harness.repriced import Best, Change, Flip, Gone, Place, Priced, Repricing
 from harness.table import Figure, Row
 
@@ -43,7 +43,10 @@ def _markdown(found: Repricing) -> str:
             "",
         ]
     lines += [f"- [{place}] {text}" for place, text in enumerate(notes.texts, start=1)]
-    lines += [f"- {escape(note)}" for note in (*_told(found), *found.notes, *_sources(found))]
+    lines += [
+        f"- {escape(note)}"
+        for note in (*stand_ins(each.row for each in found.changes), *_told(found), *found.notes, *_sources(found))
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -12,8 +12,10 @@ from harness.report.as_csv import Value, written
 from harness.repriced import Best, Change, Flip, Priced, Repricing
 from harness.table import Figure, Row
 
-# Version of the JSON and CSV formats.
-VERSION = 1
+# Version of the JSON and CSV formats.  History:
+#   1  first version
+#   2  rows: stand_in.  Everything in 1 kept its name and meaning.
+VERSION = 2
 Column = tuple[str, Callable[[Change], Value]]
 # The three ways in which each row is priced, by the names that programs read.
 _WAYS: dict[str, Callable[[Change], Priced]] = {
@@ -63,9 +65,10 @@ def _written(value: object) -> str:
 def _change(each: Change) -> dict[str, object]:
     row = each.row
     names = ("suite", "system", "dataset", "scenario", "profile", "key", "published_type", "cpus", "memory_limit_bytes")
+    more = ("gpus", "stand_in")
     place = ("k", "latency_target_s", "latency_percentile", "sample_sha256", "corpus_sha256")
     return {
-        **{name: getattr(row, name) for name in (*names, "gpus", *place)},
+        **{name: getattr(row, name) for name in (*names, *more, *place)},
         "isolation": row.isolation.value,
         "validity": row.validity.value,
         "measures": {name: vars(figure) for name, figure in row.measures.items()},
@@ -105,7 +108,7 @@ def as_csv(found: Repricing) -> str:
     ]
     for way, of in _WAYS.items():
         columns += _priced_columns(way, of, found.before.date if way == "before" else found.now.date)
-    columns.append(("key", lambda each: each.row.key))
+    columns += [("key", lambda each: each.row.key), ("stand_in", lambda each: each.row.stand_in)]
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(name for name, _ in columns)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from harness.table import Figure, Row
 
 MISSING = "—"
+# Marks a system whose checkpoint is not the published one.
+STAND_IN = "†"
 MIB = 2**20
 
 Escape = Callable[[str], str]
@@ -36,6 +38,23 @@ class Sheet(Grid):
     below: Grid | None
     footnotes: tuple[str, ...]
     notes: tuple[str, ...]
+
+
+def named(row: Row, escape: Escape) -> str:
+    """A row's system, marked where its checkpoint is a stand-in; :func:`stand_ins` are the marks' notes."""
+    return escape(row.system) + (f" {STAND_IN}" if row.stand_in else "")
+
+
+def stand_ins(rows: Iterable[Row]) -> tuple[str, ...]:
+    """What the marked systems were measured with, one sentence for each checkpoint."""
+    by_text: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row.stand_in:
+            by_text.setdefault(row.stand_in, {})[row.system] = None
+    return tuple(
+        f"{STAND_IN} {', '.join(systems)}: not the published checkpoint but a stand-in: {text}"
+        for text, systems in by_text.items()
+    )
 
 
 @dataclass

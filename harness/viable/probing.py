@@ -44,13 +44,13 @@ class Subject:
     seed: int = 2023
 
 
-def subject(system: System, folder: Path, cache: Path, queries: int) -> Subject:
+def subject(system: System, place: datasets.Place, cache: Path, queries: int) -> Subject:
     """Load a dataset and draw its sample.
 
     Raises:
         FileError: the dataset is wrong, or too small to warm up with.
     """
-    dataset = datasets.load(folder, cache)
+    dataset = datasets.load(place, cache)
     fixed = Subject(system, dataset, QuerySample((), ()))
     return replace(
         fixed, queries=datasets.draw(dataset, queries, min(WARMUP, max(dataset.corpus.size // 2, 1)), fixed.seed)
@@ -92,7 +92,8 @@ class Probing:
         self.measured = 0
         self._options = Options(results, cache, results, fresh=True)
         self._launcher = launcher
-        self._image = self._ready()
+        self._images: dict[str, Prepared] = {}
+        self._ready(subject.system)
         self._folder = results / SUITE / subject.system.name / subject.dataset.name
         # Written down with the first job: a search that never began makes nothing old.
         self._unmarked = datetime.now(UTC) if fresh else None
@@ -168,13 +169,13 @@ class Probing:
             )
         return job
 
-    def _ready(self) -> Prepared:
-        system = self.subject.system
-        found = self._launcher.find(system)
+    def _ready(self, system: System) -> Prepared:
+        found = self._images.get(system.image) or self._launcher.find(system)
         if found is None:
             self._launcher.check()
-            with self.screen.task(f"{system.name}: image"):
+            with self.screen.task(f"{system.image}: image"):
                 found = self._launcher.prepare(system, self.screen.say)
+        self._images[system.image] = found
         return found
 
     def _inputs(self, envelope: Envelope, unconstrained_s: float | None = None) -> Inputs:
@@ -210,8 +211,9 @@ class Probing:
         )
 
     def _spec(self, envelope: Envelope) -> ResultSpec:
-        digests = {self.subject.system.name: self._image.digest}
-        (planned,) = plan_with(self._inputs(envelope), self._launcher, digests, [], fresh=False)
+        inputs = self._inputs(envelope)
+        digests = {name: self._ready(system).digest for name, system in inputs.images(inputs.cells).items()}
+        (planned,) = plan_with(inputs, self._launcher, digests, [], fresh=False)
         return planned.spec
 
     def _mark(self, since: datetime) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 import docker
 import pytest
 
-from harness import catalog
+from harness import assets, catalog
 from harness.images import making
+from tests.images.colbert import Inside, make_models
 
 # The same place as the command line's: what it has fetched already is not fetched again.
 CACHE = Path(os.environ.get("HARNESS_CACHE") or Path.home() / ".cache" / "ir-harness")
@@ -99,3 +100,23 @@ def ask(probe: Probe, sparse_models: Path, tmp_path: Path, monkeypatch: pytest.M
     from tests.images import impact
 
     return impact.asker(probe, sparse_models, tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def colbert_image(engine: docker.DockerClient) -> making.Image:
+    return making.ensure_engine(engine, catalog.system("colbertv2-s"), cache=CACHE, report=print)
+
+
+@pytest.fixture(scope="session")
+def colbert_models(
+    engine: docker.DockerClient, colbert_image: making.Image, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    minilm = catalog.system("minilm")
+    tree = assets.fetch("minilm", minilm.system_assets, CACHE, None, print)
+    folder = tmp_path_factory.mktemp("models")
+    return make_models(engine, colbert_image.digest, folder, tree / minilm.system_assets[0].folder)
+
+
+@pytest.fixture
+def colbert(engine: docker.DockerClient, colbert_image: making.Image, colbert_models: Path, tmp_path: Path) -> Inside:
+    return Inside(engine, colbert_image.digest, colbert_models, tmp_path / "job", tmp_path / "index")

@@ -14,7 +14,7 @@ import pytest
 from harness.measure import jsonlines
 from harness.measure.adapter import Corpus
 from harness.measure.answers import BadAnswer, check
-from harness.measure.driver import _outcome_of
+from harness.measure.failure import outcome_of
 from harness.measure.jsonlines import EngineFailed, JsonLines, command
 from harness.records import Envelope, Hit, Outcome
 
@@ -194,14 +194,14 @@ def test_an_engine_that_fails_is_a_crash_in_one_line(rig: Rig, tmp_path: Path, a
     engine.load(tmp_path)
     with pytest.raises(EngineFailed, match=message) as caught:
         engine.search("x", 1)
-    assert _outcome_of(caught.value) is Outcome.CRASH and "\n" not in str(caught.value)
+    assert outcome_of(caught.value) is Outcome.CRASH and "\n" not in str(caught.value)
 
 
 def test_a_full_heap_that_the_engine_names_is_oom(rig: Rig, tmp_path: Path) -> None:
     engine = rig(load={"error": "java.lang.OutOfMemoryError: Java heap space"})
     with pytest.raises(EngineFailed) as caught:
         engine.load(tmp_path)
-    assert _outcome_of(caught.value) is Outcome.OOM
+    assert outcome_of(caught.value) is Outcome.OOM
 
 
 def test_an_engine_that_died_between_queries_is_found_at_the_next(rig: Rig, tmp_path: Path) -> None:

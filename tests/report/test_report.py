@@ -145,7 +145,7 @@ def test_each_cost_has_a_named_column_and_the_saturated_one_only_where_a_scenari
 def test_each_index_stands_once_below_the_rows(table: Table) -> None:
     below = layout.lay_out(table, str).below
     assert below is not None
-    assert [row[:2] for row in below.cells] == [("bm25", "scifact"), ("minilm", "scifact")]
+    assert [row[:2] for row in below.cells] == [("bm25", "scifact"), ("minilm †", "scifact")]
     row = dict(zip(below.headers, below.cells[0], strict=True))
     # 12.5 s at US$ 0.051 an hour, for 5,183 documents.
     assert (row["build, s"], row["US$ per million documents"]) == ("12.5", "0.0342")
@@ -240,6 +240,28 @@ def test_missing_figures_are_marked_with_their_reason(table: Table) -> None:
     assert all(failed[name] == "—" for name in (*COLUMNS[3:-2], "validity"))
 
 
+def test_a_stand_in_is_marked_wherever_its_system_is_named(table: Table) -> None:
+    for escape in (text.one_line, markdown.escape):
+        sheet = layout.lay_out(table, escape)
+        assert sheet.below is not None
+        shown = [row[0] for cells in (sheet.cells, sheet.below.cells) for row in cells]
+        assert set(shown) >= {"minilm †", "bm25"} and not {"minilm", "bm25 †"} & set(shown)
+        said = "† minilm: not the published checkpoint but a stand-in: MiniLM | of two layers, trained for a minute"
+        assert sheet.notes[0] == escape(said), "once for all its rows"
+        assert sum("†" in note for note in sheet.notes) == 1
+    read = list(csv.DictReader(io.StringIO(report.render(table, "csv"))))
+    assert {(line["system"], line["stand_in"]) for line in read if line["system"] in ("bm25", "minilm")} == {
+        ("bm25", ""),
+        ("minilm", "MiniLM | of two layers, trained for a minute"),
+    }
+    assert json.loads(report.render(table, "json"))["rows"][0]["stand_in"].startswith("MiniLM | of two layers")
+
+
+def test_no_mark_where_nothing_stands_in(table: Table) -> None:
+    plain = dataclasses.replace(table, rows=tuple(dataclasses.replace(row, stand_in=None) for row in table.rows))
+    assert not any("†" in report.render(plain, format) for format in report.FORMATS)
+
+
 def test_csv_reads_back(table: Table) -> None:
     read = list(csv.DictReader(io.StringIO(report.render(table, "csv"))))
     assert len(read) == len(table.rows)
@@ -256,7 +278,7 @@ def test_csv_reads_back(table: Table) -> None:
 
 def test_json_is_whole(table: Table) -> None:
     read = json.loads(report.render(table, "json"))
-    assert read["report_version"] == 2
+    assert read["report_version"] == 3
     assert read["overhead"][0]["latency_mean_s"] == {"value": 4e-7, "low": 3.9e-7, "high": 4.1e-7, "reason": None}
     assert read["cost_formula"] == table.cost_formula
     assert len(read["rows"]) == len(table.rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,6 +107,11 @@ class Weights:
         try:
             # weights_only: a pickle may hold code, and none of it is run.
             self._tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=_is_zip(path))
+        except pickle.UnpicklingError as error:
+            raise BadCheckpoint(
+                f"{folder.name}: {path.name} holds more than tensors, or is damaged: none of its code is run, so it "
+                "cannot be used"
+            ) from error
         except Exception as error:
             raise _damaged(path, error) from error
         if not isinstance(self._tensors, dict) or not all(
@@ -151,6 +157,7 @@ def transformer(
     logging.disable_progress_bar()
     logging.set_verbosity_error()  # what it would warn of is an error below
     options: dict[str, Any] = {"local_files_only": True, "output_loading_info": True, "dtype": "float32"}
+    options["ignore_mismatched_sizes"] = True  # they are named below
     options["key_mapping"] = {"^coil_encoder\\.": ""}  # uniCOIL's name for the whole
     which = side(weights.names)
     if declared.model_type == "dpr":

@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 
 from encoder import tokens
-from encoder.checkpoint import config
+from encoder.checkpoint import Config, config
 from encoder.errors import BadCheckpoint
 from encoder.tokens import Batch, Text
 
@@ -21,7 +21,7 @@ class Model:
 
     Attributes:
         tokens: the tokeniser, checked.
-        dims: length of a vector (dense heads), rows of the vocabulary (``splade``), 1 (``term_weight``).
+        dims: length of a vector (dense heads), rows of the vocabulary (``splade``); nothing for ``term_weight``.
     """
 
     def __init__(self, backend: Any, tokeniser: tokens.Tokens, max_tokens: int, params: dict[str, Any]) -> None:
@@ -51,8 +51,9 @@ class Model:
             backend: see :mod:`encoder.backends`.
             threads: of the backend; the tokeniser takes as many.
             device: ``cpu``, or ``cuda`` (torch backends).
-            params: ``normalise`` (L2, default false), ``prefix`` (before each text), ``segments`` (token type 1 for
-                the second text of a pair, default false), and what the head reads.
+            params: ``normalise`` (L2, default false), ``prefix`` (before each text), ``segment`` (token type of a text,
+                default 0), ``segments`` (token types 0 and 1 for the texts of a pair, default false), and what the
+                head reads.
 
         Raises:
             BadCheckpoint: the files do not fit what is asked for.
@@ -76,6 +77,7 @@ class Model:
             tokens.read(folder),
             declared.vocabulary,
             segments=bool(given.get("segments", False)) and declared.kind.token_types,
+            segment=_segment(given, declared),
             name=folder.name,
         )
         loaded = BACKENDS[backend](folder, head, name=backend, threads=threads, device=device, params=given)
@@ -154,6 +156,14 @@ class Model:
                 "and two go to special tokens"
             )
         return max_tokens
+
+
+def _segment(params: dict[str, Any], declared: Config) -> int:
+    segment = int(params.get("segment", 0))
+    types = int(declared.raw.get("type_vocab_size", 2))
+    if segment and not (declared.kind.token_types and 0 <= segment < types):
+        raise BadCheckpoint(f"token type {segment} is asked for; the transformer has {types}")
+    return segment
 
 
 def _check_head(folder: Path, head: str) -> None:

@@ -7,8 +7,10 @@
 | backend | ``document_backend`` (``torch``) | ``backend`` (``torch``) |
 | longest text, in tokens | ``document_tokens`` | ``query_tokens`` |
 | put before a text | ``document_prefix`` | ``query_prefix`` |
+| token type of a text | ``document_segment`` (0) | ``query_segment`` (0) |
 
-Common to both: ``normalise``, ``segments``.  A side whose folder is the empty text has no encoder.
+Common to both: ``normalise`` (L2), ``segments`` (a pair's texts have token types 0 and 1).  A side whose folder is the
+empty text has no encoder.
 """
 
 from __future__ import annotations
@@ -61,6 +63,7 @@ def role(side: str, params: dict[str, Any]) -> Role | None:
     given = {
         "normalise": params.get("normalise", False),
         "segments": params.get("segments", False),
+        "segment": params.get(f"{side}_segment", 0),
         "prefix": params.get(f"{side}_prefix", ""),
     }
     return Role(side, folder, str(head), str(backend), None if tokens is None else int(tokens), given)

@@ -41,18 +41,22 @@ class Tokens:
     Args:
         tokenizer: of the ``tokenizers`` library; it is changed.
         vocabulary: rows of the transformer's embedding; a token id beyond them would read what is not there.
-        segments: whether the second text of a pair has token type 1; else all types are 0.
+        segments: whether the second text of a pair has token type 1; else all types are ``segment``.
+        segment: token type of a text.
         name: folder of the checkpoint, for messages.
 
     Raises:
         BadCheckpoint: a special token is missing, or token ids go beyond the vocabulary.
     """
 
-    def __init__(self, tokenizer: Tokenizer, vocabulary: int, *, segments: bool = False, name: str = "") -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, vocabulary: int, *, segments: bool = False, segment: int = 0, name: str = ""
+    ) -> None:
         tokenizer.no_padding()
         tokenizer.no_truncation()
         self.tokenizer = tokenizer
         self._segments = segments
+        self._segment = segment
         self._limit: int | None = None
         self.pad_id = _checked(tokenizer, vocabulary, name)
 
@@ -72,7 +76,7 @@ class Tokens:
         width = max(len(encoding.ids) for encoding in encodings)
         ids = numpy.full((len(encodings), width), self.pad_id, dtype=numpy.int64)
         mask = numpy.zeros((len(encodings), width), dtype=numpy.int64)
-        types = numpy.zeros((len(encodings), width), dtype=numpy.int64)
+        types = numpy.full((len(encodings), width), self._segment, dtype=numpy.int64)
         for row, encoding in enumerate(encodings):
             length = len(encoding.ids)
             ids[row, :length] = encoding.ids

@@ -1,0 +1,159 @@
+"""Two systems in one envelope, asked one after the other, and their rankings fused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import component
+import fusing
+
+from harness.measure.adapter import Adapter, Corpus
+from harness.measure.packed import Ranking
+from harness.records import Envelope, Hit, Scalar
+
+_META = "fusion.json"
+# Of each index that is finished while the other is not: what its build said.  Gone when both are.
+_FINISHED = ".building"
+
+
+class Fusion(Adapter):
+    """Each system is a process of its own; both have the whole envelope, and only one works at a time.
+
+    Parameters: ``depth`` (hits that each is asked for), ``method`` and the method's own (``fusing.METHODS``); those of
+    the systems under ``<system>.<name>``.
+    """
+
+    def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
+        super().__init__(params, envelope, assets)
+        systems = component.told()
+        own, theirs = _divided(params, [each.name for each in systems])
+        depth = own.pop("depth", None)
+        if type(depth) is not int or depth < 1:
+            raise ValueError(f"depth is {depth!r}, must be a whole number of hits above 0")
+        self._depth = depth
+        self._fuse = fusing.fuse(own)
+        self._components = [
+            component.Component(each, theirs[each.name], envelope, assets, last=systems[-1]) for each in systems
+        ]
+        self._stages_s: dict[str, float] = {}
+        self._batched = False
+        self._resumed_s = 0.0
+
+    def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
+        """Build one index after the other, each with the whole envelope; progress is the mean of both."""
+        kept = index_dir / _FINISHED
+        kept.mkdir(exist_ok=True)
+        for number, each in enumerate(self._components):
+            before = number * len(corpus)
+            progress(before // len(self._components))
+            finished = kept / f"{each.name}.json"
+            if finished.exists():  # by an attempt that ended later on
+                self._resumed_s += each.take_over(finished)
+                continue
+            folder = index_dir / each.name
+            if folder.exists() and not each.resumable_builds:
+                shutil.rmtree(folder)
+            folder.mkdir(exist_ok=True)
+            start = time.perf_counter()
+            with each.named():
+                each.build(corpus, folder, lambda done, before=before: progress((before + done) // 2))
+            self._resumed_s += each.resumed_s()
+            each.hand_over(finished, time.perf_counter() - start + each.resumed_s())
+        (index_dir / _META).write_text(json.dumps(self._names()), encoding="utf-8")
+        shutil.rmtree(kept)
+        progress(len(corpus))
+
+    def resumed_s(self) -> float:
+        """What earlier attempts spent on indexes that they finished, and on what a system took over itself."""
+        return self._resumed_s
+
+    def load(self, index_dir: Path) -> None:
+        """Start both, one after the other.
+
+        Raises:
+            ValueError: the index is not of these systems.
+        """
+        found = json.loads((index_dir / _META).read_text(encoding="utf-8"))
+        if found != self._names():
+            raise ValueError(f"the index is of {' and '.join(found)}, not of {' and '.join(self._names())}")
+        for each in self._components:
+            with each.named():
+                each.load(index_dir / each.name)
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Ask both for ``depth`` hits and fuse them."""
+        self._batched = False
+        return self._fused(k, lambda each: [each.ranked(query, self._depth)])[0]
+
+    def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
+        """Ask each for all queries at once, then fuse."""
+        self._batched = True
+        return self._fused(k, lambda each: each.ranked_batch(queries, self._depth))
+
+    def stages_s(self) -> dict[str, float]:
+        """Of the last search or batch: each system as a whole, its own stages as ``<system>.<stage>``, and ``fuse``."""
+        stages = dict(self._stages_s)
+        for each in self._components:
+            inner = each.stages_in_batch_s() if self._batched else each.stages_s()
+            stages.update({f"{each.name}.{stage}": seconds for stage, seconds in inner.items()})
+        return stages
+
+    def threads(self) -> dict[str, int]:
+        """What each system says, as ``<system>.<pool>``: not added up, as only one works at a time."""
+        return {f"{each.name}.{pool}": count for each in self._components for pool, count in each.threads().items()}
+
+    def libraries(self) -> dict[str, str]:
+        """What each system says, as ``<system>.<library>``."""
+        return {f"{each.name}.{name}": text for each in self._components for name, text in each.libraries().items()}
+
+    def device(self) -> str:
+        """Where both work; of each, where they differ."""
+        devices = {each.name: each.device() for each in self._components}
+        if len(set(devices.values())) == 1:
+            return next(iter(devices.values()))
+        return ", ".join(f"{name}: {device}" for name, device in devices.items())
+
+    def close(self) -> None:
+        """End both."""
+        for each in self._components:
+            with each.named():
+                each.close()
+
+    def _fused(self, k: int, ask: Callable[[component.Component], list[Ranking]]) -> list[list[Hit]]:
+        """The fused ranking of each query, and how long each step took."""
+        if k > self._depth:
+            raise ValueError(f"asked for {k} hits, fused from {self._depth} of each system; set depth to {k} at least")
+        clock, stages, answers = time.perf_counter, {}, []
+        start = clock()
+        for each in self._components:
+            answers.append(ask(each))
+            stages[each.name] = (now := clock()) - start
+            start = now
+        fused = [fusing.ranked(self._fuse(lists), k) for lists in zip(*answers, strict=True)]
+        stages["fuse"] = clock() - start
+        self._stages_s = stages
+        return fused
+
+    def _names(self) -> list[str]:
+        return [each.name for each in self._components]
+
+
+ENGINE = Fusion
+
+
+def _divided(params: dict[str, Scalar], systems: list[str]) -> tuple[dict[str, Scalar], dict[str, dict[str, Scalar]]]:
+    """The parameters of the fusion itself, and those of each system."""
+    own: dict[str, Scalar] = {}
+    theirs: dict[str, dict[str, Scalar]] = {name: {} for name in systems}
+    for key, value in params.items():
+        # The longest: a system's name may begin with another's and a dot.
+        owner = max((name for name in systems if key.startswith(f"{name}.")), key=len, default=None)
+        if owner is None:
+            own[key] = value
+        else:
+            theirs[owner][key.removeprefix(f"{owner}.")] = value
+    return own, theirs

@@ -1,0 +1,118 @@
+"""One of the systems that are joined, as a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.measure.answers import BadAnswer
+from harness.measure.jsonlines import EngineFailed, JsonLines
+from harness.measure.packed import Ranking, unpack
+from harness.records import Envelope, Scalar
+
+# What the launcher sets is for every process of the job; these are an image's own.
+_ITS_OWN = ("PYTHONPATH", "HARNESS_ASSETS")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What ``components.json`` says of a system: written where its image is made."""
+
+    name: str
+    engine: str
+    adapter_sha256: str
+    resumable_builds: bool
+    environment: dict[str, str]
+
+
+def told() -> list[Told]:
+    """The systems that are joined here, in the order of the TOML.
+
+    Raises:
+        ValueError: there are none: this engine alone is no system.
+    """
+    beside = Path(__file__).with_name("components.json")  # of a plain process; in an image, it is the system's
+    path = beside if beside.exists() else Path("/opt/components.json")
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    if not found:
+        raise ValueError("nothing is joined here; the system's TOML has to name two 'components'")
+    return [Told(**each) for each in found]
+
+
+class Component(JsonLines):
+    """Speaks JSON lines with the adapter of one system.
+
+    Args:
+        told: which system.
+        params: its parameters alone, by its own names.
+        last: the system whose environment variables the image has.
+    """
+
+    arguments = (sys.executable, "-m", "harness.measure.component")
+
+    def __init__(self, told: Told, params: dict[str, Scalar], envelope: Envelope, assets: Path, *, last: Told) -> None:
+        super().__init__(params, envelope, Path(told.environment.get("HARNESS_ASSETS", assets)))
+        self.name = told.name
+        self.resumable_builds = told.resumable_builds
+        # An image that says nothing of PATH gets one from its launcher, unless the joined image says something.
+        self.environment = {"PATH": os.defpath, **environment(os.environ, told.environment, last.environment)}
+        self._adapter_sha256 = told.adapter_sha256
+
+    @contextlib.contextmanager
+    def named(self) -> Iterator[None]:
+        """Say of what goes wrong whose it is."""
+        try:
+            yield
+        except (EngineFailed, BadAnswer, MemoryError) as error:
+            raise type(error)(f"{self.name}: {error}") from error
+
+    def ranked(self, query: str, k: int) -> Ranking:
+        """``search``, packed: see ``harness/measure/packed.py``."""
+        with self.named():
+            return unpack(self._searched({"verb": "search", "query": query, "k": k, "packed": True}, k))
+
+    def ranked_batch(self, queries: Sequence[str], k: int) -> list[Ranking]:
+        """``search_batch`` likewise."""
+        if not self._batches:
+            return [self.ranked(query, k) for query in queries]
+        with self.named():
+            request = {"verb": "search_batch", "queries": list(queries), "k": k, "packed": True}
+            return [unpack(answer) for answer in self._searched(request, len(queries) * k)["answers"]]
+
+    def hand_over(self, path: Path, took_s: float) -> None:
+        """Write down that the index is finished, for an attempt that need not build it again."""
+        facts = {"took_s": took_s, "libraries": self.libraries(), "device": self.device()}
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps(facts), encoding="utf-8")
+        partial.rename(path)
+
+    def take_over(self, path: Path) -> float:
+        """Know what an earlier attempt knew at the end of its build; return the seconds that it took."""
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        self._libraries, self._device = facts["libraries"], facts["device"]
+        return float(facts["took_s"])
+
+    def stages_in_batch_s(self) -> dict[str, float]:
+        """Its stages of the last batch; none where it was asked query by query, and knows the last query's alone."""
+        return self.stages_s() if self._batches else {}
+
+    def _surroundings(self, index_dir: Path) -> dict[str, Any]:
+        return {**super()._surroundings(index_dir), "adapter_sha256": self._adapter_sha256}
+
+
+def environment(here: Mapping[str, str], own: Mapping[str, str], last: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a component's process: those of its own image, under what the launcher set.
+
+    Args:
+        here: this process's variables.
+        own: those of the component's image.
+        last: those of the image that the joined one is made from, which are here too and are not the component's.
+    """
+    launched = {name: value for name, value in here.items() if name not in _ITS_OWN and last.get(name) != value}
+    return {**own, **launched}

@@ -1,0 +1,188 @@
+"""Two systems in one envelope: the fused ranking is that of their own, and what goes wrong with one is its outcome."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections import defaultdict
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from harness import catalog, conformance
+from harness.cli import main
+from harness.launch.base import Launcher
+from harness.launch.process import ProcessLauncher
+from harness.progress import Screen
+from harness.records import Envelope, Hit, Outcome
+from harness.result import Result
+from harness.store import read_jobs
+from tests.conftest import PLANTED, Bench
+from tests.images.test_fusing import fusing
+
+TOY = Path(__file__).with_name("toy.py")
+PROTOCOL = "[protocol]\nwarmup_queries = 2\ntrials = 1\nk = 3\nquery_timeout_s = 2.0\n"
+
+
+def declare(bench: Bench, fusion: str = 'method = "rrf"\ndepth = 5\n', **letters: object) -> None:
+    """Systems ``words`` and ``letters``, and ``both`` of them."""
+    toy = bench.folder / "engines" / "toy"
+    (toy / "systems").mkdir(parents=True, exist_ok=True)
+    shutil.copy(PLANTED / "Dockerfile", toy / "Dockerfile")
+    shutil.copy(TOY, toy / "adapter.py")
+    (toy / "requirements.lock").touch()
+    (toy / "engine.toml").write_text('description = "toy"\n')
+    keys = "".join(f"{key} = {json.dumps(value)}\n" for key, value in letters.items())
+    for name, more in (("words", ""), ("letters", keys)):
+        text = f'description = "toy"\n[build_params]\nshared = "{name}"\n[search_params]\n{more}'
+        (toy / "systems" / f"{name}.toml").write_text(text)
+    systems = bench.folder / "engines" / "fusion" / "systems"
+    systems.mkdir(parents=True, exist_ok=True)
+    joined = f'description = "both"\ncomponents = ["words", "letters"]\n[search_params]\n{fusion}'
+    (systems / "both.toml").write_text(joined)
+
+
+def run(bench: Bench, *systems: str, launcher: Launcher | None = None, text: str = "") -> dict[str, Result]:
+    suite = bench.suite(PROTOCOL + text, systems=list(systems or ["both"]), profiles=["cpu1-mem256m"])
+    done = bench.run(launcher or ProcessLauncher(bench.cache), suite)
+    return {result.spec.cell.system: result for result, _ in done.jobs}
+
+
+def rankings(bench_results: Path) -> dict[str, dict[str, list[Hit]]]:
+    """System -> query -> its hits, from the stored runs."""
+    found: dict[str, dict[str, list[Hit]]] = {}
+    for job in read_jobs(bench_results):
+        lists: dict[str, list[Hit]] = defaultdict(list)
+        for line in gzip.decompress((job.folder / "run.trec.gz").read_bytes()).decode().splitlines():
+            query_id, _, doc_id, _, score, _ = line.split()
+            lists[query_id].append(Hit(doc_id, float(score)))
+        found[job.result.spec.cell.system] = dict(lists)
+    return found
+
+
+def fused(lists: list[list[Hit]], k: int, **params: Any) -> list[Hit]:
+    pairs = [([hit.doc_id for hit in hits], [hit.score for hit in hits]) for hits in lists]
+    made: list[Hit] = fusing.ranked(fusing.fuse(params)(pairs), k)
+    return made
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"method": "rrf"},
+        {"method": "weighted", "normalise": "z", "first_weight": 0.3, "second_weight": 0.7},
+    ],
+    ids=lambda params: params["method"],
+)
+def test_the_ranking_is_that_of_both_fused(bench: Bench, params: dict[str, Any]) -> None:
+    # k = depth = 3: the components' own runs, measured alone, hold all that was fused.
+    keys = "".join(f"{key} = {json.dumps(value)}\n" for key, value in params.items())
+    declare(bench, f"{keys}depth = 3\n")
+    results = run(bench, "words", "letters", "both")
+    assert {result.outcome for result in results.values()} == {Outcome.OK}, results["both"].detail
+    found = rankings(bench.results)
+    assert found["words"] != found["letters"], "else anything would do"
+    for query_id, hits in found["both"].items():
+        assert hits == fused([found["words"][query_id], found["letters"][query_id]], 3, **params)
+
+
+def test_stages_lie_in_the_latency_and_libraries_say_whose_they_are(bench: Bench) -> None:
+    declare(bench)
+    result = run(bench)["both"]
+    (job,) = read_jobs(bench.results)
+    rows = job.samples().to_pylist()
+    assert [name for name in rows[0] if name.startswith("stage_")] == [
+        "stage_fuse_ns",
+        "stage_letters_ns",
+        "stage_letters.retrieve_ns",
+        "stage_words_ns",
+        "stage_words.retrieve_ns",
+    ]
+    for row in rows:
+        outer = sum(row[f"stage_{name}_ns"] for name in ("words", "letters", "fuse"))
+        assert outer <= row["latency_ns"]
+        for name in ("words", "letters"):
+            assert 0 < row[f"stage_{name}.retrieve_ns"] < row[f"stage_{name}_ns"]
+    assert result.effective is not None
+    assert result.effective.threads == {"words.python": 1, "letters.python": 1}
+    assert result.libraries.keys() == {"words.python", "words.omp", "letters.python", "letters.omp"}
+    assert result.libraries["letters.omp"] == "1", "what the launcher sets reaches both"
+    assert result.device == "cpu"
+    shown = CliRunner().invoke(main, ["report", str(bench.results), "--format", "csv"])
+    assert shown.exit_code == 0 and "stage_words.retrieve_mean_ms" in shown.output
+    assert "sum to more" not in shown.output
+
+
+def test_both_keep_the_contract(bench: Bench) -> None:
+    declare(bench)
+    folder = bench.folder / "conformance"
+    folder.mkdir()
+    envelope = Envelope("cpu1-mem1", 1, 1 << 30)
+    screen = Screen(Console(file=StringIO()))
+    checks = conformance.examine(ProcessLauncher(bench.cache), catalog.system("both"), envelope, folder, screen)
+    found = {check.what: check for check in checks}
+    # Ten documents that a toy tells apart by their words: what is asked here is that batches, trials and threads agree.
+    assert [check for check in found.values() if not check.ok] == []
+    assert "answers batches as it answers single queries" in found
+
+
+MISDEEDS = {
+    "raise": (Outcome.CRASH, "letters: the engine says: ValueError: planted in two lines"),
+    "kill": (Outcome.CRASH, "letters: the engine ended with signal SIGKILL before it replied"),
+    "heap": (Outcome.OOM, "letters: the engine says: MemoryError: planted"),
+    "hang": (Outcome.TIMEOUT, "a query took more than 2 s"),
+    "twice": (Outcome.BAD_OUTPUT, "letters: the engine says: BadAnswer: rank 2: document 'd1' comes twice"),
+    "rising": (Outcome.BAD_OUTPUT, "letters: the engine says: BadAnswer: rank 2: score 2.0 is above the one before"),
+    "too_many": (Outcome.BAD_OUTPUT, "letters: the engine says: BadAnswer: 10 hits, asked for 5"),
+    "no_number": (
+        Outcome.BAD_OUTPUT,
+        "letters: the engine says: BadAnswer: rank 1: the score is str, not a plain float",
+    ),
+}
+
+
+@pytest.mark.parametrize("misdeed", MISDEEDS)
+def test_what_goes_wrong_with_one_is_an_outcome_that_names_it(bench: Bench, misdeed: str) -> None:
+    declare(bench, misdeed=misdeed)
+    result = run(bench)["both"]
+    outcome, detail = MISDEEDS[misdeed]
+    assert result.outcome is outcome, result.detail
+    assert detail in (result.detail or "")
+    assert not [pid for pid in Path("/proc").glob("[0-9]*") if str(bench.folder) in _environment(pid)]
+
+
+@pytest.mark.parametrize(
+    ("fusion", "said"),
+    [
+        ('method = "rrf"\n', "depth is None, must be a whole number of hits above 0"),
+        ('method = "rrf"\ndepth = 0\n', "depth is 0, must be a whole number"),
+        ('method = "rrf"\ndepth = true\n', "depth is True, must be a whole number"),
+        ('method = "rrf"\ndepth = 2\n', "asked for 3 hits, fused from 2 of each system; set depth to 3 at least"),
+        ('method = "best"\ndepth = 5\n', "method is 'best', must be one of rrf, weighted"),
+        ('method = "rrf"\ndepth = 5\n"wrods.k" = 1\n', "'wrods.k' is no parameter of 'rrf'"),
+    ],
+)
+def test_parameters_that_make_no_fusion_are_one_line(bench: Bench, fusion: str, said: str) -> None:
+    declare(bench, fusion)
+    path = bench.suite(PROTOCOL, systems=["both"], profiles=["cpu1-mem256m"])
+    summary = bench.run(ProcessLauncher(bench.cache), path)
+    assert said in (summary.jobs[0][0].detail or ""), summary.jobs[0][0].detail
+
+
+def test_threads_are_held_in_both(bench: Bench) -> None:
+    declare(bench, threads=4)
+    result = run(bench)["both"]
+    assert result.outcome is Outcome.ENVELOPE_MISMATCH
+    assert result.detail is not None and "letters.python says 4 threads on 1 CPUs" in result.detail
+
+
+def _environment(pid: Path) -> str:
+    try:
+        return (pid / "environ").read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,85 @@
+"""Two real systems in one image: what they answer there is what they answer alone."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import docker
+import pytest
+from click.testing import CliRunner
+
+from harness import catalog
+from harness.cli import main
+from harness.launch.docker import DockerLauncher
+from harness.records import Outcome
+from tests.conftest import Bench
+from tests.images.conftest import CACHE
+from tests.images.test_fusion import declare, fused, rankings, run
+
+pytestmark = pytest.mark.docker
+
+SUITE = """
+systems = ["bm25", "minilm", "hybrid-minilm"]
+datasets = ["./part"]
+profiles = ["cpu1-mem4"]
+build_profile = "cpu2-mem4"
+overhead = false
+[protocol]
+trials = 1
+k = 100
+repeats = 0
+"""
+
+
+def write_part(folder: Path, documents: int = 40, queries: int = 20) -> None:
+    """The first documents of SciFact, and some of its queries."""
+    folder.mkdir()
+    shipped = catalog.data_root() / "datasets" / "scifact"
+    with gzip.open(shipped / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
+        corpus = [next(lines) for _ in range(documents)]
+    topics = (shipped / "queries.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)[:queries]
+    qrels = "".join(f"{json.loads(line)['_id']} 0 {json.loads(corpus[0])['_id']} 1\n" for line in topics)
+    for name, text in (("corpus.jsonl", "".join(corpus)), ("queries.jsonl", "".join(topics)), ("qrels.trec", qrels)):
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def test_the_ranking_is_that_of_the_systems_measured_alone(tmp_path: Path, engine: docker.DockerClient) -> None:
+    write_part(tmp_path / "part")
+    (tmp_path / "hybrid.toml").write_text(SUITE, encoding="utf-8")
+    results = tmp_path / "results"
+    arguments = ["run", str(tmp_path / "hybrid.toml"), "--results", str(results), "--cache", str(CACHE)]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    found = rankings(results)
+    assert len(found["hybrid-minilm"]) == 20
+    for query_id, hits in found["hybrid-minilm"].items():
+        lists = [found["bm25"].get(query_id, []), found["minilm"][query_id]]
+        assert hits == fused(lists, 100, method="rrf", rrf_k=60)
+    assert any(
+        hits != fused([[], found["minilm"][each]], 100, method="rrf") for each, hits in found["hybrid-minilm"].items()
+    )
+
+
+def test_it_keeps_the_contract(engine: docker.DockerClient) -> None:
+    done = CliRunner().invoke(main, ["conformance", "hybrid-minilm"])
+    assert done.exit_code == 0, done.output
+    assert "FAIL" not in done.output
+    for said in ('"bm25.jvm_available_processors": 1', '"minilm.torch_intraop": 1', '"bm25.lucene"', '"minilm.torch"'):
+        assert said in done.output
+
+
+def test_one_that_the_kernel_kills_is_oom_and_a_hang_a_timeout(bench: Bench, engine: docker.DockerClient) -> None:
+    launcher = DockerLauncher(bench.cache)
+    try:
+        declare(bench, misdeed="oom")
+        result = run(bench, launcher=launcher)["both"]
+        assert result.outcome is Outcome.OOM
+        assert result.detail == "the kernel killed one of its processes at the memory limit of 256 MiB"
+        declare(bench, misdeed="hang")
+        assert run(bench, launcher=launcher)["both"].outcome is Outcome.TIMEOUT
+        declare(bench)
+        assert run(bench, launcher=launcher)["both"].outcome is Outcome.OK
+    finally:
+        launcher.close()

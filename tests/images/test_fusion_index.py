@@ -1,0 +1,149 @@
+"""The index of a fusion is both systems' own; what was finished when a build ended is not built again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from harness.measure.adapter import Adapter, Corpus
+from harness.measure.jsonlines import EngineFailed
+from harness.records import Envelope, Hit
+from tests.images.test_fusing import FOLDER, module
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = 20
+
+Make = Callable[..., Adapter]
+
+
+@pytest.fixture
+def adapter(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return module("adapter")
+
+
+@pytest.fixture
+def make(tmp_path: Path, adapter: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """A fusion of the toy with itself; parameters are those of ``letters``."""
+    (tmp_path / "toy").mkdir()
+    toy = (Path(__file__).with_name("toy.py")).read_bytes()
+    (tmp_path / "toy" / "adapter.py").write_bytes(toy)
+    path = os.pathsep.join([str(ROOT), str(tmp_path / "toy")])
+    variables = {"PYTHONPATH": path, "PATH": os.defpath, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def new(names: tuple[str, str] = ("words", "letters"), resumable: bool = False, **letters: Any) -> Adapter:
+        sha = hashlib.sha256(toy).hexdigest()
+        told = [adapter.component.Told(name, "toy", sha, resumable, variables) for name in names]
+        monkeypatch.setattr(adapter.component, "told", lambda: told)
+        params = {"method": "rrf", "depth": 5, f"{names[0]}.shared": "words", f"{names[1]}.shared": "letters"}
+        params |= {f"{names[1]}.{key}": value for key, value in letters.items()}
+        fusion: Adapter = adapter.ENGINE(params, Envelope("e", 1, 1 << 30), tmp_path)
+        made.append(fusion)
+        return fusion
+
+    made: list[Any] = []
+    yield new
+    for component in (each for fusion in made for each in fusion._components):
+        component._kill()
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    path = tmp_path / "corpus.jsonl"
+    lines = [json.dumps({"_id": f"d{n}", "title": "", "text": f"text number {n}"}) + "\n" for n in range(DOCUMENTS)]
+    path.write_text("".join(lines))
+    return Corpus(path, DOCUMENTS)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    (tmp_path / "index").mkdir()
+    return tmp_path / "index"
+
+
+def test_both_lie_side_by_side_and_progress_is_over_both(make: Make, corpus: Corpus, index: Path) -> None:
+    fusion, done = make(), list[int]()
+    fusion.build(corpus, index, done.append)
+    assert sorted(path.relative_to(index).as_posix() for path in index.rglob("*")) == [
+        "fusion.json",
+        "letters",
+        "letters/texts.json",
+        "words",
+        "words/texts.json",
+    ]
+    assert done == sorted(done) and (done[0], done[-1]) == (0, DOCUMENTS) and DOCUMENTS // 2 in done
+    assert fusion.resumed_s() == 0
+    assert fusion.libraries()["words.omp"] == "1"
+    fusion = make()
+    fusion.load(index)
+    assert [type(hit) for hit in fusion.search("text number 7", 3)] == [Hit] * 3
+    fusion.close()
+
+
+def test_what_an_earlier_attempt_finished_is_taken_over(make: Make, corpus: Corpus, index: Path) -> None:
+    with pytest.raises(EngineFailed, match=r"^letters: the engine says: ValueError: planted in two lines"):
+        make(misdeed="raise", at=-1).build(corpus, index, lambda _: None)
+    assert (index / "letters" / "half").exists() and not (index / "fusion.json").exists()
+    finished = index / "words" / "texts.json"
+    before = finished.stat().st_mtime_ns
+    start, done = time.perf_counter(), list[int]()
+    fusion = make()
+    fusion.build(corpus, index, done.append)  # the toy refuses a folder that is not empty
+    assert finished.stat().st_mtime_ns == before, "it was not built again"
+    assert 0 < fusion.resumed_s() < 60 and time.perf_counter() > start
+    assert (done[1], done[-1]) == (DOCUMENTS // 2, DOCUMENTS)
+    assert fusion.libraries().keys() == {"words.python", "words.omp", "letters.python", "letters.omp"}
+    assert not (index / ".building").exists() and not (index / "letters" / "half").exists()
+
+
+def test_one_that_can_go_on_is_given_what_it_left(make: Make, corpus: Corpus, index: Path) -> None:
+    with pytest.raises(EngineFailed, match="planted"):
+        make(misdeed="raise", at=-1, resumable=True).build(corpus, index, lambda _: None)
+    with pytest.raises(EngineFailed, match="letters: the engine says: RuntimeError: the folder is not empty"):
+        make(resumable=True).build(corpus, index, lambda _: None)
+
+
+def test_an_index_of_others_is_refused(make: Make, corpus: Corpus, index: Path) -> None:
+    make().build(corpus, index, lambda _: None)
+    with pytest.raises(ValueError, match=r"^the index is of words and letters, not of letters and words$"):
+        make(("letters", "words")).load(index)
+
+
+def test_alone_it_is_no_system(adapter: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="nothing is joined here; the system's TOML has to name two 'components'"):
+        adapter.ENGINE({"method": "rrf", "depth": 5}, Envelope("e", 1, 1 << 30), tmp_path)
+
+
+def test_each_has_its_own_images_variables_under_the_launchers(
+    adapter: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, last = (
+        {"PYTHONPATH": "/a", "JAVA_HOME": "/java", "X": "first"},
+        {"PYTHONPATH": "/b", "HUB": "off", "X": "last"},
+    )
+    here = {**last, "PYTHONPATH": "/fusion", "OMP_NUM_THREADS": "2", "HOSTNAME": "h"}
+    launched = {"OMP_NUM_THREADS": "2", "HOSTNAME": "h"}
+    assert adapter.component.environment(here, first, last) == {**first, **launched}
+    assert adapter.component.environment(here, last, last) == {**last, **launched}
+    # What the launcher sets wins over an image, as in a job of its own.
+    assert adapter.component.environment({**here, "X": "launched"}, first, last)["X"] == "launched"
+    told = [adapter.component.Told("e", "e", "", False, variables) for variables in ({}, {"PATH": "/last"})]
+    monkeypatch.setenv("PATH", "/last")
+    paths = [
+        (adapter.component.Component(each, {}, Envelope("e", 1, 1), Path("/"), last=told[1]).environment or {})["PATH"]
+        for each in told
+    ]
+    assert paths == [os.defpath, "/last"], "the last image's is not the other's"
+
+
+def test_names_that_begin_with_another_are_told_apart(adapter: ModuleType) -> None:
+    own, theirs = adapter._divided({"depth": 5, "e5.k": 1, "e5.v2.k": 2}, ["e5", "e5.v2"])
+    assert own == {"depth": 5} and theirs == {"e5": {"k": 1}, "e5.v2": {"k": 2}}

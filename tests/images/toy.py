@@ -1,0 +1,88 @@
+"""A small engine that fusion joins twice: it counts what query and document share, words or runs of three letters."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from harness.measure.adapter import Adapter, Corpus
+from harness.records import Hit
+
+
+class Toy(Adapter):
+    """Parameters: ``shared``; ``misdeed`` and ``at``, the search at which it happens, or ``-1`` for the build."""
+
+    def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
+        """Keep the texts; say on standard output that it does."""
+        print("the toy builds", flush=True)
+        if list(index_dir.iterdir()):
+            raise RuntimeError("the folder is not empty")
+        (index_dir / "half").touch()
+        self._misbehave(-1)
+        texts = {document.doc_id: f"{document.title} {document.text}".lower() for document in corpus}
+        progress(len(texts))
+        (index_dir / "half").unlink()
+        (index_dir / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
+
+    def load(self, index_dir: Path) -> None:
+        """Read the texts."""
+        texts = json.loads((index_dir / "texts.json").read_text(encoding="utf-8"))
+        self._parts = {doc_id: self._cut(text) for doc_id, text in texts.items()}
+        self._searches = 0
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Count what is shared."""
+        print("the toy searches", flush=True)
+        start = time.perf_counter()
+        number, self._searches = self._searches, self._searches + 1
+        wanted = self._cut(query.lower())
+        found = sorted((-len(wanted & parts) / len(parts), doc_id) for doc_id, parts in self._parts.items())[:k]
+        self._took_s = time.perf_counter() - start
+        return self._misbehave(number) or [Hit(doc_id, -score) for score, doc_id in found]
+
+    def stages_s(self) -> dict[str, float]:
+        """All of the search."""
+        return {"retrieve": self._took_s}
+
+    def threads(self) -> dict[str, int]:
+        """One, or so it says."""
+        return {"python": int(self.params.get("threads", 1))}
+
+    def libraries(self) -> dict[str, str]:
+        """What of the surroundings reached it."""
+        return {"python": sys.version.split()[0], "omp": os.environ["OMP_NUM_THREADS"]}
+
+    def _cut(self, text: str) -> set[str]:
+        return set(text.split()) if self.params["shared"] == "words" else {text[n : n + 3] for n in range(len(text))}
+
+    def _misbehave(self, number: int) -> list[Hit]:
+        if "misdeed" not in self.params or number != self.params.get("at", 3):
+            return []
+        match self.params["misdeed"]:
+            case "raise":
+                raise ValueError("planted\nin two lines")
+            case "hang":
+                time.sleep(3600)
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "heap":
+                raise MemoryError("planted")
+            case "oom":
+                os.urandom(1 << 20) * 4096
+            case "twice":
+                return [Hit("d1", 1.0), Hit("d1", 1.0)]
+            case "rising":
+                return [Hit("d1", 1.0), Hit("d2", 2.0)]
+            case "too_many":
+                return [Hit(f"d{n}", 1.0) for n in range(10)]
+            case "no_number":
+                return [Hit("d1", "high")]  # type: ignore[arg-type]
+        return []
+
+
+ENGINE = Toy
