@@ -25,12 +25,13 @@ from pydantic import TypeAdapter, ValidationError
 import harness
 from harness import leftovers, store
 from harness.errors import FileError
+from harness.result import JUDGED_HITS
 from harness.table import Figure, Machine, Measurements
 
 # What numbers depend on beside our own sources.
 _LIBRARIES = ("ir-measures", "numpy", "pyarrow", "scipy")
 # The files of a job that rows are made of.
-_OF_A_JOB = (store.RESULT, store.SAMPLES, store.RUN)
+_OF_A_JOB = (store.RESULT, store.SAMPLES, store.RUN, JUDGED_HITS)
 # What no price has to do with: most of a row's bytes.
 _WITHOUT: dict[str, Any] = {
     **dict.fromkeys(("qrels_sha256", "service_s", "trial_spread_s", "detail")),

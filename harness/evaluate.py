@@ -13,17 +13,22 @@ import math
 import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.errors import FileError, UsageError
+from harness.result import JUDGED_HITS
 
 DEFAULT_MEASURES = ("RR@10", "Success@10", "nDCG@10")
 
 # Measures without a cutoff that look at what was retrieved as a set, or at the judgements alone: no deeper ranks exist
 # for them.
 _OF_THE_SET = frozenset({"Judged", "NumQ", "NumRel", "NumRelRet", "NumRet", "SetAP", "SetF", "SetP", "SetR", "SetRelP"})
+
+# Measures that need no more than the relevance of each document that was retrieved.
+_OF_HITS_ALONE = frozenset({"RR", "Success", "P", "SetP", "RBP", "NumRet", "NumQ"})
+_UNKNOWN = "needs all relevant documents; only those retrieved were judged, by the answers in their texts"
 
 # query id -> document id -> relevance
 Qrels = dict[str, dict[str, int]]
@@ -42,7 +47,8 @@ class Evaluation:
     """Measures over the judged queries of a sample.
 
     ``values`` maps each measure, as ir_measures writes it, to its aggregate over ``queries`` queries (``None`` when
-    none is judged).  ``unjudged`` queries of the sample are left out of it; ``without_hits`` are judged and count 0.
+    none is judged, or where ``reasons`` says why not).  ``unjudged`` queries of the sample are left out of it;
+    ``without_hits`` are judged and count 0.
     """
 
     values: dict[str, float | None]
@@ -50,6 +56,7 @@ class Evaluation:
     unjudged: tuple[str, ...]
     without_hits: tuple[str, ...]
     tied_queries: tuple[str, ...]
+    reasons: dict[str, str] = field(default_factory=dict)
 
 
 def parse_measures(names: Iterable[str]) -> tuple[Any, ...]:
@@ -90,7 +97,14 @@ def looks_deeper(measure: Any, k: int) -> bool:
     return measure.NAME not in _OF_THE_SET if depth is None else depth > k
 
 
-def evaluate(run: Run, qrels: Qrels, sample_ids: Sequence[str], measures: Sequence[Any]) -> Evaluation:
+def of_hits_alone(path: Path) -> bool:
+    """Whether a file of judgements holds a run's own hits and nothing of what the run did not find."""
+    return path.name == JUDGED_HITS
+
+
+def evaluate(
+    run: Run, qrels: Qrels, sample_ids: Sequence[str], measures: Sequence[Any], *, hits_alone: bool = False
+) -> Evaluation:
     """Judge a run over a query sample.
 
     Args:
@@ -98,6 +112,8 @@ def evaluate(run: Run, qrels: Qrels, sample_ids: Sequence[str], measures: Sequen
         qrels: judgements; those of queries outside the sample play no part.
         sample_ids: the sample that was timed.
         measures: as :func:`parse_measures` gives them.
+        hits_alone: see :func:`of_hits_alone`.  All queries are judged then, and measures that need all relevant
+            documents (nDCG, R, AP ...) have no value.
 
     Raises:
         UsageError: the run holds a query that is not in the sample.
@@ -108,21 +124,27 @@ def evaluate(run: Run, qrels: Qrels, sample_ids: Sequence[str], measures: Sequen
     if strangers:
         raise UsageError(f"the run holds {len(strangers)} queries that are not in the sample, e.g. {strangers[0]!r}")
     judged = {query: qrels[query] for query in sorted(set(sample_ids)) if qrels.get(query)}
+    if hits_alone:
+        # No document has the empty id: a query without hits is judged, and has found nothing.
+        judged = {query: qrels.get(query) or {"": 0} for query in sorted(set(sample_ids))}
+    reasons = {str(each): _UNKNOWN for each in measures if hits_alone and each.NAME not in _OF_HITS_ALONE}
+    known = [each for each in measures if str(each) not in reasons]
     scores = {
         query: {document: float(-rank) for rank, document in enumerate(run.rankings[query])}
         for query in judged
         if run.rankings.get(query)
     }
     values: dict[str, float | None] = {str(measure): None for measure in measures}
-    if judged:
-        aggregate = ir_measures.calc_aggregate(measures, judged, scores)
-        values = {str(measure): float(aggregate[measure]) for measure in measures}
+    if judged and known:
+        aggregate = ir_measures.calc_aggregate(known, judged, scores)
+        values |= {str(measure): float(aggregate[measure]) for measure in known}
     return Evaluation(
         values=values,
         queries=len(judged),
         unjudged=tuple(sorted(set(sample_ids) - set(judged))),
         without_hits=tuple(sorted(set(judged) - set(scores))),
         tied_queries=tuple(query for query in run.tied_queries if query in judged),
+        reasons=reasons,
     )
 
 

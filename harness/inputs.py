@@ -6,6 +6,7 @@ Costs seconds and runs no job; the one thing it writes are the corpora that it m
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from harness import assets, catalog, datasets, evaluate, hardware
 from harness.catalog import System
 from harness.datasets import Dataset, QuerySample
 from harness.errors import UsageError
-from harness.launch.base import Launcher
+from harness.launch.base import Launcher, Progress
 from harness.plan import DatasetFacts, Planned, cells, plan
+from harness.progress import Screen, Watcher
 from harness.records import Envelope
 from harness.result import Cell, Result
 from harness.stats import MIN_QUERIES
@@ -63,8 +65,13 @@ class Inputs:
         return {each.image: each for cell in cells for each in (self.system(cell), self.builder(cell))}
 
 
-def gather(suite: Suite, options: Options) -> Inputs:
+def gather(suite: Suite, options: Options, screen: Screen | None = None) -> Inputs:
     """Find and check all that the suite names.
+
+    Args:
+        suite: what is declared.
+        options: where things are.
+        screen: told of corpora that are made ready.
 
     Raises:
         UsageError: a name or a measure is unknown, a file is wrong, ``only`` matches nothing, or a sample is too small
@@ -83,10 +90,7 @@ def gather(suite: Suite, options: Options) -> Inputs:
     served = tuple(dict.fromkeys(cell.dataset for cell in wanted if cell.scenario == "server"))
     for name in served:
         _check_proves(suite, name, suite.protocol.sample_size)  # a large corpus takes its time to load
-    loaded = {
-        dataset_name(name): datasets.load(datasets.find(name, options.suite_dir), options.cache)
-        for name in suite.datasets
-    }
+    loaded = {dataset_name(name): _load(name, options, screen) for name in suite.datasets}
     protocol = suite.protocol
     samples = {
         name: datasets.draw(dataset, protocol.sample_size, protocol.warmup_queries, protocol.seed)
@@ -95,6 +99,25 @@ def gather(suite: Suite, options: Options) -> Inputs:
     for name in served:
         _check_proves(suite, name, len(samples[name].sample))
     return Inputs(suite, wanted, systems, profiles, loaded, samples)
+
+
+def _load(declared: str, options: Options, screen: Screen | None) -> Dataset:
+    """Load a dataset, with a bar while a large corpus is made ready."""
+    place = datasets.find(declared, options.suite_dir)
+    watchers: list[Watcher] = []
+    with ExitStack() as stack:
+
+        def show(done: int, total: int) -> None:
+            if screen is None:
+                return
+            if not watchers:  # only now is it certain that there is much to do
+                watchers.append(stack.enter_context(screen.task(f"{dataset_name(declared)}: corpus")))
+            watchers[0](Progress("documents", done, total))
+
+        found = datasets.load(place, options.cache, show)
+    if screen is not None and found.corpus.empty:
+        screen.say(f"  {found.name}: {found.corpus.empty:,} of {found.corpus.size:,} documents are empty")
+    return found
 
 
 def _check_proves(suite: Suite, dataset: str, queries: int) -> None:

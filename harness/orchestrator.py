@@ -53,7 +53,7 @@ class Summary:
 
 def run(suite: Suite, options: Options, launcher: Launcher, screen: Screen) -> Summary:
     """Run what is to do; each job is stored as it ends, and a failure of one stops no other."""
-    return run_inputs(gather(suite, options), options, launcher, screen)
+    return run_inputs(gather(suite, options, screen), options, launcher, screen)
 
 
 def run_inputs(inputs: Inputs, options: Options, launcher: Launcher, screen: Screen) -> Summary:
@@ -68,7 +68,9 @@ def run_inputs(inputs: Inputs, options: Options, launcher: Launcher, screen: Scr
     with store.held():
         for name, dataset in inputs.datasets.items():
             sample = to_json([asdict(query) for query in inputs.samples[name].sample])
-            store.keep_inputs(dataset.qrels, dataset.qrels_sha256, {inputs.samples[name].sample_sha256: sample})
+            ending, judgements = dataset.judgements
+            samples = {inputs.samples[name].sample_sha256: sample}
+            store.keep_inputs(judgements, dataset.qrels_sha256, samples, ending)
         return _Run(inputs, options, launcher, screen, store).run()
 
 
@@ -236,15 +238,17 @@ class _Run:
         index: Index | None,
         page_cache: str | None = None,
     ) -> Result:
-        documents = self.inputs.datasets[job.cell.dataset].corpus.size
-        result = assemble(job, started_at, collected, ended, index, self.environment, documents)
+        dataset = self.inputs.datasets[job.cell.dataset]
+        result = assemble(job, started_at, collected, ended, index, self.environment, dataset.corpus.size)
         system = self.inputs.system(job.cell)
         result = replace(result, page_cache=page_cache, stand_in=system.stand_in)
         prepared = self.prepared.get(system.image)
         if isinstance(prepared, Prepared):
             result = replace(result, image_bytes=prepared.size_bytes)
-        stored = self.store.put(result, collected.table(), collected.run(job.cell.system), ended.log if ended else b"")
-        return stored.result
+        run = collected.run(job.cell.system)
+        judged = dataset.judge(run) if run is not None else None
+        log = ended.log if ended else b""
+        return self.store.put(result, collected.table(), run, log, judged).result
 
 
 def _place(result: Result) -> str:

@@ -28,6 +28,9 @@ from harness.records import (
 #   3  stand_in, index.resumed_s.  Everything in 2 kept its name and meaning.
 SCHEMA_VERSION = 3
 
+# A file of a job whose dataset has answers instead of judgements: its run's hits, judged by their texts.
+JUDGED_HITS = "judged-hits.trec.gz"
+
 
 @dataclass(frozen=True)
 class Memory:

@@ -28,11 +28,14 @@ class _Judge:
 
     def __call__(self, job: Job) -> evaluate.Evaluation:
         path = job.qrels_path()
-        if path not in self.qrels:
-            self.qrels[path] = evaluate.read_qrels(path)
+        hits_alone = evaluate.of_hits_alone(path)
+        qrels = self.qrels.get(path) or evaluate.read_qrels(path)
+        if not hits_alone:  # those are one job's
+            self.qrels[path] = qrels
         if job.run_path is None:
             raise StoreError(f"{job.folder}: holds no run; measure the job again")
-        return evaluate.evaluate(evaluate.read_run(job.run_path), self.qrels[path], job.sample_ids(), self.measures)
+        run = evaluate.read_run(job.run_path)
+        return evaluate.evaluate(run, qrels, job.sample_ids(), self.measures, hits_alone=hits_alone)
 
 
 def measure(
@@ -244,7 +247,7 @@ def _with_measures(row: Row, job: Job, judge: _Judge) -> Row:
     deep = [str(measure) for measure in judge.measures if evaluate.looks_deeper(measure, row.k)]
     return replace(
         row,
-        measures={name: Figure(judged.values[name], reason=none) for name in names},
+        measures={name: Figure(judged.values[name], reason=none or judged.reasons.get(name)) for name in names},
         queries_judged=judged.queries,
         queries_unjudged=judged.unjudged,
         notes=(*row.notes, *notes.of_measures(judged, deep, row.k)),

@@ -1,7 +1,8 @@
 """Results on disk: append, never overwrite.
 
 ``results/<suite>/<system>/<dataset>/<scenario>/<profile>/<job key>/`` holds ``result.json``, ``samples.parquet``,
-``run.trec.gz`` and ``log.txt.gz``.  A folder is written beside and renamed into place, so it is whole or absent.
+``run.trec.gz`` and ``log.txt.gz``; and ``judged-hits.trec.gz`` where documents are judged by answers in their texts.
+A folder is written beside and renamed into place, so it is whole or absent.
 ``results/<suite>/qrels/`` and ``results/<suite>/samples/`` hold, by hash, what is needed to judge the runs anywhere.
 """
 
@@ -25,7 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 from harness import leftovers
 from harness.errors import FileError, StoreError
 from harness.records import to_json
-from harness.result import SCHEMA_VERSION, Cell, Result
+from harness.result import JUDGED_HITS, SCHEMA_VERSION, Cell, Result
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +74,10 @@ class StoredJob:
         return path if path.exists() else None
 
     def qrels_path(self) -> Path:
-        """The judgements that the run is judged by."""
+        """The judgements that the run is judged by: its own hits', where there are some, else its dataset's."""
+        hits = self.folder / JUDGED_HITS
+        if hits.exists():
+            return hits
         return self._suite_folder() / "qrels" / f"{self.result.spec.qrels_sha256}.trec.gz"
 
     def sample_ids(self) -> tuple[str, ...]:
@@ -185,9 +189,18 @@ class Store:
         finally:
             leftovers.remove(path)
 
-    def keep_inputs(self, qrels: bytes, qrels_sha256: str, samples: Mapping[str, str]) -> None:
-        """Keep judgements and query samples beside the results, so that they can be judged anywhere."""
-        contents = {Path("qrels") / f"{qrels_sha256}.trec.gz": gzip.compress(qrels, mtime=0)}
+    def keep_inputs(
+        self, judgements: bytes, qrels_sha256: str, samples: Mapping[str, str], ending: str = "trec"
+    ) -> None:
+        """Keep judgements and query samples beside the results, so that they can be judged anywhere.
+
+        Args:
+            judgements: TREC qrels, or whatever else ``ending`` says.
+            qrels_sha256: names them.
+            samples: JSON by name.
+            ending: of the judgements' file, before ``.gz``.
+        """
+        contents = {Path("qrels") / f"{qrels_sha256}.{ending}.gz": gzip.compress(judgements, mtime=0)}
         contents |= {Path("samples") / f"{name}.json": text.encode("utf-8") for name, text in samples.items()}
         for name, content in contents.items():
             target = self.folder / name
@@ -199,8 +212,17 @@ class Store:
                 partial.write_bytes(content)
                 partial.rename(target)
 
-    def put(self, result: Result, samples: pa.Table | None, run: bytes | None, log: bytes) -> StoredJob:
+    def put(
+        self, result: Result, samples: pa.Table | None, run: bytes | None, log: bytes, judged: bytes | None = None
+    ) -> StoredJob:
         """Store one job for good.
+
+        Args:
+            result: what is known of it; the files' hashes are added.
+            samples: raw latencies.
+            run: a TREC run.
+            log: what the job said.
+            judged: the judgements of the run's own hits, where its dataset has no others.
 
         Raises:
             StoreError: no space, no permission, or the key is taken (it never should be).
@@ -212,6 +234,8 @@ class Store:
             (partial / LOG).write_bytes(gzip.compress(log, mtime=0))
             if run is not None:
                 (partial / RUN).write_bytes(gzip.compress(run, mtime=0))
+            if judged is not None:
+                (partial / JUDGED_HITS).write_bytes(gzip.compress(judged, mtime=0))
             if samples is not None:
                 import pyarrow.parquet as pq
 

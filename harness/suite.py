@@ -118,7 +118,9 @@ class Suite(Declared):
     )
     systems: tuple[str, ...] = Field(min_length=1, description="system names (`harness systems`)")
     datasets: tuple[str, ...] = Field(
-        min_length=1, description="names of shipped datasets, or folders relative to the suite file (./my-data)"
+        min_length=1,
+        description="names of shipped datasets, folders relative to the suite file (`./my-data`, with a split"
+        " `./my-data#dev`), or ids of ir_datasets (`beir/scifact/test`)",
     )
     profiles: tuple[str, ...] = Field(min_length=1, description="hardware profiles (instance_profiles/hardware.toml)")
     scenarios: tuple[Literal["single_stream", "offline", "server"], ...] = Field(
@@ -190,8 +192,10 @@ def _each_once(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def dataset_name(declared: str) -> str:
-    """The last part of a path, or the name itself: what results call the dataset."""
-    return declared.rstrip("/").rpartition("/")[2]
+    """What results call the dataset: the last part of a path, the name itself, or an id with ``-`` for ``/``."""
+    if declared.startswith((".", "/")):
+        declared = declared.rstrip("/").rpartition("/")[2]
+    return declared.strip("/").replace("/", "-").replace("#", "-")
 
 
 def load(path: Path) -> Suite:

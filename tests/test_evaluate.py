@@ -211,3 +211,36 @@ def test_many_measures_at_once_agree_with_each_alone() -> None:
     alone = {name: judge(rankings, qrels, ["a", "b"], name).values[name] for name in names}
     assert together == pytest.approx(alone)
     assert together["AP(rel=2)"] == pytest.approx(0.25)
+
+
+HITS_ALONE = {"a": {"x": 0, "y": 1}}  # query b was judged, and got no hits
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("RR@10", 0.25), ("Success@1", 0.0), ("Success@2", 0.5), ("P@2", 0.25), ("SetP", 0.25), ("NumRet(rel=1)", 1.0)],
+)
+def test_hits_that_were_judged_alone_are_enough_for_some_measures(name: str, value: float) -> None:
+    measures = evaluate.parse_measures([name])
+    run = evaluate.Run({"a": ("x", "y")}, ())
+    found = evaluate.evaluate(run, HITS_ALONE, ["a", "b"], measures, hits_alone=True)
+    assert found.values == {name: pytest.approx(value)} and found.reasons == {}
+    assert (found.queries, found.unjudged, found.without_hits) == (2, (), ("b",))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["nDCG@10", "R@10", "AP", "AP@10", "Rprec", "Bpref", "SetR", "SetF", "SetAP", "NumRel", "Judged@10", "ERR@10"],
+)
+def test_measures_that_need_all_relevant_documents_have_no_value_then(name: str) -> None:
+    measures = evaluate.parse_measures(["RR@10", name])
+    found = evaluate.evaluate(evaluate.Run({"a": ("y",)}, ()), HITS_ALONE, ["a"], measures, hits_alone=True)
+    assert found.values == {"RR@10": 1.0, str(measures[1]): None}
+    assert found.reasons[str(measures[1])].startswith("needs all relevant documents")
+
+
+def test_every_measure_is_either_of_the_hits_alone_or_has_a_reason() -> None:
+    """A measure that ir_measures learns later is not taken to be one of them."""
+    import ir_measures
+
+    assert set(ir_measures.measures.registry) >= evaluate._OF_HITS_ALONE

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 from harness import inputs, suite
+from harness.datasets import prepare
 from harness.errors import UsageError
 from harness.inputs import Inputs, Options
 from harness.launch.fake import FakeLauncher
+from harness.progress import Screen
 from tests.conftest import Bench, write_dataset
 
 Gather = Callable[..., Inputs]
@@ -147,3 +151,18 @@ def test_the_null_system_is_found_though_no_suite_names_it(gather: Gather, monke
         ("null", "cpu1-mem1"),
         ("null", "cpu2-mem4"),
     ]
+
+
+def test_a_large_corpus_in_the_making_is_shown_and_one_that_is_ready_is_not(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare, "_STEP", 5)
+    with (bench.folder / "tiny" / "corpus.jsonl").open("a") as file:
+        file.write('{"_id": "nothing", "title": "", "text": " "}\n')
+    said = []
+    for _ in range(2):
+        text = StringIO()
+        inputs.gather(suite.load(bench.suite()), options(bench), Screen(Console(file=text, width=200)))
+        said.append(text.getvalue())
+    empty = "  tiny: 1 of 11 documents are empty\n"
+    assert said == [f"  tiny: corpus ...\n{empty}", empty]

@@ -184,6 +184,19 @@ def test_the_papers_suites_have_exactly_the_cells_of_its_table_3(dataset: str, c
     assert len(declared.datasets) == 1
 
 
+@pytest.mark.parametrize(
+    ("declared", "name"),
+    [
+        ("beir/scifact/test", "beir-scifact-test"),
+        ("msmarco-passage/dev/small", "msmarco-passage-dev-small"),
+        ("./msmarco#dev.small", "msmarco-dev.small"),
+        ("beir#test", "beir-test"),
+    ],
+)
+def test_an_id_or_a_split_has_no_slash_in_its_name(declared: str, name: str) -> None:
+    assert dataset_name(declared) == name
+
+
 def test_every_shipped_suite_can_be_read() -> None:
     paths = sorted((ROOT / "suites").glob("*.toml"))
     assert paths and all(suite.load(path).systems for path in paths)

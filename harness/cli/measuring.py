@@ -80,12 +80,13 @@ def plan(
 ) -> None:
     """Show what `harness run SUITE` would run and what is done, and run nothing."""
     from harness import inputs
+    from harness.progress import Screen
     from harness.suite import load
 
     loaded = load(suite)
     options = run_options(suite, results, only, fresh, cache)
     with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
-        gathered = inputs.gather(loaded, options)
+        gathered = inputs.gather(loaded, options, Screen(Console(stderr=True)))
         jobs = inputs.planned(gathered, options, chosen)
     from harness.plan import states
 

@@ -57,7 +57,10 @@ def bench_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @click.argument("system")
     @click.option(
-        "--dataset", default="scifact", show_default=True, help="A shipped dataset, or a folder such as ./my-data."
+        "--dataset",
+        default="scifact",
+        show_default=True,
+        help="A shipped dataset, a folder such as ./my-data, or an id of ir_datasets.",
     )
     @click.option(
         "--queries", type=click.IntRange(1), default=300, show_default=True, help="Queries in the fixed sample."

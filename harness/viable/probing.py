@@ -44,13 +44,13 @@ class Subject:
     seed: int = 2023
 
 
-def subject(system: System, folder: Path, cache: Path, queries: int) -> Subject:
+def subject(system: System, place: datasets.Place, cache: Path, queries: int) -> Subject:
     """Load a dataset and draw its sample.
 
     Raises:
         FileError: the dataset is wrong, or too small to warm up with.
     """
-    dataset = datasets.load(folder, cache)
+    dataset = datasets.load(place, cache)
     fixed = Subject(system, dataset, QuerySample((), ()))
     return replace(
         fixed, queries=datasets.draw(dataset, queries, min(WARMUP, max(dataset.corpus.size // 2, 1)), fixed.seed)

@@ -67,8 +67,9 @@ def look(job: StoredJob, measures: Sequence[Any], levels: machine_speed.Levels |
     run = evaluate.read_run(job.run_path) if job.run_path else evaluate.Run({}, ())
     values: dict[str, float | None] = {}
     if measures:
-        qrels = evaluate.read_qrels(job.qrels_path())
-        values = evaluate.evaluate(run, qrels, job.sample_ids(), measures).values
+        path = job.qrels_path()
+        qrels, hits_alone = evaluate.read_qrels(path), evaluate.of_hits_alone(path)
+        values = evaluate.evaluate(run, qrels, job.sample_ids(), measures, hits_alone=hits_alone).values
     doubts = [each.text for each in found.verdict.findings if each.transient]
     return Seen(
         job,

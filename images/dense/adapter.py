@@ -1,107 +1,136 @@
-"""A bi-encoder (transformers, PyTorch) over an exact inner-product index (faiss)."""
+"""A bi-encoder (one vector a text) over a faiss index."""
 
 from __future__ import annotations
 
 import json
-import os
+import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import faiss_index
+import ids
+import numpy
+import parameters
+from encoder.model import Model
+from encoder.prepare import weights_sha256
+from encoder.roles import Role, role
+from encoder.shards import Shards
+
 from harness.measure.adapter import Adapter, Corpus, Document
 from harness.records import Envelope, Hit, Scalar
 
-_VECTORS = "vectors.faiss"
-_IDS = "ids.json"
+_ENGINE = "dense"
+_FORMAT = 2  # of what lies in an index's folder
 _META = "meta.json"
-
-# Parameters that vectors depend on: an index made under others answers nonsense.
-_SHAPING = ("model", "pooling", "normalise", "document_tokens")
-
-# Batches are cut from runs of this many batches, sorted by length: little padding, and little text held at a time.
-_BATCHES_SORTED_TOGETHER = 32
+_BUILDING = ".building"
 
 
 class Dense(Adapter):
-    """One vector a document, one a query, all compared.
+    """One vector a document, one a query; the nearest are found exactly or approximately.
 
-    Parameters: ``model`` (folder of the assets), ``pooling`` (``mean`` or ``cls``), ``normalise``, ``document_tokens``,
-    ``batch_size``; ``query_tokens``.
+    Parameters: see ``parameters.py`` and :mod:`encoder.roles`.
+
+    Raises:
+        ValueError: a parameter is unknown or wrong.
     """
 
     def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
         super().__init__(params, envelope, assets)
-        if params["pooling"] not in ("mean", "cls"):
-            raise ValueError(f"pooling is {params['pooling']!r}, must be 'mean' or 'cls'")
+        self._all = parameters.complete(params)
+        self._settings = parameters.settings(self._all)
         self._stages_s: dict[str, float] = {}
+        self._resumed_s = 0.0
+        self._model: Model | None = None
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
-        """Encode all documents and write vectors, ids and what they were made with."""
-        import faiss
-        import numpy
+        """Encode all documents in shards, then put their vectors into an index.
 
-        progress(0)
-        self._load_encoder()
-        ids: list[str] = []
-        index = None
-        tokens, batch_size = int(self.params["document_tokens"]), int(self.params["batch_size"])
-        for run in _runs(corpus, batch_size * _BATCHES_SORTED_TOGETHER):
-            texts = [f"{document.title} {document.text}" if document.title else document.text for document in run]
-            order = sorted(range(len(run)), key=lambda number: len(texts[number]), reverse=True)
-            for start in range(0, len(order), batch_size):
-                batch = order[start : start + batch_size]
-                vectors = self._encode([texts[number] for number in batch], tokens)
-                if index is None:
-                    index = faiss.IndexFlatIP(vectors.shape[1])
-                index.add(numpy.ascontiguousarray(vectors, dtype=numpy.float32))
-                ids.extend(run[number].doc_id for number in batch)
-                progress(len(ids))
-        if index is None:
-            raise ValueError("the corpus is empty")
-        faiss.write_index(index, str(index_dir / _VECTORS))
-        (index_dir / _IDS).write_text(json.dumps(ids), encoding="utf-8")
-        meta = {"documents": len(ids), "dimensions": index.d, **{name: self.params[name] for name in _SHAPING}}
-        (index_dir / _META).write_text(json.dumps(meta), encoding="utf-8")
+        What an attempt that was cut short left in ``index_dir`` is used, if it was made with the same parameters and
+        weights.
+
+        Raises:
+            ValueError: the corpus is empty, or a parameter does not fit it.
+            BadCheckpoint: the weights are not what the parameters say.
+        """
+        import faiss
+
+        asked = self._role("document")
+        weights = weights_sha256(self.assets / asked.folder)
+        key = {**parameters.shaping(self._all), "weights_sha256": weights, "batch_size": self._all["batch_size"]}
+        building = index_dir / _BUILDING
+        shards = Shards(building / "shards", key, self._all["shard_documents"])
+
+        def encode(documents: list[Document], place: Path, done: Callable[[int], None]) -> None:
+            self._model = self._model or self._load(asked)
+            numpy.save(place / faiss_index.VECTORS, self._vectors(documents, done))
+            ids.write(place, [document.doc_id for document in documents])
+
+        folders = shards.run(corpus, encode, progress)
+        self._resumed_s = shards.resumed_s
+        faiss.omp_set_num_threads(self.envelope.cpus)
+        vectors = faiss_index.Shards(folders)
+        faiss_index.build(vectors, index_dir, self._settings, lambda _: progress(len(vectors)))
+        ids.join(folders, index_dir)
+        meta = {
+            "engine": _ENGINE,
+            "format": _FORMAT,
+            "documents": len(vectors),
+            "dimensions": vectors.dims,
+            "weights_sha256": weights,
+            **parameters.shaping(self._all),
+        }
+        (index_dir / _META).write_text(json.dumps(meta, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        shutil.rmtree(building)
+
+    def resumed_s(self) -> float:
+        """Seconds that earlier attempts spent on the shards that this build found."""
+        return self._resumed_s
 
     def load(self, index_dir: Path) -> None:
         """Read weights and vectors.
 
         Raises:
-            ValueError: the index was made with other parameters, or its parts do not fit together.
+            ValueError: the index is of another engine or version, was made with other parameters or weights, or its
+                parts do not fit together.
+            BadCheckpoint: the weights are not what the parameters say.
         """
         import faiss
 
-        meta = json.loads((index_dir / _META).read_text(encoding="utf-8"))
-        for name in _SHAPING:
-            if meta[name] != self.params[name]:
-                raise ValueError(
-                    f"the index was made with {name} {meta[name]!r}, the system asks for {self.params[name]!r}"
-                )
-        self._load_encoder()
-        faiss.omp_set_num_threads(self.envelope.cpus)
-        self._index = faiss.read_index(str(index_dir / _VECTORS))
-        self._ids: list[str] = json.loads((index_dir / _IDS).read_text(encoding="utf-8"))
+        meta = self._meta(index_dir)
+        asked = self._role("query")
+        self._model = self._load(asked)
+        if self._model.dims != meta["dimensions"]:
+            raise ValueError(
+                f"{asked.folder} makes vectors of {self._model.dims} dimensions, the index has {meta['dimensions']}"
+            )
+        # One query's search can be slower on more threads: the parameter decides.
+        faiss.omp_set_num_threads(min(int(self._all["faiss_threads"]) or self.envelope.cpus, self.envelope.cpus))
+        self._index = faiss_index.load(index_dir, self._settings, meta["dimensions"])
+        self._ids = ids.Ids(index_dir)
         if not len(self._ids) == self._index.ntotal == meta["documents"]:
             raise ValueError(
                 f"the index has {self._index.ntotal} vectors, {len(self._ids)} ids, {meta['documents']} documents"
             )
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
-        """Encode the query and compare it with every document."""
+        """Encode the query and find the nearest documents."""
         return self.search_batch([query], k)[0]
 
     def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
-        """Encode all queries in one forward pass and compare them with every document in one search."""
+        """Encode all queries in one forward pass and search for all of them at once."""
         start = time.perf_counter()
         # The vectors come back to the host as numbers, so an accelerator has finished here.
-        vectors = self._encode(list(queries), int(self.params["query_tokens"]))
+        vectors = self._encode(list(queries))
         encoded = time.perf_counter()
-        scores, rows = self._index.search(vectors, min(k, len(self._ids)))
+        found, rows = self._index.search(vectors, min(k, len(self._ids)))
+        found = faiss_index.scores(found, self._settings)
+        # An approximate index that finds too few fills up with row -1.
         answers = [
-            [Hit(self._ids[row], score) for row, score in zip(*ranked, strict=True)]
-            for ranked in zip(rows.tolist(), scores.tolist(), strict=True)
+            [Hit(self._ids[row], score) for row, score in zip(*ranked, strict=True) if row >= 0]
+            for ranked in zip(rows.tolist(), found.tolist(), strict=True)
         ]
         self._stages_s = {"encode": encoded - start, "retrieve": time.perf_counter() - encoded}
         return answers
@@ -111,87 +140,89 @@ class Dense(Adapter):
         return dict(self._stages_s)
 
     def threads(self) -> dict[str, int]:
-        """What PyTorch, faiss and every BLAS and OpenMP library in this process say.
+        """What the backend, faiss and every BLAS and OpenMP library in this process say.
 
         The tokeniser is held by ``RAYON_NUM_THREADS`` and cannot be asked.
         """
         import faiss
-        import torch
         from threadpoolctl import threadpool_info
 
         # Several copies of one library may be loaded, each with a pool of its own: the largest counts.
         pools: dict[str, int] = {}
         for pool in threadpool_info():
             pools[pool["prefix"]] = max(int(pool["num_threads"]), pools.get(pool["prefix"], 0))
-        return {
-            "torch_intraop": torch.get_num_threads(),
-            "torch_interop": torch.get_num_interop_threads(),
-            "faiss_omp": faiss.omp_get_max_threads(),
-            **pools,
-        }
+        said = self._model.threads() if self._model else {}
+        return {**said, "faiss_omp": faiss.omp_get_max_threads(), **pools}
 
     def libraries(self) -> dict[str, str]:
         """Versions of what does the work."""
-        return {name: version(name) for name in ("torch", "transformers", "tokenizers", "faiss-cpu", "numpy")}
+        return {**(self._model.libraries() if self._model else {}), "faiss-cpu": version("faiss-cpu")}
 
     def device(self) -> str:
-        """``cuda`` when the envelope has a GPU, else ``cpu``."""
+        """``cuda`` when the envelope has a GPU, else ``cpu``; the index is searched on the CPU in both cases."""
         return "cuda" if self.envelope.gpus > 0 else "cpu"
 
     def close(self) -> None:
         """Let go of weights and vectors."""
         del self._model, self._index
 
-    def _load_encoder(self) -> None:
-        """Read tokeniser and weights, and hold every library to the envelope's CPUs.
+    def _role(self, side: str) -> Role:
+        found = role(side, self._all)
+        if found is None:
+            raise ValueError(f"the parameters name no model for {side} texts; add model or {side}_model")
+        return found
 
-        Raises:
-            RuntimeError: the envelope has a GPU, and PyTorch cannot use one.
-        """
-        # Before the tokeniser's first use: it reads this once.
-        os.environ["RAYON_NUM_THREADS"] = str(self.envelope.cpus)
-        import torch
-        from transformers import AutoModel, AutoTokenizer
+    def _load(self, asked: Role) -> Model:
+        normalise = asked.params["normalise"] or self._settings.similarity == "cosine"
+        return Model.load(
+            self.assets / asked.folder,
+            asked.head,
+            asked.backend,
+            threads=self.envelope.cpus,
+            device=self.device(),
+            params={**asked.params, "normalise": normalise},
+        )
 
-        if self.device() == "cuda" and not torch.cuda.is_available():
-            raise RuntimeError(
-                f"the envelope has {self.envelope.gpus} GPUs, but torch {torch.__version__} finds no CUDA device"
+    def _encode(self, queries: list[str]) -> Any:
+        """One float32 row a query, on the host."""
+        assert self._model is not None
+        return numpy.ascontiguousarray(self._model(queries, int(self._all["query_tokens"])), dtype=numpy.float32)
+
+    def _vectors(self, documents: list[Document], done: Callable[[int], None]) -> Any:
+        """One float32 row a document, in their order."""
+        assert self._model is not None
+        rows: Any = numpy.empty((len(documents), self._model.dims), dtype=numpy.float32)
+        texts = [self._text(document) for document in documents]
+        finished = 0
+        for numbers, batch in self._model.batches(texts, self._all["document_tokens"], self._all["batch_size"]):
+            rows[numbers] = self._model.run(batch)
+            finished += len(numbers)
+            done(finished)
+        return rows
+
+    def _text(self, document: Document) -> str | tuple[str, str]:
+        if not document.title or self._all["title"] == "drop":
+            return document.text
+        if self._all["title"] == "pair":
+            return (document.title, document.text)
+        return f"{document.title}{self._all['title_separator']}{document.text}"
+
+    def _meta(self, index_dir: Path) -> dict[str, Any]:
+        """What the index was made with, after a comparison with what is asked for."""
+        try:
+            meta: dict[str, Any] = json.loads((index_dir / _META).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"this is no index of the engine {_ENGINE!r}: its {_META} cannot be read") from error
+        if meta.get("engine") != _ENGINE or meta.get("format") != _FORMAT:
+            raise ValueError(
+                f"the index is of engine {meta.get('engine')!r}, version {meta.get('format')!r}; this is {_ENGINE!r}, "
+                f"version {_FORMAT}: build it again"
             )
-        torch.set_num_threads(self.envelope.cpus)
-        if torch.get_num_interop_threads() != 1:
-            torch.set_num_interop_threads(1)
-        folder = str(self.assets / str(self.params["model"]))
-        self._torch = torch
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        self._model: Any = AutoModel.from_pretrained(folder, local_files_only=True).to(self.device()).eval()
-
-    def _encode(self, texts: list[str], max_tokens: int) -> Any:
-        """One float32 row a text, on the host."""
-        torch = self._torch
-        batch = self._tokenizer(texts, padding=True, truncation=True, max_length=max_tokens, return_tensors="pt")
-        batch = batch.to(self.device())
-        with torch.inference_mode():
-            states = self._model(**batch).last_hidden_state
-            if self.params["pooling"] == "cls":
-                vectors = states[:, 0]
-            else:
-                mask = batch["attention_mask"].unsqueeze(-1).to(states.dtype)
-                vectors = (states * mask).sum(1) / mask.sum(1).clamp(min=1e-9)
-            if self.params["normalise"]:
-                vectors = torch.nn.functional.normalize(vectors, dim=1)
-            return vectors.float().cpu().numpy()
+        wanted = {"weights_sha256": weights_sha256(self.assets / self._role("document").folder)}
+        for name, value in {**parameters.shaping(self._all), **wanted}.items():
+            if meta.get(name) != value:
+                raise ValueError(f"the index was made with {name} {meta.get(name)!r}, the system asks for {value!r}")
+        return meta
 
 
 ENGINE = Dense
-
-
-def _runs(corpus: Corpus, size: int) -> Iterator[list[Document]]:
-    """The corpus in lists of ``size`` documents; the last may be shorter."""
-    run: list[Document] = []
-    for document in corpus:
-        run.append(document)
-        if len(run) == size:
-            yield run
-            run = []
-    if run:
-        yield run

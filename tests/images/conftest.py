@@ -11,8 +11,9 @@ from typing import Any
 import docker
 import pytest
 
-from harness import catalog
+from harness import assets, catalog
 from harness.images import making
+from tests.images.colbert import Inside, make_models
 
 # The same place as the command line's: what it has fetched already is not fetched again.
 CACHE = Path(os.environ.get("HARNESS_CACHE") or Path.home() / ".cache" / "ir-harness")
@@ -50,9 +51,9 @@ Probe = Callable[..., list[Any]]
 def probe(engine: docker.DockerClient, tmp_path: Path) -> Probe:
     """Run lines of Python in a system's image; what they ``say`` comes back."""
 
-    def run(name: str, lines: str, memory: str = "1g") -> list[Any]:
+    def run(name: str, lines: str, memory: str = "1g", models: Path | None = None) -> list[Any]:
         system = catalog.system(name)
-        image = making.ensure(engine, system, cache=CACHE, models=None, report=print)
+        image = making.ensure(engine, system, cache=CACHE, models=models, report=print)
         job, index = tmp_path / "job", tmp_path / "index"
         job.mkdir(exist_ok=True)  # a test may have put files there
         index.mkdir()
@@ -81,3 +82,41 @@ def probe(engine: docker.DockerClient, tmp_path: Path) -> Probe:
         return [json.loads(line.removeprefix("said ")) for line in said]
 
     return run
+
+
+@pytest.fixture(scope="session")
+def sparse_models(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of small checkpoints of learned sparse systems."""
+    from tests.images import impact, tiny
+
+    folder = tmp_path_factory.mktemp("sparse")
+    tiny.make_checkpoints(engine, "bt-splade-l", impact.CHECKPOINTS, folder)
+    return folder
+
+
+@pytest.fixture
+def ask(probe: Probe, sparse_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Probe:
+    """Run lines in the image of a system like a shipped one of learned sparse retrieval; see ``impact.asker``."""
+    from tests.images import impact
+
+    return impact.asker(probe, sparse_models, tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def colbert_image(engine: docker.DockerClient) -> making.Image:
+    return making.ensure_engine(engine, catalog.system("colbertv2-s"), cache=CACHE, report=print)
+
+
+@pytest.fixture(scope="session")
+def colbert_models(
+    engine: docker.DockerClient, colbert_image: making.Image, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    minilm = catalog.system("minilm")
+    tree = assets.fetch("minilm", minilm.system_assets, CACHE, None, print)
+    folder = tmp_path_factory.mktemp("models")
+    return make_models(engine, colbert_image.digest, folder, tree / minilm.system_assets[0].folder)
+
+
+@pytest.fixture
+def colbert(engine: docker.DockerClient, colbert_image: making.Image, colbert_models: Path, tmp_path: Path) -> Inside:
+    return Inside(engine, colbert_image.digest, colbert_models, tmp_path / "job", tmp_path / "index")

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
+import shutil
+from pathlib import Path
+
+import docker
 import pytest
 
-from tests.images.conftest import DOCUMENTS, Probe
+from harness import catalog
+from harness.datasets import load
+from harness.images import making
+from tests.images.conftest import CACHE, DOCUMENTS, Probe
 
 pytestmark = pytest.mark.docker
 
@@ -32,7 +41,7 @@ bm25.close()
     (first, first_score), (second, second_score) = rankings[1][0]
     assert (first, second) == ("twin", "volcano")
     assert first_score > second_score
-    assert facts == [0, len(DOCUMENTS), {"jvm_available_processors": 1}, ["lucene"]]
+    assert facts == [0, len(DOCUMENTS), {"jvm_available_processors": 1}, ["lucene", "made-with.json"]]
     assert "-XX:ActiveProcessorCount=1" in libraries["jvm_options"]
     assert libraries.keys() >= {"anserini", "lucene", "java", "pyjnius"}
 
@@ -49,6 +58,103 @@ for query in ("", "  ", "the of and", "zzz", "\\U0001f600", "coffee\\x00", 'AND 
     assert probe("bm25", lines)[:7] == [[], [], [], [], [cafe], [cafe], []]
 
 
+def test_a_pasted_page_is_a_query_too(probe: Probe) -> None:
+    lines = """
+bm25 = engine()
+bm25.build(corpus, index, lambda _: None)
+bm25.load(index)
+say([hit.doc_id for hit in bm25.search(" ".join(f"word{number}" for number in range(5000)) + " coffee", 2)])
+"""
+    assert probe("bm25", lines) == [[DOCUMENTS[2]["_id"]]]
+
+
+def test_odd_documents_are_indexed(probe: Probe, tmp_path: Path) -> None:
+    lines = """
+odd = [("empty", ""), ("blank", "  "), ("long", "filler " * 100_000 + "needle"), ("two words", "needle")]
+path = Path("/index/odd.jsonl")
+path.write_text("".join(json.dumps({"_id": each, "title": "", "text": text}) + chr(10) for each, text in odd))
+bm25 = engine()
+bm25.build(Corpus(path, len(odd)), index, lambda _: None)
+bm25.load(index)
+say([hit.doc_id for hit in bm25.search("needle", 5)])
+"""
+    assert probe("bm25", lines) == [["two words", "long"]]
+
+
+def test_every_language_has_anserinis_analyser(probe: Probe) -> None:
+    lines = """
+from jvm import languages, runtime
+runtime.start(runtime.options(96, 1), runtime.jar(Path("/opt/assets")))
+from jnius import autoclass
+theirs = autoclass("io.anserini.analysis.AnalyzerMap").analyzerMap
+say([{code: theirs.get(code) for code in theirs.keySet().toArray()}, languages.ANALYZERS])
+analyse = autoclass("io.anserini.analysis.AnalyzerUtils").analyze
+say({code: list(analyse(languages.analyzer(code), "Houses 2026").toArray()) for code in ["en", *languages.ANALYZERS]})
+for code in ("th", "klingon"):
+    try:
+        engine(language=code)
+    except ValueError as error:
+        say(str(error))
+"""
+    (theirs, ours), analysed, thai, klingon = probe("bm25", lines)
+    assert {code: name for code, name in theirs.items() if code != "th"} == ours
+    assert analysed["en"] == ["hous", "2026"]
+    assert all("2026" in words and len(words) == 2 for words in analysed.values())
+    assert thai.startswith("language is 'th', must be one of ar, bn,")
+    assert klingon.startswith("language is 'klingon', must be one of ar, bn,")
+
+
+@pytest.mark.parametrize(("name", "least"), [("dureader-demo-zh", 0.30), ("xquad-zh", 0.95)])
+def test_chinese_is_found(probe: Probe, tmp_path: Path, name: str, least: float) -> None:
+    """Chinese survives all the way; a bound below the measured nDCG@10 (0.312, 0.966) shows lost or split text."""
+    dataset = load(catalog.data_root() / "datasets" / name, CACHE)
+    (tmp_path / "job").mkdir()
+    shutil.copyfile(dataset.corpus.folder / "corpus.jsonl", tmp_path / "job" / "chinese.jsonl")
+    (tmp_path / "job" / "queries.json").write_text(json.dumps({each.query_id: each.text for each in dataset.queries}))
+    lines = f"""
+bm25 = engine()
+bm25.build(Corpus(Path("/job/chinese.jsonl"), {dataset.corpus.size}), index, lambda _: None)
+bm25.load(index)
+queries = json.loads(Path("/job/queries.json").read_text())
+say({{each: [hit.doc_id for hit in bm25.search(text, 10)] for each, text in queries.items()}})
+"""
+    (found,) = probe("bm25-zh", lines)
+    relevant: dict[str, set[str]] = {}
+    for query_id, _, doc_id, grade in map(str.split, dataset.qrels.decode().splitlines()):
+        if int(grade) > 0:
+            relevant.setdefault(query_id, set()).add(doc_id)
+    gains = [ndcg(found[query_id], wanted) for query_id, wanted in relevant.items()]
+    assert sum(gains) / len(gains) > least
+
+
+def ndcg(ranking: list[str], wanted: set[str]) -> float:
+    """nDCG@10 with binary gains."""
+    best = sum(1 / math.log2(rank + 2) for rank in range(min(10, len(wanted))))
+    return sum(1 / math.log2(rank + 2) for rank, doc_id in enumerate(ranking[:10]) if doc_id in wanted) / best
+
+
+def test_an_index_of_another_kind_is_refused(probe: Probe) -> None:
+    lines = """
+engine().build(corpus, index, lambda _: None)
+for adapt, place in ((engine(language="zh"), index), (engine(), index / "lucene")):
+    try:
+        adapt.load(place)
+    except ValueError as error:
+        say(str(error))
+"""
+    language, unknown = probe("bm25", lines)
+    assert language == "the index was made with language 'en', the system asks for 'zh'; build it anew"
+    assert unknown.startswith("the index has no readable made-with.json")
+
+
+def test_the_image_is_small(engine: docker.DockerClient) -> None:
+    image = making.ensure(engine, catalog.system("bm25"), cache=CACHE, models=None, report=print)
+    assert image.size_bytes <= 600e6
+    assert (
+        image.digest == making.ensure(engine, catalog.system("bm25-zh"), cache=CACHE, models=None, report=print).digest
+    )
+
+
 @pytest.mark.parametrize(
     "lines",
     [
@@ -58,7 +164,8 @@ bm25 = engine(heap_mib=8)
 bm25.build(corpus, index, lambda _: None)
 bm25.load(index)
 from jnius import autoclass
-with adapter._java_errors():
+from jvm import runtime
+with runtime.java_errors():
     autoclass("java.util.ArrayList")(100_000_000)
 """,
     ],

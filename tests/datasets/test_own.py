@@ -8,30 +8,19 @@ import os
 import stat
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from harness import datasets
-from harness.datasets import Dataset
-from harness.errors import FileError, UnknownName
+from harness.errors import FileError
 from harness.records import Query, digest
 from tests.conftest import write_dataset
+from tests.datasets.conftest import load, said
 
 
 @pytest.fixture
 def tiny(tmp_path: Path) -> Path:
     return write_dataset(tmp_path / "tiny", queries=8)
-
-
-def load(folder: Path) -> Dataset:
-    return datasets.load(folder, folder.parent / "cache")
-
-
-def said(folder: Path) -> str:
-    with pytest.raises(FileError) as caught:
-        load(folder)
-    assert "\n" not in str(caught.value)
-    assert not list((folder.parent / "cache" / "corpora").glob("*")), "nothing half-read is kept"
-    return str(caught.value)
 
 
 def test_a_good_dataset_is_read_whole(tiny: Path) -> None:
@@ -107,40 +96,57 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(tiny: Path) -> None:
     assert load(tiny).corpus.size == 10
 
 
-def compress(path: Path) -> Path:
-    packed = path.with_name(path.name + ".gz")
-    packed.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+def zstd(content: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(content)
+    return sink.getvalue().to_pybytes()
+
+
+def compress(path: Path, suffix: str) -> Path:
+    packed = path.with_name(path.name + suffix)
+    content = path.read_bytes()
+    packed.write_bytes(gzip.compress(content, mtime=0) if suffix == ".gz" else zstd(content))
     path.unlink()
     return packed
 
 
-def test_compressed_files_give_the_same_dataset(tiny: Path) -> None:
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_compressed_files_give_the_same_dataset(tiny: Path, suffix: str) -> None:
     plain = load(tiny)
     for name in ("corpus.jsonl", "queries.jsonl", "qrels.trec"):
-        compress(tiny / name)
+        compress(tiny / name, suffix)
     packed = load(tiny)
     assert (packed.corpus.sha256, packed.queries, packed.qrels) == (plain.corpus.sha256, plain.queries, plain.qrels)
 
 
+def test_zstd_frames_that_follow_each_other_are_one_file(tiny: Path) -> None:
+    lines = (tiny / "corpus.jsonl").read_bytes().splitlines(keepends=True)
+    (tiny / "corpus.jsonl").unlink()
+    (tiny / "corpus.jsonl.zst").write_bytes(b"".join(zstd(line) for line in lines))
+    assert load(tiny).corpus.size == len(lines)
+
+
 @pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels.trec"])
-@pytest.mark.parametrize("damage", ["cut", "flipped", "no gzip"])
-def test_a_damaged_compressed_file_is_named(tiny: Path, name: str, damage: str) -> None:
-    path = compress(tiny / name)
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "another format"])
+def test_a_damaged_compressed_file_is_named(tiny: Path, name: str, suffix: str, damage: str) -> None:
+    path = compress(tiny / name, suffix)
     content = path.read_bytes()
-    damaged = {"cut": content[:-9], "flipped": content[:12] + bytes([0xFF] * 12) + content[24:], "no gzip": b"plain"}
-    path.write_bytes(damaged[damage])
+    flipped = content[:12] + bytes([0xFF] * 12) + content[24:]
+    path.write_bytes({"cut": content[:-9], "flipped": flipped, "another format": b"plain"}[damage])
     assert said(tiny).startswith(f"{path}: line ")
 
 
 @pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels.trec"])
 def test_a_missing_file_is_named(tiny: Path, name: str) -> None:
     (tiny / name).unlink()
-    assert said(tiny) == f"{tiny / name}: no such file (nor {name}.gz); a dataset needs corpus, queries and qrels"
+    assert said(tiny).startswith(f"{tiny}: lacks {name} (harness)")
 
 
 def test_an_empty_corpus_is_refused(tiny: Path) -> None:
     (tiny / "corpus.jsonl").write_text("\n\n")
-    assert said(tiny) == f"{tiny / 'corpus.jsonl'}: no documents in it; give one JSON object a line"
+    assert said(tiny) == f"{tiny / 'corpus.jsonl'}: no documents in it; give at least one"
 
 
 def test_a_lone_surrogate_in_a_text_becomes_a_question_mark(tiny: Path) -> None:
@@ -177,14 +183,6 @@ def test_unknown_document_ids_are_found(tiny: Path) -> None:
     corpus = load(tiny).corpus
     assert corpus.unknown({"d0", "d9", "d10", "D0", ""}) == {"d10", "D0", ""}
     assert corpus.unknown(set()) == set()
-
-
-def test_a_dataset_is_a_path_beside_the_suite_or_a_shipped_name(tmp_path: Path) -> None:
-    assert datasets.find("./tiny", tmp_path) == tmp_path / "tiny"
-    assert datasets.find("/data/tiny", tmp_path) == Path("/data/tiny")
-    assert datasets.find("scifact", tmp_path).name == "scifact"
-    with pytest.raises(UnknownName, match="unknown dataset 'scifakt'; did you mean 'scifact'"):
-        datasets.find("scifakt", tmp_path)
 
 
 def test_a_sample_is_fixed_by_the_seed_and_never_warmed_up(tiny: Path) -> None:
@@ -239,3 +237,10 @@ def test_a_dataset_without_judgements_is_refused(tiny: Path) -> None:
     (tiny / "qrels.trec").write_text("")
     with pytest.raises(FileError, match="dataset tiny: no query has a judgement"):
         datasets.draw(load(tiny), 10, 1, 0)
+
+
+def test_samples_that_were_stored_once_are_drawn_again(tmp_path: Path) -> None:
+    dataset = load(datasets.find("scifact", tmp_path), tmp_path)
+    assert dataset.corpus.sha256.startswith("3a8e1a2227a3") and dataset.qrels_sha256.startswith("8b7315286f8d")
+    drawn = datasets.draw(dataset, 1000, 20, 2023)
+    assert drawn.sample_sha256.startswith("290c91e9c465") and drawn.warmup_sha256.startswith("d9c57337afb0")

@@ -1,0 +1,70 @@
+"""A prepared corpus on disk: what jobs read, and where the text of each id stands in it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+CORPUS = "corpus.jsonl"
+IDS = "ids.txt"
+FACTS = "facts.json"
+# Ids' hashes in ascending order, and, in the same order, where their lines begin; both uint64.
+HASHES = "hashes.npy"
+STARTS = "starts.npy"
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Documents made ready for jobs: ``folder/corpus.jsonl`` and ``folder/ids.txt``, one id a line.
+
+    ``empty`` of the ``size`` documents have neither title nor text; they are kept.
+    """
+
+    folder: Path
+    size: int
+    sha256: str
+    empty: int = 0
+
+    def unknown(self, doc_ids: set[str]) -> set[str]:
+        """Those ids that no document has.  Streams: the corpus' ids are never held whole."""
+        missing = set(doc_ids)
+        with (self.folder / IDS).open(encoding="utf-8", newline="\n") as lines:
+            for line in lines:
+                missing.discard(line.rstrip("\n"))
+                if not missing:
+                    break
+        return missing
+
+    def texts(self, doc_ids: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """(id, text) of those documents that there are, in no order; reads those lines alone."""
+        wanted = list(dict.fromkeys(doc_ids))
+        hashes = np.load(self.folder / HASHES, mmap_mode="r")
+        starts = np.load(self.folder / STARTS, mmap_mode="r")
+        places = np.searchsorted(hashes, np.array([id_hash(doc_id) for doc_id in wanted], dtype=np.uint64))
+        with (self.folder / CORPUS).open("rb") as file:
+            for doc_id, first in zip(wanted, places.tolist(), strict=True):
+                for place in range(first, len(hashes)):
+                    if int(hashes[place]) != id_hash(doc_id):
+                        break
+                    document = read_line(file, int(starts[place]))
+                    if document["_id"] == doc_id:
+                        yield doc_id, document["text"]
+                        break
+
+
+def id_hash(doc_id: str) -> int:
+    """64 bits of an id.  Equal hashes are no equal ids: whoever finds some compares the ids."""
+    return int.from_bytes(hashlib.blake2b(doc_id.encode("utf-8"), digest_size=8).digest(), "little")
+
+
+def read_line(file: IO[bytes], start: int) -> dict[str, str]:
+    """The prepared document whose line begins there."""
+    file.seek(start)
+    found: dict[str, str] = json.loads(file.readline())
+    return found

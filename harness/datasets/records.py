@@ -1,0 +1,108 @@
+"""What a format's reader gives, and what all callers get."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from harness.datasets.answers import Answers
+from harness.datasets.corpus import Corpus
+from harness.records import Query, digest
+
+
+class Document(NamedTuple):
+    """One document as its file has it; ``place`` names file and line for errors."""
+
+    place: str
+    doc_id: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Documents:
+    """A corpus as it lies there, to be streamed.
+
+    ``label`` names it in errors; ``kind``, which says how they are read, and the ``files`` name its content; ``read``
+    streams it anew at each call; ``total`` is how many documents there are (0: unknown).
+    """
+
+    label: str
+    kind: str
+    files: tuple[Path, ...]
+    read: Callable[[], Iterator[Document]]
+    total: int = 0
+
+
+@dataclass(frozen=True)
+class Source:
+    """A dataset as a format's reader found it.  Judged by ``qrels``, or by ``answers`` where there are some."""
+
+    documents: Documents
+    queries: tuple[Query, ...]
+    qrels: bytes = b""
+    answers: Answers | None = None
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Corpus, topics and judgements under one name.
+
+    ``qrels`` is the text of a TREC qrels file.  A dataset that has ``answers`` instead has no list of relevant
+    documents: :meth:`judge` looks for an answer in each document that was retrieved.
+    """
+
+    name: str
+    corpus: Corpus
+    queries: tuple[Query, ...]
+    qrels: bytes
+    answers: Answers | None = None
+
+    @property
+    def qrels_sha256(self) -> str:
+        """Names the judgements."""
+        return hashlib.sha256(self.judgements[1]).hexdigest()
+
+    @property
+    def judgements(self) -> tuple[str, bytes]:
+        """What is kept beside the results: a file's ending, and its content."""
+        return ("answers.json", self.answers.content) if self.answers else ("trec", self.qrels)
+
+    @property
+    def judged(self) -> frozenset[str]:
+        """Ids of the queries that can be judged."""
+        if self.answers:
+            return frozenset(self.answers.by_query)
+        return frozenset(line.split(maxsplit=1)[0] for line in self.qrels.decode("utf-8").splitlines())
+
+    def judge(self, run: bytes) -> bytes | None:
+        """Judge the hits of a run by their texts; ``None``: there are qrels.
+
+        Args:
+            run: a TREC run.
+
+        Returns:
+            The text of a TREC qrels file that holds exactly the run's hits.
+        """
+        return self.answers.judge(run, self.corpus.texts) if self.answers else None
+
+
+@dataclass(frozen=True)
+class QuerySample:
+    """The queries of a measurement; warm-up queries are never timed ones."""
+
+    sample: tuple[Query, ...]
+    warmup: tuple[Query, ...]
+
+    @property
+    def sample_sha256(self) -> str:
+        """Names the sample."""
+        return digest([asdict(query) for query in self.sample])
+
+    @property
+    def warmup_sha256(self) -> str:
+        """Names the warm-up queries."""
+        return digest([asdict(query) for query in self.warmup])

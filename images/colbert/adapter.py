@@ -1,0 +1,215 @@
+"""Late interaction: ColBERTv2 with PLAID, and ColBERTv1, by ``colbert-ai``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import late_checkpoint
+import late_engine
+import late_plaid
+import late_uncompressed
+from late_encoding import Encoder, Passages
+from late_kept import Kept
+
+from harness.measure.adapter import Adapter, Corpus
+from harness.records import Envelope, Hit, Scalar
+
+_IDS = "ids.json"
+_META = "meta.json"
+_KEPT = ".building"
+
+# Parameters that an index depends on: under others it answers nonsense.
+_SHAPING = {
+    "plaid": ("method", "checkpoint", "document_tokens", "nbits", "kmeans_niters"),
+    "uncompressed": ("method", "checkpoint", "document_tokens", "candidates"),
+}
+
+
+class ColBERT(Adapter):
+    """Token vectors of documents, compared with those of the query.
+
+    Parameters of both methods: ``method`` (``plaid`` or ``uncompressed``), ``checkpoint`` (folder of the assets),
+    ``document_tokens``, ``batch_size``, ``chunk_documents`` (documents encoded and kept at once); ``query_tokens``.
+
+    ``plaid``: ``nbits`` (of a residual's dimension: 1, 2 or 4), ``kmeans_niters``; ``k`` (asked of the engine at
+    least), ``ncells``, ``centroid_score_threshold``, ``ndocs`` (a quarter of them is scored in full: no more are ever
+    returned).
+
+    ``uncompressed``: ``candidates`` (``faiss`` or ``all``); ``nprobe``, ``faiss_depth``.
+    """
+
+    def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
+        super().__init__(params, envelope, assets)
+        if params["method"] not in _SHAPING:
+            raise ValueError(f"method is {params['method']!r}, must be one of {', '.join(_SHAPING)}")
+        self._method = str(params["method"])
+        if self._method == "plaid" and params["nbits"] not in (1, 2, 4):
+            raise ValueError(f"nbits is {params['nbits']!r}, must be 1, 2 or 4")
+        if self._method == "uncompressed" and params["candidates"] not in late_uncompressed.CANDIDATES:
+            raise ValueError(f"candidates is {params['candidates']!r}, must be 'faiss' or 'all'")
+        self._checkpoint = assets / str(params["checkpoint"])
+        self._stages_s: dict[str, float] = {}
+        self._resumed_s = 0.0
+
+    def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
+        """Encode all documents and write the engine's index, ids and what they were made with."""
+        progress(0)
+        if len(corpus) == 0:
+            raise ValueError("the corpus is empty")
+        late_engine.start(self.envelope.cpus, self.envelope.gpus)
+        chunk, batch_size = int(self.params["chunk_documents"]), int(self.params["batch_size"])
+        made_with = self._made_with(len(corpus))
+        kept = Kept(index_dir / _KEPT, {**made_with, "chunk_documents": chunk, "batch_size": batch_size})
+        if (index_dir / self._method).is_dir():  # an attempt that ended right after moving it there
+            (index_dir / self._method).replace(kept.folder / self._method)
+        config = self._config(index_bsize=batch_size)
+        encoder = Encoder(self._checkpoint, config, gpu=self.envelope.gpus > 0)
+        passages = Passages(corpus)
+        if self._method == "plaid":
+            folder = late_plaid.build(passages, encoder, config, kept, chunk, progress)
+        else:
+            folder = late_uncompressed.build(
+                passages,
+                encoder,
+                kept,
+                candidates=str(self.params["candidates"]),
+                chunk=chunk,
+                batch_size=batch_size,
+                progress=progress,
+            )
+        self._resumed_s = kept.resumed_s
+        _write_ids(corpus, index_dir / _IDS)
+        folder.replace(index_dir / folder.name)
+        (index_dir / _META).write_text(json.dumps(made_with), encoding="utf-8")
+        shutil.rmtree(kept.folder)
+        progress(len(corpus))
+
+    def resumed_s(self) -> float:
+        """Seconds that earlier attempts spent on what this build took over."""
+        return self._resumed_s
+
+    def load(self, index_dir: Path) -> None:
+        """Read weights and the whole index into memory.
+
+        Raises:
+            ValueError: the index is of another engine, system, checkpoint or version, or its parts do not fit together.
+        """
+        late_engine.start(self.envelope.cpus, self.envelope.gpus)
+        documents = self._verify(index_dir)
+        self._ids: list[str] = json.loads((index_dir / _IDS).read_text(encoding="utf-8"))
+        config = self._config()
+        if self._method == "plaid":
+            settings = {name: self.params[name] for name in ("ncells", "centroid_score_threshold", "ndocs")}
+            self._searcher: Any = late_plaid.Plaid(
+                index_dir, self._checkpoint, config, settings, int(self.params["k"]), documents
+            )
+        else:
+            encoder = Encoder(self._checkpoint, config, gpu=self.envelope.gpus > 0)
+            self._searcher = late_uncompressed.Uncompressed(
+                index_dir,
+                encoder,
+                str(self.params["candidates"]),
+                int(self.params["nprobe"]),
+                int(self.params["faiss_depth"]),
+            )
+        if not len(self._ids) == len(self._searcher) == documents:
+            raise ValueError(
+                f"the index has {len(self._searcher)} documents and {len(self._ids)} ids, it was made of {documents};"
+                " build it again"
+            )
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Encode the query, find candidates and compare all their tokens."""
+        return self.search_batch([query], k)[0]
+
+    def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
+        """Encode all queries in one forward pass; the engine searches for one after the other."""
+        start = time.perf_counter()
+        vectors = self._searcher.encode(list(queries))
+        stages_s = {"encode": time.perf_counter() - start}
+        answers = []
+        for row in range(len(queries)):
+            numbers, scores = self._searcher.search(vectors[row : row + 1], k)
+            answers.append([Hit(self._ids[each], score) for each, score in zip(numbers, scores, strict=True)])
+            for stage, seconds in self._searcher.stages_s.items():
+                stages_s[stage] = stages_s.get(stage, 0.0) + seconds
+        self._stages_s = stages_s
+        return answers
+
+    def stages_s(self) -> dict[str, float]:
+        """Seconds of the last search or batch: ``encode``, ``retrieve`` (find and prune), ``rerank`` (all tokens)."""
+        return dict(self._stages_s)
+
+    def counts(self) -> dict[str, int]:
+        """Of the last search: passages found as ``candidates``, and those ``scored`` in full."""
+        return dict(self._searcher.counts)
+
+    def threads(self) -> dict[str, int]:
+        """What PyTorch, faiss and every BLAS and OpenMP library say; the engine's C++ takes PyTorch's number.
+
+        The tokeniser is held by ``RAYON_NUM_THREADS`` and cannot be asked.
+        """
+        return late_engine.threads()
+
+    def libraries(self) -> dict[str, str]:
+        """Versions of what does the work."""
+        names = ("colbert-ai", "torch", "transformers", "tokenizers", "faiss-cpu", "numpy")
+        return {name: version(name) for name in names}
+
+    def device(self) -> str:
+        """``cuda`` when the envelope has a GPU, else ``cpu``."""
+        return "cuda" if self.envelope.gpus > 0 else "cpu"
+
+    def close(self) -> None:
+        """Let go of weights and index."""
+        del self._searcher
+
+    def _config(self, **settings: Any) -> Any:
+        """The engine's configuration for this system's parameters."""
+        if self._method == "plaid":
+            settings |= {"nbits": int(self.params["nbits"]), "kmeans_niters": int(self.params["kmeans_niters"])}
+        return late_engine.config(
+            self._checkpoint,
+            doc_maxlen=int(self.params["document_tokens"]),
+            query_maxlen=int(self.params["query_tokens"]),
+            **settings,
+        )
+
+    def _made_with(self, documents: int) -> dict[str, Any]:
+        """All that an index depends on, by name."""
+        return {
+            "engine": f"colbert-ai {version('colbert-ai')}",
+            "weights": late_checkpoint.fingerprint(self._checkpoint),
+            "documents": documents,
+            **{name: self.params[name] for name in _SHAPING[self._method]},
+        }
+
+    def _verify(self, index_dir: Path) -> int:
+        """Refuse an index that this system cannot answer from; how many documents it has."""
+        path = index_dir / _META
+        meta = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        if "engine" not in meta or not (index_dir / _IDS).is_file():
+            raise ValueError("the folder holds no finished index of this engine; build one")
+        for name, wanted in self._made_with(meta["documents"]).items():
+            if meta.get(name) != wanted:
+                raise ValueError(
+                    f"the index was made with {name} {meta.get(name)!r}, the system asks for {wanted!r}; build it again"
+                )
+        return int(meta["documents"])
+
+
+ENGINE = ColBERT
+
+
+def _write_ids(corpus: Corpus, path: Path) -> None:
+    """A JSON list, written as the corpus is read."""
+    with path.open("w", encoding="utf-8") as file:
+        for number, document in enumerate(corpus):
+            file.write(("[" if number == 0 else ",\n") + json.dumps(document.doc_id))
+        file.write("]")

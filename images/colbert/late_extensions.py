@@ -1,0 +1,104 @@
+"""The C++ extensions of the ColBERT engine, compiled once.
+
+The engine compiles four when it first uses them, which takes a compiler and some minutes.  An image has them ready in
+``extensions/`` beside this file; where they are missing (the ``process`` launcher) they are compiled into it.
+``python3 -m late_extensions`` compiles all that a search without a GPU uses.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_HERE = Path(__file__).resolve().parent
+_ON_CPU = _HERE / "extensions"
+_ON_GPU = _HERE / "extensions-cuda"
+
+
+class CannotCompile(RuntimeError):
+    """An extension is not there and cannot be compiled; the message says what to install."""
+
+
+def serve() -> None:
+    """Answer the engine's calls of ``torch.utils.cpp_extension.load``; call this before the engine is imported."""
+    from torch.utils import cpp_extension
+
+    if not hasattr(cpp_extension, "load_as_shipped"):
+        cpp_extension.load_as_shipped, cpp_extension.load = cpp_extension.load, load
+
+
+def load(name: str, sources: list[str], **options: Any) -> ModuleType:
+    """The extension ``name``: the one that is there, else compiled as the engine asks for it.
+
+    Raises:
+        CannotCompile: it is not there, and cannot be compiled here.
+    """
+    folder = _ON_GPU if any(source.endswith(".cu") for source in sources) else _ON_CPU
+    ready = folder / f"{name}.so"
+    return _import(name, ready) if ready.is_file() else _compile(name, sources, folder, options)
+
+
+def _import(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no extension module")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _compile(name: str, sources: list[str], folder: Path, options: dict[str, Any]) -> ModuleType:
+    from torch.utils import cpp_extension
+
+    # Two jobs of the process launcher may meet here: each works in a folder of its own.
+    work = folder / f"{name}.{os.getpid()}"
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+        _find_ninja()
+        compiled: ModuleType = cpp_extension.load_as_shipped(name, sources, build_directory=str(work), **options)
+        (work / f"{name}.so").replace(folder / f"{name}.so")
+    except (OSError, RuntimeError, ImportError) as error:
+        last = " ".join(str(error).split())[-200:]
+        raise CannotCompile(
+            f"the engine's extension {name} is not there and cannot be compiled ({last}); install g++ and Python's"
+            " headers (python3-dev), or run this system in its image"
+        ) from error
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return compiled
+
+
+def _find_ninja() -> None:
+    """Put the packaged ``ninja`` on the PATH: PyTorch compiles with it."""
+    import ninja
+
+    packages = Path(ninja.__file__).resolve().parent.parent
+    os.environ["PATH"] = os.pathsep.join([str(packages / "bin"), os.environ.get("PATH", os.defpath)])
+
+
+def ensure() -> None:
+    """Have all that the engine uses without a GPU; what is missing is compiled, several at a time.
+
+    Raises:
+        CannotCompile: it is not there, and cannot be compiled here.
+    """
+    import colbert
+
+    sources = sorted(Path(colbert.__file__).parent.glob("*/*.cpp"))
+    missing = [source for source in sources if not (_ON_CPU / f"{source.stem}_cpp.so").is_file()]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        # The engine's own names and flags (its calls of "load").
+        started = [pool.submit(load, f"{each.stem}_cpp", [str(each)], extra_cflags=["-O3"]) for each in missing]
+        for each in started:
+            each.result()
+
+
+if __name__ == "__main__":
+    os.environ["GIT_PYTHON_REFRESH"] = "quiet"
+    serve()
+    ensure()

@@ -1,0 +1,217 @@
+"""What each method makes of documents: the lines that Anserini indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jvm.indexing import full_text
+
+from harness.measure.adapter import Document
+from harness.records import Scalar
+
+# One document as Anserini reads it: "id", and "vector" (impact index) or "contents" (text).
+Line = dict[str, Any]
+
+# What documents depend on beside the weights; an index made under other values answers nonsense.
+_ENCODED = ("document_model", "document_backend", "document_tokens")
+_EXPANDED = ("expansion_model", "expansions", "top_k", "query_length", "document_length", "seed", "expansion_batch")
+
+
+class Method(NamedTuple):
+    """What there is to know of a method before anything is loaded.
+
+    Attributes:
+        impact: whether the index holds weights of terms (else text, ranked by BM25).
+        head: of its encoders, see ``encoder.heads``; empty where it has none.
+        shaping: parameters that documents depend on.
+    """
+
+    impact: bool
+    head: str
+    shaping: tuple[str, ...]
+
+
+METHODS = {
+    "splade": Method(True, "splade", (*_ENCODED, "quantisation")),
+    "unicoil": Method(True, "term_weight", (*_ENCODED, "quantisation", "expansion_tokens", *_EXPANDED)),
+    "deepct": Method(False, "term_weight", (*_ENCODED, "scale", "language")),
+    "doct5query": Method(False, "", (*_EXPANDED, "language")),
+}
+
+
+def check(params: dict[str, Scalar]) -> Method:
+    """The method that the parameters name.
+
+    Raises:
+        ValueError: there is none of that name, or the parameters do not go with it.
+    """
+    name = str(params.get("method"))
+    if name not in METHODS:
+        raise ValueError(f"method is {name!r}, must be one of {', '.join(METHODS)}")
+    method = METHODS[name]
+    if method.head and params.get("head") != method.head:
+        raise ValueError(f"head is {params.get('head')!r}; the method {name} reads the head {method.head!r}")
+    for key in ("quantisation", "scale"):
+        if key in method.shaping and not float(params.get(key, 0)) > 0:
+            raise ValueError(f"{key} is {params.get(key)!r}, must be a number above 0")
+    if name == "doct5query" and not params.get("expansion_model"):
+        raise ValueError("the method doct5query needs expansion_model, the folder of a T5 among the assets")
+    return method
+
+
+def writer(params: dict[str, Scalar], assets: Path, threads: int, device: str) -> Writer:
+    """What turns documents into lines, with its models loaded."""
+    kinds = {"splade": Splade, "unicoil": Unicoil, "deepct": DeepCt, "doct5query": DocT5Query}
+    return kinds[str(params["method"])](params, assets, threads, device)
+
+
+class Writer:
+    """Turns documents into lines.
+
+    Args:
+        params: the system's.
+        assets: folder of the checkpoints.
+        threads: for all libraries.
+        device: ``cpu`` or ``cuda``.
+    """
+
+    def __init__(self, params: dict[str, Scalar], assets: Path, threads: int, device: str) -> None:
+        self.params = params
+        self._threads, self._device, self._assets = threads, device, assets
+        self.model: Any = self._encoder() if "document_model" in params else None
+        self._expander: Any = self._expand_with() if params.get("expansion_model") else None
+
+    def lines(self, documents: Sequence[Document], progress: Callable[[int], None]) -> list[Line]:
+        """One line a document, in their order; ``progress`` is told how many are done."""
+        texts = [full_text(document) for document in documents]
+        found: list[Line] = [{} for _ in documents]
+        made = self._lines(texts, [document.doc_id for document in documents])
+        for done, (number, line) in enumerate(made, 1):
+            found[number] = {"id": documents[number].doc_id, **line}
+            progress(done)
+        return found
+
+    def libraries(self) -> dict[str, str]:
+        """Versions of what encodes and writes."""
+        from importlib.metadata import version
+
+        known: dict[str, str] = dict(self.model.libraries()) if self.model else {}
+        if self._expander:
+            known |= {name: version(name) for name in ("torch", "transformers", "tokenizers")}
+        return known
+
+    def _lines(self, texts: list[str], ids: list[str]) -> Iterator[tuple[int, Line]]:
+        raise NotImplementedError
+
+    def _batches(self, texts: list[str]) -> Any:
+        size = int(self.params["batch_size"])
+        return self.model.batches(texts, int(self.params["document_tokens"]), size)
+
+    def _encoder(self) -> Any:
+        from encoder.model import Model
+        from encoder.roles import role
+
+        found = role("document", dict(self.params))
+        assert found is not None
+        folder = self._assets / found.folder
+        return Model.load(folder, found.head, found.backend, self._threads, self._device, found.params)
+
+    def _expand_with(self) -> Any:
+        from impact_expansion import Expander
+
+        folder = self._assets / str(self.params["expansion_model"])
+        return Expander(folder, self.params, self._threads, self._device)
+
+    def _expansions(self, texts: list[str], ids: list[str]) -> Iterator[tuple[list[int], list[str]]]:
+        """In batches of texts of like length: numbers of texts, and all queries of each as one text."""
+        order = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
+        for start in range(0, len(order), self._expander.batch):
+            numbers = order[start : start + self._expander.batch]
+            queries = self._expander([texts[number] for number in numbers], ids[numbers[0]])
+            yield numbers, [" ".join(each) for each in queries]
+
+
+class Splade(Writer):
+    """Weights over the whole vocabulary, rounded to impacts."""
+
+    def _lines(self, texts: list[str], ids: list[str]) -> Iterator[tuple[int, Line]]:  # noqa: ARG002
+        import impact_terms
+
+        names = impact_terms.names(impact_terms.vocabulary(self.model.tokenizer, self.model.dims))
+        for numbers, batch in self._batches(texts):
+            for number, row in zip(numbers, self.model.run(batch), strict=True):
+                kept, impacts = impact_terms.quantised(row, float(self.params["quantisation"]))
+                yield number, {"vector": {names[term]: impact for term, impact in zip(kept, impacts, strict=True)}}
+
+
+class Unicoil(Writer):
+    """One weight a term of the document, the largest of its occurrences; of expanded documents, if a T5 is named.
+
+    Expanded as the authors do: the document's tokens, and behind them those of the queries that it lacks.
+    """
+
+    def _lines(self, texts: list[str], ids: list[str]) -> Iterator[tuple[int, Line]]:
+        import impact_terms
+
+        tokenizer = self.model.tokenizer
+        names = impact_terms.names(impact_terms.vocabulary(tokenizer, tokenizer.get_vocab_size()))
+        scale, left_out = float(self.params["quantisation"]), {tokenizer.token_to_id("[CLS]")}
+        batches = self._expanded(texts, ids) if self._expander else self._batches(texts)
+        for numbers, batch in batches:
+            weights = self.model.run(batch)
+            for row, number in enumerate(numbers):
+                length = int(batch.mask[row].sum())
+                found = impact_terms.by_term(
+                    batch.ids[row, :length].tolist(), weights[row, :length].tolist(), left_out=left_out, add=False
+                )
+                yield number, {"vector": impact_terms.named(found, names, scale)}
+
+    def _expanded(self, texts: list[str], ids: list[str]) -> Iterator[tuple[list[int], Any]]:
+        tokenizer = self.model.tokenizer
+        most, extra = int(self.params["document_tokens"]), int(self.params["expansion_tokens"])
+        first, last = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
+        for numbers, queries in self._expansions(texts, ids):
+            tokenizer.no_truncation()
+            encoded = []
+            for number, written in zip(numbers, queries, strict=True):
+                own = tokenizer.encode(texts[number], add_special_tokens=False).ids[: most - extra - 3]
+                theirs = tokenizer.encode(written, add_special_tokens=False).ids[:extra]
+                new = [each for each in dict.fromkeys(theirs) if each not in set(own)]
+                encoded.append(_Ids([first, *own, last, *new, last]))
+            yield numbers, self.model.tokens.batch(encoded)
+
+
+class DeepCt(Writer):
+    """The document's words, each as often as its weight says."""
+
+    def _lines(self, texts: list[str], ids: list[str]) -> Iterator[tuple[int, Line]]:  # noqa: ARG002
+        import impact_terms
+
+        scale = float(self.params["scale"])
+        for numbers, batch in self._batches(texts):
+            weights = self.model.run(batch)
+            for row, number in enumerate(numbers):
+                length = int(batch.mask[row].sum())
+                tokens = [self.model.tokenizer.id_to_token(each) for each in batch.ids[row, :length].tolist()]
+                found = impact_terms.words(tokens, weights[row, :length].tolist(), scale)
+                contents = " ".join(word for word, frequency in found.items() for _ in range(frequency))
+                yield number, {"contents": contents}
+
+
+class DocT5Query(Writer):
+    """The document, and behind it the queries that a T5 writes for it."""
+
+    def _lines(self, texts: list[str], ids: list[str]) -> Iterator[tuple[int, Line]]:
+        for numbers, queries in self._expansions(texts, ids):
+            for number, written in zip(numbers, queries, strict=True):
+                # Of nothing, a T5 writes something all the same.
+                yield number, {"contents": f"{texts[number]} {written}" if texts[number].strip() else ""}
+
+
+class _Ids(NamedTuple):
+    """Token ids as the tokeniser would hand them out."""
+
+    ids: list[int]
+    type_ids: tuple[int, ...] = ()

@@ -1,0 +1,57 @@
+"""Queries as weights of terms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import impact_terms
+from encoder.model import Model
+from encoder.roles import role
+
+from harness.records import Scalar
+
+
+class Queries:
+    """The encoder of queries under the backend that the system names.
+
+    Args:
+        params: the system's.
+        assets: folder of the checkpoints.
+        threads: for all libraries.
+        device: ``cpu`` or ``cuda``.
+    """
+
+    def __init__(self, params: dict[str, Scalar], assets: Path, threads: int, device: str) -> None:
+        found = role("query", dict(params))
+        if found is None:
+            raise ValueError(f"the method {params['method']} encodes queries: name query_model, or model")
+        folder = assets / found.folder
+        self.model: Any = Model.load(folder, found.head, found.backend, threads, device, found.params)
+        self._tokens, self._scale = int(params["query_tokens"]), float(params["quantisation"])
+        self._whole = params["method"] == "splade"
+        tokenizer = self.model.tokenizer
+        size = self.model.dims if self._whole else tokenizer.get_vocab_size()
+        self._names = impact_terms.names(impact_terms.vocabulary(tokenizer, size))
+        self._left_out = {tokenizer.token_to_id("[CLS]")}
+
+    def __call__(self, texts: Sequence[str]) -> list[dict[str, int]]:
+        """The impacts of each text's terms, in one forward pass."""
+        batch = self.model.tokenise(list(texts), self._tokens)
+        rows = self.model.run(batch)
+        if self._whole:
+            return [self._of_row(row) for row in rows]
+        return [self._of_tokens(batch, rows, number) for number in range(len(texts))]
+
+    def _of_row(self, row: Any) -> dict[str, int]:
+        kept, impacts = impact_terms.quantised(row, self._scale)
+        return {self._names[term]: impact for term, impact in zip(kept, impacts, strict=True)}
+
+    def _of_tokens(self, batch: Any, rows: Any, number: int) -> dict[str, int]:
+        """A term that stands several times counts as often (uniCOIL's queries; its documents take the largest)."""
+        length = int(batch.mask[number].sum())
+        weights = impact_terms.by_term(
+            batch.ids[number, :length].tolist(), rows[number, :length].tolist(), left_out=self._left_out, add=True
+        )
+        return impact_terms.named(weights, self._names, self._scale)

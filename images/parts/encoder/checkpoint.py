@@ -1,0 +1,214 @@
+"""Checkpoints in the hub's own format, read strictly: what does not fit is an error, never a random weight."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from encoder.errors import BadCheckpoint, one_line
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What there is to know of a model type before it is loaded."""
+
+    token_types: bool = False
+    pooler: bool = False  # whether the class takes add_pooling_layer
+    first_position: bool = False  # positions start behind the padding token's id, as RoBERTa's do
+
+
+KINDS = {
+    "bert": Kind(token_types=True, pooler=True),
+    "dpr": Kind(token_types=True),
+    "distilbert": Kind(),
+    "electra": Kind(token_types=True),
+    "ernie": Kind(token_types=True, pooler=True),
+    "mpnet": Kind(pooler=True, first_position=True),
+    "roberta": Kind(pooler=True, first_position=True),
+    "xlm-roberta": Kind(pooler=True, first_position=True),
+}
+
+# Tensors beside the transformer that training leaves in a checkpoint and encoding does not read.
+_LEFT_OVER = (
+    "pooler.",
+    "cls.",
+    "lm_head.",
+    "vocab_transform.",
+    "vocab_layer_norm.",
+    "vocab_projector.",
+    "generator_predictions.",
+    "discriminator_predictions.",
+)
+
+
+@dataclass(frozen=True)
+class Config:
+    """``config.json``, the parts that are used without transformers."""
+
+    model_type: str
+    kind: Kind
+    vocabulary: int
+    max_tokens: int
+    raw: dict[str, Any]
+
+
+def config(folder: Path) -> Config:
+    """Read and check ``config.json``.
+
+    Raises:
+        BadCheckpoint: it is missing or damaged, or of an architecture that is not read here.
+    """
+    try:
+        raw = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise BadCheckpoint(f"{folder.name}: there is no config.json") from error
+    except ValueError as error:
+        raise BadCheckpoint(f"{folder.name}: config.json is no JSON: {one_line(error)}") from error
+    model_type = str(raw.get("model_type", "")) if isinstance(raw, dict) else ""
+    if model_type not in KINDS:
+        raise BadCheckpoint(
+            f"{folder.name}: config.json says model_type {model_type!r}; this engine reads {', '.join(sorted(KINDS))}"
+        )
+    kind = KINDS[model_type]
+    positions = int(raw.get("max_position_embeddings", 512))
+    first = int(raw.get("pad_token_id", 1) or 0) + 1 if kind.first_position else 0
+    return Config(model_type, kind, int(raw.get("vocab_size", 30522)), positions - first, raw)
+
+
+class Weights:
+    """The tensors of ``model.safetensors`` or ``pytorch_model.bin``, by name.
+
+    Raises:
+        BadCheckpoint: there is no such file, or it is damaged or holds something else than tensors.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._tensors: Any = None
+        path = folder / "model.safetensors"
+        if path.is_file():
+            from safetensors import SafetensorError, safe_open
+
+            try:
+                self._tensors = safe_open(str(path), framework="pt")
+            except (SafetensorError, OSError) as error:
+                raise _damaged(path, error) from error
+            self.names: Sequence[str] = sorted(self._tensors.keys())
+            return
+        path = folder / "pytorch_model.bin"
+        if not path.is_file():
+            raise BadCheckpoint(f"{folder.name}: no weights (model.safetensors or pytorch_model.bin)")
+        import torch
+
+        try:
+            # weights_only: a pickle may hold code, and none of it is run.
+            self._tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=_is_zip(path))
+        except pickle.UnpicklingError as error:
+            raise BadCheckpoint(
+                f"{folder.name}: {path.name} holds more than tensors, or is damaged: none of its code is run, so it "
+                "cannot be used"
+            ) from error
+        except Exception as error:
+            raise _damaged(path, error) from error
+        if not isinstance(self._tensors, dict) or not all(
+            isinstance(each, torch.Tensor) for each in self._tensors.values()
+        ):
+            raise BadCheckpoint(f"{folder.name}: {path.name} holds something else than tensors by name")
+        self.names = sorted(self._tensors)
+
+    def __call__(self, name: str) -> Any:
+        """One tensor.
+
+        Raises:
+            BadCheckpoint: the file has none of that name.
+        """
+        if name not in self.names:
+            raise BadCheckpoint(f"{self._folder.name}: the weights lack {name}; this is no checkpoint of that head")
+        return self._tensors[name] if isinstance(self._tensors, dict) else self._tensors.get_tensor(name)
+
+
+def side(names: Sequence[str]) -> str | None:
+    """Which of DPR's two encoders the weights are: ``question``, ``context``; ``None`` for others."""
+    if any(name.startswith("question_encoder.") for name in names):
+        return "question"
+    return "context" if any(name.startswith("ctx_encoder.") for name in names) else None
+
+
+def transformer(
+    folder: Path, declared: Config, weights: Weights, *, masked_lm: bool, pooler: bool, reads: Sequence[str]
+) -> Any:
+    """The transformer under a head, on the CPU, in float32, ready for inference.
+
+    Args:
+        masked_lm: with the head that predicts tokens.
+        pooler: with its own pooler.
+        reads: prefixes of tensors that the head reads itself.
+
+    Raises:
+        BadCheckpoint: weights are missing, of another shape, or of something else than was declared.
+    """
+    import transformers
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()  # what it would warn of is an error below
+    options: dict[str, Any] = {"local_files_only": True, "output_loading_info": True, "dtype": "float32"}
+    options["ignore_mismatched_sizes"] = True  # they are named below
+    options["key_mapping"] = {"^coil_encoder\\.": ""}  # uniCOIL's name for the whole
+    which = side(weights.names)
+    if declared.model_type == "dpr":
+        if which is None:
+            raise BadCheckpoint(f"{folder.name}: config.json says dpr, the weights are of neither of its encoders")
+        loader = transformers.DPRQuestionEncoder if which == "question" else transformers.DPRContextEncoder
+    else:
+        loader = transformers.AutoModelForMaskedLM if masked_lm else transformers.AutoModel
+        if declared.kind.pooler and not masked_lm:
+            options["add_pooling_layer"] = pooler
+        elif pooler:
+            raise BadCheckpoint(f"{folder.name}: {declared.model_type} has no pooler")
+    try:
+        model, loading = loader.from_pretrained(str(folder), **options)
+    except Exception as error:
+        raise BadCheckpoint(f"{folder.name}: the weights cannot be loaded: {one_line(error)}") from error
+    _check_loading(folder, declared, loading, reads)
+    if declared.model_type == "dpr":
+        model = (model.question_encoder if which == "question" else model.ctx_encoder).bert_model
+    return model.eval()
+
+
+def _check_loading(folder: Path, declared: Config, loading: dict[str, Any], reads: Sequence[str]) -> None:
+    missing = sorted(loading["missing_keys"])
+    if missing:
+        raise BadCheckpoint(
+            f"{folder.name}: the weights lack {len(missing)} tensors of a {declared.model_type} ({missing[0]}, ...); "
+            "they are of another architecture, or not whole"
+        )
+    mismatched = sorted(str(each[0]) for each in loading["mismatched_keys"])
+    if mismatched:
+        raise BadCheckpoint(f"{folder.name}: {mismatched[0]} has another shape than config.json says")
+    strangers = sorted(
+        name
+        for name in loading["unexpected_keys"]
+        if not name.startswith(tuple(reads))
+        and not name.endswith("position_ids")
+        and not any(part in f".{name}" for part in (f".{left}" for left in _LEFT_OVER))
+    )
+    if strangers:
+        raise BadCheckpoint(
+            f"{folder.name}: the weights hold {strangers[0]}, which this head does not read; choose the checkpoint's "
+            "own head (pooling), or another checkpoint"
+        )
+
+
+def _damaged(path: Path, error: BaseException) -> BadCheckpoint:
+    return BadCheckpoint(f"{path.parent.name}: {path.name} is damaged or cut short: {one_line(error)}")
+
+
+def _is_zip(path: Path) -> bool:
+    """Files of before PyTorch 1.6 are bare pickles, which cannot be mapped."""
+    with path.open("rb") as file:
+        return file.read(4) == b"PK\x03\x04"

@@ -1,0 +1,62 @@
+"""Transformer and head as one torch module: what the torch backends run, and what is exported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from encoder import checkpoint, heads
+from encoder.errors import BadCheckpoint
+
+
+class Graph(torch.nn.Module):
+    """Token ids in, one float32 result a text out.
+
+    Args:
+        folder: a checkpoint in the hub's format.
+        head: name of the head.
+        params: what the system says of the head.
+
+    Raises:
+        BadCheckpoint: see :mod:`encoder.checkpoint`.
+    """
+
+    def __init__(self, folder: Path, head: str, params: dict[str, Any] | None = None) -> None:
+        super().__init__()
+        self.declared = checkpoint.config(folder)
+        weights = checkpoint.Weights(folder)
+        kind = heads.find(head)
+        self.side = checkpoint.side(weights.names)
+        self._masked_lm = kind.transformer == "masked_lm"
+        self._pooler = kind.pooler
+        self.transformer: Any = checkpoint.transformer(
+            folder, self.declared, weights, masked_lm=self._masked_lm, pooler=kind.pooler, reads=kind.reads
+        )
+        given = {**(params or {}), **({"side": self.side} if self.side else {})}
+        try:
+            self.head = kind(self.transformer.config, weights, given)
+        except (KeyError, RuntimeError) as error:
+            raise BadCheckpoint(f"{folder.name}: the head {head!r} does not fit the weights: {error}") from error
+        self.plain_mask = True
+        self.eval()
+
+    def forward(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """All inputs are int64 of shape (texts, tokens); the result's shape is the head's."""
+        inputs = {"input_ids": input_ids, "attention_mask": self._attention(attention_mask)}
+        if self.declared.kind.token_types:
+            inputs["token_type_ids"] = token_type_ids
+        outputs = self.transformer(**inputs)
+        states = outputs.logits if self._masked_lm else outputs.last_hidden_state
+        pooled = outputs.pooler_output if self._pooler else None
+        result: torch.Tensor = self.head(heads.Given(states, pooled, attention_mask))
+        return result
+
+    def _attention(self, mask: torch.Tensor) -> torch.Tensor:
+        """The mask as the transformer takes it; ready-made for an export, which cannot follow how it is made."""
+        if self.plain_mask:
+            return mask
+        return (1.0 - mask[:, None, None, :].to(torch.float32)) * torch.finfo(torch.float32).min

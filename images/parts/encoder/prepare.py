@@ -1,0 +1,133 @@
+"""Make a system's checkpoints ready when its image is built: ``python3 -m encoder.prepare ASSETS SYSTEM_JSON``.
+
+Each checkpoint is loaded once, strictly; the tokeniser is saved in the one form that needs no ``transformers``; the
+graph is written for the backends that the system asks for; and what these do not read is dropped.  What is wrong
+is said in one line, with exit code 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from encoder import tokens
+from encoder.backends import BACKENDS, FILES
+from encoder.errors import BadCheckpoint
+from encoder.roles import Role, roles
+
+FORMAT = 1
+
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+
+# The sides of DPR's encoders, by what they encode here.
+_DPR_SIDES = {"query": "question", "document": "context"}
+
+
+def main(arguments: list[str]) -> int:
+    """See the module."""
+    try:
+        place, described = arguments
+    except ValueError:
+        print("usage: python3 -m encoder.prepare ASSETS SYSTEM_JSON", file=sys.stderr)
+        return 1
+    try:
+        told = json.loads(Path(described).read_text(encoding="utf-8"))
+        prepare(Path(place), {**told["build_params"], **told["search_params"]})
+    except (ValueError, OSError) as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        return 1
+    return 0
+
+
+def prepare(assets: Path, params: dict[str, Any]) -> None:
+    """Make all encoders of a system ready, in place.
+
+    Args:
+        assets: folder that holds a folder for each checkpoint.
+        params: the system's parameters; see :mod:`encoder.roles`.
+
+    Raises:
+        BadCheckpoint: a checkpoint is not what the parameters say.
+        ValueError: a parameter is wrong.
+    """
+    by_folder: dict[str, list[Role]] = {}
+    for role in roles(params):
+        by_folder.setdefault(role.folder, []).append(role)
+    for name, sharing in by_folder.items():
+        if not (assets / name).is_dir():
+            raise BadCheckpoint(f"{name}: there is no such folder among the assets; they and the parameters disagree")
+        _prepare(assets / name, sharing)
+
+
+def weights_sha256(folder: Path) -> str:
+    """Hash of the weights as they were published: of the prepared folder as it was noted, else of the file.
+
+    Raises:
+        BadCheckpoint: there are none.
+    """
+    noted = folder / "encoder.json"
+    if noted.is_file():
+        return str(json.loads(noted.read_text(encoding="utf-8"))["weights_sha256"])
+    for name in _WEIGHTS:
+        if (folder / name).is_file():
+            with (folder / name).open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+    raise BadCheckpoint(f"{folder.name}: no weights ({' or '.join(_WEIGHTS)})")
+
+
+def _prepare(folder: Path, sharing: list[Role]) -> None:
+    heads = sorted({role.head for role in sharing})
+    if len(heads) > 1:
+        raise BadCheckpoint(f"{folder.name}: two heads over one checkpoint, {' and '.join(heads)}; name one")
+    backends = {role.backend for role in sharing}
+    for backend in sorted(backends - set(BACKENDS)):
+        raise BadCheckpoint(f"no backend {backend!r}; there are {', '.join(BACKENDS)}")
+    from encoder.graph import Graph
+
+    sha256 = weights_sha256(folder)
+    graph = Graph(folder, heads[0], sharing[0].params)
+    for role in sharing:
+        if graph.side and graph.side != _DPR_SIDES[role.side]:
+            raise BadCheckpoint(
+                f"{folder.name}: this is DPR's {graph.side} encoder, named for {role.side} texts; swap them"
+            )
+        most = graph.declared.max_tokens
+        if role.max_tokens is not None and not 2 < role.max_tokens <= most:
+            raise BadCheckpoint(
+                f"{folder.name}: {role.side}_tokens is {role.max_tokens}; the transformer has {most} positions, "
+                "and two go to special tokens"
+            )
+    tokeniser = tokens.read(folder)
+    tokens.Tokens(tokeniser, graph.declared.vocabulary, name=folder.name)
+    from encoder.export import export
+
+    export(graph, folder, backends)
+    kept = {"config.json", "tokenizer.json", "encoder.json", *(FILES[backend] for backend in backends)}
+    if any(not FILES[backend] for backend in backends):
+        kept.add(next(name for name in _WEIGHTS if (folder / name).is_file()))
+    if FILES["openvino"] in kept:
+        kept.add(Path(FILES["openvino"]).with_suffix(".bin").name)
+    # Under another name first: an asset may be a read-only file, or one that others link to.
+    fresh = folder / "tokenizer.json.new"
+    fresh.write_text(tokeniser.to_str(), encoding="utf-8")
+    fresh.replace(folder / "tokenizer.json")
+    noted = {
+        "format": FORMAT,
+        "head": heads[0],
+        "side": graph.side,
+        "backends": sorted(backends),
+        "weights_sha256": sha256,
+    }
+    (folder / "encoder.json").write_text(json.dumps(noted, indent=2) + "\n", encoding="utf-8")
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir():
+            path.rmdir()
+        elif path.relative_to(folder).as_posix() not in kept:
+            path.unlink()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

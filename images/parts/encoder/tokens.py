@@ -1,0 +1,159 @@
+"""Text to token ids, by the ``tokenizers`` library alone: ``transformers`` is needed only to read older formats.
+
+A tokeniser is saved into the prepared folder as ``transformers`` would apply it, so that both give the same ids.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+from tokenizers import Tokenizer
+
+from encoder.errors import BadCheckpoint, one_line
+
+# A text, or a title and a text that the tokeniser joins as it joins pairs.
+Text = str | tuple[str, str]
+
+# What each family of tokenisers puts around a text, and fills batches up with: first, last, padding.
+_FAMILIES = (("[CLS]", "[SEP]", "[PAD]"), ("<s>", "</s>", "<pad>"))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Texts as the transformer reads them: int64 arrays of shape (texts, longest of them in tokens)."""
+
+    ids: Any
+    mask: Any
+    types: Any
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class Tokens:
+    """A checked tokeniser without padding or truncation of its own.
+
+    Args:
+        tokenizer: of the ``tokenizers`` library; it is changed.
+        vocabulary: rows of the transformer's embedding; a token id beyond them would read what is not there.
+        segments: whether the second text of a pair has token type 1; else all types are ``segment``.
+        segment: token type of a text.
+        name: folder of the checkpoint, for messages.
+
+    Raises:
+        BadCheckpoint: a special token is missing, or token ids go beyond the vocabulary.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, vocabulary: int, *, segments: bool = False, segment: int = 0, name: str = ""
+    ) -> None:
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        self.tokenizer = tokenizer
+        self._segments = segments
+        self._segment = segment
+        self._limit: int | None = None
+        self.pad_id = _checked(tokenizer, vocabulary, name)
+
+    def encode(self, texts: Sequence[Text], max_tokens: int) -> list[Any]:
+        """Each text's encoding, unpadded, cut to ``max_tokens`` (special tokens included)."""
+        if self._limit != max_tokens:
+            self.tokenizer.enable_truncation(max_tokens)
+            self._limit = max_tokens
+        try:
+            return list(self.tokenizer.encode_batch(list(texts)))
+        except (UnicodeEncodeError, TypeError):
+            # Half a surrogate pair is no text: it is replaced, as a decoder would have done.
+            return list(self.tokenizer.encode_batch([_whole(text) for text in texts]))
+
+    def batch(self, encodings: Sequence[Any]) -> Batch:
+        """Fill encodings up to the longest of them."""
+        width = max(len(encoding.ids) for encoding in encodings)
+        ids = numpy.full((len(encodings), width), self.pad_id, dtype=numpy.int64)
+        mask = numpy.zeros((len(encodings), width), dtype=numpy.int64)
+        types = numpy.full((len(encodings), width), self._segment, dtype=numpy.int64)
+        for row, encoding in enumerate(encodings):
+            length = len(encoding.ids)
+            ids[row, :length] = encoding.ids
+            mask[row, :length] = 1
+            if self._segments:
+                types[row, :length] = encoding.type_ids
+        return Batch(ids, mask, types)
+
+
+def read(folder: Path) -> Tokenizer:
+    """The tokeniser of a checkpoint; the older formats are read by ``transformers``.
+
+    Raises:
+        BadCheckpoint: there is none, or it cannot be read.
+    """
+    if (folder / "encoder.json").is_file():
+        return _plain(folder)
+    _check_files(folder)
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    # The libraries raise bare exceptions, and Rust's are no subclass of any other.
+    except Exception as error:
+        raise BadCheckpoint(f"{folder.name}: the tokeniser cannot be read: {one_line(error)}") from error
+    fast = getattr(tokenizer, "backend_tokenizer", None)
+    if fast is None:
+        raise BadCheckpoint(f"{folder.name}: {type(tokenizer).__name__} has no form that the tokenizers library reads")
+    return Tokenizer.from_str(fast.to_str())
+
+
+def _plain(folder: Path) -> Tokenizer:
+    try:
+        return Tokenizer.from_file(str(folder / "tokenizer.json"))
+    except Exception as error:
+        raise BadCheckpoint(f"{folder.name}: tokenizer.json cannot be read: {one_line(error)}") from error
+
+
+def _check_files(folder: Path) -> None:
+    """Refuse files without the special tokens: ``transformers`` would add them silently, with untrained vectors."""
+    vocabulary = folder / "vocab.txt"
+    if (folder / "tokenizer.json").is_file():
+        known = set(_plain(folder).get_vocab(with_added_tokens=True))
+    elif vocabulary.is_file():
+        known = set(vocabulary.read_text(encoding="utf-8").splitlines())
+    elif (folder / "vocab.json").is_file():
+        known = set(json.loads((folder / "vocab.json").read_text(encoding="utf-8")))
+    elif any(folder.glob("*.model")):
+        return  # SentencePiece: what comes of it is checked afterwards
+    else:
+        raise BadCheckpoint(f"{folder.name}: no tokeniser (tokenizer.json, vocab.txt, vocab.json or *.model)")
+    if not any(known.issuperset(family) for family in _FAMILIES):
+        lacking = sorted(set(_FAMILIES[0]) - known)
+        raise BadCheckpoint(f"{folder.name}: the tokeniser lacks the special tokens {', '.join(lacking)}")
+
+
+def _checked(tokenizer: Tokenizer, vocabulary: int, name: str) -> int:
+    """The padding token's id."""
+    ids = {token: tokenizer.token_to_id(token) for family in _FAMILIES for token in family}
+    family = next((each for each in _FAMILIES if all(ids[token] is not None for token in each)), None)
+    if family is None:
+        lacking = [token for token in _FAMILIES[0] if ids[token] is None]
+        raise BadCheckpoint(f"{name}: the tokeniser lacks the special tokens {', '.join(lacking)}")
+    first, last, padding = family
+    around = tokenizer.encode("").ids
+    if around != [ids[first], ids[last]]:
+        raise BadCheckpoint(f"{name}: the tokeniser puts no {first} before a text and no {last} behind it")
+    highest = max(tokenizer.get_vocab(with_added_tokens=True).values())
+    if highest >= vocabulary:
+        raise BadCheckpoint(
+            f"{name}: the tokeniser has token id {highest}, the transformer's vocabulary ends at {vocabulary - 1}; "
+            "they do not belong together"
+        )
+    return int(ids[padding])
+
+
+def _whole(text: Text) -> Text:
+    if isinstance(text, tuple):
+        return (str(_whole(text[0])), str(_whole(text[1])))
+    return text.encode("utf-8", "replace").decode("utf-8")

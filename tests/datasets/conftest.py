@@ -1,0 +1,72 @@
+"""Reading in a folder of its own, and NLTK's sentence model in its own format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import nltk.data
+import pytest
+from nltk import tokenize
+
+from harness import datasets
+from harness.datasets import Dataset, answers
+from harness.errors import FileError
+from tests.datasets import examples
+
+Example = Callable[[str], Path]
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Example:
+    """Writes the example of a format."""
+    return lambda heading: examples.write(heading, tmp_path / "data")
+
+
+def load(place: datasets.Place, cache: Path | None = None) -> Dataset:
+    assert cache or isinstance(place, Path)
+    return datasets.load(place, cache or place.parent / "cache")  # type: ignore[union-attr]
+
+
+def said(folder: Path) -> str:
+    """What is said of a wrong dataset, in one line."""
+    with pytest.raises(FileError) as caught:
+        load(folder)
+    assert "\n" not in str(caught.value)
+    assert not list((folder.parent / "cache" / "corpora").glob("*")), "nothing half-read is kept"
+    return str(caught.value)
+
+
+def swap(path: Path, old: str, new: str) -> None:
+    """Spoil a file."""
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def forget() -> None:
+    """Both NLTK and we remember that the model was there."""
+    tokenize._get_punkt_tokenizer.cache_clear()
+    answers.need_tokenizer.cache_clear()
+
+
+@pytest.fixture
+def no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """NLTK without any data; the folder where it looks."""
+    folder = tmp_path / "nltk_data"
+    folder.mkdir(mode=0o700)
+    monkeypatch.setattr(nltk.data, "path", [str(folder)])
+    forget()
+    yield folder
+    forget()
+
+
+@pytest.fixture
+def model(no_model: Path) -> Path:
+    """The sentence model's four files, knowing three abbreviations."""
+    folder = no_model / "tokenizers" / "punkt_tab" / "english"
+    folder.mkdir(parents=True)
+    (folder / "abbrev_types.txt").write_text("d.c\ndr\ninc\n")
+    for name in ("collocations.tab", "sent_starters.txt", "ortho_context.tab"):
+        (folder / name).write_text("")
+    return no_model

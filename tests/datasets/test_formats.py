@@ -1,0 +1,196 @@
+"""What is wrong in a file of each format is named by file and line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.records import Query
+from tests.datasets.conftest import Example, load, said, swap
+
+LONG = "x" * 257
+
+
+def documents(folder: Path) -> list[dict[str, str]]:
+    with (load(folder).corpus.folder / "corpus.jsonl").open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+# Format, file, what to put for what, and how the line begins that is said of it.
+WRONG = [
+    ("BEIR", "qrels/test.tsv", "query-id", "query", "line 1: no header 'query-id corpus-id score'"),
+    ("BEIR", "qrels/test.tsv", "q1\td1\t1", "q1 d1 1", "line 2: 1 fields between tabs, expected 'query-id corpus-id"),
+    ("BEIR", "qrels/test.tsv", "q1\td1\t1", "q1\td1\t1.0", "line 2: grade '1.0' is no whole number"),
+    ("BEIR", "qrels/test.tsv", "q1\td1", "q2\td1", "line 2: query 'q2' is not in queries.jsonl"),
+    ("BEIR", "corpus.jsonl", '"d2"', '"d 2"', "line 2: id 'd 2' must be"),
+    ("MS MARCO", "collection.tsv", "d2\t", "d 2\t", "line 2: id 'd 2' must be"),
+    ("MS MARCO", "collection.tsv", "d2\t", "d2 ", "line 2: 1 fields between tabs, expected 'id text'"),
+    ("MS MARCO", "collection.tsv", "d2\tGlaciers are slow rivers of ice.", "\t", "line 2: id '' must be"),
+    ("MS MARCO", "collection.tsv", "d2\t", "d1\t", "line 2: id 'd1' comes twice"),
+    ("MS MARCO", "queries.dev.small.tsv", "q1\t", "q 1\t", "line 1: id 'q 1' must be"),
+    ("MS MARCO", "qrels.dev.small.tsv", "q1\t0\t", "q1\t", "line 1: 3 fields between tabs, expected 'query 0"),
+    ("MS MARCO", "qrels.dev.small.tsv", "q1", "q7", "line 1: query 'q7' is not in queries.dev.small.tsv"),
+    ("TREC", "documents.trec", "<DOCNO> d2 </DOCNO>\n", "", "line 9: this document has no <DOCNO>"),
+    ("TREC", "documents.trec", "<DOCNO> d2 </DOCNO>", "<DOCNO> d 2 </DOCNO>", "line 9: id 'd 2' must be"),
+    ("TREC", "documents.trec", " d2 ", " d1 ", "line 9: id 'd1' comes twice"),
+    ("TREC", "documents.trec", "ice.\n</TEXT>\n</DOC>\n", "ice.\n", "line 9: this <DOC> has no line '</DOC>'"),
+    ("TREC", "documents.trec", "</TEXT>\n</DOC>\n<DOC>", "</TEXT>\n<DOC>", "line 1: this <DOC> has no line '</DOC>'"),
+    ("TREC", "documents.trec", "<DOC>\n<DOCNO> d1", "<DOCNO> d1", "line 1: expected a line '<DOC>', got '<DOCNO> d1"),
+    ("TREC", "topics.trec", "<num> Number: q1\n", "", "line 1: this <top> has no <num>"),
+    ("TREC", "topics.trec", "Number: q1", "Number: q 1", "line 1: id 'q 1' must be"),
+    ("TREC", "qrels.trec", "q1 0 d1 1", "q1 0 d1", "line 1: 3 fields, expected 'query 0 document grade'"),
+    (
+        "DuReader-retrieval",
+        "passage-collection/part-01",
+        "-\t-\t",
+        "-\t",
+        "line 1: 3 fields between tabs, expected '- -",
+    ),
+    ("DuReader-retrieval", "dev/dev.json", '"question_id"', '"qid"', "line 1: key 'question_id' is missing"),
+    ("DuReader-retrieval", "dev/dev.json", '"paragraph_id"', '"pid"', "line 1: key 'paragraph_id' is missing"),
+    ("DuReader-retrieval", "dev/dev.json", '"q1"', '"q 1"', "line 1: id 'q 1' must be"),
+]
+
+
+@pytest.mark.parametrize(("name", "file", "old", "new", "what"), WRONG)
+def test_a_wrong_line_is_named(example: Example, name: str, file: str, old: str, new: str, what: str) -> None:
+    path = example(name)
+    swap(path / file, old, new)
+    assert said(path).startswith(f"{path / file}: {what}")
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("BEIR", "qrels/test.tsv"),
+        ("MS MARCO", "collection.tsv"),
+        ("TREC", "documents.trec"),
+        ("TREC", "topics.trec"),
+        ("DuReader-retrieval", "passage-collection/part-00"),
+        ("DuReader-retrieval", "passage-collection/passage2id.map.json"),
+    ],
+)
+def test_compressed_files_are_read_and_damaged_ones_named(example: Example, name: str, file: str) -> None:
+    path = example(name)
+    plain = load(path)
+    packed = path / f"{file}.gz"
+    packed.write_bytes(gzip.compress((path / file).read_bytes()))
+    (path / file).unlink()
+    found = load(path)
+    assert (found.corpus.sha256, found.queries, found.qrels) == (plain.corpus.sha256, plain.queries, plain.qrels)
+    packed.write_bytes(packed.read_bytes()[:-9])
+    for made in (path.parent / "cache" / "corpora").iterdir():
+        for part in made.iterdir():
+            part.unlink()
+        made.rmdir()
+    assert said(path).startswith(f"{packed}: ")
+
+
+def test_beir_takes_test_unless_told(example: Example) -> None:
+    path = example("BEIR")
+    (path / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td2\t2\n")
+    assert load(path).qrels == b"q1 0 d1 1\n"
+    assert load(path.with_name("data#dev")).qrels == b"q1 0 d2 2\n"
+
+
+def test_trec_titles_are_no_part_of_the_text(example: Example) -> None:
+    path = example("TREC")
+    swap(path / "documents.trec", "<TITLE>Rivers</TITLE>\n<TEXT>\n", "<TEXT>\n<HEADLINE>R &amp; D</HEADLINE>\n")
+    assert documents(path)[0] == {"_id": "d1", "title": "R & D", "text": "Rivers run to the sea."}
+
+
+def test_a_trec_document_without_marked_text_is_all_that_it_holds(example: Example) -> None:
+    path = example("TREC")
+    (path / "documents.trec").write_text("<DOC>\n<DOCNO>d1</DOCNO>\n<F P=1>Rivers</F>\nrun.\n</DOC>\n")
+    assert documents(path) == [{"_id": "d1", "title": "", "text": "Rivers run."}]
+
+
+def test_trec_documents_may_be_a_folder_of_files_or_tab_separated(example: Example) -> None:
+    path = example("TREC")
+    (path / "documents" / "b").mkdir(parents=True)
+    (path / "documents.trec").rename(path / "documents" / "b" / "part1")
+    (path / "documents" / "a.tsv").write_text("d3\tSea\tSalt.\nd4\tSand.\n")
+    # The same name in another folder is another file.
+    (path / "documents" / "c").mkdir()
+    (path / "documents" / "c" / "part1").write_text("<DOC>\n<DOCNO>d5</DOCNO>\n</DOC>\n")
+    assert [(each["_id"], each["title"]) for each in documents(path)] == [
+        ("d3", "Sea"),
+        ("d4", ""),
+        ("d1", "Rivers"),
+        ("d2", ""),
+        ("d5", ""),
+    ]
+
+
+def test_trec_topics_may_be_tab_separated_and_old(example: Example) -> None:
+    path = example("TREC")
+    (path / "topics.trec").write_text("q1\twhere do rivers go\n")
+    assert load(path).queries == (Query("q1", "where do rivers go"),)
+    (path / "topics.trec").write_text(
+        "<top>\n<head> Tipster Topic\n<num> Number: 051\n<dom> Domain: Trade\n"
+        "<title> Topic: Airbus\n Subsidies\n<desc>\n</top>\n"
+        "<top>\n<num>q1</num>\n<title>rivers &amp; seas</title>\n</top>\n"
+    )
+    assert load(path).queries == (Query("051", "Airbus Subsidies"), Query("q1", "rivers & seas"))
+
+
+def test_two_files_of_trec_topics_are_one_too_many(example: Example) -> None:
+    path = example("TREC")
+    (path / "topics.more.trec").write_text("q2\tx\n")
+    assert said(path).startswith(f"{path}: topics.more.trec, topics.trec: which one?")
+
+
+def test_chinese_survives(example: Example) -> None:
+    dataset = load(example("DuReader-retrieval"))
+    assert dataset.queries == (Query("q1", "河流流向哪里"),)
+    assert dict(dataset.corpus.texts(["d1", "d2"])) == {"d1": "河流流向大海。", "d2": "冰川是缓慢的冰河。"}
+    assert dataset.qrels == b"q1 0 d1 1\n"
+
+
+@pytest.mark.parametrize(
+    ("ids", "what"),
+    [
+        ('{"0": "d1"}', "part-01: line 1: passage 1 has no id in passage2id.map.json, which has 1"),
+        ('{"0": "d1", "1": "d2", "2": "d3"}', "map.json: 3 ids for 2 passages; is a part missing?"),
+        ('{"0": "d1", "2": "d2"}', "map.json: its keys are not each number from 0 to 1 once"),
+        ('{"0": "d1", "1": ["d2"]}', """map.json: no JSON object of numbers and ids near ' "1": ["d2"]}'"""),
+        ('{"0": "d1", "1": "d2"', "map.json: no JSON object of numbers and ids near"),
+        ('{"0": "d1", "1": "d2",', "map.json: no JSON object of numbers and ids near"),
+        (f'{{"0": "d1", "1": "{LONG}"}}', "map.json: no JSON object of numbers and ids near"),
+        ('{"0": "d1", "1": "d 2"}', "part-01: line 1: id 'd 2' must be"),
+        ('{"0": "d1", "1": "d1"}', "part-01: line 1: id 'd1' comes twice"),
+    ],
+)
+def test_passages_and_their_ids_must_fit(example: Example, ids: str, what: str) -> None:
+    path = example("DuReader-retrieval")
+    (path / "passage-collection" / "passage2id.map.json").write_text(ids)
+    assert what in said(path)
+
+
+def test_ids_of_passages_are_read_in_pieces_and_in_any_order(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.datasets import dureader
+
+    path = example("DuReader-retrieval")
+    names = {str(number): f"p{number}" for number in reversed(range(500))}
+    (path / "passage-collection" / "passage2id.map.json").write_text(json.dumps(names, indent=1))
+    (path / "passage-collection" / "part-00").write_text("".join(f"-\t-\ttext {n}\t-\n" for n in range(300)))
+    (path / "passage-collection" / "part-01").write_text("".join(f"-\t-\ttext {n}\t-\n" for n in range(300, 500)))
+    monkeypatch.setattr(dureader, "_CHUNK", 97)
+    assert [(each["_id"], each["text"]) for each in documents(path)] == [(f"p{n}", f"text {n}") for n in range(500)]
+
+
+def test_a_passage_that_stands_twice_under_its_question_is_relevant_once(example: Example) -> None:
+    path = example("DuReader-retrieval")
+    passage = '{"paragraph_id": "d1", "paragraph_text": "河流流向大海。"}'
+    swap(path / "dev" / "dev.json", passage, f"{passage}, {passage}")
+    assert load(path).qrels == b"q1 0 d1 1\n"
+
+
+def test_an_empty_passage_is_kept(example: Example) -> None:
+    path = example("MS MARCO")
+    swap(path / "collection.tsv", "d2\tGlaciers are slow rivers of ice.", "\r\nd2\t\r")
+    assert documents(path)[1] == {"_id": "d2", "title": "", "text": ""}
+    assert load(path).corpus.empty == 1

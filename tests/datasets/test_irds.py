@@ -1,0 +1,215 @@
+"""Datasets of ir_datasets: a real one whose files lie where a download would have put them, and made ones."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ir_datasets
+import pytest
+from ir_datasets.datasets.base import Dataset as Parts
+from ir_datasets.formats import BaseDocs, BaseQrels, BaseQueries, GenericDoc, GenericQuery, TrecQrel, TrecQuery
+
+from harness.datasets import Registered
+from harness.errors import FileError, UsageError
+from harness.records import Query
+from tests.datasets.conftest import load
+
+SCIFACT = Path(__file__).resolve().parents[2] / "datasets" / "scifact"
+# ir_datasets fixes its folder when it is imported.
+SCRIPT = """
+import json, sys
+from pathlib import Path
+from harness import datasets
+from harness.errors import HarnessError
+try:
+    found = datasets.load(datasets.find(sys.argv[1], Path()), Path(sys.argv[2]))
+except HarnessError as error:
+    print(json.dumps({"error": str(error)}))
+else:
+    drawn = datasets.draw(found, 1000, 20, 2023)
+    print(json.dumps({"name": found.name, "corpus": found.corpus.sha256, "sample": drawn.sample_sha256,
+                      "queries": len(found.queries), "qrels": sorted(found.qrels.decode().splitlines())}))
+"""
+
+
+def archive(path: Path) -> None:
+    """BEIR's own archive of SciFact, made of the shipped files."""
+    path.parent.mkdir(parents=True)
+    qrels = [line.split() for line in (SCIFACT / "qrels.trec").read_text().splitlines()]
+    rows = "".join(f"{query}\t{document}\t{grade}\n" for query, _, document, grade in qrels)
+    train = '{"_id": "0", "text": "a claim of the training split", "metadata": {}}\n'
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("scifact/corpus.jsonl", gzip.decompress((SCIFACT / "corpus.jsonl.gz").read_bytes()))
+        packed.writestr("scifact/queries.jsonl", (SCIFACT / "queries.jsonl").read_text() + train)
+        packed.writestr("scifact/qrels/test.tsv", "query-id\tcorpus-id\tscore\n" + rows)
+
+
+def in_a_process(name: str, folder: Path) -> dict[str, Any]:
+    closed = "http://127.0.0.1:9"  # nobody downloads anything here
+    environment = {
+        **os.environ,
+        "IR_DATASETS_HOME": str(folder / "home"),
+        "IR_DATASETS_DL_TRIES": "1",
+        **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), closed),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, name, str(folder / "cache")],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_beir_scifact_is_what_is_shipped(tmp_path: Path) -> None:
+    archive(tmp_path / "home" / "beir" / "scifact" / "source.zip")
+    found = in_a_process("beir/scifact/test", tmp_path)
+    shipped = load(SCIFACT, tmp_path / "cache")
+    assert found["name"] == "beir-scifact-test"
+    assert found["corpus"] == shipped.corpus.sha256
+    assert found["queries"] == 300, "the claim of the training split is none of the test split's"
+    assert found["qrels"] == sorted(shipped.qrels.decode().splitlines())
+    assert found["sample"].startswith("290c91e9c465")
+
+
+def test_what_cannot_be_downloaded_is_one_clear_line(tmp_path: Path) -> None:
+    text = in_a_process("vaswani", tmp_path)["error"]
+    assert text.startswith("vaswani: ir_datasets could not get it: ") and "\n" not in text
+    assert "connect this machine, or lay its files where ir_datasets looks for them (IR_DATASETS_HOME" in text
+
+
+def test_a_damaged_archive_is_one_clear_line(tmp_path: Path) -> None:
+    path = tmp_path / "home" / "beir" / "scifact" / "source.zip"
+    archive(path)
+    path.write_bytes(path.read_bytes()[:-100])
+    assert in_a_process("beir/scifact/test", tmp_path)["error"].startswith("beir/scifact/test: ir_datasets could not")
+
+
+class Page(NamedTuple):
+    doc_id: str
+    url: str
+    title: str
+    body: str
+
+    def default_text(self) -> str:
+        return f"{self.title} {self.body}"
+
+
+class Post(NamedTuple):
+    doc_id: str
+    parts: tuple[str, ...]
+
+    def default_text(self) -> str:
+        return " ".join(self.parts)
+
+
+class Titled(NamedTuple):
+    doc_id: str
+    title: str
+    text: str
+
+    def default_text(self) -> str:
+        return f"{self.title} {self.text}"
+
+
+class Docs(BaseDocs):  # type: ignore[misc]
+    def __init__(self, make: Callable[[], Iterator[Any]]) -> None:
+        self.make = make
+
+    def docs_iter(self) -> Iterator[Any]:
+        return self.make()
+
+
+class Queries(BaseQueries):  # type: ignore[misc]
+    def __init__(self, *items: Any) -> None:
+        self.items = items
+
+    def queries_iter(self) -> Iterator[Any]:
+        return iter(self.items)
+
+
+class Qrels(BaseQrels):  # type: ignore[misc]
+    def __init__(self, *items: Any) -> None:
+        self.items = items
+
+    def qrels_iter(self) -> Iterator[Any]:
+        return iter(self.items)
+
+
+Register = Callable[..., Registered]
+
+
+@pytest.fixture
+def register() -> Iterator[Register]:
+    """Registers a dataset in ir_datasets for one test."""
+    names: list[str] = []
+
+    def add(*parts: Any) -> Registered:
+        names.append(f"made-by-a-test/{len(names)}")
+        ir_datasets.registry.register(names[-1], Parts(*parts))
+        return Registered(names[-1])
+
+    yield add
+    for name in names:
+        del ir_datasets.registry._registered[name]
+
+
+QUERY, QREL = Queries(GenericQuery("q1", "a river")), Qrels(TrecQrel("q1", "d1", 1, "0"))
+
+
+def test_fields_of_every_kind_become_title_and_text(register: Register, tmp_path: Path) -> None:
+    documents = [
+        GenericDoc("d1", "text"),
+        Page("d2", "u", "a title", "a body"),
+        Post("d3", ("one", "two")),
+        Titled("d4", "a title", ""),
+    ]
+    dataset = load(register(Docs(lambda: iter(documents)), QUERY, QREL), tmp_path)
+    with (dataset.corpus.folder / "corpus.jsonl").open() as lines:
+        found = [tuple(json.loads(line).values()) for line in lines]
+    assert found == [("d1", "", "text"), ("d2", "a title", "a body"), ("d3", "", "one two"), ("d4", "a title", "")]
+
+
+def test_the_title_of_a_topic_is_asked(register: Register, tmp_path: Path) -> None:
+    topics = Queries(TrecQuery("q1", "rivers", "about rivers", "long"))
+    dataset = load(register(Docs(lambda: iter([GenericDoc("d1", "x")])), topics, QREL), tmp_path)
+    assert dataset.queries == (Query("q1", "rivers"),)
+
+
+def test_judgements_of_queries_that_are_not_there_play_no_part(register: Register, tmp_path: Path) -> None:
+    qrels = Qrels(TrecQrel("q0", "d1", 1, "0"), TrecQrel("q1", "d1", 2, "0"))
+    dataset = load(register(Docs(lambda: iter([GenericDoc("d1", "x")])), QUERY, qrels), tmp_path)
+    assert dataset.qrels == b"q0 0 d1 1\nq1 0 d1 2\n"
+
+
+def test_an_id_with_a_blank_is_named(register: Register, tmp_path: Path) -> None:
+    place = register(Docs(lambda: iter([GenericDoc("d1", "x"), GenericDoc("d 2", "x")])), QUERY, QREL)
+    with pytest.raises(FileError, match="made-by-a-test/0: document 2: id 'd 2' must be"):
+        load(place, tmp_path)
+
+
+def test_what_breaks_half_way_keeps_nothing(register: Register, tmp_path: Path) -> None:
+    def broken() -> Iterator[GenericDoc]:
+        yield GenericDoc("d1", "x")
+        raise RuntimeError("the disk\nis on fire")
+
+    with pytest.raises(FileError, match="made-by-a-test/0: ir_datasets could not get it: the disk; connect"):
+        load(register(Docs(broken), QUERY, QREL), tmp_path)
+    assert not list((tmp_path / "corpora").iterdir())
+
+
+def test_a_part_without_judgements_is_refused(register: Register, tmp_path: Path) -> None:
+    place = register(Docs(lambda: iter([GenericDoc("d1", "x")])), QUERY)
+    with pytest.raises(UsageError, match="made-by-a-test/0: ir_datasets has no qrels for it"):
+        load(place, tmp_path)

@@ -1,0 +1,249 @@
+"""XOR-TyDi: questions with answers, and hits that are judged by their texts as its own evaluator judges them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from harness import datasets, rows
+from harness.datasets import answers
+from harness.datasets.answers import Answers
+from harness.errors import FileError, UsageError
+from harness.launch.fake import FakeLauncher
+from harness.launch.process import ProcessLauncher
+from harness.records import Outcome, Query
+from harness.result import JUDGED_HITS
+from harness.store import StoredJob, read_jobs
+from tests.conftest import Bench
+from tests.datasets import examples
+from tests.datasets.conftest import Example, load, said, swap
+
+pytestmark = pytest.mark.usefixtures("model")
+QUESTIONS = "xor_dev_retrieve_eng_span_v1_1.jsonl"
+
+
+def holds(text: str, *spans: str) -> bool:
+    judged = Answers({"q": spans}).judge(b"q Q0 d 1 1.0 x\n", lambda ids: ((each, text) for each in ids))
+    assert judged in (b"q 0 d 0\n", b"q 0 d 1\n")
+    return judged == b"q 0 d 1\n"
+
+
+# What evals/eval_xor_retrieve.py says of a passage alone: `answer in " ".join(word_tokenize(passage))`.
+@pytest.mark.parametrize(
+    ("text", "answer", "hit"),
+    [
+        ("Rivers run to the North Sea.", "North Sea", True),
+        ("Rivers run to the North Sea.", "north sea", False),
+        ("Rivers run to the Northern Sea.", "North", True),
+        ("Rivers run to the North  Sea.", "North Sea", True),
+        ("Rivers run to the North\nSea.", "North Sea", True),
+        ("Born in Washington, D.C. in 1950", "Washington, D.C.", False),
+        ("Born in Washington, D.C. in 1950", "D.C.", True),
+        ("It is 3,000 m high.", "3,000", True),
+        ("It is 30% of it.", "30%", False),
+        ("It is the river's end.", "river's", False),
+        ('He called it "the sea".', '"the sea"', False),
+        ("He ended. In 1950", "ended.", False),
+        ("By Dr. Smith of it", "Dr. Smith", True),
+        ("東京は首都です", "首都", True),
+        ("", "x", False),
+    ],
+)
+def test_an_answer_is_looked_for_as_the_evaluator_does(text: str, answer: str, hit: bool) -> None:
+    assert holds(text, answer) is hit
+
+
+def test_one_answer_of_several_is_enough() -> None:
+    assert holds("the North Sea", "South Sea", "North Sea")
+
+
+def test_what_is_left_out_beforehand_is_never_an_answer() -> None:
+    chance = random.Random(7)
+    parts = [
+        "cannot",
+        "U.S.",
+        "(a)",
+        "1,000",
+        "--",
+        "...",
+        '"x"',
+        "it's",
+        "``",
+        "東京。",
+        "he\u00a0said",
+        "d'ye",
+        "$5",
+        "a.b",
+        "“q”",
+    ]
+    found = 0
+    for _ in range(300):
+        text = chance.choice([" ", "  ", "\n"]).join(chance.choices(parts, k=8)) + chance.choice(["", ".", "?", '"'])
+        tokens = answers.tokenised(text)
+        for _ in range(20):
+            first, last = sorted(chance.sample(range(len(tokens) + 1), 2))
+            # Every piece of the tokens is an answer that the evaluator finds.
+            assert answers.may_hold("".join(text.split()), tokens[first:last]), (text, tokens[first:last])
+            found += 1
+    assert found == 6000
+    assert not answers.may_hold("theNorthSea", "South")
+
+
+def test_yes_and_no_are_no_answers_and_their_questions_are_not_asked(example: Example) -> None:
+    dataset = load(example("XOR-TyDi"))
+    assert dataset.queries == (Query("q1", "where do rivers go"), Query("q2", "is ice cold"))
+    assert dataset.judged == {"q1"} and dataset.qrels == b""
+    drawn = datasets.draw(dataset, 10, 1, 0)
+    assert [query.query_id for query in drawn.sample] == ["q1"]
+    assert answers.spans(["yes", "no", "Yes", "no way"]) == ("Yes", "no way")
+
+
+def test_quotes_of_the_collection_are_csv(example: Example) -> None:
+    dataset = load(example("XOR-TyDi"))
+    assert dict(dataset.corpus.texts(["d1"])) == {"d1": 'Rivers run to the "North Sea" in the end.'}
+    assert dataset.corpus.size == 2
+
+
+def test_translated_questions_may_be_as_published(example: Example) -> None:
+    path = example("XOR-TyDi")
+    (path / "queries.tsv").unlink()
+    lines = (path / QUESTIONS).read_text(encoding="utf-8").replace("川はどこへ流れますか", "where to do rivers flow")
+    (path / "xor_retrieve_eng_span_dev_google_trans_q.jsonl").write_text(lines, encoding="utf-8")
+    assert load(path).queries[0] == Query("q1", "where to do rivers flow")
+
+
+def test_ids_may_be_numbers(example: Example) -> None:
+    path = example("XOR-TyDi")
+    swap(path / QUESTIONS, '"q1"', "12345")
+    swap(path / "queries.tsv", "q1", "12345")
+    assert load(path).judged == {"12345"}
+
+
+WRONG = [
+    (QUESTIONS, '"id": "q1"', '"id": null', f"{QUESTIONS}: line 1: key 'id' is missing"),
+    (QUESTIONS, '["North Sea"]', '"North Sea"', f"{QUESTIONS}: line 1: key 'answers' is no list of texts"),
+    (QUESTIONS, '["North Sea"]', '["North Sea", ""]', f"{QUESTIONS}: line 1: an empty answer"),
+    (
+        "queries.tsv",
+        "q2\tis ice cold\n",
+        "",
+        f"{QUESTIONS}: line 2: question 'q2' has no translation in queries.tsv or",
+    ),
+    ("queries.tsv", "q2", "q1", "queries.tsv: line 2: question 'q1' is translated in two ways"),
+    ("psgs_w100.tsv", "d2\t", "d 2\t", "psgs_w100.tsv: line 3: id 'd 2' must be"),
+    ("psgs_w100.tsv", "d2\t", "d1\t", "psgs_w100.tsv: line 3: id 'd1' comes twice"),
+    ("psgs_w100.tsv", "\tGlaciers\n", "\n", "psgs_w100.tsv: line 3: 2 fields between tabs, expected 'id text title'"),
+    ("psgs_w100.tsv", 'end."', "end.", "psgs_w100.tsv: line 3: "),
+]
+
+
+@pytest.mark.parametrize(("file", "old", "new", "what"), WRONG)
+def test_a_wrong_line_is_named(example: Example, file: str, old: str, new: str, what: str) -> None:
+    path = example("XOR-TyDi")
+    swap(path / file, old, new)
+    assert said(path).startswith(f"{path}/{what}")
+
+
+def test_a_quote_that_swallows_lines_is_named(example: Example) -> None:
+    path = example("XOR-TyDi")
+    swap(path / "psgs_w100.tsv", "d2\tGlaciers are slow rivers of ice.", 'd2\t"Glaciers')
+    with (path / "psgs_w100.tsv").open("a") as file:
+        file.write('d3\tIce." it goes\tIce\n')
+    assert said(path) == f"{path}/psgs_w100.tsv: line 4: up to here a quote swallows whole lines; close it or double it"
+
+
+def test_questions_without_translations_are_not_asked_in_their_own_languages(example: Example) -> None:
+    path = example("XOR-TyDi")
+    (path / "queries.tsv").unlink()
+    assert said(path).startswith(f"{path}: lacks queries.tsv or *_q.jsonl (XOR-TyDi)")
+
+
+def test_answers_name_the_judgements(example: Example) -> None:
+    path = example("XOR-TyDi")
+    before = load(path)
+    swap(path / QUESTIONS, "North Sea", "South Sea")
+    after = load(path)
+    assert before.corpus == after.corpus and before.qrels_sha256 != after.qrels_sha256
+
+
+# One job from end to end.
+
+
+def run(bench: Bench, **keys: object) -> StoredJob:
+    examples.write("XOR-TyDi", bench.folder / "xor")
+    (bench.folder / "xor" / "psgs_w100.tsv").write_text(
+        "".join(f"d{n}\tall about where rivers {n}{' end: the North Sea' if n == 8 else ''}\tR\n" for n in range(10))
+    )
+    path = bench.suite(datasets=["./xor"], measures=["RR@10", "nDCG@10"], **keys)
+    bench.run(ProcessLauncher(bench.cache), path)
+    (job,) = read_jobs(bench.results)
+    return job
+
+
+def test_hits_are_judged_after_the_job_and_the_judgements_stored_with_it(bench: Bench) -> None:
+    job = run(bench)
+    assert job.result.outcome is Outcome.OK, job.result.detail
+    # The planted engine ranks equal scores from the last id on: d9, d8, d7.
+    judged = gzip.decompress((job.folder / JUDGED_HITS).read_bytes()).decode()
+    assert judged == "q1 0 d9 0\nq1 0 d8 1\nq1 0 d7 0\n"
+    assert JUDGED_HITS in job.result.files
+    kept = bench.results / "test-suite" / "qrels" / f"{job.result.spec.qrels_sha256}.answers.json.gz"
+    assert json.loads(gzip.decompress(kept.read_bytes()))["answers"] == {"q1": ["North Sea"]}
+
+
+def test_measures_of_the_hits_have_values_and_the_others_a_reason(bench: Bench) -> None:
+    job = run(bench)
+    (row,) = rows.measure([job], measures=["RR@10", "Success@1", "Success@10", "P@2", "nDCG@10", "R@10", "AP"]).rows
+    values = {name: figure.value for name, figure in row.measures.items()}
+    assert values == {
+        "RR@10": 0.5,
+        "Success@1": 0.0,
+        "Success@10": 1.0,
+        "P@2": 0.5,
+        "nDCG@10": None,
+        "R@10": None,
+        "AP": None,
+    }
+    assert (row.measures["nDCG@10"].reason or "").startswith("needs all relevant documents")
+    assert row.queries_judged == 1
+
+
+def test_a_job_without_a_run_has_nothing_judged(bench: Bench) -> None:
+    examples.write("XOR-TyDi", bench.folder / "xor")
+    launcher = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
+    bench.run(launcher, bench.suite(datasets=["./xor"]))
+    (job,) = read_jobs(bench.results)
+    assert job.result.outcome is Outcome.CRASH and not (job.folder / JUDGED_HITS).exists()
+
+
+def test_an_id_that_the_corpus_does_not_have_holds_no_answer() -> None:
+    judged = Answers({"q": ("x",)}).judge(b"q Q0 nowhere 1 1.0 x\n", lambda _: iter(()))
+    assert judged == b"q 0 nowhere 0\n"
+
+
+def test_a_document_is_looked_at_once_for_each_question() -> None:
+    asked: list[list[str]] = []
+
+    def texts(ids: object) -> object:
+        asked.append(sorted(ids))  # type: ignore[call-overload]
+        return ((each, "x y") for each in asked[-1])
+
+    judge = Answers({"q": ("x",), "p": ("z",)})
+    lines = b"p Q0 a 1 2.0 s\nq Q0 a 1 2.0 s\nq Q0 b 2 1.0 s\n"
+    assert judge.judge(lines, texts) == b"p 0 a 0\nq 0 a 1\nq 0 b 1\n"  # type: ignore[arg-type]
+    assert judge.judge(lines, texts) == b"p 0 a 0\nq 0 a 1\nq 0 b 1\n"  # type: ignore[arg-type]
+    assert asked == [["a", "b"], []]
+
+
+@pytest.mark.usefixtures("no_model")
+class TestWithoutTheModel:
+    def test_it_is_asked_for_before_anything_costs_time(self, example: Example, no_model: Path) -> None:
+        path = example("XOR-TyDi")
+        (no_model / "tokenizers" / "punkt_tab" / "english" / "abbrev_types.txt").unlink()
+        with pytest.raises(UsageError, match=r"run `python -m nltk\.downloader punkt_tab`") as caught:
+            load(path)
+        assert not isinstance(caught.value, FileError) and "\n" not in str(caught.value)

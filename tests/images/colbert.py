@@ -1,0 +1,176 @@
+"""What the tests of the ColBERT engine put into its image: small checkpoints, collections, a plain script."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import docker
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PLAID = {
+    "method": "plaid",
+    "checkpoint": "tiny",
+    "document_tokens": 300,
+    "nbits": 2,
+    "kmeans_niters": 4,
+    "batch_size": 16,
+    "chunk_documents": 200,
+    "query_tokens": 32,
+    "k": 10,
+    "ncells": 1,
+    "centroid_score_threshold": 0.5,
+    "ndocs": 256,
+}
+UNCOMPRESSED = {**PLAID, "method": "uncompressed", "candidates": "all", "nprobe": 32, "faiss_depth": 1024}
+# What the paper searches with, to depths of 10, 100 and 1,000.
+SIZES = {
+    "s": {"k": 10, "ncells": 1, "centroid_score_threshold": 0.5, "ndocs": 256},
+    "m": {"k": 100, "ncells": 2, "centroid_score_threshold": 0.45, "ndocs": 1024},
+    "l": {"k": 1000, "ncells": 4, "centroid_score_threshold": 0.4, "ndocs": 4096},
+}
+
+WORDS = re.findall(
+    r"\w+",
+    "ice water glacier river mountain lava ash crater coffee cup house people talk drink bridge castle market "
+    "forest desert harbour ship train engine music violin orchestra doctor cell protein gene vaccine virus",
+)
+
+# Makes adapters over /models, or over other folders of checkpoints.
+PRELUDE = """
+import json, os, shutil, subprocess, sys, time
+from pathlib import Path
+sys.path.insert(0, "/src")
+import adapter
+from harness.measure.adapter import Corpus
+from harness.records import Envelope
+given = json.loads(Path("/job/given.json").read_text())
+PLAID, UNCOMPRESSED, SIZES = given["plaid"], given["uncompressed"], given["sizes"]
+def engine(params, models="/models", gpus=0):
+    return adapter.ENGINE(params, Envelope("test", 1, 1 << 30, gpus=gpus), Path(models))
+def corpus(documents, name="corpus"):
+    path = Path(f"/index/{name}.jsonl")
+    path.write_text("".join(json.dumps(each) + "\\n" for each in documents), encoding="utf-8")
+    return Corpus(path, len(documents))
+def folder(name):
+    path = Path("/index") / name
+    path.mkdir()
+    return path
+def built(params, documents, name="made", models="/models"):
+    made = folder(name)
+    engine(params, models).build(corpus(documents, name), made, lambda _: None)
+    return made
+def loaded(params, made, models="/models"):
+    ready = engine(params, models)
+    ready.load(made)
+    return ready
+def hits(found):
+    return [[hit.doc_id, hit.score] for hit in found]
+say = lambda value: print("said", json.dumps(value), flush=True)
+def refused(call, *arguments):
+    try:
+        call(*arguments)
+    except (ValueError, RuntimeError) as error:
+        say(str(error))
+    else:
+        say(None)
+"""
+
+MAKE_MODELS = """
+import sys
+from pathlib import Path
+sys.path.insert(0, "/src")
+from checkpoints import colbert
+for name, seed in (("tiny", 1), ("other", 2)):
+    colbert.make(Path("/models") / name, vocabulary=sys.argv[1].split(), seed=seed)
+colbert.make(Path("/models/trained"), start=Path("/start"))
+"""
+
+
+def documents(count: int, seed: int = 0) -> list[dict[str, str]]:
+    """Documents of random words, some with a title."""
+    drawn = random.Random(seed)
+    return [
+        {
+            "_id": f"d {number}",
+            "title": drawn.choice(["", *WORDS]),
+            "text": " ".join(drawn.choices(WORDS, k=drawn.randint(3, 40))),
+        }
+        for number in range(count)
+    ]
+
+
+def queries(count: int, seed: int = 1) -> list[str]:
+    """Queries of a few of the same words."""
+    drawn = random.Random(seed)
+    return [" ".join(drawn.choices(WORDS, k=drawn.randint(1, 6))) for _ in range(count)]
+
+
+@dataclass
+class Inside:
+    """Runs lines of Python in the engine's image under a job's limits; what they ``say`` comes back."""
+
+    client: docker.DockerClient
+    image: str
+    models: Path
+    job: Path
+    index: Path
+    given: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, lines: str, memory: str = "2g", **given: Any) -> list[Any]:
+        self.job.mkdir(exist_ok=True)
+        self.index.mkdir(exist_ok=True)
+        self.index.chmod(0o777)
+        told = {"plaid": PLAID, "uncompressed": UNCOMPRESSED, "sizes": SIZES, **self.given, **given}
+        (self.job / "given.json").write_text(json.dumps(told), encoding="utf-8")
+        (self.job / "probe.py").write_text(PRELUDE + lines, encoding="utf-8")
+        output = self.client.containers.run(
+            self.image,
+            ["/job/probe.py"],
+            entrypoint=["python3"],
+            remove=True,
+            network_mode="none",
+            read_only=True,
+            cap_drop=["ALL"],
+            security_opt=["no-new-privileges"],
+            user="65532:65532",
+            cpuset_cpus="0",
+            mem_limit=memory,
+            memswap_limit=memory,
+            pids_limit=512,
+            environment={"OMP_NUM_THREADS": "1"},
+            tmpfs={"/tmp": "size=256m"},
+            volumes={
+                str(self.job): {"bind": "/job", "mode": "ro"},
+                str(self.index): {"bind": "/index", "mode": "rw"},
+                str(self.models): {"bind": "/models", "mode": "ro"},
+                str(ROOT / "checkpoints"): {"bind": "/src/checkpoints", "mode": "ro"},
+            },
+        )
+        said = [line for line in output.decode().splitlines() if line.startswith("said ")]
+        return [json.loads(line.removeprefix("said ")) for line in said]
+
+
+def make_models(client: docker.DockerClient, image: str, folder: Path, start: Path) -> Path:
+    """Small checkpoints: two random ones, and one that starts from a real encoder; made with the image's libraries."""
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o777)
+    client.containers.run(
+        image,
+        ["-c", MAKE_MODELS, " ".join(WORDS)],
+        entrypoint=["python3"],
+        remove=True,
+        network_mode="none",
+        environment={"PYTHONDONTWRITEBYTECODE": "1"},
+        volumes={
+            str(folder): {"bind": "/models", "mode": "rw"},
+            str(start): {"bind": "/start", "mode": "ro"},
+            str(ROOT / "checkpoints"): {"bind": "/src/checkpoints", "mode": "ro"},
+        },
+    )
+    return folder

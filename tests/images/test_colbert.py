@@ -1,0 +1,212 @@
+"""The ColBERT engine in its image: what it answers is what the engine answers, called directly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import docker
+import pytest
+
+from harness import assets, catalog
+from harness.images import making
+from tests.images.colbert import PLAID, SIZES, Inside, documents, queries
+from tests.images.conftest import DOCUMENTS
+
+pytestmark = pytest.mark.docker
+
+MAXIMUM_BYTES = 2_000_000_000
+
+
+# No line of this project: the engine as its README uses it, but for the extensions, which the image has compiled.
+PLAIN = """
+import importlib.util, json, os, sys
+os.environ["GIT_PYTHON_REFRESH"] = "quiet"
+import torch
+from torch.utils import cpp_extension
+def ready(name, sources, **_):
+    spec = importlib.util.spec_from_file_location(name, f"/opt/colbert/extensions/{name}.so")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+cpp_extension.load = ready
+torch.set_num_threads(1)
+from colbert import Searcher
+from colbert.data import Collection
+from colbert.infra import ColBERTConfig, Run, RunConfig
+told = json.loads(sys.argv[1])
+with Run().context(RunConfig(nranks=1, experiment="plain", root="/tmp")):
+    searcher = Searcher(
+        index=told["index"], checkpoint=told["checkpoint"], collection=Collection(data=[""] * told["documents"]),
+        config=ColBERTConfig(root="/tmp"),
+    )
+answers = {}
+for size, settings in told["sizes"].items():
+    k = settings.pop("k")
+    searcher.configure(**settings)
+    answers[size] = [list(zip(*searcher.search(query, k=k)[::2])) for query in told["queries"]]
+print("answers", json.dumps(answers))
+"""
+
+
+def test_plaid_answers_as_the_engine_called_directly(colbert: Inside) -> None:
+    lines = """
+made = built(PLAID, given["documents"])
+told = {"index": str(made / "plaid"), "checkpoint": "/models/tiny", "documents": len(given["documents"])}
+told.update(sizes=SIZES, queries=given["queries"])
+plain = [sys.executable, "-c", given["plain"], json.dumps(told)]
+said = subprocess.run(plain, check=True, capture_output=True, text=True).stdout
+(answers,) = [json.loads(line.removeprefix("answers ")) for line in said.splitlines() if line.startswith("answers ")]
+for size, settings in SIZES.items():
+    ours = loaded({**PLAID, **settings}, made)
+    found = [hits(ours.search(query, settings["k"])) for query in given["queries"]]
+    ids = [document["_id"] for document in given["documents"]]
+    theirs = [[[ids[number], score] for number, score in answer] for answer in answers[size]]
+    say([found, theirs])
+"""
+    compared = colbert(lines, documents=documents(900), queries=queries(20), plain=PLAIN)
+    for size, (ours, theirs) in zip(SIZES, compared, strict=True):
+        # A quarter of "ndocs" is scored in full.
+        most = min(SIZES[size]["k"], SIZES[size]["ndocs"] // 4)
+        for found, wanted in zip(ours, theirs, strict=True):
+            assert 5 < len(found) <= most
+            assert [doc_id for doc_id, _ in found] == [doc_id for doc_id, _ in wanted]
+            assert [score for _, score in found] == pytest.approx([score for _, score in wanted], abs=1e-4)
+
+
+def test_the_three_sizes_score_as_many_passages_as_they_should(colbert: Inside) -> None:
+    lines = """
+made = built(PLAID, given["documents"])
+for settings in SIZES.values():
+    ready = loaded({**PLAID, **settings}, made)
+    counts = []
+    for query in given["queries"]:
+        found = ready.search(query, 10)
+        counts.append([ready.counts()["candidates"], ready.counts()["scored"], len(found)])
+    say(counts)
+# The sizes keep apart in one process too, whatever was searched before.
+small, large = loaded({**PLAID, **SIZES["s"]}, made), loaded({**PLAID, **SIZES["l"]}, made)
+for ready in (small, large, small):
+    ready.search("ice water", 10)
+    say(ready.counts()["scored"])
+"""
+    small, medium, large, *again = colbert(lines, documents=documents(1200), queries=queries(20))
+    for few, more, most in zip(small, medium, large, strict=True):
+        assert few[0] <= more[0] <= most[0], "more cells, more candidates"
+        assert few[1] == min(64, few[0]) and more[1] == min(256, more[0]) and most[1] == min(1024, most[0])
+        assert few[2] == more[2] == most[2] == 10
+    assert sum(each[1] for each in small) < sum(each[1] for each in medium) < sum(each[1] for each in large)
+    first, second, third = again
+    assert first == third < second
+
+
+def test_uncompressed_vectors_are_compared_as_numpy_does(colbert: Inside) -> None:
+    lines = """
+import numpy
+made = built(UNCOMPRESSED, given["documents"])
+every = loaded(UNCOMPRESSED, made)
+vectors = numpy.load(made / "uncompressed/0.vectors.npy").astype(numpy.float32)
+lengths = numpy.load(made / "uncompressed/0.lengths.npy")
+firsts = numpy.concatenate([[0], lengths.cumsum()])
+for query in given["queries"]:
+    asked = every._searcher.encode([query])[0].numpy()
+    scores = [
+        float((vectors[first:last] @ asked.T).max(0).sum()) for first, last in zip(firsts, firsts[1:], strict=False)
+    ]
+    order = sorted(range(len(scores)), key=lambda number: (-scores[number], number))[:10]
+    say([hits(every.search(query, 10)), [[given["documents"][number]["_id"], scores[number]] for number in order]])
+nearest = built({**UNCOMPRESSED, "candidates": "faiss"}, given["documents"], "faiss")
+ready = loaded({**UNCOMPRESSED, "candidates": "faiss", "nprobe": 4096, "faiss_depth": 100_000}, nearest)
+say([hits(ready.search(query, 10)) == hits(every.search(query, 10)) for query in given["queries"]])
+few = loaded({**UNCOMPRESSED, "candidates": "faiss", "nprobe": 1, "faiss_depth": 5}, nearest)
+found = few.search(given["queries"][0], 10)
+best = dict(hits(every.search(given["queries"][0], 200)))
+say([few.counts(), sorted(few.stages_s()), all(abs(best[hit.doc_id] - hit.score) < 1e-4 for hit in found)])
+"""
+    *pairs, same, (counts, stages, exact) = colbert(lines, documents=documents(200), queries=queries(12))
+    for ours, theirs in pairs:
+        assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=1e-4)
+        assert {doc_id for doc_id, _ in ours[:9]} <= {doc_id for doc_id, _ in theirs}
+    assert all(same), "with all vectors brought by faiss, nothing is left out"
+    assert 0 < counts["candidates"] == counts["scored"] < 200
+    assert stages == ["encode", "rerank", "retrieve"] and exact
+
+
+@pytest.mark.parametrize("method", ["plaid", "uncompressed"])
+def test_it_ranks_by_meaning_and_says_how(colbert: Inside, method: str) -> None:
+    lines = """
+params = {**given[given["method"]], "checkpoint": "trained"}
+done = []
+building = engine(params)
+made = folder("made")
+building.build(corpus(given["documents"]), made, done.append)
+ready = loaded(params, made)
+for query in ("slow frozen rivers", "lava and melted rocks", "drinking hot coffee"):
+    say(hits(ready.search(query, 10)))
+say([done[0], done[-1], ready.threads(), ready.device(), sorted(ready.stages_s()), building.resumed_s()])
+say(sorted(path.name for path in made.iterdir()))
+asked = ["frozen water", "a hot drink " * 40, ""]
+say([[hits(found) for found in ready.search_batch(asked, 3)], [hits(ready.search(query, 3)) for query in asked]])
+ready.close()
+"""
+    *rankings, facts, files, (batched, alone) = colbert(lines, method=method, documents=DOCUMENTS)
+    best = [ranking[0][0] for ranking in rankings]
+    assert best[0] == "glacier" and best[1] in ("volcano", "twin") and best[2] == DOCUMENTS[2]["_id"]
+    for ranking in rankings:
+        scores = [score for _, score in ranking]
+        assert len(ranking) == len(DOCUMENTS) and scores == sorted(scores, reverse=True)
+        assert all(0 < score < 32.001 for score in scores), "32 query tokens, each at most one"
+    first, last, threads, *rest = facts
+    assert [first, last, *rest] == [0, len(DOCUMENTS), "cpu", ["encode", "rerank", "retrieve"], 0.0]
+    assert threads.keys() > {"torch_intraop", "torch_interop", "faiss_omp"} and set(threads.values()) == {1}
+    assert files == ["ids.json", "meta.json", method]
+    for ours, theirs in zip(batched, alone, strict=True):
+        assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=1e-4)
+
+
+SMALL = """
+description = "small"
+
+[build_params]
+{build}
+
+[search_params]
+{search}
+
+[[assets]]
+folder = "tiny"
+licence = "MIT"
+
+[assets.sha256]
+{files}
+"""
+
+
+def _toml(values: dict[str, object]) -> str:
+    return "\n".join(f"{name!r} = {value!r}" for name, value in values.items())
+
+
+def _sizes(folder: Path, models: Path) -> dict[str, catalog.System]:
+    """Three systems of the user's own, served by the shipped engine."""
+    files = {path.name: assets._sha256(path) for path in sorted((models / "tiny").iterdir())}
+    (folder / "colbert" / "systems").mkdir(parents=True)
+    for size, search in SIZES.items():
+        build = {name: value for name, value in PLAID.items() if name not in {*search, "query_tokens"}}
+        text = SMALL.format(build=_toml(build), search=_toml({**search, "query_tokens": 32}), files=_toml(files))
+        (folder / "colbert" / "systems" / f"small-{size}.toml").write_text(text, encoding="utf-8")
+    return catalog.systems(folder)
+
+
+def test_the_sizes_share_an_image_that_is_small_enough(
+    engine: docker.DockerClient, colbert_image: making.Image, colbert_models: Path, tmp_path: Path
+) -> None:
+    systems = _sizes(tmp_path, colbert_models)
+    made = [
+        making.ensure(engine, each, cache=tmp_path, models=colbert_models, report=print) for each in systems.values()
+    ]
+    assert len({each.digest for each in made}) == 1
+    assert colbert_image.size_bytes < made[0].size_bytes < MAXIMUM_BYTES
+    script = "import shutil; print([shutil.which(name) for name in ('g++', 'cc', 'ninja')])"
+    tools = engine.containers.run(made[0].digest, ["-c", script], entrypoint=["python3"], remove=True)
+    assert tools.decode().strip() == "[None, None, None]"
+    kept = engine.containers.run(made[0].digest, ["/opt/assets/tiny/fingerprint.json"], entrypoint=["cat"], remove=True)
+    assert b"sha256" in kept

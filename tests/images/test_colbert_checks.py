@@ -1,0 +1,260 @@
+"""The ColBERT engine with what is wrong, extreme or unfinished: a clear outcome each."""
+
+from __future__ import annotations
+
+import docker
+import pytest
+
+from tests.images.colbert import Inside, documents
+from tests.images.conftest import DOCUMENTS
+
+pytestmark = pytest.mark.docker
+
+BAD = """
+import contextlib, io, late_checkpoint, torch
+from safetensors.torch import load_file, save_file
+def bad_one(number):
+    global bad, weights
+    models = folder(f"models-{number}")
+    bad, weights = models / "bad", models / "bad" / "model.safetensors"
+    shutil.copytree("/models/tiny", bad)
+    (models / "system.json").write_text(json.dumps({"build_params": {"checkpoint": "bad"}, "search_params": {}}))
+    return [str(models), str(models / "system.json")]
+def change(**values):
+    tensors = load_file(weights)
+    for name, value in values.items():
+        tensors.pop(name) if value is None else tensors.update({name: value})
+    save_file(tensors, weights, metadata={"format": "pt"})
+def rewrite(name, old, new):
+    (bad / name).write_text((bad / name).read_text().replace(old, new))
+def prepare(*told):
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        code = late_checkpoint.main(*told)
+    say([code, said.getvalue().splitlines()])
+"""
+
+BROKEN = {
+    "no projection": ("change(**{'linear.weight': None})", "it lacks linear.weight"),
+    "another transformer": (
+        "tensors = {name.replace('bert.', 'distilbert.'): value for name, value in load_file(weights).items()}\n"
+        "save_file(tensors, weights, metadata={'format': 'pt'})",
+        "is no ColBERT checkpoint: it lacks bert.",
+    ),
+    "another size": ("change(**{'linear.weight': torch.zeros(128, 32)})", "does not fit the model"),
+    "cut off": ("weights.write_bytes(weights.read_bytes()[:-1000])", "model.safetensors cannot be read"),
+    "a pickle cut off": (
+        "torch.save(load_file(weights), bad / 'pytorch_model.bin'); weights.unlink()\n"
+        "whole = (bad / 'pytorch_model.bin').read_bytes()\n"
+        "(bad / 'pytorch_model.bin').write_bytes(whole[: len(whole) // 2])",
+        "pytorch_model.bin cannot be read",
+    ),
+    "no weights": ("weights.unlink()", "neither model.safetensors nor pytorch_model.bin"),
+    "no numbers": ("change(**{'linear.weight': torch.full((128, 64), float('nan'))})", "values that are no numbers"),
+    "no query marker": (
+        "rewrite('tokenizer.json', '[unused0]', '[gone0]'); rewrite('vocab.txt', '[unused0]', '[gone0]')",
+        "no token '[unused0]', which marks a query",
+    ),
+    "no document marker": (
+        "rewrite('tokenizer.json', '[unused1]', '[gone1]'); rewrite('vocab.txt', '[unused1]', '[gone1]')",
+        "no token '[unused1]', which marks a document",
+    ),
+    "a tokenizer of another model": (
+        "[shutil.copy(f'/models/trained/{each}', bad) for each in ('tokenizer.json', 'vocab.txt')]",
+        "they belong to two models",
+    ),
+    "no model": ('rewrite(\'config.json\', \'"model_type": "bert"\', \'"model_type": "nothing"\')', "names no model"),
+    "no configuration": ("(bad / 'artifact.metadata').write_text('{')", "artifact.metadata cannot be read"),
+}
+
+
+def test_a_bad_checkpoint_is_refused_in_one_line(colbert: Inside) -> None:
+    lines = f"""
+{BAD}
+for number, breaks in enumerate(given["breaks"]):
+    told = bad_one(number)
+    exec(breaks)
+    prepare(*told)
+done = subprocess.run([sys.executable, "-m", "late_checkpoint", *told], capture_output=True, text=True, check=False)
+say([done.returncode, done.stderr.splitlines()])
+"""
+    *answers, alone = colbert(lines, breaks=[breaks for breaks, _ in BROKEN.values()])
+    for (case, (_, words)), (code, said) in zip(BROKEN.items(), answers, strict=True):
+        assert code == 1 and len(said) == 1, (case, said)
+        assert words in said[0] and said[0].startswith("bad"), (case, said)
+    assert alone == answers[-1], "as the making of an image runs it"
+
+
+def test_a_good_checkpoint_is_named_by_its_content(colbert: Inside) -> None:
+    lines = f"""
+{BAD}
+told = bad_one("whole")
+torch.save(load_file(weights), bad / "pytorch_model.bin")
+prepare(*told)
+say(sorted(path.name for path in bad.iterdir()))
+say([late_checkpoint.fingerprint(Path("/models") / name) for name in ("tiny", "tiny", "other")])
+say(late_checkpoint.fingerprint(bad))
+"""
+    (code, said), files, (tiny, again, other), kept = colbert(lines)
+    assert (code, said) == (0, [])
+    assert "fingerprint.json" in files and "pytorch_model.bin" not in files, "one form of the weights is enough"
+    assert tiny == again == kept != other
+
+
+def test_an_index_of_something_else_is_refused(colbert: Inside) -> None:
+    lines = """
+made = built(PLAID, given["documents"])
+for change in ({"nbits": 1}, {"document_tokens": 180}, {"checkpoint": "other"}):
+    refused(engine({**PLAID, **change}).load, made)
+refused(engine(UNCOMPRESSED).load, made)
+refused(engine(PLAID).load, folder("empty"))
+meta = json.loads((made / "meta.json").read_text())
+(made / "meta.json").write_text(json.dumps({**meta, "engine": "colbert-ai 0.2.1"}))
+refused(engine(PLAID).load, made)
+(made / "meta.json").write_text(json.dumps({**meta, "documents": 3}))
+refused(engine(PLAID).load, made)
+(made / "meta.json").write_text(json.dumps({"vectors": 4}))
+refused(engine(PLAID).load, made)
+(made / "meta.json").write_text(json.dumps(meta))
+(made / "ids.json").write_text('["d 0"]')
+refused(engine(PLAID).load, made)
+for change in ({"method": "median"}, {"nbits": 3}):
+    refused(engine, {**PLAID, **change})
+refused(engine, {**UNCOMPRESSED, "candidates": "some"})
+refused(engine(PLAID, gpus=1).load, made)
+refused(engine(PLAID).build, corpus([], "none"), folder("nothing"), lambda _: None)
+"""
+    said = colbert(lines, documents=documents(30))
+    nbits, tokens, weights, method, empty, version, fewer, foreign, ids, median, three, some, gpu, none = said
+    assert nbits == "the index was made with nbits 2, the system asks for 1; build it again"
+    assert tokens.startswith("the index was made with document_tokens 300")
+    assert weights.startswith("the index was made with weights '")
+    assert method.startswith("the index was made with method 'plaid', the system asks for 'uncompressed'")
+    assert empty == foreign == "the folder holds no finished index of this engine; build one"
+    assert version.startswith("the index was made with engine 'colbert-ai 0.2.1'")
+    assert fewer == "the index has 30 documents and 30 ids, it was made of 3; build it again"
+    assert ids == "the index has 30 documents and 1 ids, it was made of 30; build it again"
+    assert "'median'" in median and "nbits is 3" in three and "'some'" in some
+    assert "1 GPUs" in gpu and "no CUDA device" in gpu
+    assert none == "the corpus is empty"
+
+
+@pytest.mark.parametrize("method", ["plaid", "uncompressed"])
+def test_odd_documents_and_queries_have_answers(colbert: Inside, method: str) -> None:
+    odd = [
+        *DOCUMENTS,
+        {"_id": "empty", "title": "", "text": ""},
+        {"_id": "an id with spaces", "title": "", "text": "ice " * 100_000},
+        {"_id": "signs", "title": "", "text": "?!... \U0001f600"},
+    ]
+    lines = """
+params = {**given[given["method"]], "candidates": "faiss"}
+ready = loaded(params, built(params, given["documents"]))
+for query in ("", "the of and", "\\U0001f600 \\U0001f600", "?!", "ice " * 50_000, "ice"):
+    say(hits(ready.search(query, 20)))
+say(hits(loaded(params, built(params, given["documents"][4:5], "one")).search("ice", 5)))
+"""
+    *answers, one = colbert(lines, method=method, documents=odd)
+    for answer in answers:
+        assert {doc_id for doc_id, _ in answer} == {document["_id"] for document in odd}
+        scores = [score for _, score in answer]
+        assert scores == sorted(scores, reverse=True) and all(0 < score < 32.001 for score in scores)
+    assert [doc_id for doc_id, _ in one] == ["empty"]
+
+
+@pytest.mark.parametrize("method", ["plaid", "uncompressed"])
+def test_a_build_goes_on_where_it_was_ended(colbert: Inside, method: str) -> None:
+    lines = """
+import hashlib
+from late_encoding import Encoder
+params = {**given[given["method"]], "candidates": "faiss", "chunk_documents": 100}
+whole = Encoder.documents
+seen = []
+def counted(self, texts, *others):
+    seen.append(len(texts))
+    return whole(self, texts, *others)
+Encoder.documents = counted
+def content(made):
+    return {str(path.relative_to(made)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(made.rglob("*")) if path.is_file()}
+class Ended(Exception):
+    pass
+def end_after(number):
+    def told(done):
+        if done > number:
+            raise Ended
+    return told
+texts = corpus(given["documents"])
+# The engine notes where it writes: both in the same place.
+made = folder("made")
+engine(params).build(texts, made, lambda _: None)
+once = made.rename("/index/once")
+say([sum(seen), sorted(path.name for path in once.iterdir())])
+made = folder("made")
+for number in (150, 320):
+    seen.clear()
+    try:
+        engine(params).build(texts, made, end_after(number))
+    except Ended:
+        say([sum(seen), sorted(path.name for path in made.iterdir())])
+seen.clear()
+last = engine(params)
+last.build(texts, made, lambda _: None)
+say([sum(seen), last.resumed_s(), content(made) == content(once)])
+# Ended between the last two steps of a build.
+(made / "meta.json").unlink()
+(made / ".building").mkdir()
+seen.clear()
+engine(params).build(texts, made, lambda _: None)
+say([hits(loaded(params, made).search("ice water", 5)) == hits(loaded(params, once).search("ice water", 5))])
+"""
+    everything, first, second, (rest, resumed_s, same), (answers,) = colbert(
+        lines, method=method, documents=documents(450)
+    )
+    assert everything == [450, ["ids.json", "meta.json", method]], "each document is encoded once"
+    assert first == [200, [".building"]], "the second hundred was under way"
+    assert second == [300, [".building"]], "the first hundred was there"
+    assert rest == 150, "three hundred were there"
+    assert resumed_s > 0
+    assert same, "an index made in three goes has the bytes of one made in one"
+    assert answers
+
+
+def test_builds_repeat_and_large_samples_are_left_to_the_engine(colbert: Inside) -> None:
+    # The engine samples all of so small a collection; told to draw fewer, the rest is encoded chunk by chunk.
+    lines = """
+from colbert.indexing.collection_indexer import CollectionIndexer
+import random
+def some(self):
+    return set(random.sample(range(len(self.collection)), 70))
+def fresh(name):
+    return hits(loaded(PLAID, built({**PLAID, "chunk_documents": 90}, given["documents"], name)).search("ice water", 8))
+say([fresh("one"), fresh("two")])
+CollectionIndexer._sample_pids = some
+say([fresh("three"), fresh("four")])
+"""
+    (one, two), (three, four) = colbert(lines, documents=documents(250))
+    assert one == two and three == four
+    # Other centroids, the same vectors: decompressed scores differ by the residuals' rounding alone.
+    scores, others = dict(one), dict(three)
+    assert len(scores.keys() & others.keys()) >= 4
+    for doc_id in scores.keys() & others.keys():
+        assert others[doc_id] == pytest.approx(scores[doc_id], rel=0.05)
+
+
+def test_a_missing_extension_is_said(colbert: Inside) -> None:
+    lines = """
+import late_extensions
+late_extensions._ON_CPU = Path("/index/extensions")
+late_extensions.serve()
+refused(late_extensions.load, "filter_pids_cpp", ["/opt/colbert/packages/colbert/search/filter_pids.cpp"])
+"""
+    (said,) = colbert(lines)
+    assert said.startswith("the engine's extension filter_pids_cpp is not there and cannot be compiled")
+    assert said.endswith("or run this system in its image")
+
+
+def test_memory_that_is_too_little_ends_the_job(colbert: Inside) -> None:
+    with pytest.raises(docker.errors.ContainerError) as caught:
+        colbert("built(PLAID, given['documents'])", memory="256m", documents=documents(20))
+    assert caught.value.exit_status == 137

@@ -1,0 +1,158 @@
+"""Exact and approximate indexes of the bi-encoder engine, and builds that are cut short."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.images.conftest import Probe
+from tests.images.dense import SCIFACT
+
+pytestmark = pytest.mark.docker
+
+# Least share of the exact ten best that an approximate index finds on 1,000 documents of SciFact.
+RECALL = {"hnsw": 0.98, "sq8": 0.95, "ivfpq": 0.65}
+
+DOCUMENTS = 1000
+
+
+def test_exact_is_exact_and_approximate_is_near(probe: Probe, tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    (job / "scifact.jsonl").write_text("".join(json.dumps(each) + "\n" for each in SCIFACT.documents(DOCUMENTS)))
+    (job / "texts.json").write_text(json.dumps(SCIFACT.texts(0, 50)))
+    lines = f"""
+import shutil, time
+import numpy
+from encoder.model import Model
+from harness.measure.adapter import Corpus
+corpus = Corpus(Path("/job/scifact.jsonl"), {DOCUMENTS})
+queries = json.loads(Path("/job/texts.json").read_text())[1]
+short = {{"document_tokens": 48, "query_tokens": 32}}
+indexes = {{
+    "flat": {{}},
+    "cosine": {{"similarity": "cosine", "normalise": False}},
+    "l2": {{"similarity": "l2"}},
+    "ip": {{"normalise": False}},
+    "hnsw": {{"index": "hnsw", "hnsw_m": 16, "hnsw_ef_construction": 100, "hnsw_ef_search": 64}},
+    "sq8": {{"index": "sq8"}},
+    "ivfpq": {{"index": "ivfpq", "ivf_nlist": 16, "ivf_nprobe": 8, "pq_m": 48, "pq_nbits": 8}},
+}}
+# Encoding is the same for all: the model is asked once for each text.
+model = Model.load(Path("/opt/assets/all-minilm-l6-v2"), "mean")
+texts = [f"{{document.title}} {{document.text}}" for document in corpus]
+raw = model.many(texts, 48, 16)
+asked = numpy.concatenate([model([query], 32) for query in queries])
+ids = [document.doc_id for document in corpus]
+unit = lambda rows: rows / numpy.linalg.norm(rows, axis=1, keepdims=True)
+exact = {{
+    "flat": unit(asked) @ unit(raw).T,
+    "cosine": unit(asked) @ unit(raw).T,
+    "ip": asked @ raw.T,
+    "l2": -((unit(asked)[:, None] - unit(raw)[None]) ** 2).sum(2),
+}}
+def known(self, documents, done):
+    done(len(documents))
+    rows = raw[[ids.index(document.doc_id) for document in documents]]
+    return unit(rows) if self._model._normalise else rows
+adapter.ENGINE._vectors = known
+
+for name, changes in indexes.items():
+    dense = engine(**short, **changes)
+    place, again = Path("/index") / name, Path("/index/again")
+    for folder in (place, again):
+        folder.mkdir()
+        engine(**short, **changes).build(corpus, folder, lambda _: None)
+    equal = all((again / path.name).read_bytes() == path.read_bytes() for path in place.iterdir())
+    shutil.rmtree(again)
+    dense.load(place)
+    truth = exact.get(name, exact["flat"])
+    best = [[ids[row] for row in rows] for rows in numpy.argsort(-truth, axis=1, kind="stable")[:, :10]]
+    hits = [dense.search(query, 10) for query in queries]
+    found = [[hit.doc_id for hit in ranked] for ranked in hits]
+    same = sum(a == b for a, b in zip(best, found))
+    recall = sum(len(set(a) & set(b)) for a, b in zip(best, found)) / 500
+    difference = max(abs(hit.score - truth[number, ids.index(hit.doc_id)])
+                     for number, ranked in enumerate(hits) for hit in ranked)
+    size = sum(path.stat().st_size for path in place.iterdir() if path.name.startswith("vectors"))
+    say([name, same, recall, float(difference), equal, size, sorted(path.name for path in place.iterdir())])
+"""
+    said = {name: rest for name, *rest in probe("minilm", lines, "3g")}
+    for name in ("flat", "cosine", "ip", "l2"):
+        same, recall, difference, equal, size, _ = said[name]
+        assert recall == 1 and same == 50, name
+        assert difference < 1e-4
+        assert equal, "two builds of one corpus give the same bytes"
+        assert size == DOCUMENTS * 384 * 4
+    for name, least in RECALL.items():
+        _, recall, difference, equal, size, files = said[name]
+        assert least <= recall, (name, recall)
+        assert equal, name
+        assert "vectors.faiss" in files
+    assert said["sq8"][4] < DOCUMENTS * 384 * 1.1 and said["ivfpq"][4] < said["sq8"][4] * 2
+    assert said["hnsw"][2] < 1e-4, "its scores are exact, its candidates are not"
+    assert 1e-4 < said["sq8"][2] < 0.02 and said["ivfpq"][2] > said["sq8"][2]
+
+
+def test_an_approximate_index_of_too_few_documents_is_refused(probe: Probe) -> None:
+    lines = """
+for changes in ({"index": "ivfpq"}, {"index": "ivfpq", "ivf_nlist": 2, "pq_nbits": 1, "pq_m": 7}):
+    try:
+        engine(**changes).build(corpus, index, lambda _: None)
+    except ValueError as error:
+        say(str(error))
+"""
+    few, uneven = probe("minilm", lines)
+    assert few.startswith("ivf_nlist 1024 and pq_nbits 8 are learned from at least 1024 documents, there are 4")
+    assert uneven == "pq_m is 7, must divide the 384 dimensions of a vector"
+
+
+def test_a_build_that_was_cut_short_goes_on_and_ends_in_the_same_bytes(probe: Probe) -> None:
+    lines = """
+from encoder.model import Model
+whole = Path("/index/whole")
+whole.mkdir()
+engine(shard_documents=1).build(corpus, whole, lambda _: None)
+
+encoded = []
+run = Model.run
+Model.run = lambda self, batch: encoded.append(len(batch)) or run(self, batch)
+
+def cut(done):
+    if done == 3:
+        raise KeyboardInterrupt
+
+def attempt(progress, **changes):
+    encoded.clear()
+    dense = engine(**{"shard_documents": 1, **changes})
+    told = []
+    try:
+        dense.build(corpus, index, lambda done: (told.append(done), progress(done)))
+        ended = "built"
+    except KeyboardInterrupt:
+        ended = "cut short"
+    say([ended, sum(encoded) - (1 if encoded else 0), dense.resumed_s() > 0, told[0], told[-1]])
+
+attempt(cut)
+left = sorted(path.name for path in (index / ".building" / "shards").iterdir() if path.is_dir())
+say(left)
+attempt(lambda _: None)
+say([sorted(path.name for path in index.iterdir()),
+     all((index / path.name).read_bytes() == path.read_bytes() for path in whole.iterdir())])
+# What was made with other parameters, or is not whole, is made again.
+attempt(cut)
+attempt(lambda _: None, document_prefix="passage: ")
+attempt(cut)
+(index / ".building" / "shards" / "000001" / "done.json").unlink()
+attempt(lambda _: None)
+"""
+    first, left, second, ended, _, other, _, mended = probe("minilm", lines)
+    # A model that is loaded encodes one empty text to see how long its vectors are; it is not counted.
+    assert first == ["cut short", 3, False, 0, 3]
+    assert left[:2] == ["000000", "000001"]
+    assert second[0] == "built" and second[1] in (1, 2) and second[2:] == [True, 0, 4]
+    assert ended == [["ids.bin", "ids.npy", "meta.json", "vectors.f32"], True]
+    assert other == ["built", 4, False, 0, 4]
+    assert mended[0] == "built" and mended[1] >= 2

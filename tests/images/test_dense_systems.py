@@ -1,0 +1,186 @@
+"""Whole dense systems in their image, against plain scripts of the libraries that they are made of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.images.conftest import Probe
+from tests.images.dense import SCIFACT, put_small_checkpoints
+
+pytestmark = pytest.mark.docker
+
+
+def test_minilm_is_what_a_plain_script_makes_of_it(probe: Probe, tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    (job / "scifact.jsonl").write_text("".join(json.dumps(each) + "\n" for each in SCIFACT.documents(60)))
+    (job / "texts.json").write_text(json.dumps(SCIFACT.texts(60, 30)))
+    lines = """
+corpus = Corpus(Path("/job/scifact.jsonl"), 60)
+texts, queries = json.loads(Path("/job/texts.json").read_text())
+dense = engine()
+dense.build(corpus, index, lambda _: None)
+dense.load(index)
+
+import faiss, numpy, torch
+from transformers import AutoModel, AutoTokenizer
+folder = "/opt/assets/all-minilm-l6-v2"
+tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+
+def encode(texts):
+    batch = tokenizer(texts, padding=True, truncation=True, max_length=256, return_tensors="pt")
+    with torch.inference_mode():
+        states, mask = model(**batch).last_hidden_state, batch["attention_mask"][:, :, None]
+        return torch.nn.functional.normalize((states * mask).sum(1) / mask.sum(1)).numpy()
+
+plain = faiss.IndexFlatIP(384)
+for start in range(0, 60, 8):
+    plain.add(encode(texts[start : start + 8]))
+ids = [document.doc_id for document in corpus]
+for query in queries:
+    scores, rows = plain.search(encode([query]), 10)
+    hits = dense.search(query, 10)
+    say([[hit.doc_id for hit in hits] == [ids[row] for row in rows[0]],
+         max(abs(hit.score - score) for hit, score in zip(hits, scores[0].tolist()))])
+"""
+    said = probe("minilm", lines, "2g")
+    assert len(said) == 30
+    assert all(same for same, _ in said)
+    assert max(difference for _, difference in said) < 1e-4
+
+
+# Two encoders, as `dpr` is declared, over small checkpoints.
+DPR = """
+import dataclasses
+import small
+import numpy, torch
+from encoder.prepare import prepare
+texts = ["rivers of ice that move slowly", "molten rock and ash"]
+params = {"document_model": "context", "query_model": "question", "pooling": "dpr", "title": "pair",
+          "document_tokens": 128, "query_tokens": 32}
+def made(place, **changes):
+    for seed, side in enumerate(("question", "context")):
+        small.make(Path(place) / side, f"dpr-{side}", texts=texts, seed=seed)
+    prepare(Path(place), {**params, **changes})
+    return adapter.ENGINE({**params, **changes}, Envelope("test", 1, 1 << 30), Path(place))
+"""
+
+
+def test_dpr_is_what_transformers_own_classes_make_of_it(probe: Probe, tmp_path: Path) -> None:
+    put_small_checkpoints(tmp_path)
+    lines = """
+from transformers import AutoTokenizer, DPRContextEncoder, DPRQuestionEncoder
+dpr = made("/index/assets")
+dpr.build(corpus, index, lambda _: None)
+dpr.load(index)
+small.make(Path("/index/q"), "dpr-question", texts=texts, seed=0)
+small.make(Path("/index/c"), "dpr-context", texts=texts, seed=1)
+question = DPRQuestionEncoder.from_pretrained("/index/q").eval()
+context = DPRContextEncoder.from_pretrained("/index/c").eval()
+tokenizer = AutoTokenizer.from_pretrained("/index/q")
+
+def vector(model, *text):
+    batch = tokenizer(*text, truncation=True, max_length=128, return_tensors="pt")
+    # DPR was trained with token type 0 throughout, pairs included.
+    batch["token_type_ids"] = torch.zeros_like(batch["token_type_ids"])
+    with torch.inference_mode():
+        return model(**batch).pooler_output[0].numpy()
+
+documents = {each.doc_id: vector(context, *([each.title] if each.title else []), each.text) for each in corpus}
+for query in ("frozen water", "ash", ""):
+    asked = vector(question, query)
+    expected = {doc_id: float(asked @ row) for doc_id, row in documents.items()}
+    hits = dpr.search(query, 10)
+    say([[hit.doc_id for hit in hits], max(abs(hit.score - expected[hit.doc_id]) for hit in hits),
+         sorted(expected, key=lambda doc_id: -expected[doc_id])])
+"""
+    for found, difference, expected in probe("minilm", DPR + lines, "2g"):
+        assert difference < 1e-4
+        assert len(found) == 4
+        if found != expected:  # two documents have one text
+            assert {found.index("twin"), found.index("volcano")} == {expected.index("twin"), expected.index("volcano")}
+
+
+def test_every_backend_serves_a_whole_system(probe: Probe, tmp_path: Path) -> None:
+    put_small_checkpoints(tmp_path)
+    lines = """
+for number, (documents, queries) in enumerate([
+    ("torch", "torch"), ("openvino", "onnxruntime"), ("onnxruntime-int8", "openvino-bf16"), ("torch-bf16", "torch")
+]):
+    place = Path(f"/index/{number}")
+    place.mkdir()
+    dpr = made(f"/index/assets{number}", document_backend=documents, backend=queries)
+    dpr.build(corpus, place, lambda _: None)
+    dpr.load(place)
+    say([[hit.score for hit in sorted(dpr.search("rivers of ice", 10), key=lambda hit: hit.doc_id)],
+         sorted(dpr.libraries()), dpr.threads()])
+"""
+    (exact, *_), *others = probe("minilm", DPR + lines, "2g")
+    for number, (scores, libraries, threads) in enumerate(others):
+        assert scores == pytest.approx(
+            exact, abs=1e-4 * max(map(abs, exact)) if number == 0 else 0.2 * max(map(abs, exact))
+        )
+        assert "faiss-cpu" in libraries and set(threads.values()) == {1}
+
+
+def test_two_encoders_in_each_others_place_rank_otherwise(probe: Probe, tmp_path: Path) -> None:
+    # Checkpoints that do not say which of the two they are.
+    put_small_checkpoints(tmp_path)
+    lines = """
+import small
+for seed, side in enumerate(("a", "b")):
+    small.make(Path("/index/assets") / side, "bert", texts=["rivers of ice that move slowly"], seed=seed)
+def scores(documents, queries, place):
+    Path(place).mkdir()
+    params = {"document_model": documents, "query_model": queries, "pooling": "cls",
+              "document_tokens": 64, "query_tokens": 32}
+    dense = adapter.ENGINE(params, Envelope("test", 1, 1 << 30), Path("/index/assets"))
+    dense.build(corpus, Path(place), lambda _: None)
+    dense.load(Path(place))
+    say([hit.score for hit in sorted(dense.search("rivers of ice", 10), key=lambda hit: hit.doc_id)])
+scores("a", "b", "/index/right")
+scores("b", "a", "/index/swapped")
+try:
+    params = {"document_model": "b", "query_model": "b", "pooling": "cls", "document_tokens": 64, "query_tokens": 32}
+    adapter.ENGINE(params, Envelope("test", 1, 1 << 30), Path("/index/assets")).load(Path("/index/right"))
+except ValueError as error:
+    say(str(error))
+"""
+    right, swapped, refused = probe("minilm", lines, "2g")
+    assert max(abs(a - b) for a, b in zip(right, swapped, strict=True)) > 0.1
+    assert refused.startswith("the index was made with weights_sha256")
+
+
+def test_chinese_survives(probe: Probe, tmp_path: Path) -> None:
+    put_small_checkpoints(tmp_path)
+    texts = [
+        "\u51b0\u5ddd\u662f\u51b0\u4e4b\u6cb3",
+        "\u706b\u5c71\u55b7\u51fa\u7194\u5ca9",
+        "\u4eba\u4eec\u559d\u5496\u5561",
+    ]
+    lines = f"""
+import small
+texts = {texts!r}
+(Path("/index/corpus.jsonl")).write_text(
+    "".join(json.dumps({{"_id": f"\\u6587 {{number}}", "text": text}}) + "\\n" for number, text in enumerate(texts)))
+chinese = Corpus(Path("/index/corpus.jsonl"), 3)
+params = {{"model": "m", "pooling": "mean", "normalise": True, "document_tokens": 64, "query_tokens": 32}}
+small.make(Path("/index/assets/m"), "bert", texts=texts)
+dense = adapter.ENGINE(params, Envelope("test", 1, 1 << 30), Path("/index/assets"))
+dense.build(chinese, index, lambda _: None)
+dense.load(index)
+for text in texts:
+    hits = dense.search(text, 3)
+    say([hits[0].doc_id, hits[0].score, hits[1].score])
+say([len(dense._model.tokenizer.encode(text).ids) for text in texts])
+say([dense._model.tokenizer.token_to_id("[UNK]") in dense._model.tokenizer.encode(text).ids for text in texts])
+"""
+    *ranked, lengths, unknown = probe("minilm", lines, "2g")
+    for number, (doc_id, score, next_score) in enumerate(ranked):
+        assert doc_id == f"\u6587 {number}"
+        assert score == pytest.approx(1, abs=1e-4) and next_score < 0.999
+    assert lengths == [len(text) + 2 for text in texts], "each character is a token"
+    assert unknown == [False] * 3

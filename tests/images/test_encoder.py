@@ -1,0 +1,193 @@
+"""The encoder that engines share, in an image that has all of its backends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.images.conftest import Probe
+from tests.images.dense import SCIFACT, put_small_checkpoints
+
+pytestmark = pytest.mark.docker
+
+# Largest difference of a cosine to PyTorch's in float32, and least agreement of the ten best; as docs/encoders.md says.
+TOLERANCES = {
+    "onnxruntime": (1e-4, 1.0),
+    "openvino": (1e-4, 1.0),
+    "torch-bf16": (2e-2, 0.95),
+    "openvino-bf16": (2e-2, 0.95),
+    "onnxruntime-int8": (1e-1, 0.85),
+}
+
+
+def test_backends_agree_with_torch(probe: Probe, tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "texts.json").write_text(json.dumps(SCIFACT.texts(60, 30)))
+    lines = """
+import shutil, numpy
+from encoder.model import Model
+from encoder.prepare import prepare
+documents, queries = json.loads(Path("/job/texts.json").read_text())
+shipped = Path("/opt/assets/all-minilm-l6-v2")
+
+def scores(folder, backend):
+    model = Model.load(folder, "mean", backend, threads=1, params={"normalise": True})
+    vectors = model.many(documents, 256, 16)
+    found = numpy.array([model([query], 256)[0] for query in queries]) @ vectors.T
+    return found, model.threads(), sorted(model.libraries())
+
+expected, *_ = scores(shipped, "torch")
+best = numpy.argsort(-expected, axis=1)[:, :10]
+for backend in ("onnxruntime", "openvino", "torch-bf16", "openvino-bf16", "onnxruntime-int8"):
+    place = Path("/index") / backend
+    shutil.copytree(shipped, place / "m")
+    prepare(place, {"model": "m", "pooling": "mean", "backend": backend, "document_backend": backend,
+                    "document_tokens": 256, "query_tokens": 256})
+    found, threads, libraries = scores(place / "m", backend)
+    theirs = numpy.argsort(-found, axis=1)[:, :10]
+    overlap = sum(len(set(a) & set(b)) for a, b in zip(best.tolist(), theirs.tolist())) / best.size
+    say([backend, float(abs(found - expected).max()), overlap, threads, libraries,
+         sorted(path.name for path in (place / "m").iterdir())])
+"""
+    said = {name: rest for name, *rest in probe("minilm", lines, "3g")}
+    assert said.keys() == TOLERANCES.keys()
+    for name, (difference, overlap, threads, libraries, files) in said.items():
+        allowed, least = TOLERANCES[name]
+        assert difference <= allowed, name
+        assert overlap >= least, name
+        assert set(threads.values()) == {1}
+        assert name.split("-", maxsplit=1)[0] in libraries
+        assert ("model.safetensors" in files) == name.startswith("torch"), "weights that no backend reads are dropped"
+    assert said["onnxruntime-int8"][0] > 1e-3, "this is float32 in disguise"
+
+
+def test_a_backend_brings_its_own_library_alone(probe: Probe) -> None:
+    lines = """
+import shutil, subprocess
+from encoder.prepare import prepare
+for backend in ("onnxruntime", "openvino"):
+    place = Path("/index") / backend
+    shutil.copytree("/opt/assets/all-minilm-l6-v2", place / "m")
+    prepare(place, {"model": "m", "pooling": "mean", "backend": backend, "document_backend": backend})
+    code = f'''
+import sys
+from pathlib import Path
+from encoder.model import Model
+Model.load(Path("/index/{backend}/m"), "mean", "{backend}")(["a text"], 16)
+print(*sorted({{"torch", "transformers", "onnxruntime", "openvino", "onnx"}} & set(sys.modules)))
+'''
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    say([backend, said.split()])
+"""
+    assert probe("minilm", lines, "3g") == [["onnxruntime", ["onnxruntime"]], ["openvino", ["openvino"]]]
+
+
+def test_each_published_format_is_read_as_its_authors_read_it(probe: Probe, tmp_path: Path) -> None:
+    put_small_checkpoints(tmp_path)
+    lines = """
+import numpy, torch, transformers
+import small
+from encoder.model import Model
+texts = ["rivers of ice", "caf\\u00e9 \\U0001f600", "", "\\u51b0\\u5ddd\\u662f\\u51b0\\u4e4b\\u6cb3", "word " * 700]
+
+class Ance(transformers.RobertaPreTrainedModel):
+    def __init__(self, config):
+        super().__init__(config)
+        self.roberta = transformers.RobertaModel(config)
+        self.embeddingHead = torch.nn.Linear(config.hidden_size, config.hidden_size)
+        self.norm = torch.nn.LayerNorm(config.hidden_size)
+        self.post_init()
+    def forward(self, **batch):
+        return self.norm(self.embeddingHead(self.roberta(**batch)[0][:, 0]))
+
+class RepBert(transformers.BertPreTrainedModel):
+    def __init__(self, config):
+        super().__init__(config)
+        self.bert = transformers.BertModel(config)
+        self.post_init()
+    def forward(self, input_ids, attention_mask, token_type_ids):
+        states = self.bert(input_ids, attention_mask, torch.ones_like(input_ids))[0]
+        mask = attention_mask[:, :, None]
+        return (states * mask).sum(1) / mask.sum(1)
+
+def mean(states, mask):
+    return (states * mask[:, :, None]).sum(1) / mask.sum(1)[:, None]
+
+theirs = {
+    "dpr-question": ("dpr", transformers.DPRQuestionEncoder, lambda model, batch: model(**batch).pooler_output),
+    "dpr-context": ("dpr", transformers.DPRContextEncoder, lambda model, batch: model(**batch).pooler_output),
+    "ance": ("ance", Ance, lambda model, batch: model(**batch)),
+    "repbert": ("mean", RepBert, lambda model, batch: model(**batch)),
+    "bert": ("cls", transformers.BertModel, lambda model, batch: model(**batch).last_hidden_state[:, 0]),
+    "distilbert": ("mean", transformers.DistilBertModel,
+                   lambda model, batch: mean(model(**batch).last_hidden_state, batch["attention_mask"])),
+}
+for kind, (head, loader, call) in theirs.items():
+    for safetensors in (False, True):
+        folder = Path("/index") / f"{kind}-{safetensors}"
+        small.make(folder, kind, texts=texts[:2], safetensors=safetensors,
+                   projection=24 if safetensors and "dpr" in kind else 0)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
+        batch = tokenizer(texts, padding=True, truncation=True, max_length=64, return_tensors="pt")
+        if kind in ("ance", "distilbert"):
+            batch.pop("token_type_ids", None)
+        with torch.inference_mode():
+            expected = call(loader.from_pretrained(str(folder)).eval(), batch).numpy()
+        model = Model.load(folder, head, params={"segment": 1} if kind == "repbert" else {})
+        found = model(texts, 64)
+        say([kind, list(found.shape), model.dims, float(abs(found - expected).max()), float(abs(expected).mean())])
+        many = model.many(texts, 64, 2)
+        say([kind, list(many.shape), model.dims, float(abs(many - expected).max()), float(abs(expected).mean())])
+"""
+    said = probe("minilm", lines, "2g")
+    assert len(said) == 24
+    for kind, shape, dims, difference, size in said:
+        assert shape == [5, dims] and dims in (24, 32)
+        assert size > 0.1
+        assert difference < 1e-5, kind
+
+
+def test_pooling_normalisation_prefix_and_segment_each_change_the_vector(probe: Probe, tmp_path: Path) -> None:
+    put_small_checkpoints(tmp_path)
+    lines = """
+import numpy
+import small
+from encoder.model import Model
+folder = Path("/index/m")
+small.make(folder, "bert", texts=["a title of a text"])
+changed = {
+    "mean": ("mean", {}), "cls": ("cls", {}), "pooler": ("pooler", {}), "normalise": ("mean", {"normalise": True}),
+    "prefix": ("mean", {"prefix": "query: "}), "segment": ("mean", {"segment": 1}),
+}
+vectors = {name: Model.load(folder, head, params=params)(["a text"], 32)[0] for name, (head, params) in changed.items()}
+pair = {segments: Model.load(folder, "mean", params={"segments": segments})([("a title", "a text")], 32)[0]
+        for segments in (False, True)}
+rows = [*vectors.values(), pair[False], pair[True]]
+say([[float(abs(a - b).max()) for b in rows] for a in rows])
+say(float(numpy.linalg.norm(vectors["normalise"])))
+"""
+    differences, norm = probe("minilm", lines, "2g")
+    assert all(each > 1e-3 for i, row in enumerate(differences) for j, each in enumerate(row) if i != j)
+    assert norm == pytest.approx(1, abs=1e-5)
+
+
+def test_texts_of_any_kind_are_encoded(probe: Probe) -> None:
+    lines = """
+from encoder.model import Model
+model = Model.load(Path("/opt/assets/all-minilm-l6-v2"), "mean", params={"normalise": True})
+texts = ["", " ", "\\U0001f600\\U0001f600", "the of and", "\\ud800 half", "word " * 100_000, "\\u0000",
+         "\\u51b0\\u5ddd"]
+rows = model.many(texts, 256, 4)
+say([list(rows.shape), [float((row ** 2).sum()) for row in rows]])
+say(int(model.tokenise(texts, 256).ids.shape[1]))
+try:
+    model(["a"], 513)
+except ValueError as error:
+    say(str(error))
+"""
+    (shape, norms), longest, refused = probe("minilm", lines)
+    assert shape == [8, 384] and longest == 256
+    assert norms == pytest.approx([1] * 8, abs=1e-4)
+    assert "513" in refused and "512 positions" in refused

@@ -1,0 +1,164 @@
+"""Learned sparse retrieval in its image, against plain scripts."""
+
+from __future__ import annotations
+
+import docker
+import pytest
+
+from harness import catalog
+from harness.images import making
+from tests.images.conftest import CACHE
+from tests.images.impact import BUILT, PLAIN, Ask
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.mark.parametrize("like", ["bt-splade-l", "splade-v2-distil"])
+def test_splade_scores_are_dot_products_of_rounded_weights(ask: Ask, like: str) -> None:
+    lines = """
+names = ("bt-splade-l-document", "bt-splade-l-query") if "query_model" in params else ("splade-v2-distil",) * 2
+of_document, of_query = map(plain, names)
+vectors = {doc_id: of_document(text) for doc_id, text in documents.items()}
+for query in queries:
+    weights = of_query(query)
+    def score(vector):
+        return sum(weight * vector.get(term, 0) for term, weight in weights.items())
+    best = sorted((-score(vector), doc_id.encode()) for doc_id, vector in vectors.items() if score(vector))
+    say([[hit.doc_id, hit.score] for hit in system.search(query, 50)])
+    say([[doc_id.decode(), -score] for score, doc_id in best])
+say([system.threads(), sorted(system.stages_s()), system.device(), sorted(system.libraries())])
+"""
+    *rankings, (threads, stages, device, libraries) = ask(like, BUILT + PLAIN + lines)
+    assert len(rankings) == 12
+    for ours, theirs in zip(rankings[::2], rankings[1::2], strict=True):
+        assert [doc_id for doc_id, _ in ours] == [doc_id for doc_id, _ in theirs]
+        # Anserini sets equal scores apart in their last digits.
+        assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], rel=1e-6)
+    assert len(rankings[0]) > 20
+    assert {"twin a", "twin b"} <= {doc_id for doc_id, _ in rankings[0]}
+    assert threads == {"jvm_available_processors": 1, "torch_intraop": 1, "torch_interop": 1}
+    assert stages == ["encode", "retrieve"] and device == "cpu"
+    assert {"anserini", "lucene", "java", "torch", "transformers", "tokenizers"} <= set(libraries)
+
+
+def test_splade_ranks_as_anserinis_own_searcher_does(ask: Ask) -> None:
+    lines = """
+from jnius import autoclass
+of_query = plain("bt-splade-l-query")
+own = autoclass("io.anserini.search.SimpleImpactSearcher")(str(index / "lucene"))
+weigh = autoclass("java.lang.Float")
+for query in queries:
+    weights = autoclass("java.util.HashMap")()
+    for term, weight in of_query(query).items():
+        weights.put(term, weigh(float(weight)))
+    hits = own.search(weights, 10, signature="(Ljava/util/Map;I)[Lio/anserini/search/ScoredDoc;")
+    say([[[hit.doc_id, hit.score] for hit in system.search(query, 10)], [[hit.docid, hit.score] for hit in hits]])
+batched = system.search_batch(queries, 10)
+say([[hit.doc_id for hit in hits] for hits in batched])
+say([[hit.doc_id for hit in system.search(query, 10)] for query in queries])
+"""
+    *rankings, batched, alone = ask("bt-splade-l", BUILT + PLAIN + lines)
+    for ours, theirs in rankings:
+        assert ours == theirs
+    assert sum(bool(ours) for ours, _ in rankings) >= 4
+    assert batched == alone
+
+
+def test_backends_rank_alike(ask: Ask) -> None:
+    lines = """
+import os
+def prepared(backend):
+    place = Path(f"/tmp/{backend}")
+    shutil.copytree("/job/models", place)
+    os.symlink("/opt/assets/anserini", place / "anserini")
+    told = place.with_suffix(".json")
+    told.write_text(json.dumps({"build_params": {**params, "backend": backend}, "search_params": {}}))
+    subprocess.run([sys.executable, "-m", "impact_prepare", str(place), str(told)], check=True)
+    return place
+import shutil, subprocess
+for backend in ("torch", "torch-bf16", "onnxruntime", "onnxruntime-int8", "openvino", "openvino-bf16"):
+    child = os.fork()
+    if not child:
+        place = prepared(backend)
+        loaded = adapter.ENGINE({**params, "backend": backend}, Envelope("test", 1, 1 << 30), place)
+        loaded.load(index)
+        say([backend, "torch" in sys.modules, loaded.threads()])
+        say([[[hit.doc_id, hit.score] for hit in loaded.search(query, 10)] for query in queries])
+        sys.stdout.flush()
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+    said = ask("bt-splade-l", BUILT.replace("system = engine()\nsystem.load(index)\n", "") + lines)
+    assert [name for (name, _, _) in said[::2]] == [
+        *("torch", "torch-bf16", "onnxruntime", "onnxruntime-int8", "openvino", "openvino-bf16")
+    ]
+    assert [torch for (_, torch, _) in said[::2]] == [True, True, False, False, False, False]
+    assert all(set(threads.values()) == {1} for (_, _, threads) in said[::2])
+    exact, rankings = said[1], dict(zip([name for (name, _, _) in said[::2]], said[1::2], strict=True))
+    for name in ("onnxruntime", "openvino"):
+        for ours, theirs in zip(rankings[name], exact, strict=True):
+            assert [doc_id for doc_id, _ in ours] == [doc_id for doc_id, _ in theirs]
+            # A weight that lies on the edge may round the other way: one step of a hundred.
+            assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], rel=5e-3)
+    for name in ("torch-bf16", "onnxruntime-int8", "openvino-bf16"):
+        for ours, theirs in zip(rankings[name], exact, strict=True):
+            assert len({doc_id for doc_id, _ in ours} & {doc_id for doc_id, _ in theirs}) >= 0.8 * len(theirs)
+
+
+def test_an_interrupted_build_goes_on(ask: Ask) -> None:
+    lines = """
+import hashlib
+def content(place):
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(place.rglob("*.jsonl"))}
+import impact_methods, jvm.indexing
+kept = jvm.indexing.Indexer.build_files
+seen = []
+def keep(self, files, place, staged):
+    seen.append([hashlib.sha256(path.read_bytes()).hexdigest() for path in files])
+    kept(self, files, place, staged)
+jvm.indexing.Indexer.build_files = keep
+whole = engine()
+whole.build(corpus, index, lambda _: None)
+say([whole.resumed_s(), sorted(path.name for path in index.iterdir())])
+again = Path("/index/again")
+again.mkdir()
+class Enough(Exception): pass
+def stop(done):
+    if done > 12: raise Enough
+try:
+    engine().build(corpus, again, stop)
+except Enough:
+    say(sorted(path.name for path in again.rglob("0*")))
+done = []
+resumed = engine()
+resumed.build(corpus, again, done.append)
+left = sorted(path.name for path in again.iterdir())
+say([resumed.resumed_s() > 0, done[:3], seen[0] == seen[1], len(seen[0]), left])
+"""
+    fresh, left, resumed = ask("bt-splade-l", lines)
+    assert fresh == [0.0, ["lucene", "made-with.json"]]
+    assert left[0] == "000000"
+    assert resumed == [True, [0, 8, 9], True, 3, ["lucene", "made-with.json"]]
+
+
+@pytest.mark.parametrize("like", ["bt-splade-l", "unicoil", "deepct", "doct5query"])
+def test_odd_queries_are_answered(ask: Ask, like: str) -> None:
+    lines = """
+odd = ["", "  ", "the of and", "\U0001f600", "\ud800", "coffee\x00", "river " * 5000, 'AND (foo* "']
+say([[hit.doc_id for hit in system.search(query, 3)] for query in odd])
+say([hit.doc_id for hit in system.search("zebra", 30)])
+say(system.libraries()["jvm_options"])
+"""
+    answers, zebra, options = ask(like, BUILT + lines)
+    assert len(answers) == 8 and all(len(each) == len(set(each)) <= 3 for each in answers)
+    assert len(answers[6]) == 3
+    if like in ("deepct", "doct5query"):
+        assert answers[:4] == [[], [], [], []]
+    # Behind the 100,000th token, nothing of an encoded document is seen; text that is kept whole has it.
+    assert ("long" in zebra) == (like == "doct5query") or like in ("bt-splade-l", "unicoil")
+    assert "-XX:ActiveProcessorCount=1" in options
+
+
+def test_the_image_is_small(engine: docker.DockerClient) -> None:
+    image = making.ensure_engine(engine, catalog.system("bt-splade-l"), cache=CACHE, report=print)
+    assert image.size_bytes <= 1.6e9

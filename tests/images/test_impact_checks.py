@@ -1,0 +1,100 @@
+"""What the engine of learned sparse retrieval refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.images.impact import BUILT, Ask
+
+pytestmark = pytest.mark.docker
+
+
+def test_an_index_of_another_system_is_refused(ask: Ask) -> None:
+    lines = """
+import shutil
+other = Path("/tmp/assets")
+shutil.copytree("/opt/assets", other)
+noted = other / "bt-splade-l-document" / "encoder.json"
+noted.write_text(json.dumps({**json.loads(noted.read_text()), "weights_sha256": "0" * 64}))
+for make in (lambda: engine(quantisation=50), lambda: engine(document_tokens=128),
+             lambda: adapter.ENGINE(params, Envelope("test", 1, 1 << 30), other)):
+    try:
+        make().load(index)
+    except ValueError as error:
+        say(str(error))
+for changes in ({"method": "spalde"}, {"quantisation": 0}, {"head": "mean"}, {"language": "xx"}):
+    try:
+        engine(**changes)
+    except ValueError as error:
+        say(str(error))
+"""
+    impacts, tokens, weights, *unknown = ask("bt-splade-l", BUILT + lines)
+    assert impacts == "the index was made with quantisation 100, the system asks for 50; build it anew"
+    assert tokens == "the index was made with document_tokens 256, the system asks for 128; build it anew"
+    assert weights.startswith("the index was made with document_model_sha256 ")
+    assert [each[:20] for each in unknown] == [
+        *("method is 'spalde', ", "quantisation is 0, m", "head is 'mean'; the ", "language is 'xx', mu")
+    ]
+
+
+def test_bad_checkpoints_are_refused_in_one_line(ask: Ask) -> None:
+    """By the code that makes a system's files ready; the image's build ends with its last line."""
+    lines = """
+import shutil, subprocess, sys
+sys.path.insert(0, "/job/scripts")
+def attempt(tamper, **changes):
+    place = Path("/tmp/assets")
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree("/job/models", place)
+    tamper(place)
+    told = Path("/tmp/system.json")
+    told.write_text(json.dumps({"build_params": {**params, **changes}, "search_params": {}}))
+    command = [sys.executable, "-m", "impact_prepare", str(place), str(told)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    say([done.returncode, done.stderr.strip().splitlines()])
+def cut(path):
+    path.write_bytes(path.read_bytes()[:20_000])
+def without(token, folder):
+    path = folder / "tokenizer.json"
+    told = json.loads(path.read_text())
+    told["added_tokens"] = [each for each in told["added_tokens"] if each["content"] != token]
+    del told["model"]["vocab"][token]
+    path.write_text(json.dumps(told))
+query, document = "bt-splade-l-query", "bt-splade-l-document"
+attempt(lambda place: None)
+attempt(lambda place: cut(place / query / "pytorch_model.bin"))
+attempt(lambda place: shutil.copy(place / "unicoil" / "pytorch_model.bin", place / query))
+attempt(lambda place: (place / query / "config.json").write_text('{"model_type": "gpt2"}'))
+attempt(lambda place: shutil.rmtree(place / query))
+attempt(lambda place: without("[SEP]", place / query))
+attempt(lambda place: None, document_tokens=600)
+weigh = {"method": "unicoil", "head": "term_weight", "document_model": "unicoil", "query_model": "unicoil"}
+attempt(lambda place: None, **weigh)
+attempt(lambda place: shutil.copy(place / "deepct" / "config.json", place / "unicoil") and shutil.copy(
+    place / query / "pytorch_model.bin", place / "unicoil"), **weigh)
+write = {"method": "doct5query", "expansion_model": "doct5query", "document_model": "", "query_model": ""}
+attempt(lambda place: None, **write)
+attempt(lambda place: cut(place / "doct5query" / "pytorch_model.bin"), **write)
+attempt(lambda place: shutil.copy(place / "deepct" / "config.json", place / "doct5query"), **write)
+attempt(lambda place: without("</s>", place / "doct5query"), **write)
+"""
+    fine, *bad = ask("bt-splade-l", lines)
+    assert fine == [0, []]
+    outcomes = [(code, said[-1] if said else "") for code, said in bad]
+    wanted = [
+        "bt-splade-l-query: pytorch_model.bin is damaged or cut short",
+        "bt-splade-l-query: the weights lack",
+        "bt-splade-l-query: config.json says model_type 'gpt2'",
+        "bt-splade-l-query: there is no such folder",
+        "bt-splade-l-query: the tokeniser lacks the special tokens [SEP]",
+        "bt-splade-l-document: document_tokens is 600",
+        "",
+        "unicoil: the weights",
+        "",
+        "doct5query: pytorch_model.bin is damaged or cut short",
+        "doct5query: config.json says model_type 'bert'",
+        "doct5query: ",
+    ]
+    for (code, said), start in zip(outcomes, wanted, strict=True):
+        assert said.startswith(start), said
+        assert code == (1 if start else 0)

@@ -1,0 +1,155 @@
+"""What uniCOIL, DeepCT and docT5query make of documents, against plain models."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.images.impact import BUILT, Ask
+
+pytestmark = pytest.mark.docker
+
+
+def test_unicoil_weights_are_those_of_plain_torch(ask: Ask) -> None:
+    """Documents take a term's largest weight, queries the sum; expansions stand behind the document."""
+    lines = """
+import torch
+from transformers import AutoTokenizer, BertConfig, BertModel
+folder = "/job/models/unicoil"
+tokenizer, state = AutoTokenizer.from_pretrained(folder), torch.load(folder + "/pytorch_model.bin")
+bert = BertModel(BertConfig.from_pretrained(folder)).eval()
+of_bert = {name.removeprefix("coil_encoder.bert."): value for name, value in state.items() if ".bert." in name}
+bert.load_state_dict(of_bert)
+def plain(ids, join):
+    with torch.inference_mode():
+        hidden = bert(torch.tensor([ids])).last_hidden_state[0]
+        weights = torch.relu(hidden @ state["coil_encoder.tok_proj.weight"][0] + state["coil_encoder.tok_proj.bias"])
+    found = {}
+    for token, weight in zip(tokenizer.convert_ids_to_tokens(ids), weights.tolist()):
+        if token != "[CLS]":
+            found[token] = join(found[token], weight) if token in found else weight
+    return {token: round(weight * 51.2) for token, weight in found.items() if round(weight * 51.2)}
+import impact_methods
+writer = impact_methods.writer(params, Path("/opt/assets"), 1, "cpu")
+say(type(writer._expander).__name__)
+texts = [text for text in documents.values()]
+order = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
+for start in range(0, 8, 2):
+    numbers = order[start : start + 2]
+    written = writer._expander([texts[number] for number in numbers], "name")
+    writer._expander = type("", (), {"batch": 2, "__call__": lambda self, given, name: written})()
+    lines = writer.lines([list(corpus)[number] for number in numbers], lambda _: None)
+    writer = impact_methods.writer(params, Path("/opt/assets"), 1, "cpu")
+    for number, queries_of, line in zip(numbers, written, lines):
+        own = tokenizer.encode(texts[number], add_special_tokens=False)[:400]
+        extra = tokenizer.encode(" ".join(queries_of), add_special_tokens=False)[:100]
+        ids = [2, *own, 3, *[each for each in dict.fromkeys(extra) if each not in own], 3]
+        say([line["vector"], plain(ids, max)])
+for query in ("the river the river", "old", ""):
+    say([system._queries([query])[0], plain(tokenizer(query).input_ids, lambda a, b: a + b)])
+say([hit.doc_id for hit in system.search("the old river of the north", 3)])
+"""
+    name, *pairs, ranking = ask("unicoil", BUILT + lines)
+    assert name == "Expander"
+    assert len(pairs) == 11
+    for ours, theirs in pairs:
+        assert ours == theirs and ours
+    assert len(ranking) == 3
+
+
+def test_an_impact_index_holds_what_was_encoded(ask: Ask) -> None:
+    """Asked for one term with weight one, the index answers with that term's impacts; no term is lost or split."""
+    lines = """
+import impact_methods
+lines = impact_methods.writer(params, Path("/opt/assets"), 1, "cpu").lines(list(corpus)[:8], lambda _: None)
+terms = sorted({term for line in lines for term in line["vector"]})
+say(len(terms))
+first = {line["id"] for line in lines}
+for term in terms:
+    found = {hit.doc_id: round(hit.score) for hit in system._weights.search({term: 1}, 24) if hit.doc_id in first}
+    if found != {line["id"]: line["vector"][term] for line in lines if term in line["vector"]}:
+        say([term, found])
+"""
+    (count,) = ask("unicoil", BUILT + lines, document_tokens=120, expansion_tokens=20)
+    assert count > 20
+
+
+def test_deepct_writes_words_as_often_as_the_plain_model_says(ask: Ask) -> None:
+    lines = """
+import sys
+say([sorted({"torch", "transformers", "tokenizers", "encoder"} & set(sys.modules)), sorted(system.stages_s())])
+say([hit.doc_id for hit in system.search("river north", 3)])
+say(sorted(system.stages_s()))
+import torch
+from jnius import autoclass
+from transformers import AutoModelForTokenClassification, AutoTokenizer
+folder = "/job/models/deepct"
+tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForTokenClassification.from_pretrained(folder).eval()
+total = {}
+import impact_methods
+lines = impact_methods.writer(params, Path("/opt/assets"), 1, "cpu").lines(list(corpus), lambda _: None)
+for line, text in zip(lines, documents.values()):
+    given = tokenizer(text, truncation=True, max_length=128, return_tensors="pt")
+    with torch.inference_mode():
+        weights = model(**given).logits[0, :, 0].tolist()
+    words = []
+    for token, weight in zip(tokenizer.convert_ids_to_tokens(given.input_ids[0]), weights):
+        if token.startswith("##"):
+            words[-1][0] += token[2:]
+        else:
+            words.append([token, weight])
+    best = {}
+    for word, weight in words[1:-1]:
+        best[word] = max(best.get(word, 0), round(100 * max(weight, 0)))
+    best = {word: frequency for word, frequency in best.items() if frequency}
+    found = {}
+    for word in line["contents"].split():
+        found[word] = found.get(word, 0) + 1
+    say([found, best])
+    for word, frequency in best.items():
+        total[word] = total.get(word, 0) + frequency
+reader = system._words._reader
+count = autoclass("io.anserini.index.IndexReaderUtils").getTermCounts
+for word, stem in (("river", "river"), ("glacier", "glacier"), ("castle", "castl")):
+    say([count(reader, word).get("collectionFreq"), total[word]])
+"""
+    (loaded, before), ranking, stages, *pairs = ask("deepct", BUILT + lines)
+    assert (loaded, before, stages) == ([], [], ["retrieve"])  # a search needs no encoder
+    assert len(ranking) == 3
+    assert len(pairs) == 24 + 3
+    for ours, theirs in pairs:
+        assert ours == theirs
+    assert pairs[-1][0] > 100
+
+
+def test_doct5query_appends_what_the_plain_model_writes(ask: Ask) -> None:
+    lines = """
+import sys
+say(sorted({"torch", "transformers", "tokenizers", "encoder"} & set(sys.modules)))
+import hashlib
+import torch
+import impact_methods
+from transformers import AutoTokenizer, T5ForConditionalGeneration
+folder = "/job/models/doct5query"
+tokenizer, model = AutoTokenizer.from_pretrained(folder), T5ForConditionalGeneration.from_pretrained(folder).eval()
+batch = list(corpus)[:2]
+lines = impact_methods.writer(params, Path("/opt/assets"), 1, "cpu").lines(batch, lambda _: None)
+say(lines == impact_methods.writer(params, Path("/opt/assets"), 1, "cpu").lines(batch, lambda _: None))
+texts = sorted((documents[each.doc_id] for each in batch), key=len, reverse=True)
+first = next(each.doc_id for each in batch if documents[each.doc_id] == texts[0])
+torch.manual_seed(int.from_bytes(hashlib.sha256(f"{params['seed']}\0{first}".encode()).digest()[:7], "big"))
+given = tokenizer(texts, padding=True, return_tensors="pt")
+written = model.generate(**given, do_sample=True, top_k=10, num_return_sequences=3, max_new_tokens=8)
+queries = tokenizer.batch_decode(written, skip_special_tokens=True)
+expected = {texts[0]: " ".join([texts[0], *queries[:3]]), texts[1]: " ".join([texts[1], *queries[3:]])}
+say([[line["contents"] for line in lines], [expected[documents[each.doc_id]] for each in batch]])
+say([hit.doc_id for hit in system.search("the old river of the north", 3)])
+say([hit.doc_id for hit in system.search("market", 3)])
+empty = impact_methods.writer(params, Path("/opt/assets"), 1, "cpu").lines(list(corpus)[-1:], lambda _: None)
+say(empty)
+"""
+    loaded, same, (ours, theirs), ranking, market, empty = ask("doct5query", BUILT + lines)
+    assert loaded == [] and same
+    assert ours == theirs
+    assert {"twin a", "twin b"} & set(ranking)
+    assert "long" in market
+    assert empty == [{"id": "empty", "contents": ""}]
