@@ -46,11 +46,11 @@ def test_splade_ranks_as_anserinis_own_searcher_does(ask: Ask) -> None:
 from jnius import autoclass
 of_query = plain("bt-splade-l-query")
 own = autoclass("io.anserini.search.SimpleImpactSearcher")(str(index / "lucene"))
-weigh = autoclass("java.lang.Float")
+weigh = autoclass("java.lang.Integer")
 for query in queries:
     weights = autoclass("java.util.HashMap")()
     for term, weight in of_query(query).items():
-        weights.put(term, weigh(float(weight)))
+        weights.put(term, weigh(weight))
     hits = own.search(weights, 10)
     say([[[hit.doc_id, hit.score] for hit in system.search(query, 10)], [[hit.docid, hit.score] for hit in hits]])
 batched = system.search_batch(queries, 10)
