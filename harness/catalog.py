@@ -47,6 +47,11 @@ class System(Declared):
         """What its image is called: there is another one for an accelerator."""
         return f"{self.name}-{self.accelerator}" if self.accelerator else self.name
 
+    @property
+    def engine_image(self) -> str:
+        """The same of its engine's image."""
+        return f"{self.engine}-{self.accelerator}" if self.accelerator else self.engine
+
     def on(self, gpus: int) -> System:
         """The same system with packages that can use that many GPUs, where its engine has such."""
         if gpus == 0:

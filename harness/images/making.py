@@ -116,7 +116,7 @@ class _Maker:
 
     def engine(self, system: System) -> Image:
         wanted = engine_recipe(system)
-        what, repository = f"engine {system.engine!r}", f"harness-engine-{_kind(system)}"
+        what, repository = f"engine {system.engine!r}", f"harness-engine-{system.engine_image}"
         present = _find(self._client, repository, wanted)
         if present is not None:
             return present
@@ -128,7 +128,7 @@ class _Maker:
             arguments = {"BASE": base_image.ensure(self._client, self._cache, self._report)}
             if system.toolchain:
                 arguments["TOOLCHAIN"] = base_image.ensure(self._client, self._cache, self._report, "toolchain")
-        self._report(f"building the image of the engine {_kind(system)}")
+        self._report(f"building the image of the engine {system.engine_image}")
         with tempfile.TemporaryFile() as packed:
             context.engine(packed, system, wheelhouse, files)
             self._check_same(what, engine_recipe(system), wanted)
@@ -159,10 +159,6 @@ class _Maker:
         if made is None:
             raise ImageError(f"{what}: the image that was just built is gone; run this again")
         return made
-
-
-def _kind(system: System) -> str:
-    return f"{system.engine}-{system.accelerator}" if system.accelerator else system.engine
 
 
 def _find(client: docker.DockerClient, repository: str, wanted: str) -> Image | None:
