@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import io
 import re
+import shutil
 import tarfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -110,6 +111,16 @@ def test_an_accelerator_has_an_image_with_packages_of_its_own(toy: System, tmp_p
     with tarfile.open(fileobj=io.BytesIO(packed(able, tmp_path / "files", tmp_path / "files"))) as tar:
         names = [name for name in tar.getnames() if "requirements" in name]
         assert names == ["requirements.lock"] and tar.extractfile(names[0]).read() == b"other\n"  # type: ignore[union-attr]
+
+
+def test_a_component_for_an_accelerator_names_the_joined_image(toy: System, tmp_path: Path) -> None:
+    shutil.copytree(toy.engine_dir, tmp_path / "able")
+    (tmp_path / "able" / "requirements-cuda.lock").write_text("other\n")
+    able = toy.model_copy(update={"name": "able", "engine_dir": tmp_path / "able"})
+    both = toy.model_copy(update={"name": "both", "components": (toy, able)})
+    there = both.on(1)
+    assert (both.image, there.image, there.engine_image) == ("both", "both-cuda", toy.engine)
+    assert [each.image for each in there.components] == [toy.name, "able-cuda"] and recipe(there) != recipe(both)
 
 
 def test_components_decide_the_recipe(toy: System) -> None:
