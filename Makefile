@@ -2,11 +2,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo images test check bench bench-reprice docs format lock
+.PHONY: demo small images test check bench bench-reprice docs format lock
 
 # The main job, end to end: two real systems on a real collection.
 demo: .venv/ready
 	scripts/with-engine $(BIN)/harness run suites/quickstart.toml
+
+# Table 3 of Santhanam et al. 2023 in small: six systems over checkpoints trained on the spot.
+small: .venv/ready
+	scripts/with-engine scripts/small
 
 # The image of every engine, without any system's weights.
 images: .venv/ready

@@ -60,6 +60,7 @@ def _apart(folder: Path, kind: str) -> None:
 
 
 def _measure(folder: Path, duplicate: bool) -> None:
+    time.sleep(3)  # a file that was written just now is hashed at each use
     started = time.perf_counter()
     if duplicate:
         try:

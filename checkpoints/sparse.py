@@ -64,6 +64,7 @@ def make(
         from safetensors.torch import save_file
 
         save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+        (folder / "model.safetensors").chmod(0o644)  # it is made for its owner alone
     else:
         torch.save(state, folder / "pytorch_model.bin")
 

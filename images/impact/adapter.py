@@ -40,6 +40,7 @@ class Impact(Adapter):
         self._encoders: dict[str, str] = {}
         self._resumed_s = 0.0
         self._queries: Queries | None = None
+        self._device = "cpu"
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
         """Encode the documents in shards that outlive an interruption, then hand them to Anserini's own indexer."""
@@ -68,7 +69,7 @@ class Impact(Adapter):
         # Where BM25 ranks, no encoder is so much as imported.
         from impact_queries import Queries
 
-        self._queries = Queries(self.params, self.assets, self.envelope.cpus, self.device())
+        self._queries = Queries(self.params, self.assets, self.envelope.cpus, self._accelerator())
         self._encoders = self._queries.model.libraries()
         runtime.start(self._jvm_options(), runtime.jar(self.assets))
         self._weights = searching.Weights(index_dir)
@@ -103,8 +104,8 @@ class Impact(Adapter):
         return {**runtime.libraries(self.assets, self._jvm_options()), **self._encoders}
 
     def device(self) -> str:
-        """``cuda`` when the envelope has a GPU, and anything is encoded, else ``cpu``."""
-        return "cuda" if self.envelope.gpus > 0 else "cpu"
+        """``cuda`` when the envelope has a GPU, and this job encodes anything; else ``cpu``."""
+        return self._device
 
     def close(self) -> None:
         """Close the index and let go of the encoder."""
@@ -116,7 +117,7 @@ class Impact(Adapter):
         from encoder.shards import Shards
 
         shards = Shards(building / "shards", dict(self._facts()), int(self.params["shard_documents"]))
-        writer = impact_methods.writer(self.params, self.assets, self.envelope.cpus, self.device())
+        writer = impact_methods.writer(self.params, self.assets, self.envelope.cpus, self._accelerator())
 
         def work(documents: list[Document], place: Path, tell: Callable[[int], None]) -> None:
             with (place / _LINES).open("w", encoding="utf-8") as file:
@@ -140,6 +141,13 @@ class Impact(Adapter):
         )
         indexer.build_files(files, index_dir, building / "staged")
 
+    def _accelerator(self) -> str:
+        self._device = "cuda" if self.envelope.gpus > 0 else "cpu"
+        return self._device
+
+    def _expander(self) -> str:
+        return str(self.params.get("expansion_model", ""))
+
     def _jvm_options(self) -> list[str]:
         return runtime.options(int(self.params[self._heap]), self.envelope.cpus)
 
@@ -151,10 +159,11 @@ class Impact(Adapter):
             "method": str(self.params["method"]),
         }
         known |= {name: self.params[name] for name in self._method.shaping if name in self.params}
-        for key, note in (("document_model", "encoder.json"), ("expansion_model", "expander.json")):
-            if self.params.get(key):
-                path = self.assets / str(self.params[key]) / note
-                known[f"{key}_sha256"] = json.loads(path.read_text(encoding="utf-8"))["weights_sha256"]
+        read = ((impact_methods.document_model(self.params), "encoder.json"), (self._expander(), "expander.json"))
+        for folder, note in read:
+            if folder:
+                noted = json.loads((self.assets / folder / note).read_text(encoding="utf-8"))
+                known[f"{folder}_sha256"] = noted["weights_sha256"]
         return known
 
 

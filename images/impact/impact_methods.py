@@ -15,7 +15,7 @@ from harness.records import Scalar
 Line = dict[str, Any]
 
 # What documents depend on beside the weights; an index made under other values answers nonsense.
-_ENCODED = ("document_model", "document_backend", "document_tokens")
+_ENCODED = ("model", "document_model", "document_backend", "document_tokens")
 _EXPANDED = ("expansion_model", "expansions", "top_k", "query_length", "document_length", "seed", "expansion_batch")
 
 
@@ -56,9 +56,16 @@ def check(params: dict[str, Scalar]) -> Method:
     for key in ("quantisation", "scale"):
         if key in method.shaping and not float(params.get(key, 0)) > 0:
             raise ValueError(f"{key} is {params.get(key)!r}, must be a number above 0")
+    if method.head and not document_model(params):
+        raise ValueError(f"the method {name} encodes documents: name document_model, or model")
     if name == "doct5query" and not params.get("expansion_model"):
         raise ValueError("the method doct5query needs expansion_model, the folder of a T5 among the assets")
     return method
+
+
+def document_model(params: dict[str, Scalar]) -> str:
+    """Folder of the encoder of documents; empty where there is none."""
+    return str(params.get("document_model", params.get("model", "")))
 
 
 def writer(params: dict[str, Scalar], assets: Path, threads: int, device: str) -> Writer:
@@ -80,7 +87,7 @@ class Writer:
     def __init__(self, params: dict[str, Scalar], assets: Path, threads: int, device: str) -> None:
         self.params = params
         self._threads, self._device, self._assets = threads, device, assets
-        self.model: Any = self._encoder() if "document_model" in params else None
+        self.model: Any = self._encoder()
         self._expander: Any = self._expand_with() if params.get("expansion_model") else None
 
     def lines(self, documents: Sequence[Document], progress: Callable[[int], None]) -> list[Line]:
@@ -114,7 +121,8 @@ class Writer:
         from encoder.roles import role
 
         found = role("document", dict(self.params))
-        assert found is not None
+        if found is None:
+            return None
         folder = self._assets / found.folder
         return Model.load(folder, found.head, found.backend, self._threads, self._device, found.params)
 

@@ -25,8 +25,23 @@ CHECKPOINTS = [
 ]
 SMALL = {"expansions": 3, "query_length": 8, "expansion_batch": 2, "shard_documents": 8}
 
+_ASKED = """
+documents = {each.doc_id: f"{each.title} {each.text}" if each.title else each.text for each in corpus}
+queries = ["the river of the north", "old glacier ice", "coffee and molten rock", "zebra", "", "\\U0001f600 \\u68ee"]
+"""
+
+BUILT = (
+    """
+engine().build(corpus, index, lambda _: None)
+system = engine()
+system.load(index)
+"""
+    + _ASKED
+)
+
 # The index is made by a process of its own: this one has loaded what a search needs, and no more.
-BUILT = """
+BUILT_APART = (
+    """
 import os, sys, traceback
 child = os.fork()
 if not child:
@@ -39,9 +54,9 @@ if not child:
 assert os.waitpid(child, 0)[1] == 0, "the build failed"
 system = engine()
 system.load(index)
-documents = {each.doc_id: f"{each.title} {each.text}" if each.title else each.text for each in corpus}
-queries = ["the river of the north", "old glacier ice", "coffee and molten rock", "zebra", "", "\\U0001f600 \\u68ee"]
 """
+    + _ASKED
+)
 
 # SPLADE by transformers alone: weights of the vocabulary, rounded.
 PLAIN = """
@@ -82,7 +97,6 @@ def asker(probe: Callable[..., list[Any]], models: Path, folder: Path, monkeypat
         if not job.exists():
             job.mkdir()
             shutil.copytree(models, job / "models")
-            shutil.copytree(catalog.data_root() / "checkpoints", job / "scripts")
             (job / "more.jsonl").write_text("".join(json.dumps(each) + "\n" for each in documents()))
         return probe(f"{like}-tiny", 'corpus = Corpus(Path("/job/more.jsonl"), 24)\n' + lines, "3g", models=models)
 

@@ -134,29 +134,32 @@ say([few.counts(), sorted(few.stages_s()), all(abs(best[hit.doc_id] - hit.score)
 @pytest.mark.parametrize("method", ["plaid", "uncompressed"])
 def test_it_ranks_by_meaning_and_says_how(colbert: Inside, method: str) -> None:
     lines = """
-params = {**given[given["method"]], "checkpoint": "trained"}
+params = {**given[given["method"]], **SIZES["l"], "checkpoint": "trained"}
 done = []
 building = engine(params)
 made = folder("made")
 building.build(corpus(given["documents"]), made, done.append)
 ready = loaded(params, made)
 for query in ("slow frozen rivers", "lava and melted rocks", "drinking hot coffee"):
-    say(hits(ready.search(query, 10)))
+    say(hits(ready.search(query, 100)))
 say([done[0], done[-1], ready.threads(), ready.device(), sorted(ready.stages_s()), building.resumed_s()])
 say(sorted(path.name for path in made.iterdir()))
 asked = ["frozen water", "a hot drink " * 40, ""]
 say([[hits(found) for found in ready.search_batch(asked, 3)], [hits(ready.search(query, 3)) for query in asked]])
 ready.close()
 """
-    *rankings, facts, files, (batched, alone) = colbert(lines, method=method, documents=DOCUMENTS)
-    best = [ranking[0][0] for ranking in rankings]
+    # PLAID learns its cells from what is there: four documents are too few.
+    collection = [*DOCUMENTS, *documents(60)]
+    *rankings, facts, files, (batched, alone) = colbert(lines, method=method, documents=collection)
+    told = {document["_id"] for document in DOCUMENTS}
+    best = [next(doc_id for doc_id, _ in ranking if doc_id in told) for ranking in rankings]
     assert best[0] == "glacier" and best[1] in ("volcano", "twin") and best[2] == DOCUMENTS[2]["_id"]
     for ranking in rankings:
         scores = [score for _, score in ranking]
-        assert len(ranking) == len(DOCUMENTS) and scores == sorted(scores, reverse=True)
+        assert 0 < len(ranking) <= len(collection) and scores == sorted(scores, reverse=True)
         assert all(0 < score < 32.001 for score in scores), "32 query tokens, each at most one"
     first, last, threads, *rest = facts
-    assert [first, last, *rest] == [0, len(DOCUMENTS), "cpu", ["encode", "rerank", "retrieve"], 0.0]
+    assert [first, last, *rest] == [0, len(collection), "cpu", ["encode", "rerank", "retrieve"], 0.0]
     assert threads.keys() > {"torch_intraop", "torch_interop", "faiss_omp"} and set(threads.values()) == {1}
     assert files == ["ids.json", "meta.json", method]
     for ours, theirs in zip(batched, alone, strict=True):

@@ -39,7 +39,11 @@ BROKEN = {
     "another transformer": (
         "tensors = {name.replace('bert.', 'distilbert.'): value for name, value in load_file(weights).items()}\n"
         "save_file(tensors, weights, metadata={'format': 'pt'})",
-        "is no ColBERT checkpoint: it lacks bert.",
+        "does not fit the model",
+    ),
+    "half a transformer": (
+        "change(**{'bert.encoder.layer.1.output.dense.weight': None})",
+        "is no ColBERT checkpoint: it lacks bert.encoder.layer.1.output.dense.weight",
     ),
     "another size": ("change(**{'linear.weight': torch.zeros(128, 32)})", "does not fit the model"),
     "cut off": ("weights.write_bytes(weights.read_bytes()[:-1000])", "model.safetensors cannot be read"),
@@ -155,8 +159,12 @@ for query in ("", "the of and", "\\U0001f600 \\U0001f600", "?!", "ice " * 50_000
 say(hits(loaded(params, built(params, given["documents"][4:5], "one")).search("ice", 5)))
 """
     *answers, one = colbert(lines, method=method, documents=odd)
+    assert answers[-1][0][0] in ("an id with spaces", "glacier"), "they speak of ice"
+    ids = {document["_id"] for document in odd}
     for answer in answers:
-        assert {doc_id for doc_id, _ in answer} == {document["_id"] for document in odd}
+        found = {doc_id for doc_id, _ in answer}
+        # PLAID's candidates have a token in the nearest cell of one of the query's.
+        assert found and found <= ids and (found == ids or method == "plaid")
         scores = [score for _, score in answer]
         assert scores == sorted(scores, reverse=True) and all(0 < score < 32.001 for score in scores)
     assert [doc_id for doc_id, _ in one] == ["empty"]
@@ -201,7 +209,7 @@ seen.clear()
 last = engine(params)
 last.build(texts, made, lambda _: None)
 say([sum(seen), last.resumed_s(), content(made) == content(once)])
-# Ended between the last two steps of a build.
+# Ended before the last two steps of a build.
 (made / "meta.json").unlink()
 (made / ".building").mkdir()
 seen.clear()

@@ -33,7 +33,7 @@ repeats = 0
 """
 
 
-def write_part(folder: Path, documents: int = 110, queries: int = 20) -> None:
+def write_part(folder: Path, documents: int = 40, queries: int = 20) -> None:
     """The first documents of SciFact, and some of its queries."""
     folder.mkdir()
     shipped = catalog.data_root() / "datasets" / "scifact"

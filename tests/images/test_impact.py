@@ -51,7 +51,7 @@ for query in queries:
     weights = autoclass("java.util.HashMap")()
     for term, weight in of_query(query).items():
         weights.put(term, weigh(float(weight)))
-    hits = own.search(weights, 10, signature="(Ljava/util/Map;I)[Lio/anserini/search/ScoredDoc;")
+    hits = own.search(weights, 10)
     say([[[hit.doc_id, hit.score] for hit in system.search(query, 10)], [[hit.docid, hit.score] for hit in hits]])
 batched = system.search_batch(queries, 10)
 say([[hit.doc_id for hit in hits] for hits in batched])
@@ -66,29 +66,35 @@ say([[hit.doc_id for hit in system.search(query, 10)] for query in queries])
 
 def test_backends_rank_alike(ask: Ask) -> None:
     lines = """
-import os
-def prepared(backend):
-    place = Path(f"/tmp/{backend}")
-    shutil.copytree("/job/models", place)
-    os.symlink("/opt/assets/anserini", place / "anserini")
-    told = place.with_suffix(".json")
-    told.write_text(json.dumps({"build_params": {**params, "backend": backend}, "search_params": {}}))
-    subprocess.run([sys.executable, "-m", "impact_prepare", str(place), str(told)], check=True)
-    return place
-import shutil, subprocess
-for backend in ("torch", "torch-bf16", "onnxruntime", "onnxruntime-int8", "openvino", "openvino-bf16"):
+import os, shutil, sys
+names = ("torch", "torch-bf16", "onnxruntime", "onnxruntime-int8", "openvino", "openvino-bf16")
+def apart(work):
     child = os.fork()
     if not child:
-        place = prepared(backend)
-        loaded = adapter.ENGINE({**params, "backend": backend}, Envelope("test", 1, 1 << 30), place)
-        loaded.load(index)
-        say([backend, "torch" in sys.modules, loaded.threads()])
-        say([[[hit.doc_id, hit.score] for hit in loaded.search(query, 10)] for query in queries])
+        work()
         sys.stdout.flush()
         os._exit(0)
-    os.waitpid(child, 0)
+    assert os.waitpid(child, 0)[1] == 0
+def prepare():
+    import impact_prepare
+    for name in names:
+        shutil.copytree("/job/models", f"/tmp/{name}")
+        os.symlink("/opt/assets/anserini", f"/tmp/{name}/anserini")
+        told = Path(f"/tmp/{name}.json")
+        told.write_text(json.dumps({"build_params": {**params, "backend": name}, "search_params": {}}))
+        assert impact_prepare.main([f"/tmp/{name}", str(told)]) == 0
+    engine().build(corpus, index, lambda _: None)
+def rank():
+    system = adapter.ENGINE({**params, "backend": name}, Envelope("test", 1, 1 << 30), Path(f"/tmp/{name}"))
+    system.load(index)
+    say([name, "torch" in sys.modules, system.threads()])
+    say([[[hit.doc_id, hit.score] for hit in system.search(query, 10)] for query in queries])
+queries = ["the river of the north", "old glacier ice", "coffee and molten rock", ""]
+apart(prepare)
+for name in names:
+    apart(rank)
 """
-    said = ask("bt-splade-l", BUILT.replace("system = engine()\nsystem.load(index)\n", "") + lines)
+    said = ask("bt-splade-l", lines)
     assert [name for (name, _, _) in said[::2]] == [
         *("torch", "torch-bf16", "onnxruntime", "onnxruntime-int8", "openvino", "openvino-bf16")
     ]

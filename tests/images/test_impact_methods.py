@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.images.impact import BUILT, Ask
+from tests.images.impact import BUILT, BUILT_APART, Ask
 
 pytestmark = pytest.mark.docker
 
@@ -112,7 +112,7 @@ count = autoclass("io.anserini.index.IndexReaderUtils").getTermCounts
 for word, stem in (("river", "river"), ("glacier", "glacier"), ("castle", "castl")):
     say([count(reader, word).get("collectionFreq"), total[word]])
 """
-    (loaded, before), ranking, stages, *pairs = ask("deepct", BUILT + lines)
+    (loaded, before), ranking, stages, *pairs = ask("deepct", BUILT_APART + lines)
     assert (loaded, before, stages) == ([], [], ["retrieve"])  # a search needs no encoder
     assert len(ranking) == 3
     assert len(pairs) == 24 + 3
@@ -147,7 +147,7 @@ say([hit.doc_id for hit in system.search("market", 3)])
 empty = impact_methods.writer(params, Path("/opt/assets"), 1, "cpu").lines(list(corpus)[-1:], lambda _: None)
 say(empty)
 """
-    loaded, same, (ours, theirs), ranking, market, empty = ask("doct5query", BUILT + lines)
+    loaded, same, (ours, theirs), ranking, market, empty = ask("doct5query", BUILT_APART + lines)
     assert loaded == [] and same
     assert ours == theirs
     assert {"twin a", "twin b"} & set(ranking)

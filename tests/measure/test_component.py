@@ -22,7 +22,7 @@ from harness.records import Envelope, Hit, Outcome
 ROOT = Path(__file__).parents[2]
 
 ADAPTER = """
-import gc, os, subprocess, sys, time
+import atexit, gc, os, subprocess, sys, time
 from harness.measure.adapter import Adapter
 from harness.measure.answers import BadAnswer
 from harness.records import Hit
@@ -41,6 +41,7 @@ class Toy(Adapter):
     def load(self, index_dir):
         self.closed = index_dir / "closed"
         self.made = (index_dir / "made").read_text()
+        atexit.register((index_dir / "left").touch)
         print("a line that is no reply", flush=True)
         subprocess.run(["echo", "nor is a child's"])
         assert sys.stdin.read() == "", "the requests are out of reach"
@@ -113,6 +114,7 @@ def test_what_is_asked_reaches_the_adapter_and_comes_back(
     assert near.search_batch(["a", "b"], 1) == [[Hit("d0", 0.0)]] * 2 and not near._batches
     near.close()
     assert (tmp_path / "closed").exists()
+    assert not (tmp_path / "left").exists(), "libraries that are slow to take down are left standing"
     assert capfd.readouterr().err == "a line that is no reply\nnor is a child's\n", "what it prints is the log's"
 
 

@@ -21,7 +21,7 @@ class Model:
 
     Attributes:
         tokens: the tokeniser, checked.
-        dims: length of a vector (dense heads), rows of the vocabulary (``splade``), 1 (``term_weight``).
+        dims: length of a vector (dense heads), rows of the vocabulary (``splade``); nothing for ``term_weight``.
     """
 
     def __init__(self, backend: Any, tokeniser: tokens.Tokens, max_tokens: int, params: dict[str, Any]) -> None:

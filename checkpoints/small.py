@@ -1,0 +1,181 @@
+"""The checkpoints of the suite ``small``: trained for about a minute each on SciFact's documents."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import docker
+
+from checkpoints import container, stand_in
+from harness import assets, catalog, leftovers
+from harness.images import making
+from harness.records import digest
+
+_START = "minilm"
+_MEMORY_BYTES = 6 << 30
+# Any engine does that has torch and transformers.
+_TRAINED_IN = "dense"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One training, and the systems that its checkpoints stand in for.
+
+    Attributes:
+        folders: what the training writes, and the parameter of the system that names the folder it goes to.
+    """
+
+    name: str
+    systems: tuple[str, ...]
+    folders: dict[str, str]
+    note: str
+
+
+_SEPARATE = {"query": "query_model", "document": "document_model"}
+KINDS = (
+    Kind(
+        "dpr",
+        ("dpr",),
+        _SEPARATE,
+        "two layers of all-MiniLM-L6-v2 on each side, trained for a minute on SciFact's documents",
+    ),
+    Kind(
+        "splade",
+        ("bt-splade-l",),
+        _SEPARATE,
+        "one layer of all-MiniLM-L6-v2 for queries and two for documents, 8,000 word pieces, trained for a minute on"
+        " SciFact's documents",
+    ),
+    Kind(
+        "colbert",
+        ("colbertv2-s", "colbertv2-m", "colbertv2-l"),
+        {"model": "checkpoint"},
+        "two layers of all-MiniLM-L6-v2, trained for a minute on SciFact's documents",
+    ),
+)
+
+# Of each system over them, by the published one's.
+NAMES = {name: f"{name}-small" for kind in KINDS for name in kind.systems}
+
+Heard = Callable[[str, int, int], None]
+
+
+def make(
+    client: docker.DockerClient, out: Path, *, cache: Path, say: Callable[[str], None], heard: Heard
+) -> list[Path]:
+    """Train what is missing; returns the files of the systems.
+
+    What is there and unchanged is kept: the same scripts, packages, start and documents made it, and its checksums
+    hold.  A kind's folders count only once the note of all their checksums is written, which comes last.
+
+    Args:
+        out: ``out/models`` is for ``--models``, ``out/images`` for ``HARNESS_IMAGES``.
+        heard: is told what is trained, the steps done and all steps.
+
+    Raises:
+        ImageError: the engine's image or the start cannot be had, or a training fails.
+        EngineError: the Docker engine does not answer.
+    """
+    known = catalog.systems(catalog.images_dir())
+    models, images = out / "models", out / "images"
+    models.mkdir(parents=True, exist_ok=True)
+    leftovers.sweep(models)
+    engine = next(system for system in known.values() if system.engine == _TRAINED_IN)
+    for kind in KINDS:
+        key = _key(kind, engine, known[_START])
+        if _made(models, kind) != key:
+            say(f"training {kind.name} for {', '.join(kind.systems)}: about a minute on two CPUs")
+            image = making.ensure_engine(client, engine, cache=cache, report=say)
+            origin = assets.fetch(_START, known[_START].system_assets, cache, None, say)
+            _train(client, image, kind, origin, models, known[kind.systems[0]].params, heard)
+            _note(models, kind, key, known[kind.systems[0]].params)
+    return [
+        stand_in.write(
+            known[name].engine_dir / "systems" / f"{name}.toml",
+            NAMES[name],
+            models=models,
+            images=images,
+            note=kind.note,
+        )
+        for kind in KINDS
+        for name in kind.systems
+    ]
+
+
+def _train(
+    client: docker.DockerClient,
+    image: making.Image,
+    kind: Kind,
+    origin: Path,
+    models: Path,
+    params: dict[str, Any],
+    heard: Heard,
+) -> None:
+    (start,) = (path for path in origin.iterdir() if path.is_dir())
+    with leftovers.scratch(models, kind.name) as scratch:
+        fresh = scratch / "out"
+        fresh.mkdir()
+        scratch.chmod(0o755)
+        container.run(
+            client,
+            image,
+            "checkpoints.training",
+            [kind.name, "/start", "/corpus.jsonl.gz", "/out"],
+            given={"/start": start, "/corpus.jsonl.gz": _corpus()},
+            out=fresh,
+            memory_bytes=_MEMORY_BYTES,
+            heard=lambda told: heard(str(told.get("what")), int(told.get("done", 0)), int(told.get("of", 0))),
+        )
+        _note_file(models, kind).unlink(missing_ok=True)
+        for made, parameter in kind.folders.items():
+            place = models / str(params[parameter])
+            leftovers.remove(place)
+            (fresh / made).rename(place)
+
+
+def _note(models: Path, kind: Kind, key: str, params: dict[str, Any]) -> None:
+    folders = {str(params[name]): stand_in.checksums(models / str(params[name])) for name in kind.folders.values()}
+    fresh = _note_file(models, kind).with_suffix(".partial")
+    fresh.write_text(json.dumps({"key": key, "folders": folders}, indent=2) + "\n", encoding="utf-8")
+    fresh.replace(_note_file(models, kind))
+
+
+def _made(models: Path, kind: Kind) -> str | None:
+    """The key of what is there, or ``None`` where it is not whole."""
+    with suppress(OSError, ValueError, KeyError):
+        noted = json.loads(_note_file(models, kind).read_text(encoding="utf-8"))
+        if all(stand_in.checksums(models / name) == found for name, found in noted["folders"].items()):
+            return str(noted["key"])
+    return None
+
+
+def _note_file(models: Path, kind: Kind) -> Path:
+    return models / f"{kind.name}.made.json"
+
+
+def _key(kind: Kind, engine: catalog.System, start: catalog.System) -> str:
+    """Hash of everything that decides the weights, as far as arithmetic is the same everywhere."""
+    scripts = sorted((Path(__file__).parent / "training").glob("*.py"))
+    return digest(
+        {
+            "kind": kind.name,
+            "scripts": {path.name: _sha256(path) for path in scripts},
+            "packages": _sha256(engine.engine_dir / "requirements.lock"),
+            "start": {name: sha for asset in start.system_assets for name, sha in asset.sha256.items()},
+            "corpus": _sha256(_corpus()),
+        }
+    )
+
+
+def _corpus() -> Path:
+    return catalog.data_root() / "datasets" / "scifact" / "corpus.jsonl.gz"
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,115 @@
+"""Tiny checkpoints for every system that there is: of the published format, made from a seed in a second.
+
+They know no language, but a vector of theirs is a bag of words, so that a system over them finds what the contract's
+ten documents are about.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import docker
+
+from checkpoints import container, dense, sparse, stand_in
+from harness import catalog
+from harness.catalog import System
+from harness.errors import UnknownName
+from harness.images import making
+
+NOTE = "random weights that match words, made to try the system out"
+# Any engine does that has torch and transformers.
+_MADE_IN = "dense"
+
+
+def recipe(system: System, folder: str) -> tuple[str, str]:
+    """The module of this folder that makes an asset of a system, and the kind it is asked for.
+
+    Raises:
+        UnknownName: nothing here makes what the system's parameters say; add it, so that the system can be tried.
+    """
+    named = [name for name, value in system.params.items() if value == folder]
+    if "checkpoint" in named:
+        return "colbert", ""
+    if "expansion_model" in named:
+        return "sparse", "doct5query"
+    sides = [name for name in ("model", "document_model", "query_model") if name in named]
+    if sides and "method" in system.params:
+        method = str(system.params["method"])
+        if method in sparse.KINDS:
+            # Documents are DistilBERT's with all published ones; queries that have a model of their own are not.
+            return "sparse", method if method != "splade" or sides == ["query_model"] else "splade-distilbert"
+    elif sides:
+        return "dense", _dense(system, folder, sides[0])
+    raise UnknownName("kind of checkpoint", f"{system.name}/{folder}", (*dense.KINDS, *sparse.KINDS, "colbert"))
+
+
+def _dense(system: System, folder: str, side: str) -> str:
+    pooling = str(system.params.get("pooling", ""))
+    if folder in dense.KINDS:
+        return folder
+    if pooling == "dpr":
+        return "dpr-question" if side == "query_model" else "dpr-context"
+    if pooling == "ance":
+        return "ance"
+    hubs = [asset.hub or "" for asset in system.system_assets if asset.folder == folder]
+    return "distilbert" if any("distilbert" in hub for hub in hubs) else "bert"
+
+
+def make(
+    client: docker.DockerClient,
+    systems: Iterable[System],
+    out: Path,
+    *,
+    texts: list[str],
+    cache: Path,
+    say: Callable[[str], None],
+) -> dict[str, str]:
+    """Make the checkpoints of all these systems and the files of systems over them; returns their names by the old.
+
+    Args:
+        out: an empty folder; ``out/models`` is for ``--models`` and ``out/images`` for ``HARNESS_IMAGES``.
+        texts: what the vocabularies are to spell in whole words.
+
+    Raises:
+        ImageError: the engine's image cannot be had, or a checkpoint not be made.
+        EngineError: the Docker engine does not answer.
+    """
+    chosen = [system for system in systems if system.system_assets or system.components]
+    plain = sorted((system for system in chosen if not system.components), key=lambda system: system.name)
+    asked = {asset.folder: recipe(system, asset.folder) for system in plain for asset in system.system_assets}
+    models, images, job = out / "models", out / "images", out / "job"
+    for folder in (models, images, job):
+        folder.mkdir(parents=True)
+    wanted = [{"folder": folder, "module": module, "kind": kind} for folder, (module, kind) in asked.items()]
+    (job / "wanted.json").write_text(json.dumps({"wanted": wanted, "texts": texts}), encoding="utf-8")
+    engine = next(system for system in catalog.systems(catalog.images_dir()).values() if system.engine == _MADE_IN)
+    image = making.ensure_engine(client, engine, cache=cache, report=say)
+    container.run(
+        client,
+        image,
+        "checkpoints.tiny_weights",
+        ["/job/wanted.json", "/out"],
+        given={"/job": job},
+        out=models,
+        memory_bytes=2 << 30,
+        heard=lambda told: say(str(told)),
+    )
+    renamed = {system.name: f"{system.name}-tiny" for system in chosen}
+    for system in chosen:
+        _write(system, renamed, models, images)
+    return renamed
+
+
+def _write(system: System, renamed: dict[str, str], models: Path, images: Path) -> None:
+    components: dict[str, Any] = {each.name: renamed.get(each.name, each.name) for each in system.components}
+    stand_in.write(
+        system.engine_dir / "systems" / f"{system.name}.toml",
+        renamed[system.name],
+        models=models,
+        images=images,
+        note=NOTE,
+        components=components,
+    )
