@@ -67,7 +67,7 @@ def ensure(
 
 def ensure_engine(client: docker.DockerClient, system: System, *, cache: Path, report: Callable[[str], None]) -> Image:
     """The image of a system's engine, without any weights."""
-    present = _find(client, f"harness-engine-{_kind(system)}", engine_recipe(system))
+    present = _find(client, f"harness-engine-{system.engine_image}", engine_recipe(system))
     if present is not None:  # whoever builds another one does not hold this up
         return present
     with _one_at_a_time(cache):
