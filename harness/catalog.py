@@ -44,8 +44,14 @@ class System(Declared):
 
     @property
     def image(self) -> str:
-        """What its image is called: there is another one for an accelerator."""
-        return f"{self.name}-{self.accelerator}" if self.accelerator else self.name
+        """What its image is called: there is another one for an accelerator, its own or a component's."""
+        able = next((each.accelerator for each in (self, *self.components) if each.accelerator), None)
+        return f"{self.name}-{able}" if able else self.name
+
+    @property
+    def engine_image(self) -> str:
+        """The same of its engine's image."""
+        return f"{self.engine}-{self.accelerator}" if self.accelerator else self.engine
 
     def on(self, gpus: int) -> System:
         """The same system with packages that can use that many GPUs, where its engine has such."""

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import io
 import re
+import shutil
 import tarfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -110,6 +111,16 @@ def test_an_accelerator_has_an_image_with_packages_of_its_own(toy: System, tmp_p
     with tarfile.open(fileobj=io.BytesIO(packed(able, tmp_path / "files", tmp_path / "files"))) as tar:
         names = [name for name in tar.getnames() if "requirements" in name]
         assert names == ["requirements.lock"] and tar.extractfile(names[0]).read() == b"other\n"  # type: ignore[union-attr]
+
+
+def test_a_component_for_an_accelerator_names_the_joined_image(toy: System, tmp_path: Path) -> None:
+    shutil.copytree(toy.engine_dir, tmp_path / "able")
+    (tmp_path / "able" / "requirements-cuda.lock").write_text("other\n")
+    able = toy.model_copy(update={"name": "able", "engine_dir": tmp_path / "able"})
+    both = toy.model_copy(update={"name": "both", "components": (toy, able)})
+    there = both.on(1)
+    assert (both.image, there.image, there.engine_image) == ("both", "both-cuda", toy.engine)
+    assert [each.image for each in there.components] == [toy.name, "able-cuda"] and recipe(there) != recipe(both)
 
 
 def test_components_decide_the_recipe(toy: System) -> None:
@@ -237,19 +248,39 @@ def test_an_engine_that_is_gone_is_an_engine_error(toy: System) -> None:
         making.find(cast(docker.DockerClient, Gone()), toy)
 
 
-@pytest.mark.parametrize("folder", ENGINES, ids=lambda path: path.name)
-def test_locks_are_complete_pinned_and_name_no_index(folder: Path) -> None:
-    text = (folder / "requirements.lock").read_text()
-    requirements = text.replace("\\\n", " ").splitlines()
+LOCKS = sorted(path for folder in ENGINES for path in folder.glob("requirements*.lock"))
+
+
+def locked(path: Path) -> dict[str, str]:
+    """Version by package, of a lock in which each is pinned with hashes."""
+    requirements = path.read_text().replace("\\\n", " ").splitlines()
     assert all(re.fullmatch(r"[a-z0-9.-]+==\S+( +--hash=sha256:[0-9a-f]{64})+", line) for line in requirements)
-    locked = {line.partition("==")[0] for line in requirements}
-    declared = folder / "requirements.in"
-    names = declared.read_text().split() if declared.exists() else []
-    wanted = {re.split(r"[=<>]", name)[0] for name in names}
-    assert wanted <= locked
-    assert bool(wanted) is bool(locked), "an engine without packages has an empty lock"
-    assert "pip" in locked or not locked  # the builder runs it from its wheel
-    assert "://" not in text
+    return dict(line.split()[0].split("==") for line in requirements)
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_locks_are_complete_pinned_and_name_no_index(path: Path) -> None:
+    declared = path.with_suffix(".in")
+    lines = declared.read_text().splitlines() if declared.exists() else []
+    wanted = {re.split(r"[=<>]", line)[0] for line in lines if not line.startswith("#")}
+    assert wanted <= locked(path).keys()
+    assert bool(wanted) is bool(locked(path)), "an engine without packages has an empty lock"
+    assert "pip" in locked(path) or not locked(path)  # the builder runs it from its wheel
+    assert "://" not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in LOCKS if path.stem.endswith("-cuda")], ids=lambda path: path.parent.name
+)
+def test_packages_for_gpus_are_those_for_cpus_with_another_pytorch(path: Path) -> None:
+    here, there = locked(path), locked(path.with_name("requirements.lock"))
+    assert there.keys() - here.keys() <= {"setuptools"}  # which PyTorch asks for or not
+    assert {name for name in there.keys() & here.keys() if here[name] != there[name]} == {"torch"}
+    assert "+cpu" in there["torch"] and "+" not in here["torch"]
+    added = here.keys() - there.keys() - {"cuda-toolkit"}
+    assert added and all(name.startswith("nvidia-") for name in added)
+    cuda = {here[name].rpartition(".")[0] for name in here if re.match(r"nvidia-(cuda-(runtime|nvcc|crt)|nvvm)", name)}
+    assert len(cuda) == 1, "CUDA's runtime and compiler are of one release"
 
 
 @pytest.mark.parametrize("folder", ENGINES, ids=lambda path: path.name)
