@@ -212,12 +212,16 @@ def test_a_failed_build_is_one_line_with_step_reason_and_log(tmp_path: Path) -> 
         {"stream": " ---> 123\n"},
         {"stream": "Step 2/2 : RUN make it\n"},
         {"stream": "\x1b[91mno rule\nto make it\x1b[0m\n"},
+        {"stream": "\x1b]0;owned\x07\x1b[2J\n"},
         {"error": "The command '/bin/sh -c make it' returned a non-zero code: 2"},
     )
     with pytest.raises(ImageError) as caught:
         build(client, tmp_path)
     message = str(caught.value)
-    assert "'Step 2/2 : RUN make it': no rule | to make it | FAILED: non-zero code: 2" in message
+    assert (
+        "'Step 2/2 : RUN make it': no rule | to make it | \ufffd]0;owned\ufffd\ufffd[2J | FAILED: non-zero code: 2"
+        in message
+    )
     assert "\n" not in message
     log = Path(message.rpartition(" ")[2])
     assert "Step 1/2" in log.read_text()
