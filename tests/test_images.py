@@ -367,7 +367,7 @@ def test_what_prepares_the_assets_runs_at_the_build_and_its_complaint_is_told(
         return making.ensure(built, system, cache=tmp_path, models=tmp_path / "models", report=lambda _: None)
 
     image = ensure("converted")
-    command = ["sh", "-c", "id -u; ls /opt/assets/model; cat /opt/assets/model/*"]
+    command = ["sh", "-c", "id -u; ls /opt/assets/model; cat /opt/assets/model/*; echo"]
     output = built.containers.run(image.digest, command, remove=True)
     assert output.decode().split() == ["65532", "new", "converted", "{'say':", "'converted'}"]
     with pytest.raises(ImageError, match="these weights are no good"):
