@@ -36,6 +36,7 @@ def main(documents: int) -> int:
     minilm = catalog.system("minilm")
     start = assets.fetch("minilm", minilm.system_assets, CACHE, None, print) / minilm.system_assets[0].folder
     with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)  # the image's user is nobody of this host
         scifact = ROOT / "datasets" / "scifact"
         with gzip.open(scifact / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
             Path(place, "corpus.jsonl").write_text("".join(islice(lines, documents)), encoding="utf-8")

@@ -44,8 +44,14 @@ class System(Declared):
 
     @property
     def image(self) -> str:
-        """What its image is called: there is another one for an accelerator."""
-        return f"{self.name}-{self.accelerator}" if self.accelerator else self.name
+        """What its image is called: there is another one for an accelerator, its own or a component's."""
+        able = next((each.accelerator for each in (self, *self.components) if each.accelerator), None)
+        return f"{self.name}-{able}" if able else self.name
+
+    @property
+    def engine_image(self) -> str:
+        """The same of its engine's image."""
+        return f"{self.engine}-{self.accelerator}" if self.accelerator else self.engine
 
     def on(self, gpus: int) -> System:
         """The same system with packages that can use that many GPUs, where its engine has such."""
@@ -107,24 +113,22 @@ def systems(*folders: Path) -> dict[str, System]:
     own = own_images_dir()
     looked_in = folders or (images_dir(), *([own] if own else []))
     found: dict[str, System] = {}
+    files: dict[str, SystemFile] = {}
     joined: dict[str, tuple[Path, SystemFile]] = {}
     for path in (path for folder in looked_in for path in sorted(folder.glob("*/systems/*.toml"))):
         if not re.fullmatch(NAME, path.stem):
             raise FileError(f"{path}: system names are lower-case letters, digits, '.', '_' or '-'; rename the file")
-        if path.stem in found and not _pins(path, found[path.stem]):
-            raise FileError(f"{path}: the engine {found[path.stem].engine!r} has a system of this name; rename one")
         declared = validate(SystemFile, read_toml(path), path)
+        known = found.get(path.stem)
+        if known and not (known.engine == path.parent.parent.name and declared.pins(files[path.stem])):
+            raise FileError(f"{path}: the engine {known.engine!r} has a system of this name; rename one")
+        files[path.stem] = declared
         found[path.stem] = _system(path, declared)
         if declared.components:
             joined[path.stem] = path, declared
     for name, (path, declared) in joined.items():
         found[name] = _joined(found[name], path, declared, found, joined)
     return found
-
-
-def _pins(path: Path, known: System) -> bool:
-    """Whether a user's file of the same engine and name is there to pin what the shipped one leaves open."""
-    return path.parent.parent.name == known.engine and bool(known.unpinned)
 
 
 def _engine_dir(path: Path) -> Path:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness import datasets, indexes
@@ -37,21 +37,23 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
     """Check a system against the contract.
 
     Args:
-        envelope: the limits of both jobs.
+        envelope: the limits of both jobs; with GPUs, the index is built without them all the same, as a suite's is by
+            default, and searched by the image that can use them.
         folder: an empty folder for everything that is made; the caller removes it.
     """
     corpus = _corpus(folder)
     with screen.task(f"{system.name}: image"):
-        prepared = launcher.prepare(system, screen.say)
+        builder = launcher.prepare(system, screen.say)
+        prepared = launcher.prepare(system.on(envelope.gpus), screen.say) if envelope.gpus else builder
     yield Check(True, "the system is ready", prepared.digest)
     try:
         with screen.task(f"{system.name}: index of ten documents") as watcher:
             index = indexes.build(
                 launcher,
-                prepared,
+                builder,
                 corpus,
                 "conformance",
-                envelope=envelope,
+                envelope=replace(envelope, gpus=0),
                 limits=_LIMITS,
                 cache=folder,
                 progress=watcher,

@@ -107,6 +107,7 @@ def _folder(home: Path, resumable: bool) -> Iterator[tuple[Path, float]]:
         place = begun if ours else leftovers.in_the_making(home)
         unfinished, clock = place / "data" / _UNFINISHED, place / _CLOCK
         resumes = ours and unfinished.is_dir() and clock.is_file()
+        found = _entries(unfinished) if resumes else None
         if not resumes:
             leftovers.remove(place / "data")
             (place / "data").mkdir(parents=True)
@@ -117,13 +118,22 @@ def _folder(home: Path, resumable: bool) -> Iterator[tuple[Path, float]]:
         try:
             yield place, time.time() - float(clock.read_text(encoding="utf-8")) if resumes else 0.0
         except JobError as error:
-            # It may be what was taken over that it stumbles on: once more from the start.
-            good = error.outcome is not Outcome.BAD_OUTPUT and not (resumes and error.outcome is Outcome.CRASH)
+            # Where it got no further, it may be what was taken over that it stumbles on: once more from the start.
+            stuck = error.outcome is Outcome.CRASH and _entries(unfinished) == found
+            good = error.outcome is not Outcome.BAD_OUTPUT and not stuck
             raise
         finally:
             leftovers.remove(place / "job")
             if not (ours and good and unfinished.is_dir()):
                 leftovers.remove(place)
+
+
+def _entries(folder: Path) -> list[tuple[str, int]] | None:
+    """What lies below a folder, with sizes; ``None`` where that cannot be told."""
+    try:
+        return sorted((entry.path, entry.stat(follow_symlinks=False).st_size) for entry in leftovers.files(folder))
+    except OSError:
+        return None
 
 
 @contextlib.contextmanager

@@ -137,3 +137,12 @@ class SystemFile(Declared):
         description="the two systems that this one joins in one envelope, for an engine that fuses rankings; their"
         " parameters are its own under `<component>.<name>`",
     )
+
+    def pins(self, known: SystemFile) -> bool:
+        """Whether this says what ``known`` says, and differs in the pins of weights alone that it leaves open."""
+        if not any(asset.unpinned for asset in known.assets):
+            return False
+        pins = {"assets": {"__all__": {"revision", "sha256", "files"}}}
+        return self.model_dump(exclude=pins) == known.model_dump(exclude=pins) and all(
+            set(mine.names) == set(theirs.names) for mine, theirs in zip(self.assets, known.assets, strict=True)
+        )

@@ -134,9 +134,20 @@ def test_what_all_systems_of_an_engine_share_must_be_pinned(images: Path) -> Non
 def test_the_users_file_pins_a_shipped_system_and_replaces_no_pinned_one(tmp_path: Path) -> None:
     shipped, own = tmp_path / "shipped", tmp_path / "own"
     plant(shipped, "x", "y", UNPINNED)
-    plant(own, "x", "y", ASSET)
+    pinned = UNPINNED.replace('files = ["w.bin"]', f'revision = "{"0" * 40}"\nsha256 = {{ "w.bin" = "{SHA}" }}')
+    plant(own, "x", "y", pinned)
     assert catalog.system("y", shipped, own).unpinned == ()
-    plant(shipped, "x", "y", ASSET)
+    for other in (
+        "[search_params]\nk1 = 1.2\n" + pinned,
+        pinned.replace("a/m", "b/m"),
+        pinned.replace("w.bin", "v.bin"),
+        pinned + pinned.replace('"m"', '"n"'),
+    ):
+        plant(own, "x", "y", other)
+        with pytest.raises(FileError, match="has a system of this name"):
+            catalog.systems(shipped, own)
+    plant(own, "x", "y", pinned)
+    plant(shipped, "x", "y", pinned)
     with pytest.raises(FileError, match=r"own/x/systems/y.toml: the engine 'x' has a system of this name"):
         catalog.systems(shipped, own)
     plant(shipped, "x", "y", UNPINNED)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+
 import docker
 import pytest
 from click.testing import CliRunner, Result
 
+from harness.catalog import System
 from harness.cli import main
+from harness.images import making
+from harness.images.making import Image
 from tests.conftest import Bench
 
 
@@ -28,6 +33,31 @@ def test_it_makes_what_is_asked_for_and_a_failure_stops_no_other(bench: Bench, e
     assert row.startswith("planted") and image.id.removeprefix("sha256:").startswith(row.split()[-2])
     assert f"{image.attrs['Size'] / 1e6:,.0f} MB" in row
     assert "harness: lacking: cannot find weights of 'model'" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_for_gpus_it_makes_what_has_packages_for_them(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def ensure_engine(_client: object, system: System, **_options: object) -> Image:
+        made.append(system.engine_image)
+        return Image("tag", "sha256:00", 1)
+
+    def ensure(_client: object, system: System, **_options: object) -> Image:
+        made.append(system.image)
+        return Image("tag", "sha256:00", 1)
+
+    monkeypatch.setattr(making, "ensure_engine", ensure_engine)
+    monkeypatch.setattr(making, "ensure", ensure)
+    planted = bench.folder / "engines" / "planted"
+    assert harness(bench, "--gpus").exit_code == 0 and "dense-cuda" in made
+    assert not [each for each in made if each.startswith("planted")], "it has no such packages"
+    assert harness(bench, "planted", "--gpus").exit_code == 0 and made.pop() == "planted"
+    shutil.copy(planted / "requirements.lock", planted / "requirements-cuda.lock")
+    assert harness(bench, "--gpus").exit_code == 0 and "planted-cuda" in made
+    assert harness(bench, "planted", "--gpus").exit_code == 0 and made.pop() == "planted-cuda"
+    made.clear()
+    assert harness(bench).exit_code == 0 and "planted" in made
+    assert not [each for each in made if each.endswith("-cuda")]
 
 
 def test_an_unknown_system_is_usage(bench: Bench) -> None:

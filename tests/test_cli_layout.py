@@ -22,12 +22,12 @@ from tests.stored import Maker
 
 def test_a_suite_that_is_no_product_ends_in_the_papers_table_with_its_stand_in_marked(bench: Bench) -> None:
     declared = bench.folder / "engines" / "planted" / "systems"
-    (declared / "dpr.toml").write_text('description = "planted"\nstand_in = "two layers"\n', encoding="utf-8")
+    (declared / "dpr-planted.toml").write_text('description = "planted"\nstand_in = "two layers"\n', encoding="utf-8")
     restrict = '[[restrict]]\nprofiles = ["cpu1-mem1"]\nsystems = ["planted"]\n'
-    path = bench.suite(restrict, systems=["planted", "dpr"], profiles=["cpu1-mem1", "cpu2-mem4"])
+    path = bench.suite(restrict, systems=["planted", "dpr-planted"], profiles=["cpu1-mem1", "cpu2-mem4"])
     done = bench.run(FakeLauncher(), path)
     assert sorted((result.spec.cell.system, result.spec.cell.profile) for result, _ in done.jobs) == [
-        ("dpr", "cpu2-mem4"),
+        ("dpr-planted", "cpu2-mem4"),
         ("planted", "cpu1-mem1"),
         ("planted", "cpu2-mem4"),
     ]
@@ -35,10 +35,13 @@ def test_a_suite_that_is_no_product_ends_in_the_papers_table_with_its_stand_in_m
     printed = CliRunner().invoke(main, asked, catch_exceptions=False).stdout
     assert [(line[1], line[4]) for line in shown(printed, "tiny: latency and cost")[1:]] == [
         ("1", "planted (fake)"),
-        ("2", "dpr † (fake)"),
+        ("2", "dpr-planted † (fake)"),
         ("", "planted (fake)"),
     ]
-    assert len(re.findall(r"^- † dpr: not the published checkpoint but a stand-in: two layers$", printed, re.M)) == 1
+    assert (
+        len(re.findall(r"^- † dpr-planted: not the published checkpoint but a stand-in: two layers$", printed, re.M))
+        == 1
+    )
 
 
 def test_the_command_knows_every_layout() -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from harness import catalog
 from harness.conformance import Check, examine
+from harness.launch.fake import FakeLauncher
 from harness.launch.process import ProcessLauncher
 from harness.progress import Screen
 from harness.records import Envelope
@@ -118,3 +119,15 @@ def test_the_null_system_is_not_asked_to_find_anything(bench: Bench) -> None:
     found = checks(bench, "null")
     assert [check for check in found if not check.ok] == []
     assert not any("is meant" in check.what for check in found)
+
+
+def test_with_gpus_the_image_for_them_searches_what_the_other_built(bench: Bench) -> None:
+    planted = bench.folder / "engines" / "planted"
+    shutil.copy(planted / "requirements.lock", planted / "requirements-cuda.lock")
+    system, launcher = catalog.system("planted"), FakeLauncher()
+    folder = bench.folder / "conformance"
+    folder.mkdir()
+    gpu = Envelope("gpu1-cpu1-mem1", 1, 1 << 30, 1)
+    list(examine(launcher, system, gpu, folder, Screen(Console(file=StringIO()))))
+    ran = [(job.spec.kind, job.spec.envelope.gpus, job.prepared.system.image) for job in launcher.launched]
+    assert ran == [("build", 0, "planted"), ("search", 1, "planted-cuda"), ("search", 1, "planted-cuda")]

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import io
 import re
+import shutil
 import tarfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -112,6 +113,16 @@ def test_an_accelerator_has_an_image_with_packages_of_its_own(toy: System, tmp_p
         assert names == ["requirements.lock"] and tar.extractfile(names[0]).read() == b"other\n"  # type: ignore[union-attr]
 
 
+def test_a_component_for_an_accelerator_names_the_joined_image(toy: System, tmp_path: Path) -> None:
+    shutil.copytree(toy.engine_dir, tmp_path / "able")
+    (tmp_path / "able" / "requirements-cuda.lock").write_text("other\n")
+    able = toy.model_copy(update={"name": "able", "engine_dir": tmp_path / "able"})
+    both = toy.model_copy(update={"name": "both", "components": (toy, able)})
+    there = both.on(1)
+    assert (both.image, there.image, there.engine_image) == ("both", "both-cuda", toy.engine)
+    assert [each.image for each in there.components] == [toy.name, "able-cuda"] and recipe(there) != recipe(both)
+
+
 def test_components_decide_the_recipe(toy: System) -> None:
     first, second = (toy.model_copy(update={"name": name}) for name in ("first", "second"))
     both = toy.model_copy(update={"components": (first, second)})
@@ -201,12 +212,16 @@ def test_a_failed_build_is_one_line_with_step_reason_and_log(tmp_path: Path) -> 
         {"stream": " ---> 123\n"},
         {"stream": "Step 2/2 : RUN make it\n"},
         {"stream": "\x1b[91mno rule\nto make it\x1b[0m\n"},
+        {"stream": "\x1b]0;owned\x07\x1b[2J\n"},
         {"error": "The command '/bin/sh -c make it' returned a non-zero code: 2"},
     )
     with pytest.raises(ImageError) as caught:
         build(client, tmp_path)
     message = str(caught.value)
-    assert "'Step 2/2 : RUN make it': no rule | to make it | FAILED: non-zero code: 2" in message
+    assert (
+        "'Step 2/2 : RUN make it': no rule | to make it | \ufffd]0;owned\ufffd\ufffd[2J | FAILED: non-zero code: 2"
+        in message
+    )
     assert "\n" not in message
     log = Path(message.rpartition(" ")[2])
     assert "Step 1/2" in log.read_text()
@@ -237,19 +252,39 @@ def test_an_engine_that_is_gone_is_an_engine_error(toy: System) -> None:
         making.find(cast(docker.DockerClient, Gone()), toy)
 
 
-@pytest.mark.parametrize("folder", ENGINES, ids=lambda path: path.name)
-def test_locks_are_complete_pinned_and_name_no_index(folder: Path) -> None:
-    text = (folder / "requirements.lock").read_text()
-    requirements = text.replace("\\\n", " ").splitlines()
+LOCKS = sorted(path for folder in ENGINES for path in folder.glob("requirements*.lock"))
+
+
+def locked(path: Path) -> dict[str, str]:
+    """Version by package, of a lock in which each is pinned with hashes."""
+    requirements = path.read_text().replace("\\\n", " ").splitlines()
     assert all(re.fullmatch(r"[a-z0-9.-]+==\S+( +--hash=sha256:[0-9a-f]{64})+", line) for line in requirements)
-    locked = {line.partition("==")[0] for line in requirements}
-    declared = folder / "requirements.in"
-    names = declared.read_text().split() if declared.exists() else []
-    wanted = {re.split(r"[=<>]", name)[0] for name in names}
-    assert wanted <= locked
-    assert bool(wanted) is bool(locked), "an engine without packages has an empty lock"
-    assert "pip" in locked or not locked  # the builder runs it from its wheel
-    assert "://" not in text
+    return dict(line.split()[0].split("==") for line in requirements)
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_locks_are_complete_pinned_and_name_no_index(path: Path) -> None:
+    declared = path.with_suffix(".in")
+    lines = declared.read_text().splitlines() if declared.exists() else []
+    wanted = {re.split(r"[=<>]", line)[0] for line in lines if not line.startswith("#")}
+    assert wanted <= locked(path).keys()
+    assert bool(wanted) is bool(locked(path)), "an engine without packages has an empty lock"
+    assert "pip" in locked(path) or not locked(path)  # the builder runs it from its wheel
+    assert "://" not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in LOCKS if path.stem.endswith("-cuda")], ids=lambda path: path.parent.name
+)
+def test_packages_for_gpus_are_those_for_cpus_with_another_pytorch(path: Path) -> None:
+    here, there = locked(path), locked(path.with_name("requirements.lock"))
+    assert there.keys() - here.keys() <= {"setuptools"}  # which PyTorch asks for or not
+    assert {name for name in there.keys() & here.keys() if here[name] != there[name]} == {"torch"}
+    assert "+cpu" in there["torch"] and "+" not in here["torch"]
+    added = here.keys() - there.keys() - {"cuda-toolkit"}
+    assert added and all(name.startswith("nvidia-") for name in added)
+    cuda = {here[name].rpartition(".")[0] for name in here if re.match(r"nvidia-(cuda-(runtime|nvcc|crt)|nvvm)", name)}
+    assert len(cuda) == 1, "CUDA's runtime and compiler are of one release"
 
 
 @pytest.mark.parametrize("folder", ENGINES, ids=lambda path: path.name)
@@ -332,7 +367,7 @@ def test_what_prepares_the_assets_runs_at_the_build_and_its_complaint_is_told(
         return making.ensure(built, system, cache=tmp_path, models=tmp_path / "models", report=lambda _: None)
 
     image = ensure("converted")
-    command = ["sh", "-c", "id -u; ls /opt/assets/model; cat /opt/assets/model/*"]
+    command = ["sh", "-c", "id -u; ls /opt/assets/model; cat /opt/assets/model/*; echo"]
     output = built.containers.run(image.digest, command, remove=True)
     assert output.decode().split() == ["65532", "new", "converted", "{'say':", "'converted'}"]
     with pytest.raises(ImageError, match="these weights are no good"):

@@ -177,6 +177,17 @@ def test_a_build_that_stumbles_on_what_it_took_over_starts_anew(bench: Bench) ->
         assert left(bench) == remains
 
 
+def test_a_build_that_crashes_further_on_keeps_all_it_has(bench: Bench) -> None:
+    bench.plant("unlucky", build_misdeed="advance")
+    launcher = ProcessLauncher(bench.cache)
+    for _ in range(3):
+        with pytest.raises(JobError, match="crashes a little further on"):
+            build(bench, launcher, system="unlucky")
+    assert left(bench) == ["key.begun"]
+    kept = bench.cache / "indexes" / "key.begun" / "data" / ".building"
+    assert len(list(kept.iterdir())) == 3
+
+
 def test_time_that_cannot_have_passed_is_not_taken_over(bench: Bench) -> None:
     bench.plant("lying", build_misdeed="stop", lies=1e6)
     launcher = ProcessLauncher(bench.cache)

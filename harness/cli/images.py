@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("systems", nargs=-1)
+@click.option("--gpus", is_flag=True, help="Those for hardware profiles with GPUs, of engines that have such.")
 @cache_option
 @models_option
 @one_line_errors
-def images(systems: tuple[str, ...], cache: Path, models: Path | None) -> None:
+def images(systems: tuple[str, ...], gpus: bool, cache: Path, models: Path | None) -> None:
     """Make the images of SYSTEMS, or without any the one of each engine (no weights), and say how large they are.
 
     `harness run` makes what it needs by itself; this makes it beforehand.  Exit code 1 if one cannot be made.
@@ -40,11 +41,14 @@ def images(systems: tuple[str, ...], cache: Path, models: Path | None) -> None:
     from harness.progress import Screen
 
     chosen = [catalog.system(name) for name in dict.fromkeys(systems)]
+    engines = {} if chosen else {each.engine: each for each in catalog.systems().values()}
+    wanted = [each.on(1) if gpus else each for each in chosen or engines.values()]
+    wanted = [each for each in wanted if chosen or not gpus or each.accelerator]
     with engine_errors():
         client = docker.from_env(timeout=120)
     screen, rows, complaints = Screen(Console(stderr=True)), [], []
     with closing(client):
-        for what, made, took_s in _made(client, chosen, cache.expanduser().absolute(), models, screen):
+        for what, made, took_s in _made(client, wanted, not chosen, cache.expanduser().absolute(), models, screen):
             if isinstance(made, ImageError):
                 complaints.append(str(made))
             else:
@@ -57,15 +61,18 @@ def images(systems: tuple[str, ...], cache: Path, models: Path | None) -> None:
 
 
 def _made(
-    client: docker.DockerClient, chosen: list[System], cache: Path, models: Path | None, screen: Screen
+    client: docker.DockerClient,
+    wanted: list[System],
+    engines: bool,
+    cache: Path,
+    models: Path | None,
+    screen: Screen,
 ) -> Iterator[tuple[str, Image | ImageError, float]]:
     """Each image with the seconds that it took, or why there is none; one that fails stops no other."""
-    from harness import catalog
     from harness.images import making
 
-    engines = {} if chosen else {each.engine: each for each in catalog.systems().values()}
-    for system in chosen or engines.values():
-        what = f"the engine {system.engine}" if engines else system.name
+    for system in wanted:
+        what = f"the engine {system.engine_image}" if engines else system.image
         started = time.monotonic()
         made: Image | ImageError
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import deque
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import docker
 
 from harness.engine import engine_errors
 from harness.errors import ImageError
+from harness.untrusted import plain
 
 # A step that prints without end fills neither the disk nor our memory.
 _LOG_CHARS = 16 << 20
@@ -52,6 +54,8 @@ def build(
             buildargs=arguments,
             labels=labels,
             network_mode="none",
+            # A stranger's weights are read in there: what they say of their size is not to take the host's memory.
+            container_limits={"memory": _half_of_memory(), "memswap": _half_of_memory()},
             rm=True,
             forcerm=True,
         )
@@ -67,11 +71,16 @@ def build(
                 raise ImageError(f"{what}: its image failed at {step[:80]!r}: {said}; its log is {log}")
 
 
+def _half_of_memory() -> int:
+    """Bytes of half of the host's memory, which index builds get as well."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
 def _lines(events: Iterator[dict[str, Any]]) -> Iterator[str]:
     """The text of a build's event stream, line by line."""
     for event in events:
         if "error" in event:
             # The engine quotes the whole command here; the step names it already.
-            yield _FAILED + " ".join(str(event["error"]).split()).rpartition("' returned a ")[2]
-        plain = _COLOURS.sub("", str(event.get("stream", "")))
-        yield from (line.rstrip() for line in plain.splitlines() if line.strip())
+            yield _FAILED + plain(" ".join(str(event["error"]).split()).rpartition("' returned a ")[2])
+        said = _COLOURS.sub("", str(event.get("stream", "")))
+        yield from (plain(line.rstrip()) for line in said.splitlines() if line.strip())

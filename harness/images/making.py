@@ -67,7 +67,7 @@ def ensure(
 
 def ensure_engine(client: docker.DockerClient, system: System, *, cache: Path, report: Callable[[str], None]) -> Image:
     """The image of a system's engine, without any weights."""
-    present = _find(client, f"harness-engine-{_kind(system)}", engine_recipe(system))
+    present = _find(client, f"harness-engine-{system.engine_image}", engine_recipe(system))
     if present is not None:  # whoever builds another one does not hold this up
         return present
     with _one_at_a_time(cache):
@@ -119,7 +119,7 @@ class _Maker:
 
     def engine(self, system: System) -> Image:
         wanted = engine_recipe(system)
-        what, repository = f"engine {system.engine!r}", f"harness-engine-{_kind(system)}"
+        what, repository = f"engine {system.engine!r}", f"harness-engine-{system.engine_image}"
         present = _find(self._client, repository, wanted)
         if present is not None:
             return present
@@ -131,7 +131,7 @@ class _Maker:
             arguments = {"BASE": base_image.ensure(self._client, self._cache, self._report)}
             if system.toolchain:
                 arguments["TOOLCHAIN"] = base_image.ensure(self._client, self._cache, self._report, "toolchain")
-        self._report(f"building the image of the engine {_kind(system)}")
+        self._report(f"building the image of the engine {system.engine_image}")
         with tempfile.TemporaryFile() as packed:
             context.engine(packed, system, wheelhouse, files)
             self._check_same(what, engine_recipe(system), wanted)
@@ -162,10 +162,6 @@ class _Maker:
         if made is None:
             raise ImageError(f"{what}: the image that was just built is gone; run this again")
         return made
-
-
-def _kind(system: System) -> str:
-    return f"{system.engine}-{system.accelerator}" if system.accelerator else system.engine
 
 
 def _find(client: docker.DockerClient, repository: str, wanted: str) -> Image | None:

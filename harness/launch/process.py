@@ -34,6 +34,7 @@ from harness.launch.sampler import Sampler
 from harness.launch.watch import Watch
 from harness.records import Envelope, Isolation
 from harness.result import Placement
+from harness.untrusted import plain
 
 # An interpreter that has the engine's packages already, used for every system instead of an environment of ours.
 PYTHON_VARIABLE = "HARNESS_PYTHON"
@@ -197,22 +198,20 @@ class ProcessLauncher:
         command = [self._python or sys.executable, "-m", str(system.prepare), str(folder / "assets")]
         done = subprocess.run(
             [*command, str(folder / "system.json")],
-            env={**os.environ, **_engine_environment(folder)},
+            env={**_bare_environment(folder), **_engine_environment(folder)},
             capture_output=True,
             text=True,
             check=False,
         )
         if done.returncode:
             last = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
-            raise ImageError(f"system {system.name}: its files could not be made ready: {last}")
+            raise ImageError(f"system {system.name}: its files could not be made ready: {plain(last)}")
 
     def _environment(self, job: Job) -> dict[str, str]:
         folder = Path(job.prepared.reference)
         gpus = ",".join(str(index) for index in range(job.spec.envelope.gpus))
         return {
-            "PATH": os.environ.get("PATH", os.defpath),
-            "HOME": str(job.folder),
-            "LANG": "C.UTF-8",
+            **_bare_environment(job.folder),
             **_engine_environment(folder),
             "HARNESS_JOB": str(job.folder),
             "HARNESS_CORPUS": str(job.corpus_dir),
@@ -222,6 +221,11 @@ class ProcessLauncher:
             "CUDA_VISIBLE_DEVICES": gpus,
             **thread_environment(job.spec.envelope.cpus),
         }
+
+
+def _bare_environment(home: Path) -> dict[str, str]:
+    """None of ours: it may hold tokens and passwords."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home), "LANG": "C.UTF-8"}
 
 
 def _engine_environment(folder: Path) -> dict[str, str]:

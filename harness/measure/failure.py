@@ -6,7 +6,13 @@ from harness.measure.answers import BadAnswer
 from harness.records import Outcome
 
 # JVM and CUDA, PyTorch, the C library.
-_REFUSED = ("OutOfMemoryError", "can't allocate memory", "Cannot allocate memory")
+_REFUSED = (
+    "OutOfMemoryError",
+    "CUDA error: out of memory",
+    "STATUS_ALLOC_FAILED",
+    "can't allocate memory",
+    "Cannot allocate memory",
+)
 
 
 def outcome_of(error: BaseException) -> Outcome:

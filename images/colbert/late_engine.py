@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,7 @@ def start(cpus: int, gpus: int) -> None:
     os.environ["HF_HUB_OFFLINE"] = "1"
     import torch
 
-    if gpus and not torch.cuda.is_available():
-        raise RuntimeError(f"the envelope has {gpus} GPUs, but torch {torch.__version__} finds no CUDA device")
+    check_gpus(torch, gpus)
     torch.set_num_threads(cpus)
     if torch.get_num_interop_threads() != 1:
         torch.set_num_interop_threads(1)
@@ -36,6 +36,24 @@ def start(cpus: int, gpus: int) -> None:
     import faiss
 
     faiss.omp_set_num_threads(cpus)
+
+
+def check_gpus(torch: Any, gpus: int) -> None:
+    """Refuse GPUs that are not there, or older than what this PyTorch was compiled for.
+
+    Raises:
+        RuntimeError: see above; the driver would say of the latter that it has no kernel image, and at the first use.
+    """
+    if gpus and not torch.cuda.is_available():
+        raise RuntimeError(f"the envelope has {gpus} GPUs, but torch {torch.__version__} finds no CUDA device")
+    for number in range(gpus):
+        major, minor = torch.cuda.get_device_capability(number)
+        oldest = min(int(re.sub(r"\D", "", name)) for name in torch.cuda.get_arch_list())  # "sm_75", "compute_120"
+        if 10 * major + minor < oldest:
+            raise RuntimeError(
+                f"{torch.cuda.get_device_name(number)} has compute capability {major}.{minor}, but torch"
+                f" {torch.__version__} is made for {oldest // 10}.{oldest % 10} and newer; see docs/gpu.md"
+            )
 
 
 def config(checkpoint: Path, **settings: Any) -> Any:

@@ -2,7 +2,8 @@
 
 The engine compiles four when it first uses them, which takes a compiler and some minutes.  An image has them ready in
 ``extensions/`` beside this file; where they are missing (the ``process`` launcher) they are compiled into it.
-``python3 -m late_extensions`` compiles all that a search without a GPU uses.
+``python3 -m late_extensions`` compiles all that a search without a GPU uses, and where a CUDA compiler is among the
+packages what one on a GPU uses, into ``extensions-cuda/``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from typing import Any
 _HERE = Path(__file__).resolve().parent
 _ON_CPU = _HERE / "extensions"
 _ON_GPU = _HERE / "extensions-cuda"
+
+# What to compile for: CUDA 13's oldest GPU; newer ones translate its PTX when the extension is loaded.
+_ARCHITECTURES = "7.5+PTX"
 
 
 class CannotCompile(RuntimeError):
@@ -82,20 +86,45 @@ def _find_ninja() -> None:
 
 
 def ensure() -> None:
-    """Have all that the engine uses without a GPU; what is missing is compiled, several at a time.
+    """Have all that the engine uses; what is missing is compiled, several at a time.
 
     Raises:
         CannotCompile: it is not there, and cannot be compiled here.
     """
     import colbert
 
-    sources = sorted(Path(colbert.__file__).parent.glob("*/*.cpp"))
-    missing = [source for source in sources if not (_ON_CPU / f"{source.stem}_cpp.so").is_file()]
+    # The engine's own names and flags (its calls of "load").
+    package = Path(colbert.__file__).parent
+    calls: list[tuple[Path, list[Path], list[str]]] = [
+        (_ON_CPU, [source], ["-O3"]) for source in sorted(package.glob("*/*.cpp"))
+    ]
+    if _find_cuda():
+        kernels = sorted(package.glob("indexing/codecs/*.cu"))
+        calls += [(_ON_GPU, [source.with_suffix(".cpp"), source], []) for source in kernels]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        # The engine's own names and flags (its calls of "load").
-        started = [pool.submit(load, f"{each.stem}_cpp", [str(each)], extra_cflags=["-O3"]) for each in missing]
+        started = [
+            pool.submit(load, f"{sources[0].stem}_cpp", [str(each) for each in sources], extra_cflags=flags)
+            for folder, sources, flags in calls
+            if not (folder / f"{sources[0].stem}_cpp.so").is_file()
+        ]
         for each in started:
             each.result()
+
+
+def _find_cuda() -> bool:
+    """Whether a CUDA compiler is among the packages; it is then laid out and named as PyTorch looks for one."""
+    import torch
+    from torch.utils import cpp_extension
+
+    home = Path(torch.__file__).resolve().parent.parent / "nvidia" / "cu13"
+    if not (home / "bin" / "nvcc").is_file():
+        return False
+    for link, target in ((home / "lib64", "lib"), (home / "lib" / "libcudart.so", "libcudart.so.13")):
+        if not link.exists():
+            link.symlink_to(target)
+    cpp_extension.CUDA_HOME = str(home)
+    os.environ.setdefault("TORCH_CUDA_ARCH_LIST", _ARCHITECTURES)
+    return True
 
 
 if __name__ == "__main__":

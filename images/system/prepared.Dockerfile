@@ -2,8 +2,7 @@
 ARG ENGINE
 FROM ${ENGINE} AS prepared
 ARG PREPARE
-USER 0
-COPY assets /opt/prepared
+COPY --chown=65532:65532 assets /opt/prepared
 COPY system.json /opt/system.json
 # What is printed on failure is its last line: people see it.
 RUN python3 -m ${PREPARE} /opt/prepared /opt/system.json \

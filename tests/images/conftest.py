@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,19 @@ DOCUMENTS = [
 ]
 
 Probe = Callable[..., list[Any]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def images_for_gpus() -> Iterator[None]:
+    """With HARNESS_TEST_CUDA set, tests run in the images for GPUs, on the CPU; those of sizes then fail."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("find", "ensure", "ensure_engine") if os.environ.get("HARNESS_TEST_CUDA") else ():
+            patched.setattr(making, name, _for_gpus(getattr(making, name)))
+        yield
+
+
+def _for_gpus(plain: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda client, system, **options: plain(client, system.on(1), **options)
 
 
 @pytest.fixture

@@ -140,7 +140,7 @@ building = engine(params)
 made = folder("made")
 building.build(corpus(given["documents"]), made, done.append)
 ready = loaded(params, made)
-for query in ("slow frozen rivers", "lava and melted rocks", "drinking hot coffee"):
+for query in ("slow rivers of frozen ice", "mountains throw molten rock", "people drink hot coffee"):
     say(hits(ready.search(query, 100)))
 say([done[0], done[-1], ready.threads(), ready.device(), sorted(ready.stages_s()), building.resumed_s()])
 say(sorted(path.name for path in made.iterdir()))

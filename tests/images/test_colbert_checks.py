@@ -231,8 +231,9 @@ say([hits(loaded(params, made).search("ice water", 5)) == hits(loaded(params, on
 def test_builds_repeat_and_large_samples_are_left_to_the_engine(colbert: Inside) -> None:
     # The engine samples all of so small a collection; told to draw fewer, the rest is encoded chunk by chunk.
     lines = """
+import late_engine, random
+late_engine.start(1, 0)
 from colbert.indexing.collection_indexer import CollectionIndexer
-import random
 def some(self):
     return set(random.sample(range(len(self.collection)), 70))
 def fresh(name):

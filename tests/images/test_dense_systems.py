@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.images.conftest import Probe
-from tests.images.dense import SCIFACT, put_small_checkpoints
+from tests.images.dense import SCIFACT, chinese, put_small_checkpoints
 
 pytestmark = pytest.mark.docker
 
@@ -184,3 +184,24 @@ say([dense._model.tokenizer.token_to_id("[UNK]") in dense._model.tokenizer.encod
         assert score == pytest.approx(1, abs=1e-4) and next_score < 0.999
     assert lengths == [len(text) + 2 for text in texts], "each character is a token"
     assert unknown == [False] * 3
+
+
+def test_a_chinese_collection_is_ranked_far_better_than_by_chance(probe: Probe, tmp_path: Path) -> None:
+    # An English model that knows some characters: a damaged text would leave it nothing.
+    documents, asked = chinese(80, 60)
+    job = tmp_path / "job"
+    job.mkdir()
+    (job / "zh.jsonl").write_text("".join(json.dumps(each, ensure_ascii=False) + "\n" for each in documents))
+    (job / "asked.json").write_text(json.dumps(asked))
+    lines = """
+corpus = Corpus(Path("/job/zh.jsonl"), 80)
+dense = engine(document_tokens=128)
+dense.build(corpus, index, lambda _: None)
+dense.load(index)
+for text, relevant in json.loads(Path("/job/asked.json").read_text()):
+    found = [hit.doc_id for hit in dense.search(text, 10)]
+    say(1 / (1 + found.index(relevant)) if relevant in found else 0.0)
+"""
+    said = probe("minilm", lines, "2g")
+    assert len(said) == 60
+    assert sum(said) / 60 > 0.4, "by chance it is 0.04"

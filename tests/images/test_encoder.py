@@ -76,7 +76,8 @@ import sys
 from pathlib import Path
 from encoder.model import Model
 Model.load(Path("/index/{backend}/m"), "mean", "{backend}")(["a text"], 16)
-print(*sorted({{"torch", "transformers", "onnxruntime", "openvino", "onnx"}} & set(sys.modules)))
+loaded = {{name for name, module in sys.modules.items() if module}}
+print(*sorted({{"torch", "transformers", "onnxruntime", "openvino", "onnx", "openvino_telemetry"}} & loaded))
 '''
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     say([backend, said.split()])

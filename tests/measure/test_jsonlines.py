@@ -197,6 +197,21 @@ def test_an_engine_that_fails_is_a_crash_in_one_line(rig: Rig, tmp_path: Path, a
     assert outcome_of(caught.value) is Outcome.CRASH and "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 15.77 GiB",
+        "AcceleratorError: CUDA error: out of memory",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory",
+    ],
+)
+def test_memory_that_an_engine_was_refused_is_oom(said: str) -> None:
+    kind, _, message = said.partition(": ")
+    assert outcome_of(type(kind, (RuntimeError,), {})(message)) is Outcome.OOM
+    assert outcome_of(RuntimeError("CUDA error: an illegal memory access was encountered")) is Outcome.CRASH
+
+
 def test_a_full_heap_that_the_engine_names_is_oom(rig: Rig, tmp_path: Path) -> None:
     engine = rig(load={"error": "java.lang.OutOfMemoryError: Java heap space"})
     with pytest.raises(EngineFailed) as caught:

@@ -16,6 +16,7 @@ from harness import pricing, report, tables
 from harness.errors import UnknownName
 from harness.published import tables as published_tables
 from harness.records import Isolation, Outcome
+from harness.report import table3_data
 from harness.table import Cause, Figure, Finding, Price, Row, Table, Validity
 from tests import build
 
@@ -154,6 +155,30 @@ def test_hardware_stands_once_and_systems_in_the_papers_order() -> None:
         *("bm25", "dpr †", "bt-splade-l †", "other"),
         *("bm25", "dpr †", "colbertv2-s †", "colbertv2-l †", "bt-splade-l †"),
         "bm25",
+    ]
+
+
+def test_small_checkpoints_stand_where_the_papers_do() -> None:
+    names = (
+        "bt-splade-l-small",
+        "colbertv2-l-small",
+        "dpr-small",
+        "bm25",
+        "dprx",
+        "colbertv2-s-small",
+        "colbertv2-m-small",
+    )
+    rows = [measured(name, "cpu1-mem2", 1.0, 0.5) for name in names]
+    assert [row.system for row in table3_data.ordered(rows)] == [
+        *(
+            "bm25",
+            "dpr-small",
+            "colbertv2-s-small",
+            "colbertv2-m-small",
+            "colbertv2-l-small",
+            "bt-splade-l-small",
+            "dprx",
+        ),
     ]
 
 

@@ -96,8 +96,8 @@ class Torch(Backend):
         }
 
     def libraries(self) -> dict[str, str]:
-        """PyTorch and transformers."""
-        return {name: version(name) for name in ("torch", "transformers")}
+        """PyTorch, its build named, and transformers."""
+        return {"torch": str(self._torch.__version__), "transformers": version("transformers")}
 
 
 class OnnxRuntime(Backend):

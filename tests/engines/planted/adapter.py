@@ -117,6 +117,10 @@ class Planted(Adapter):
     def _resume(self, index_dir: Path) -> None:
         """Stop half-way at the first attempt, in the way that ``build_misdeed`` names; go on at the second."""
         kept, how = index_dir / ".building" / "half", self.params.get("build_misdeed")
+        if how == "advance":
+            kept.parent.mkdir(exist_ok=True)
+            (kept.parent / str(len(list(kept.parent.iterdir())))).touch()
+            raise RuntimeError("the planted engine crashes a little further on")
         if kept.exists():
             if how == "stumble":
                 raise RuntimeError("the planted engine stumbles on what it left")

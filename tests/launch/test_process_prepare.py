@@ -1,0 +1,61 @@
+"""What makes a system's files ready runs for the process launcher too: bare, and its words are no commands."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from harness import catalog
+from harness.catalog import System
+from harness.errors import ImageError
+from harness.launch.process import ProcessLauncher
+from tests.conftest import Bench
+
+PREPARE = """
+import json, os, pathlib, sys
+place, told = pathlib.Path(sys.argv[1]), json.loads(pathlib.Path(sys.argv[2]).read_text())
+if told["search_params"]["say"] == "nonsense":
+    sys.exit("no good: \\x1b]0;owned\\x07\\x1b[2J")
+(place / "model" / "weights").unlink()
+(place / "model" / "made").write_text(json.dumps([told, sorted(os.environ)]))
+"""
+
+
+@pytest.fixture
+def prepared(bench: Bench) -> System:
+    folder = bench.folder / "engines" / "planted"
+    (folder / "planted_prepare.py").write_text(PREPARE.replace("\\\\", "\\"))
+    with (folder / "engine.toml").open("a") as file:
+        file.write('prepare = "planted_prepare"\nprepare_params = ["say"]\n')
+    (bench.folder / "models" / "model").mkdir(parents=True)
+    (bench.folder / "models" / "model" / "weights").write_text("weights")
+    sha = hashlib.sha256(b"weights").hexdigest()
+    asset = f'[[assets]]\nfolder = "model"\nlicence = "MIT"\nsha256 = {{ "weights" = "{sha}" }}\n'
+    text = f'description = "planted"\n[search_params]\nsay = "hello"\nother = 1\n{asset}'
+    (folder / "systems" / "weighted.toml").write_text(text)
+    return catalog.system("weighted")
+
+
+def test_it_is_told_its_parameters_and_none_of_our_secrets(
+    bench: Bench, prepared: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import json
+
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    ready = ProcessLauncher(bench.cache, bench.folder / "models").prepare(prepared, lambda _: None)
+    assets = Path(ready.reference) / "assets" / "model"
+    assert [path.name for path in assets.iterdir()] == ["made"], "what was made takes the place of what was given"
+    told, environment = json.loads((assets / "made").read_text())
+    assert told == {"build_params": {}, "search_params": {"say": "hello"}}
+    assert "HF_TOKEN" not in environment and "PYTHONPATH" in environment
+    (cached,) = (bench.cache / "files").iterdir()
+    assert cached.read_text() == "weights"
+
+
+def test_its_complaint_is_one_harmless_line(bench: Bench, prepared: System) -> None:
+    wrong = prepared.model_copy(update={"search_params": {"say": "nonsense"}})
+    with pytest.raises(ImageError, match="its files could not be made ready: no good") as caught:
+        ProcessLauncher(bench.cache, bench.folder / "models").prepare(wrong, lambda _: None)
+    assert str(caught.value).isprintable()
