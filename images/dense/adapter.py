@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import faiss_index
-import ids
 import numpy
 import parameters
 from encoder.model import Model
 from encoder.prepare import weights_sha256
 from encoder.roles import Role, role
 from encoder.shards import Shards
+from kept import ids
 
 from harness.measure.adapter import Adapter, Corpus, Document
 from harness.records import Envelope, Hit, Scalar
