@@ -15,7 +15,7 @@ import shutil
 other = Path("/tmp/assets")
 shutil.copytree("/opt/assets", other)
 noted = other / "bt-splade-l-document" / "encoder.json"
-noted.write_text(json.dumps({**json.loads(noted.read_text()), "weights_sha256": "0" * 64}))
+noted.write_text(json.dumps({**json.loads(noted.read_text()), "checkpoint_sha256": "0" * 64}))
 for make in (lambda: engine(quantisation=50), lambda: engine(document_tokens=128),
              lambda: adapter.ENGINE(params, Envelope("test", 1, 1 << 30), other)):
     try:
