@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jvm import parameters
 from jvm.indexing import full_text
 
 from harness.measure.adapter import Document
@@ -14,8 +15,13 @@ from harness.records import Scalar
 # One document as Anserini reads it: "id", and "vector" (impact index) or "contents" (text).
 Line = dict[str, Any]
 
+_ALL = (*parameters.JVM, "method", "batch_size", "shard_documents")
+_HEADS = ("head", "document_head", "query_head")
+_QUERIES = ("query_model", "query_tokens", "query_prefix", "backend", *_HEADS)
+_BM25 = ("k1", "b")
+
 # What documents depend on beside the weights; an index made under other values answers nonsense.
-_ENCODED = ("model", "document_model", "document_backend", "document_tokens")
+_ENCODED = ("model", "document_model", "document_backend", "document_tokens", "document_prefix")
 _EXPANDED = ("expansion_model", "expansions", "top_k", "query_length", "document_length", "seed", "expansion_batch")
 
 
@@ -26,18 +32,20 @@ class Method(NamedTuple):
         impact: whether the index holds weights of terms (else text, ranked by BM25).
         head: of its encoders, see ``encoder.heads``; empty where it has none.
         shaping: parameters that documents depend on.
+        others: further parameters that it reads, beside those of every method.
     """
 
     impact: bool
     head: str
     shaping: tuple[str, ...]
+    others: tuple[str, ...]
 
 
 METHODS = {
-    "splade": Method(True, "splade", (*_ENCODED, "quantisation")),
-    "unicoil": Method(True, "term_weight", (*_ENCODED, "quantisation", "expansion_tokens", *_EXPANDED)),
-    "deepct": Method(False, "term_weight", (*_ENCODED, "scale", "language")),
-    "doct5query": Method(False, "", (*_EXPANDED, "language")),
+    "splade": Method(True, "splade", (*_ENCODED, "quantisation"), _QUERIES),
+    "unicoil": Method(True, "term_weight", (*_ENCODED, "quantisation", "expansion_tokens", *_EXPANDED), _QUERIES),
+    "deepct": Method(False, "term_weight", (*_ENCODED, "scale", "language"), (*_HEADS, *_BM25)),
+    "doct5query": Method(False, "", (*_EXPANDED, "language"), _BM25),
 }
 
 
@@ -51,6 +59,7 @@ def check(params: dict[str, Scalar]) -> Method:
     if name not in METHODS:
         raise ValueError(f"method is {name!r}, must be one of {', '.join(METHODS)}")
     method = METHODS[name]
+    parameters.check(params, (*_ALL, *method.shaping, *method.others), f"the method {name}")
     if method.head and params.get("head") != method.head:
         raise ValueError(f"head is {params.get('head')!r}; the method {name} reads the head {method.head!r}")
     for key in ("quantisation", "scale"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from jvm import facts, indexing, languages, runtime, searching
+from jvm import facts, indexing, languages, parameters, runtime, searching
 
 from harness.measure.adapter import Adapter, Corpus
 from harness.records import Envelope, Hit, Scalar
@@ -22,6 +22,7 @@ class Lucene(Adapter):
 
     def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
         super().__init__(params, envelope, assets)
+        parameters.check(params, (*parameters.JVM, "language", "k1", "b"), "this engine")
         self._language = languages.check(str(params.get("language", languages.ENGLISH)))
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:

@@ -204,3 +204,32 @@ say([bm25.threads(), [hit.doc_id for hit in bm25.search("ice", 1)]])
 bm25.close()
 """
     assert probe("bm25", lines) == [[{"jvm_available_processors": 1}, ["glacier"]]]
+
+
+def test_postings_that_exceed_the_heap_are_written_in_segments(probe: Probe, tmp_path: Path) -> None:
+    """Anserini's own buffer is 4 GiB: a heap below what waits in it would run out."""
+    lines = """
+import random
+chance = random.Random(7)
+big = Path("/index/big.jsonl")
+with big.open("w") as file:
+    for number in range(150_000):
+        words = " ".join(f"w{chance.randrange(200_000)}" for _ in range(50))
+        file.write(json.dumps({"_id": f"d{number}", "title": "", "text": words}) + chr(10))
+engine(build_heap_mib=48).build(Corpus(big, 150_000), index, lambda _: None)
+say(sum(path.stat().st_size for path in index.rglob("*") if path.is_file()) > 5 << 20)
+"""
+    assert probe("bm25", lines) == [True]
+
+
+def test_a_parameter_that_nothing_reads_is_refused(probe: Probe) -> None:
+    lines = """
+for wrong in ({"languge": "zh"}, {"colour": 1}):
+    try:
+        engine(**wrong)
+    except ValueError as error:
+        say(str(error))
+"""
+    near, far = probe("bm25", lines)
+    assert near == "unknown parameter 'languge'; did you mean 'language'?"
+    assert far.startswith("unknown parameter 'colour'; this engine reads b, build_heap_mib, force_merge")

@@ -15,6 +15,8 @@ from harness.measure.adapter import Document
 from jvm import runtime
 
 LUCENE = "lucene"  # folder of the index itself
+# Postings that wait for their segment take a quarter of the heap; merging, and what is read, needs the rest.
+_OF_HEAP = 4
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ class Indexer:
             *("io.anserini.index.IndexCollection", "-generator", "DefaultLuceneDocumentGenerator"),
             *("-collection", self.collection, "-input", str(staged), "-index", str(index_dir / LUCENE)),
             *("-threads", str(self.cpus), *self.options),
+            # Anserini's own 4 GiB are more than the heap: it would never write a segment before memory is out.
+            *("-memoryBuffer", str(max(self.heap_mib // _OF_HEAP, 1))),
             *(["-optimize"] if self.force_merge else []),
         ]
         runtime.run(arguments, runtime.options(self.heap_mib, self.cpus), runtime.jar(self.assets))
