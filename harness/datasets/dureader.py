@@ -7,6 +7,7 @@ passage's id; ``dev/dev.json`` holds a question a line with its relevant passage
 
 from __future__ import annotations
 
+import functools
 import re
 from array import array
 from collections.abc import Iterator
@@ -44,7 +45,14 @@ def read(folder: Path) -> Source:
         # A passage may stand twice under its question; it is as relevant as once.
         rows += [(place, query_id, doc_id, "1") for doc_id in dict.fromkeys(_relevant(place, raw))]
     queries = checks.topics(topics)
-    documents = Documents(str(ids.parent), "dureader-retrieval", (*parts, ids), lambda: _documents(parts, ids))
+    names = functools.cache(lambda: _Names(ids))
+    documents = Documents(
+        str(ids.parent),
+        "dureader-retrieval",
+        (*parts, ids),
+        lambda: _documents(parts, ids, names()),
+        lambda: len(names()),
+    )
     return Source(documents, queries, checks.judgements(rows, queries, questions.name))
 
 
@@ -56,8 +64,7 @@ def _relevant(place: str, raw: dict[str, Any]) -> Iterator[str]:
         yield files.text_of(place, passage, "paragraph_id")
 
 
-def _documents(parts: list[Path], ids: Path) -> Iterator[Document]:
-    names = _Names(ids)
+def _documents(parts: list[Path], ids: Path, names: _Names) -> Iterator[Document]:
     number = 0
     for path in parts:
         for place, fields in files.columns(path, ["- - text -"]):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from harness.datasets import checks
+from harness.datasets import checks, contents
 from harness.datasets.records import Document, Documents, Source
 from harness.errors import FileError, UsageError
 from harness.records import digest
@@ -74,9 +74,18 @@ def read(registered: Registered) -> Source:
         lambda: [(place, item.query_id, item.doc_id, str(item.relevance)) for item in dataset.qrels_iter()],
     )
     corpus_id = ir_datasets.docs_parent_id(registered.id)
-    # ir_datasets checks what it downloads, so that its id and version name the content.
-    kind = digest(["ir_datasets", corpus_id, ir_datasets.__version__, str(ir_datasets.util.home_path().resolve())])
-    documents = Documents(f"{corpus_id} (ir_datasets)", kind, (), lambda: _documents(registered))
+    # ir_datasets checks what it downloads, but not what somebody laid there.  Its files are all in the folder of the
+    # id's first part, for some collections beside those of others; the first document sees to it that they are there.
+    _all(registered, lambda: next(dataset.docs_iter(), None))
+    folder = ir_datasets.util.home_path().resolve() / corpus_id.split("/")[0]
+    kind = digest(["ir_datasets", corpus_id, ir_datasets.__version__, str(folder), contents.state(folder)])
+    documents = Documents(
+        f"{corpus_id} (ir_datasets)",
+        kind,
+        (),
+        lambda: _documents(registered),
+        lambda: ir_datasets.util.count_hint(corpus_id)() or 0,
+    )
     return Source(documents, checks.topics(topics), checks.judgements(rows))
 
 

@@ -55,7 +55,7 @@ def prepare(documents: Documents, cache: Path, progress: Progress | None = None)
 
 
 def _write(documents: Documents, folder: Path, progress: Progress) -> None:
-    content, empty, position = hashlib.sha256(), 0, 0
+    content, empty, position, total = hashlib.sha256(), 0, 0, documents.total()
     hashes, starts = array("Q"), array("Q")
     with (folder / corpus.CORPUS).open("w+b") as written, (folder / corpus.IDS).open("wb") as ids:
         for place, doc_id, title, text in documents.read():
@@ -70,7 +70,7 @@ def _write(documents: Documents, folder: Path, progress: Progress) -> None:
             position += len(line)
             empty += not (title.strip() or text.strip())
             if len(hashes) % _STEP == 0:
-                progress(len(hashes), documents.total)
+                progress(len(hashes), total)
         if not hashes:
             raise FileError(f"{documents.label}: no documents in it; give at least one")
         _index(np.frombuffer(hashes, np.uint64), np.frombuffer(starts, np.uint64), documents, written, folder)

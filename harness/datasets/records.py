@@ -27,14 +27,14 @@ class Documents:
     """A corpus as it lies there, to be streamed.
 
     ``label`` names it in errors; ``kind``, which says how they are read, and the ``files`` name its content; ``read``
-    streams it anew at each call; ``total`` is how many documents there are (0: unknown).
+    streams it anew at each call; ``total`` says how many documents there are (0: unknown), and may have to read for it.
     """
 
     label: str
     kind: str
     files: tuple[Path, ...]
     read: Callable[[], Iterator[Document]]
-    total: int = 0
+    total: Callable[[], int] = lambda: 0
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,8 @@ def main() -> int:
             _write(replies, reply)
             if request["verb"] == "close":
                 _leave()
-            # Collected where no clock of ours runs, as the driver does for an adapter in its own process.
+            # Collected once the answer is out, as the driver does for an adapter in its own process.  Another component
+            # may be timed on the same CPU by then; what `load` left is frozen, so that there is little to walk.
             if request["verb"] in ("search", "search_batch"):
                 del reply
                 gc.collect()

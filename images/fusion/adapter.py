@@ -16,6 +16,7 @@ from harness.measure.packed import Ranking
 from harness.records import Envelope, Hit, Scalar
 
 _META = "fusion.json"
+_VERSION = 1  # of what lies in an index; a change refuses older ones
 # Of each index that is finished while the other is not: what its build said.  Gone when both are.
 _FINISHED = ".building"
 
@@ -63,7 +64,8 @@ class Fusion(Adapter):
                 each.build(corpus, folder, lambda done, before=before: progress((before + done) // 2))
             self._resumed_s += each.resumed_s()
             each.hand_over(finished, time.perf_counter() - start + each.resumed_s())
-        (index_dir / _META).write_text(json.dumps(self._names()), encoding="utf-8")
+        facts = {"engine": "fusion", "version": _VERSION, "systems": self._names()}
+        (index_dir / _META).write_text(json.dumps(facts), encoding="utf-8")
         shutil.rmtree(kept)
         progress(len(corpus))
 
@@ -75,11 +77,22 @@ class Fusion(Adapter):
         """Start both, one after the other.
 
         Raises:
-            ValueError: the index is not of these systems.
+            ValueError: the index is not of these systems in this order, or not one of this engine and version.
         """
-        found = json.loads((index_dir / _META).read_text(encoding="utf-8"))
-        if found != self._names():
-            raise ValueError(f"the index is of {' and '.join(found)}, not of {' and '.join(self._names())}")
+        try:
+            found = json.loads((index_dir / _META).read_text(encoding="utf-8"))
+            made_by, systems = (found["engine"], found["version"]), " and ".join(found["systems"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"the index has no readable {_META}: not made by this engine, or damaged; build it anew"
+            ) from error
+        if made_by != ("fusion", _VERSION):
+            raise ValueError(
+                f"the index is of engine {made_by[0]!r}, version {made_by[1]!r}; this is 'fusion', version {_VERSION}:"
+                " build it anew"
+            )
+        if found["systems"] != self._names():
+            raise ValueError(f"the index is of {systems}, not of {' and '.join(self._names())}; build it anew")
         for each in self._components:
             with each.named():
                 each.load(index_dir / each.name)

@@ -180,6 +180,7 @@ def test_ids_of_passages_are_read_in_pieces_and_in_any_order(example: Example, m
     (path / "passage-collection" / "part-01").write_text("".join(f"-\t-\ttext {n}\t-\n" for n in range(300, 500)))
     monkeypatch.setattr(dureader, "_CHUNK", 97)
     assert [(each["_id"], each["text"]) for each in documents(path)] == [(f"p{n}", f"text {n}") for n in range(500)]
+    assert dureader.read(path).documents.total() == 500, "a bar that has an end"
 
 
 def test_a_passage_that_stands_twice_under_its_question_is_relevant_once(example: Example) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -29,25 +30,29 @@ import json, sys
 from pathlib import Path
 from harness import datasets
 from harness.errors import HarnessError
+totals = set()
 try:
-    found = datasets.load(datasets.find(sys.argv[1], Path()), Path(sys.argv[2]))
+    place = datasets.find(sys.argv[1], Path())
+    found = datasets.load(place, Path(sys.argv[2]), progress=lambda _, total: totals.add(total))
 except HarnessError as error:
     print(json.dumps({"error": str(error)}))
 else:
     drawn = datasets.draw(found, 1000, 20, 2023)
     print(json.dumps({"name": found.name, "corpus": found.corpus.sha256, "sample": drawn.sample_sha256,
-                      "queries": len(found.queries), "qrels": sorted(found.qrels.decode().splitlines())}))
+                      "totals": sorted(totals), "queries": len(found.queries),
+                      "qrels": sorted(found.qrels.decode().splitlines())}))
 """
 
 
-def archive(path: Path) -> None:
-    """BEIR's own archive of SciFact, made of the shipped files."""
-    path.parent.mkdir(parents=True)
+def archive(path: Path, corpus: bytes | None = None) -> None:
+    """BEIR's own archive of SciFact, made of the shipped files, or with another corpus."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    corpus = corpus or gzip.decompress((SCIFACT / "corpus.jsonl.gz").read_bytes())
     qrels = [line.split() for line in (SCIFACT / "qrels.trec").read_text().splitlines()]
     rows = "".join(f"{query}\t{document}\t{grade}\n" for query, _, document, grade in qrels)
     train = '{"_id": "0", "text": "a claim of the training split", "metadata": {}}\n'
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
-        packed.writestr("scifact/corpus.jsonl", gzip.decompress((SCIFACT / "corpus.jsonl.gz").read_bytes()))
+        packed.writestr("scifact/corpus.jsonl", corpus)
         packed.writestr("scifact/queries.jsonl", (SCIFACT / "queries.jsonl").read_text() + train)
         packed.writestr("scifact/qrels/test.tsv", "query-id\tcorpus-id\tscore\n" + rows)
 
@@ -81,6 +86,22 @@ def test_beir_scifact_is_what_is_shipped(tmp_path: Path) -> None:
     assert found["queries"] == 300, "the claim of the training split is none of the test split's"
     assert found["qrels"] == sorted(shipped.qrels.decode().splitlines())
     assert found["sample"].startswith("290c91e9c465")
+    assert found["totals"] == [5183], "a bar that has an end"
+
+
+def test_files_that_were_replaced_are_another_corpus(tmp_path: Path) -> None:
+    def corpus(text: str) -> bytes:
+        lines = [{"_id": f"d{n}", "title": "", "text": f"{text} {n}", "metadata": {}} for n in range(20)]
+        return "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+    place = tmp_path / "home" / "beir" / "scifact"
+    archive(place / "source.zip", corpus("one"))
+    first = in_a_process("beir/scifact/test", tmp_path)["corpus"]
+    assert in_a_process("beir/scifact/test", tmp_path)["corpus"] == first
+    assert len(list((tmp_path / "cache" / "corpora").iterdir())) == 1, "made ready once"
+    shutil.rmtree(place / "docs.pklz4")  # what ir_datasets made of the archive
+    archive(place / "source.zip", corpus("two"))
+    assert in_a_process("beir/scifact/test", tmp_path)["corpus"] != first
 
 
 def test_what_cannot_be_downloaded_is_one_clear_line(tmp_path: Path) -> None:

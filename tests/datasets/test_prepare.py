@@ -24,7 +24,7 @@ def made(count: int, **changes: str) -> Documents:
             doc_id = f"d{number}"
             yield Document(f"made: {number}", changes.get(doc_id, doc_id), "", f"the text of {number}")
 
-    return Documents("made", f"{count} {changes}", (), read, count)
+    return Documents("made", f"{count} {changes}", (), read, lambda: count)
 
 
 @pytest.fixture

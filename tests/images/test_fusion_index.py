@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -113,8 +114,42 @@ def test_one_that_can_go_on_is_given_what_it_left(make: Make, corpus: Corpus, in
 
 def test_an_index_of_others_is_refused(make: Make, corpus: Corpus, index: Path) -> None:
     make().build(corpus, index, lambda _: None)
-    with pytest.raises(ValueError, match=r"^the index is of words and letters, not of letters and words$"):
+    with pytest.raises(
+        ValueError, match=r"^the index is of words and letters, not of letters and words; build it anew$"
+    ):
         make(("letters", "words")).load(index)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "the index has no readable fusion.json: not made by this engine, or damaged; build it anew"),
+        (
+            '["words", "lett',
+            "the index has no readable fusion.json: not made by this engine, or damaged; build it anew",
+        ),
+        ('["words", "letters"]', "the index has no readable fusion.json: not made by this engine"),
+        ('{"engine": "fusion", "version": 1, "systems": 5}', "the index has no readable fusion.json: not made by"),
+        (
+            '{"engine": "fusion", "version": 0, "systems": ["words", "letters"]}',
+            "the index is of engine 'fusion', version 0; this is 'fusion', version 1: build it anew",
+        ),
+        (
+            '{"engine": "dense", "version": 1, "systems": ["words", "letters"]}',
+            "the index is of engine 'dense', version 1; this is 'fusion', version 1: build it anew",
+        ),
+    ],
+    ids=["none", "damaged", "unversioned", "other-content", "older", "other-engine"],
+)
+def test_an_index_of_another_engine_or_version_is_refused(
+    make: Make, corpus: Corpus, index: Path, content: str | None, said: str
+) -> None:
+    make().build(corpus, index, lambda _: None)
+    (index / "fusion.json").unlink()
+    if content is not None:
+        (index / "fusion.json").write_text(content)
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
+        make().load(index)
 
 
 def test_alone_it_is_no_system(adapter: ModuleType, tmp_path: Path) -> None:

@@ -63,7 +63,12 @@ def without(token, folder):
     path = folder / "tokenizer.json"
     told = json.loads(path.read_text())
     told["added_tokens"] = [each for each in told["added_tokens"] if each["content"] != token]
-    del told["model"]["vocab"][token]
+    known = told["model"]["vocab"]
+    told["model"]["vocab"] = (
+        {name: number for name, number in known.items() if name != token}
+        if isinstance(known, dict)
+        else [each for each in known if each[0] != token]
+    )
     path.write_text(json.dumps(told))
 query, document = "bt-splade-l-query", "bt-splade-l-document"
 attempt(lambda place: None)
