@@ -184,10 +184,8 @@ for attempt in (lambda: dense.search("ash", 10), lambda: dense.search_batch(["ic
 state = torch.load(folder / "pytorch_model.bin")
 state["embeddings.word_embeddings.weight"][row] = float("nan")
 small.write_weights(folder, state, safetensors=False)
-other = Path("/index/other")
-other.mkdir()
 try:
-    make().build(corpus, other, lambda _: None)
+    make().build(corpus, index, lambda _: None)
 except ValueError as error:
     say(str(error))
 """
