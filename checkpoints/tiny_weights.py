@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 _SEED = 7
-_HIDDEN = 64
+_HIDDEN = 128
 # What a bag of words makes of each part of a transformer's layer, by the end of its tensors' names.
 _NOTHING = ("query", "key", "q_lin", "k_lin", "intermediate.dense", "output.dense", "lin1", "lin2")
 _AS_IT_IS = ("value", "v_lin", "attention.output.dense", "out_lin", "embeddingHead", "pooler.dense")

@@ -12,23 +12,18 @@ from typing import Any
 
 import late_checkpoint
 import late_engine
+import late_parameters
 import late_plaid
 import late_uncompressed
+from kept import ids
 from late_encoding import Encoder, Passages
 from late_kept import Kept
 
 from harness.measure.adapter import Adapter, Corpus
 from harness.records import Envelope, Hit, Scalar
 
-_IDS = "ids.json"
 _META = "meta.json"
 _KEPT = ".building"
-
-# Parameters that an index depends on: under others it answers nonsense.
-_SHAPING = {
-    "plaid": ("method", "checkpoint", "document_tokens", "nbits", "kmeans_niters"),
-    "uncompressed": ("method", "checkpoint", "document_tokens", "candidates"),
-}
 
 
 class ColBERT(Adapter):
@@ -46,13 +41,8 @@ class ColBERT(Adapter):
 
     def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
         super().__init__(params, envelope, assets)
-        if params["method"] not in _SHAPING:
-            raise ValueError(f"method is {params['method']!r}, must be one of {', '.join(_SHAPING)}")
+        late_parameters.check(params)
         self._method = str(params["method"])
-        if self._method == "plaid" and params["nbits"] not in (1, 2, 4):
-            raise ValueError(f"nbits is {params['nbits']!r}, must be 1, 2 or 4")
-        if self._method == "uncompressed" and params["candidates"] not in late_uncompressed.CANDIDATES:
-            raise ValueError(f"candidates is {params['candidates']!r}, must be 'faiss' or 'all'")
         self._checkpoint = assets / str(params["checkpoint"])
         self._stages_s: dict[str, float] = {}
         self._resumed_s = 0.0
@@ -84,7 +74,7 @@ class ColBERT(Adapter):
                 progress=progress,
             )
         self._resumed_s = kept.resumed_s
-        _write_ids(corpus, index_dir / _IDS)
+        ids.write(index_dir, (document.doc_id for document in corpus))
         folder.replace(index_dir / folder.name)
         (index_dir / _META).write_text(json.dumps(made_with), encoding="utf-8")
         shutil.rmtree(kept.folder)
@@ -102,7 +92,7 @@ class ColBERT(Adapter):
         """
         late_engine.start(self.envelope.cpus, self.envelope.gpus)
         documents = self._verify(index_dir)
-        self._ids: list[str] = json.loads((index_dir / _IDS).read_text(encoding="utf-8"))
+        self._ids = ids.Ids(index_dir)
         config = self._config()
         if self._method == "plaid":
             settings = {name: self.params[name] for name in ("ncells", "centroid_score_threshold", "ndocs")}
@@ -171,7 +161,17 @@ class ColBERT(Adapter):
         del self._searcher
 
     def _config(self, **settings: Any) -> Any:
-        """The engine's configuration for this system's parameters."""
+        """The engine's configuration for this system's parameters.
+
+        Raises:
+            ValueError: texts may be longer than the transformer has positions.
+        """
+        most = late_checkpoint.positions(self._checkpoint)
+        for name in ("document_tokens", "query_tokens"):
+            if most is not None and int(self.params[name]) > most:
+                raise ValueError(
+                    f"{name} is {self.params[name]}, the transformer of {self._checkpoint.name} reads at most {most}"
+                )
         if self._method == "plaid":
             settings |= {"nbits": int(self.params["nbits"]), "kmeans_niters": int(self.params["kmeans_niters"])}
         return late_engine.config(
@@ -187,14 +187,14 @@ class ColBERT(Adapter):
             "engine": f"colbert-ai {version('colbert-ai')}",
             "weights": late_checkpoint.fingerprint(self._checkpoint),
             "documents": documents,
-            **{name: self.params[name] for name in _SHAPING[self._method]},
+            **{name: self.params[name] for name in late_parameters.SHAPING[self._method]},
         }
 
     def _verify(self, index_dir: Path) -> int:
         """Refuse an index that this system cannot answer from; how many documents it has."""
         path = index_dir / _META
         meta = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        if "engine" not in meta or not (index_dir / _IDS).is_file():
+        if "engine" not in meta or not (index_dir / ids.BYTES).is_file():
             raise ValueError("the folder holds no finished index of this engine; build one")
         for name, wanted in self._made_with(meta["documents"]).items():
             if meta.get(name) != wanted:
@@ -205,11 +205,3 @@ class ColBERT(Adapter):
 
 
 ENGINE = ColBERT
-
-
-def _write_ids(corpus: Corpus, path: Path) -> None:
-    """A JSON list, written as the corpus is read."""
-    with path.open("w", encoding="utf-8") as file:
-        for number, document in enumerate(corpus):
-            file.write(("[" if number == 0 else ",\n") + json.dumps(document.doc_id))
-        file.write("]")

@@ -21,6 +21,7 @@ _FINGERPRINT = "fingerprint.json"
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 # The last token's pooled state is used by no one: some checkpoints have it, some have not.
 _UNUSED = "pooler"
+_FROM_PADDING = ("camembert", "mpnet", "roberta", "xlm-roberta", "xmod")
 
 
 class BadCheckpoint(Exception):
@@ -33,6 +34,7 @@ def check(folder: Path) -> None:
     Raises:
         BadCheckpoint: something is missing, cut off, or of another architecture.
     """
+    _refuse_code(folder)
     weights = next((name for name in _WEIGHTS if (folder / name).is_file()), None)
     if weights is None:
         raise BadCheckpoint(f"{folder.name}: neither {' nor '.join(_WEIGHTS)} is there; bring the checkpoint's files")
@@ -54,6 +56,17 @@ def check(folder: Path) -> None:
         )
 
 
+def positions(folder: Path) -> int | None:
+    """The longest text in tokens, special ones included, that a checkpoint's transformer can read, where it says so."""
+    config = _json(folder / "config.json")
+    most = config.get("max_position_embeddings")
+    if most is None:
+        return None
+    # These count from behind the padding token's number.
+    first = int(config.get("pad_token_id", 1)) + 1 if config.get("model_type") in _FROM_PADDING else 0
+    return int(most) - first
+
+
 def fingerprint(folder: Path) -> str:
     """Names the content of a checkpoint: a hash over its files, kept beside them once it was made."""
     kept = folder / _FINGERPRINT
@@ -64,6 +77,25 @@ def fingerprint(folder: Path) -> str:
         with path.open("rb") as file:
             whole.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
     return whole.hexdigest()
+
+
+def _refuse_code(folder: Path) -> None:
+    """The engine trusts what it loads, and runs the Python files that a checkpoint names."""
+    for path in sorted(folder.rglob("*.json")):
+        if "auto_map" in _json(path):
+            raise BadCheckpoint(
+                f"{folder.name}/{path.name} names code of its own (auto_map), which is not run here; bring a checkpoint"
+                " of an architecture that transformers has"
+            )
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """A file's JSON object; nothing where it holds none: what needs the file says what is wrong with it."""
+    try:
+        read = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return read if isinstance(read, dict) else {}
 
 
 def _merged(folder: Path) -> Any:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
@@ -93,18 +95,31 @@ def ensure() -> None:
     """
     import colbert
 
-    # The engine's own names and flags (its calls of "load").
     package = Path(colbert.__file__).parent
-    calls: list[tuple[Path, list[Path], list[str]]] = [
-        (_ON_CPU, [source], ["-O3"]) for source in sorted(package.glob("*/*.cpp"))
-    ]
+    _ensure(_ON_CPU, [[source] for source in sorted(package.glob("*/*.cpp"))], extra_cflags=["-O3"])
     if _find_cuda():
-        kernels = sorted(package.glob("indexing/codecs/*.cu"))
-        calls += [(_ON_GPU, [source.with_suffix(".cpp"), source], []) for source in kernels]
+        # In a process of its own: one for GPUs has the name of one for CPUs, and PyTorch renames the second of a name.
+        alone = [sys.executable, "-m", "late_extensions", "cuda"]
+        done = subprocess.run(alone, stderr=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            raise CannotCompile((done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1])
+
+
+def _ensure_cuda() -> None:
+    """The same of what the engine uses on a GPU, with the CUDA compiler that ``_find_cuda`` found."""
+    import colbert
+
+    sources = sorted((Path(colbert.__file__).parent / "indexing" / "codecs").glob("*.cu"))
+    _find_cuda()
+    _ensure(_ON_GPU, [[source.with_suffix(".cpp"), source] for source in sources])
+
+
+def _ensure(folder: Path, extensions: list[list[Path]], **options: Any) -> None:
+    """Compile the extensions that are missing, each of some sources; names and options are as in the engine's calls."""
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         started = [
-            pool.submit(load, f"{sources[0].stem}_cpp", [str(each) for each in sources], extra_cflags=flags)
-            for folder, sources, flags in calls
+            pool.submit(load, f"{sources[0].stem}_cpp", [str(each) for each in sources], **options)
+            for sources in extensions
             if not (folder / f"{sources[0].stem}_cpp.so").is_file()
         ]
         for each in started:
@@ -130,4 +145,7 @@ def _find_cuda() -> bool:
 if __name__ == "__main__":
     os.environ["GIT_PYTHON_REFRESH"] = "quiet"
     serve()
-    ensure()
+    if sys.argv[1:] == ["cuda"]:
+        _ensure_cuda()
+    else:
+        ensure()

@@ -114,12 +114,16 @@ class Plaid:
 
     def search(self, vectors: Any, k: int) -> tuple[list[int], list[float]]:
         """Numbers and scores of the best ``k`` passages for one row of ``encode``."""
+        # What the search before left must not be taken for this one's: the engine may find nothing to score.
+        _LAST.since, _LAST.scored = 0.0, 0
+        self.counts = {"candidates": 0}
         start = time.perf_counter()
         # The engine keeps what its first search chose.
         self._searcher.configure(**self._settings)
         numbers, _, scores = self._searcher.dense_search(vectors, max(k, self._depth))
         end = time.perf_counter()
-        self.stages_s = {"retrieve": _LAST.since - start, "rerank": end - _LAST.since}
+        scored_from = _LAST.since or end
+        self.stages_s = {"retrieve": scored_from - start, "rerank": end - scored_from}
         self.counts["scored"] = _LAST.scored
         return numbers[:k], scores[:k]
 

@@ -155,7 +155,9 @@ class Uncompressed:
                 raise ValueError(f"the faiss index has {self._faiss.ntotal} vectors, its passages have {place}")
             if isinstance(self._faiss, faiss.IndexIVF):
                 self._faiss.nprobe = nprobe
-        self._of = torch.repeat_interleave(torch.arange(len(self._lengths)), self._lengths) if self._faiss else None
+            # The passage of each vector: 4 bytes, as in the authors' engine; PyTorch would pass through 8.
+            numbers = numpy.arange(len(self._lengths), dtype=numpy.int32)
+            self._of = torch.from_numpy(numpy.repeat(numbers, self._lengths.numpy()))
         self.stages_s: dict[str, float] = {}
         self.counts: dict[str, int] = {}
 
@@ -191,7 +193,7 @@ class Uncompressed:
         _, rows = self._faiss.search(vectors.squeeze(0).float().cpu().numpy(), wanted)
         rows = torch.from_numpy(rows).flatten()
         # faiss says -1 where its cells hold fewer.
-        return torch.unique(self._of[rows[rows >= 0]])
+        return torch.unique(self._of[rows[rows >= 0]]).long()
 
     def _score(self, vectors: Any, numbers: Any) -> Any:
         """MaxSim of a query with some passages, by the engine."""

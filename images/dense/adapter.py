@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import faiss_index
-import ids
 import numpy
 import parameters
 from encoder.model import Model
-from encoder.prepare import weights_sha256
+from encoder.prepare import checkpoint_sha256
 from encoder.roles import Role, role
 from encoder.shards import Shards
+from kept import ids
 
 from harness.measure.adapter import Adapter, Corpus, Document
 from harness.records import Envelope, Hit, Scalar
 
 _ENGINE = "dense"
-_FORMAT = 2  # of what lies in an index's folder
+_FORMAT = 3  # of what lies in an index's folder
 _META = "meta.json"
 _BUILDING = ".building"
 
@@ -49,7 +49,7 @@ class Dense(Adapter):
         """Encode all documents in shards, then put their vectors into an index.
 
         What an attempt that was cut short left in ``index_dir`` is used, if it was made with the same parameters and
-        weights.
+        checkpoint.
 
         Raises:
             ValueError: the corpus is empty, or a parameter does not fit it.
@@ -58,8 +58,8 @@ class Dense(Adapter):
         import faiss
 
         asked = self._role("document")
-        weights = weights_sha256(self.assets / asked.folder)
-        key = {**parameters.shaping(self._all), "weights_sha256": weights, "batch_size": self._all["batch_size"]}
+        checkpoint = checkpoint_sha256(self.assets / asked.folder)
+        key = {**parameters.shaping(self._all), "checkpoint_sha256": checkpoint, "batch_size": self._all["batch_size"]}
         building = index_dir / _BUILDING
         shards = Shards(building / "shards", key, self._all["shard_documents"])
 
@@ -79,7 +79,7 @@ class Dense(Adapter):
             "format": _FORMAT,
             "documents": len(vectors),
             "dimensions": vectors.dims,
-            "weights_sha256": weights,
+            "checkpoint_sha256": checkpoint,
             **parameters.shaping(self._all),
         }
         (index_dir / _META).write_text(json.dumps(meta, indent=2, sort_keys=True) + "\n", encoding="utf-8")
@@ -218,7 +218,7 @@ class Dense(Adapter):
                 f"the index is of engine {meta.get('engine')!r}, version {meta.get('format')!r}; this is {_ENGINE!r}, "
                 f"version {_FORMAT}: build it again"
             )
-        wanted = {"weights_sha256": weights_sha256(self.assets / self._role("document").folder)}
+        wanted = {"checkpoint_sha256": checkpoint_sha256(self.assets / self._role("document").folder)}
         for name, value in {**parameters.shaping(self._all), **wanted}.items():
             if meta.get(name) != value:
                 raise ValueError(f"the index was made with {name} {meta.get(name)!r}, the system asks for {value!r}")

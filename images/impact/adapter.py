@@ -163,7 +163,7 @@ class Impact(Adapter):
         for folder, note in read:
             if folder:
                 noted = json.loads((self.assets / folder / note).read_text(encoding="utf-8"))
-                known[f"{folder}_sha256"] = noted["weights_sha256"]
+                known[f"{folder}_sha256"] = noted["checkpoint_sha256"]
         return known
 
 

@@ -86,16 +86,16 @@ class Expander:
 
 
 def prepare(folder: Path) -> None:
-    """Check a checkpoint and note the hash of its weights.
+    """Check a checkpoint and note the hash of its files.
 
     Raises:
         BadCheckpoint: it cannot be used.
     """
-    from encoder.prepare import weights_sha256
+    from encoder.prepare import files_sha256
 
-    sha256 = weights_sha256(folder)
-    _load(folder)
-    (folder / NOTE).write_text(json.dumps({"weights_sha256": sha256}) + "\n", encoding="utf-8")
+    _, tokenizer = _load(folder)
+    sha256 = files_sha256(folder, tokenizer.backend_tokenizer)
+    (folder / NOTE).write_text(json.dumps({"checkpoint_sha256": sha256}) + "\n", encoding="utf-8")
 
 
 def _load(folder: Path) -> tuple[Any, Any]:

@@ -14,10 +14,15 @@ from harness import catalog
 # The same place as the command line's: what it has fetched already is not fetched again.
 CACHE = Path(os.environ.get("HARNESS_CACHE") or Path.home() / ".cache" / "ir-harness")
 
-# The words of the ten documents and queries of the contract's check.
+TOPICS = ["river", "glacier", "volcano", "desert", "forest", "harbour", "bridge", "castle", "market", "orchestra"]
+# As the ten documents and queries of the contract's check are worded: a vocabulary has whole words of what it has seen.
 TEXTS = [
-    "river glacier volcano desert forest harbour bridge castle market orchestra",
-    "this one is about the a of north old",
+    text
+    for topic in TOPICS
+    for text in (
+        f"{topic.capitalize()} This one is about the {topic}. A {topic} is {topic}.",
+        f"old the {topic} of the north",
+    )
 ]
 
 

@@ -13,21 +13,18 @@ import docker
 
 ROOT = Path(__file__).resolve().parents[2]
 
+BOTH = {"checkpoint": "tiny", "document_tokens": 300, "batch_size": 16, "chunk_documents": 200, "query_tokens": 32}
 PLAID = {
+    **BOTH,
     "method": "plaid",
-    "checkpoint": "tiny",
-    "document_tokens": 300,
     "nbits": 2,
     "kmeans_niters": 4,
-    "batch_size": 16,
-    "chunk_documents": 200,
-    "query_tokens": 32,
     "k": 10,
     "ncells": 1,
     "centroid_score_threshold": 0.5,
     "ndocs": 256,
 }
-UNCOMPRESSED = {**PLAID, "method": "uncompressed", "candidates": "all", "nprobe": 32, "faiss_depth": 1024}
+UNCOMPRESSED = {**BOTH, "method": "uncompressed", "candidates": "faiss", "nprobe": 32, "faiss_depth": 1024}
 # What the paper searches with, to depths of 10, 100 and 1,000.
 SIZES = {
     "s": {"k": 10, "ncells": 1, "centroid_score_threshold": 0.5, "ndocs": 256},

@@ -99,11 +99,27 @@ for ready in (small, large, small):
     assert first == third < second
 
 
+def test_a_search_that_scores_nothing_takes_nothing_over_from_the_one_before(colbert: Inside) -> None:
+    lines = """
+ready = loaded(PLAID, built(PLAID, given["documents"]))
+ready.search("ice water", 5)
+before = ready.counts()
+ready._searcher._searcher.dense_search = lambda vectors, k: ([], [], [])
+found = ready.search("ice water", 5)
+say([before, len(found), ready.counts(), ready.stages_s()])
+"""
+    ((before, found, after, stages_s),) = colbert(lines, documents=documents(60))
+    assert before["candidates"] >= before["scored"] > 0
+    assert found == 0 and after == {"candidates": 0, "scored": 0}
+    assert stages_s["retrieve"] >= 0 and stages_s["rerank"] == 0
+
+
 def test_uncompressed_vectors_are_compared_as_numpy_does(colbert: Inside) -> None:
     lines = """
 import numpy
-made = built(UNCOMPRESSED, given["documents"])
-every = loaded(UNCOMPRESSED, made)
+EVERY = {**UNCOMPRESSED, "candidates": "all"}
+made = built(EVERY, given["documents"])
+every = loaded(EVERY, made)
 vectors = numpy.load(made / "uncompressed/0.vectors.npy").astype(numpy.float32)
 lengths = numpy.load(made / "uncompressed/0.lengths.npy")
 firsts = numpy.concatenate([[0], lengths.cumsum()])
@@ -114,27 +130,31 @@ for query in given["queries"]:
     ]
     order = sorted(range(len(scores)), key=lambda number: (-scores[number], number))[:10]
     say([hits(every.search(query, 10)), [[given["documents"][number]["_id"], scores[number]] for number in order]])
-nearest = built({**UNCOMPRESSED, "candidates": "faiss"}, given["documents"], "faiss")
-ready = loaded({**UNCOMPRESSED, "candidates": "faiss", "nprobe": 4096, "faiss_depth": 100_000}, nearest)
+nearest = built(UNCOMPRESSED, given["documents"], "faiss")
+ready = loaded({**UNCOMPRESSED, "nprobe": 4096, "faiss_depth": 100_000}, nearest)
 say([hits(ready.search(query, 10)) == hits(every.search(query, 10)) for query in given["queries"]])
-few = loaded({**UNCOMPRESSED, "candidates": "faiss", "nprobe": 1, "faiss_depth": 5}, nearest)
+say([ready._searcher._of.nbytes, len(vectors)])
+few = loaded({**UNCOMPRESSED, "nprobe": 1, "faiss_depth": 5}, nearest)
 found = few.search(given["queries"][0], 10)
 best = dict(hits(every.search(given["queries"][0], 200)))
 say([few.counts(), sorted(few.stages_s()), all(abs(best[hit.doc_id] - hit.score) < 1e-4 for hit in found)])
 """
-    *pairs, same, (counts, stages, exact) = colbert(lines, documents=documents(200), queries=queries(12))
+    *pairs, same, (taken_bytes, vectors), (counts, stages, exact) = colbert(
+        lines, documents=documents(200), queries=queries(12)
+    )
     for ours, theirs in pairs:
         assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=1e-4)
         assert {doc_id for doc_id, _ in ours[:9]} <= {doc_id for doc_id, _ in theirs}
     assert all(same), "with all vectors brought by faiss, nothing is left out"
+    assert taken_bytes == 4 * vectors, "of each vector, the passage that it is of"
     assert 0 < counts["candidates"] == counts["scored"] < 200
     assert stages == ["encode", "rerank", "retrieve"] and exact
 
 
-@pytest.mark.parametrize("method", ["plaid", "uncompressed"])
-def test_it_ranks_by_meaning_and_says_how(colbert: Inside, method: str) -> None:
+@pytest.mark.parametrize(("method", "changes"), [("plaid", SIZES["l"]), ("uncompressed", {"candidates": "all"})])
+def test_it_ranks_by_meaning_and_says_how(colbert: Inside, method: str, changes: dict[str, object]) -> None:
     lines = """
-params = {**given[given["method"]], **SIZES["l"], "checkpoint": "trained"}
+params = {**given[given["method"]], **given["changes"], "checkpoint": "trained"}
 done = []
 building = engine(params)
 made = folder("made")
@@ -150,7 +170,7 @@ ready.close()
 """
     # PLAID learns its cells from what is there: four documents are too few.
     collection = [*DOCUMENTS, *documents(60)]
-    *rankings, facts, files, (batched, alone) = colbert(lines, method=method, documents=collection)
+    *rankings, facts, files, (batched, alone) = colbert(lines, method=method, changes=changes, documents=collection)
     told = {document["_id"] for document in DOCUMENTS}
     best = [next(doc_id for doc_id, _ in ranking if doc_id in told) for ranking in rankings]
     assert best[0] == "glacier" and best[1] in ("volcano", "twin") and best[2] == DOCUMENTS[2]["_id"]
@@ -161,7 +181,7 @@ ready.close()
     first, last, threads, *rest = facts
     assert [first, last, *rest] == [0, len(collection), "cpu", ["encode", "rerank", "retrieve"], 0.0]
     assert threads.keys() > {"torch_intraop", "torch_interop", "faiss_omp"} and set(threads.values()) == {1}
-    assert files == ["ids.json", "meta.json", method]
+    assert files == ["ids.bin", "ids.npy", "meta.json", method]
     for ours, theirs in zip(batched, alone, strict=True):
         assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=1e-4)
 

@@ -68,6 +68,12 @@ BROKEN = {
         "they belong to two models",
     ),
     "no model": ('rewrite(\'config.json\', \'"model_type": "bert"\', \'"model_type": "nothing"\')', "names no model"),
+    "code of its own": (
+        "(bad / 'own.py').write_text(\"open('/index/ran', 'w')\\nclass OwnModel: pass\")\n"
+        "named = json.loads((bad / 'config.json').read_text()) | {'auto_map': {'AutoModel': 'own.OwnModel'}}\n"
+        "(bad / 'config.json').write_text(json.dumps(named))",
+        "config.json names code of its own (auto_map)",
+    ),
     "no configuration": ("(bad / 'artifact.metadata').write_text('{')", "artifact.metadata cannot be read"),
 }
 
@@ -81,12 +87,14 @@ for number, breaks in enumerate(given["breaks"]):
     prepare(*told)
 done = subprocess.run([sys.executable, "-m", "late_checkpoint", *told], capture_output=True, text=True, check=False)
 say([done.returncode, done.stderr.splitlines()])
+say(Path("/index/ran").exists())
 """
-    *answers, alone = colbert(lines, breaks=[breaks for breaks, _ in BROKEN.values()])
+    *answers, alone, ran = colbert(lines, breaks=[breaks for breaks, _ in BROKEN.values()])
     for (case, (_, words)), (code, said) in zip(BROKEN.items(), answers, strict=True):
         assert code == 1 and len(said) == 1, (case, said)
         assert words in said[0] and said[0].startswith("bad"), (case, said)
     assert alone == answers[-1], "as the making of an image runs it"
+    assert not ran, "no code of a checkpoint is run"
 
 
 def test_a_good_checkpoint_is_named_by_its_content(colbert: Inside) -> None:
@@ -120,7 +128,10 @@ refused(engine(PLAID).load, made)
 (made / "meta.json").write_text(json.dumps({"vectors": 4}))
 refused(engine(PLAID).load, made)
 (made / "meta.json").write_text(json.dumps(meta))
-(made / "ids.json").write_text('["d 0"]')
+from kept import ids
+ids.write(made, ["d 0"])
+refused(engine(PLAID).load, made)
+(made / ids.BYTES).unlink()
 refused(engine(PLAID).load, made)
 for change in ({"method": "median"}, {"nbits": 3}):
     refused(engine, {**PLAID, **change})
@@ -129,18 +140,47 @@ refused(engine(PLAID, gpus=1).load, made)
 refused(engine(PLAID).build, corpus([], "none"), folder("nothing"), lambda _: None)
 """
     said = colbert(lines, documents=documents(30))
-    nbits, tokens, weights, method, empty, version, fewer, foreign, ids, median, three, some, gpu, none = said
+    nbits, tokens, weights, method, empty, version, fewer, foreign, ids, older, median, three, some, gpu, none = said
     assert nbits == "the index was made with nbits 2, the system asks for 1; build it again"
     assert tokens.startswith("the index was made with document_tokens 300")
     assert weights.startswith("the index was made with weights '")
     assert method.startswith("the index was made with method 'plaid', the system asks for 'uncompressed'")
-    assert empty == foreign == "the folder holds no finished index of this engine; build one"
+    assert empty == foreign == older == "the folder holds no finished index of this engine; build one"
     assert version.startswith("the index was made with engine 'colbert-ai 0.2.1'")
     assert fewer == "the index has 30 documents and 30 ids, it was made of 3; build it again"
     assert ids == "the index has 30 documents and 1 ids, it was made of 30; build it again"
     assert "'median'" in median and "nbits is 3" in three and "'some'" in some
     assert "1 GPUs" in gpu and "no CUDA device" in gpu
     assert none == "the corpus is empty"
+
+
+def test_parameters_that_nothing_reads_or_that_are_too_long_are_refused(colbert: Inside) -> None:
+    lines = """
+for params in (
+    {**PLAID, "nbit": 1},
+    {**PLAID, "candidates": "all"},
+    {**UNCOMPRESSED, "ncells": 1},
+    {name: value for name, value in PLAID.items() if name != "ndocs"},
+):
+    refused(engine, params)
+texts = corpus(given["documents"])
+for change in ({"document_tokens": 513}, {"query_tokens": 513}):
+    for params in (PLAID, UNCOMPRESSED):
+        refused(engine({**params, **change}).build, texts, folder(str(time.time())), lambda _: None)
+made = built({**PLAID, "document_tokens": 512}, given["documents"])
+refused(engine({**PLAID, "document_tokens": 512, "query_tokens": 513}).load, made)
+say(len(loaded({**PLAID, "document_tokens": 512}, made).search("ice", 1)))
+"""
+    long = {"_id": "long", "title": "", "text": "ice " * 2000}
+    typo, all_of_them, cells, missing, *too_long, query, found = colbert(lines, documents=[long, *documents(30)])
+    assert typo.startswith("unknown parameter 'nbit'; the method plaid reads batch_size, centroid_score_threshold, ")
+    assert "'candidates'" in all_of_them and "'ncells'; the method uncompressed reads" in cells
+    assert missing == "the parameter 'ndocs' is missing; the method plaid reads it"
+    assert too_long[:2] == ["document_tokens is 513, the transformer of tiny reads at most 512"] * 2
+    assert (
+        too_long[2:] == ["query_tokens is 513, the transformer of tiny reads at most 512"] * 2 and query == too_long[2]
+    )
+    assert found == 1
 
 
 @pytest.mark.parametrize("method", ["plaid", "uncompressed"])
@@ -152,7 +192,7 @@ def test_odd_documents_and_queries_have_answers(colbert: Inside, method: str) ->
         {"_id": "signs", "title": "", "text": "?!... \U0001f600"},
     ]
     lines = """
-params = {**given[given["method"]], "candidates": "faiss"}
+params = given[given["method"]]
 ready = loaded(params, built(params, given["documents"]))
 for query in ("", "the of and", "\\U0001f600 \\U0001f600", "?!", "ice " * 50_000, "ice"):
     say(hits(ready.search(query, 20)))
@@ -168,87 +208,6 @@ say(hits(loaded(params, built(params, given["documents"][4:5], "one")).search("i
         scores = [score for _, score in answer]
         assert scores == sorted(scores, reverse=True) and all(0 < score < 32.001 for score in scores)
     assert [doc_id for doc_id, _ in one] == ["empty"]
-
-
-@pytest.mark.parametrize("method", ["plaid", "uncompressed"])
-def test_a_build_goes_on_where_it_was_ended(colbert: Inside, method: str) -> None:
-    lines = """
-import hashlib
-from late_encoding import Encoder
-params = {**given[given["method"]], "candidates": "faiss", "chunk_documents": 100}
-whole = Encoder.documents
-seen = []
-def counted(self, texts, *others):
-    seen.append(len(texts))
-    return whole(self, texts, *others)
-Encoder.documents = counted
-def content(made):
-    return {str(path.relative_to(made)): hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in sorted(made.rglob("*")) if path.is_file()}
-class Ended(Exception):
-    pass
-def end_after(number):
-    def told(done):
-        if done > number:
-            raise Ended
-    return told
-texts = corpus(given["documents"])
-# The engine notes where it writes: both in the same place.
-made = folder("made")
-engine(params).build(texts, made, lambda _: None)
-once = made.rename("/index/once")
-say([sum(seen), sorted(path.name for path in once.iterdir())])
-made = folder("made")
-for number in (150, 320):
-    seen.clear()
-    try:
-        engine(params).build(texts, made, end_after(number))
-    except Ended:
-        say([sum(seen), sorted(path.name for path in made.iterdir())])
-seen.clear()
-last = engine(params)
-last.build(texts, made, lambda _: None)
-say([sum(seen), last.resumed_s(), content(made) == content(once)])
-# Ended before the last two steps of a build.
-(made / "meta.json").unlink()
-(made / ".building").mkdir()
-seen.clear()
-engine(params).build(texts, made, lambda _: None)
-say([hits(loaded(params, made).search("ice water", 5)) == hits(loaded(params, once).search("ice water", 5))])
-"""
-    everything, first, second, (rest, resumed_s, same), (answers,) = colbert(
-        lines, method=method, documents=documents(450)
-    )
-    assert everything == [450, ["ids.json", "meta.json", method]], "each document is encoded once"
-    assert first == [200, [".building"]], "the second hundred was under way"
-    assert second == [300, [".building"]], "the first hundred was there"
-    assert rest == 150, "three hundred were there"
-    assert resumed_s > 0
-    assert same, "an index made in three goes has the bytes of one made in one"
-    assert answers
-
-
-def test_builds_repeat_and_large_samples_are_left_to_the_engine(colbert: Inside) -> None:
-    # The engine samples all of so small a collection; told to draw fewer, the rest is encoded chunk by chunk.
-    lines = """
-import late_engine, random
-late_engine.start(1, 0)
-from colbert.indexing.collection_indexer import CollectionIndexer
-def some(self):
-    return set(random.sample(range(len(self.collection)), 70))
-def fresh(name):
-    return hits(loaded(PLAID, built({**PLAID, "chunk_documents": 90}, given["documents"], name)).search("ice water", 8))
-say([fresh("one"), fresh("two")])
-CollectionIndexer._sample_pids = some
-say([fresh("three"), fresh("four")])
-"""
-    (one, two), (three, four) = colbert(lines, documents=documents(250))
-    assert one == two and three == four
-    # Other centroids, the same vectors: decompressed scores differ by the residuals' rounding alone.
-    scores, others = dict(one), dict(three)
-    assert len(scores.keys() & others.keys()) >= 4
-    for doc_id in scores.keys() & others.keys():
-        assert others[doc_id] == pytest.approx(scores[doc_id], rel=0.05)
 
 
 def test_a_missing_extension_is_said(colbert: Inside) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import docker
 import pytest
 
-from tests.images.conftest import DOCUMENTS, Probe
+from harness import catalog
+from harness.images import making
+from tests.images.conftest import CACHE, DOCUMENTS, Probe
 
 pytestmark = pytest.mark.docker
 
@@ -100,8 +102,8 @@ refused(engine(document_tokens=128))
 refused(engine(normalise=False))
 refused(engine(title="drop"))
 refused(engine(query_tokens=32, faiss_threads=1, query_prefix="q: "))  # the search's own: the index serves them all
-refused(engine(), changed(weights_sha256="0" * 64))
-refused(engine(), changed(format=1))
+refused(engine(), changed(checkpoint_sha256="0" * 64))
+refused(engine(), changed(format=2))
 refused(engine(), changed(engine="impact"))
 refused(engine(), changed(documents=5))
 (changed() / "meta.json").unlink()
@@ -117,7 +119,7 @@ refused(engine(), Path("/index/changed"))
     assert title == "the index was made with title 'join', the system asks for 'drop'"
     assert fine == "loaded"
     assert weights.startswith(f"the index was made with weights_sha256 '{'0' * 64}', the system asks for '53aa51172d14")
-    assert version == "the index is of engine 'dense', version 1; this is 'dense', version 2: build it again"
+    assert version == "the index is of engine 'dense', version 2; this is 'dense', version 3: build it again"
     assert other.startswith("the index is of engine 'impact'")
     assert count == "the index has 4 vectors, 4 ids, 5 documents"
     assert none == "this is no index of the engine 'dense': its meta.json cannot be read"
@@ -159,6 +161,12 @@ except RuntimeError as error:
 """
     (message,) = probe("minilm", lines)
     assert message.startswith("the envelope has a GPU, but torch 2.13.0+cpu finds no CUDA device")
+
+
+def test_the_image_is_small(engine: docker.DockerClient) -> None:
+    minilm = catalog.system("minilm")
+    for make in (making.ensure_engine, making.ensure):
+        assert make(engine, minilm, cache=CACHE, report=print).size_bytes <= 1.6e9
 
 
 def test_a_quarter_of_a_gibibyte_is_too_little(probe: Probe) -> None:

@@ -119,10 +119,15 @@ for number, (documents, queries) in enumerate([
          sorted(dpr.libraries()), dpr.threads()])
 """
     (exact, *_), *others = probe("minilm", DPR + lines, "2g")
+    spread = max(exact) - min(exact)
     for number, (scores, libraries, threads) in enumerate(others):
-        assert scores == pytest.approx(
-            exact, abs=1e-4 * max(map(abs, exact)) if number == 0 else 0.2 * max(map(abs, exact))
-        )
+        furthest = max(abs(a - b) for a, b in zip(scores, exact, strict=True))
+        if number == 0:
+            assert furthest < 1e-4
+        else:
+            # Measured: 0.08 of what lies between the best and the worst (int8), 0.05 (bfloat16).
+            assert 1e-3 < furthest < 0.2 * spread
+            assert scores.index(max(scores)) == exact.index(max(exact))
         assert "faiss-cpu" in libraries and set(threads.values()) == {1}
 
 
@@ -151,7 +156,95 @@ except ValueError as error:
 """
     right, swapped, refused = probe("minilm", lines, "2g")
     assert max(abs(a - b) for a, b in zip(right, swapped, strict=True)) > 0.1
-    assert refused.startswith("the index was made with weights_sha256")
+    assert refused.startswith("the index was made with checkpoint_sha256")
+
+
+def test_what_is_no_number_ends_a_build_and_a_search(probe: Probe, tmp_path: Path) -> None:
+    put_small_checkpoints(tmp_path)
+    lines = """
+import torch
+import small
+folder = Path("/index/assets/m")
+small.make(folder, "bert", texts=["rivers of ice", "molten rock and ash"])
+params = {"model": "m", "pooling": "mean", "document_tokens": 64, "query_tokens": 32}
+make = lambda: adapter.ENGINE(params, Envelope("test", 1, 1 << 30), Path("/index/assets"))
+make().build(corpus, index, lambda _: None)
+dense = make()
+dense.load(index)
+row = (folder / "vocab.txt").read_text().splitlines().index("ash")
+with torch.inference_mode():
+    dense._model._backend._graph.transformer.embeddings.word_embeddings.weight[row] = float("nan")
+say(len(dense.search("rivers of ice", 10)))
+for attempt in (lambda: dense.search("ash", 10), lambda: dense.search_batch(["ice", "ash"], 10)):
+    try:
+        attempt()
+    except ValueError as error:
+        say(str(error))
+
+state = torch.load(folder / "pytorch_model.bin")
+state["embeddings.word_embeddings.weight"][row] = float("nan")
+small.write_weights(folder, state, safetensors=False)
+other = Path("/index/other")
+other.mkdir()
+try:
+    make().build(corpus, other, lambda _: None)
+except ValueError as error:
+    say(str(error))
+"""
+    found, one, batch, build = probe("minilm", lines, "2g")
+    assert found == 4
+    assert one.startswith("m: 1 of 1 texts become NaN or infinity under torch;")
+    assert batch.startswith("m: 1 of 2 texts become NaN")
+    assert build.startswith("m: 2 of 4 texts become NaN"), "the volcano and its twin"
+
+
+def test_an_index_knows_its_tokeniser_and_configuration(probe: Probe, tmp_path: Path) -> None:
+    put_small_checkpoints(tmp_path)
+    lines = """
+import shutil
+import small
+from encoder.prepare import prepare
+params = {"model": "m", "pooling": "mean", "document_tokens": 64, "query_tokens": 32}
+def edit(name, before, after):
+    path = plain / name
+    text = path.read_text()
+    assert text.count(before) == 1
+    path.write_text(text.replace(before, after))
+plain = Path("/index/plain/m")
+small.make(plain, "bert", texts=["rivers of ice", "molten rock and ash"])
+
+def load(prepared):
+    place = Path("/index") / str(len(seen))
+    shutil.copytree(plain, place / "m")
+    if prepared:
+        prepare(place, params)
+    seen.append(place)
+    dense = adapter.ENGINE(params, Envelope("test", 1, 1 << 30), place)
+    if len(seen) == 1:
+        dense.build(corpus, index, lambda _: None)
+    try:
+        dense.load(index)
+        say("loaded")
+    except ValueError as error:
+        say(str(error))
+
+seen = []
+load(True)
+load(True)
+load(False)
+edit("vocab.txt", "\\nrock\\n", "\\nrack\\n")
+load(True)
+edit("vocab.txt", "\\nrack\\n", "\\nrock\\n")
+edit("tokenizer_config.json", '"do_lower_case": true', '"do_lower_case": false')
+load(True)
+edit("tokenizer_config.json", '"do_lower_case": false', '"do_lower_case": true')
+edit("config.json", '"layer_norm_eps": 1e-12', '"layer_norm_eps": 1e-5')
+load(True)
+"""
+    *same, vocabulary, case, config = probe("minilm", lines, "2g")
+    assert same == ["loaded"] * 3
+    for said in (vocabulary, case, config):
+        assert said.startswith("the index was made with checkpoint_sha256")
 
 
 def test_chinese_survives(probe: Probe, tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ SPOILT = {
     "the weights lack": "edit('config.json', num_hidden_layers=3)",
     "has another shape than config.json says": "edit('config.json', intermediate_size=64)",
     "the weights hold linear.weight, which this head does not read": "add('linear.weight')",
+    "'transformer.embeddings.word_embeddings.weight' holds NaN or infinity": "one_row(float('nan'))",
+    "'transformer.embeddings.word_embeddings.weight' holds NaN": "one_row(float('-inf'))",
     "the tokeniser lacks the special tokens [CLS], [SEP]": "rename('[CLS]', '[SEP]')",
     "the tokeniser lacks the special tokens [PAD]": "rename('[PAD]')",
     "no tokeniser": "(folder / 'vocab.txt').unlink()",
@@ -69,6 +71,11 @@ def drop(prefix):
 
 def add(name):
     save_file({{**load_file(weights), name: torch.ones(3, 3)}}, weights)
+
+def one_row(value):
+    tensors = load_file(weights)
+    tensors["embeddings.word_embeddings.weight"][-1, 3] = value
+    save_file(tensors, weights)
 
 def rename(*tokens):
     vocabulary = folder / "vocab.txt"

@@ -150,7 +150,7 @@ say([resumed.resumed_s() > 0, done[:3], seen[0] == seen[1], len(seen[0]), left])
 @pytest.mark.parametrize("like", ["bt-splade-l", "unicoil", "deepct", "doct5query"])
 def test_odd_queries_are_answered(ask: Ask, like: str) -> None:
     lines = """
-odd = ["", "  ", "the of and", "\U0001f600", "\ud800", "coffee\x00", "river " * 5000, 'AND (foo* "']
+odd = ["", "  ", "the of and", "\\U0001f600", "\\ud800", "coffee\\x00", "river " * 5000, 'AND (foo* "']
 say([[hit.doc_id for hit in system.search(query, 3)] for query in odd])
 say([hit.doc_id for hit in system.search("zebra", 30)])
 say(system.libraries()["jvm_options"])

@@ -109,7 +109,7 @@ for line, text in zip(lines, documents.values()):
         total[word] = total.get(word, 0) + frequency
 reader = system._words._reader
 count = autoclass("io.anserini.index.IndexReaderUtils").getTermCounts
-for word, stem in (("river", "river"), ("glacier", "glacier"), ("castle", "castl")):
+for word, stem in (("market", "market"), ("north", "north"), ("castle", "castl")):
     say([count(reader, word).get("collectionFreq"), total[word]])
 """
     (loaded, before), ranking, stages, *pairs = ask("deepct", BUILT_APART + lines)
@@ -118,7 +118,7 @@ for word, stem in (("river", "river"), ("glacier", "glacier"), ("castle", "castl
     assert len(pairs) == 24 + 3
     for ours, theirs in pairs:
         assert ours == theirs
-    assert pairs[-1][0] > 100
+    assert pairs[-1][0] > 50
 
 
 def test_doct5query_appends_what_the_plain_model_writes(ask: Ask) -> None:
@@ -136,20 +136,20 @@ lines = impact_methods.writer(params, Path("/opt/assets"), 1, "cpu").lines(batch
 say(lines == impact_methods.writer(params, Path("/opt/assets"), 1, "cpu").lines(batch, lambda _: None))
 texts = sorted((documents[each.doc_id] for each in batch), key=len, reverse=True)
 first = next(each.doc_id for each in batch if documents[each.doc_id] == texts[0])
-torch.manual_seed(int.from_bytes(hashlib.sha256(f"{params['seed']}\0{first}".encode()).digest()[:7], "big"))
+torch.manual_seed(int.from_bytes(hashlib.sha256(f"{params['seed']}\\0{first}".encode()).digest()[:7], "big"))
 given = tokenizer(texts, padding=True, return_tensors="pt")
 written = model.generate(**given, do_sample=True, top_k=10, num_return_sequences=3, max_new_tokens=8)
 queries = tokenizer.batch_decode(written, skip_special_tokens=True)
 expected = {texts[0]: " ".join([texts[0], *queries[:3]]), texts[1]: " ".join([texts[1], *queries[3:]])}
 say([[line["contents"] for line in lines], [expected[documents[each.doc_id]] for each in batch]])
-say([hit.doc_id for hit in system.search("the old river of the north", 3)])
-say([hit.doc_id for hit in system.search("market", 3)])
+say([hit.doc_id for hit in system.search("the old river of the north", 24)])
+say([hit.doc_id for hit in system.search("market", 24)])
 empty = impact_methods.writer(params, Path("/opt/assets"), 1, "cpu").lines(list(corpus)[-1:], lambda _: None)
 say(empty)
 """
     loaded, same, (ours, theirs), ranking, market, empty = ask("doct5query", BUILT_APART + lines)
     assert loaded == [] and same
     assert ours == theirs
-    assert {"twin a", "twin b"} & set(ranking)
+    assert {"twin a", "twin b"} <= set(ranking) and "empty" not in ranking
     assert "long" in market
     assert empty == [{"id": "empty", "contents": ""}]

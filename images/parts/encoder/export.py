@@ -6,6 +6,7 @@ Float32 throughout; the precision of OpenVINO is chosen when the graph is loaded
 from __future__ import annotations
 
 import logging
+import tempfile
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,4 +88,9 @@ def _int8(plain: Path, path: Path) -> None:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     logging.getLogger().setLevel(logging.ERROR)  # it advises a step for graphs that have images
-    quantize_dynamic(plain, path, weight_type=QuantType.QInt8, per_channel=True, op_types_to_quantize=["MatMul"])
+    before = tempfile.tempdir
+    tempfile.tempdir = str(path.parent)  # it writes the whole graph to a scratch file, and /tmp may be small
+    try:
+        quantize_dynamic(plain, path, weight_type=QuantType.QInt8, per_channel=True, op_types_to_quantize=["MatMul"])
+    finally:
+        tempfile.tempdir = before

@@ -55,6 +55,18 @@ class Graph(torch.nn.Module):
         result: torch.Tensor = self.head(heads.Given(states, pooled, attention_mask))
         return result
 
+    def check_numbers(self, name: str) -> None:
+        """Refuse weights that are no numbers: texts that meet them would silently fall out of every ranking.
+
+        Raises:
+            BadCheckpoint: a tensor holds NaN or infinity; ``name`` is the checkpoint's.
+        """
+        for tensor, values in self.named_parameters():
+            if not torch.isfinite(values).all():
+                raise BadCheckpoint(
+                    f"{name}: {tensor!r} holds NaN or infinity: the weights are damaged; fetch them anew"
+                )
+
     def _attention(self, mask: torch.Tensor) -> torch.Tensor:
         """The mask as the transformer takes it; ready-made for an export, which cannot follow how it is made."""
         if self.plain_mask:

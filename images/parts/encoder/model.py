@@ -128,11 +128,20 @@ class Model:
         return self.tokens.batch(self.tokens.encode(self._prefixed(texts), self._checked(max_tokens)))
 
     def run(self, batch: Batch) -> Any:
-        """The forward pass alone."""
+        """The forward pass alone.
+
+        Raises:
+            BadCheckpoint: a result is no number, which no index would ever rank.
+        """
         rows = self._backend.run(batch)
-        if self._normalise:
-            rows = rows / numpy.maximum(numpy.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-        return rows
+        lengths = numpy.linalg.norm(rows, axis=1, keepdims=True)
+        finite = numpy.isfinite(lengths)  # as a length is only if all of its row is
+        if not finite.all():
+            raise BadCheckpoint(
+                f"{self._backend.folder.name}: {int((~finite).sum())} of {len(rows)} texts become NaN or infinity "
+                f"under {self._backend.name}; fetch the checkpoint anew, or take another backend"
+            )
+        return rows / numpy.maximum(lengths, 1e-12) if self._normalise else rows
 
     def threads(self) -> dict[str, int]:
         """What the backend says of its threads."""

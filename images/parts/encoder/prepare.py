@@ -13,12 +13,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tokenizers import Tokenizer
+
 from encoder import tokens
 from encoder.backends import BACKENDS, FILES
+from encoder.checkpoint import config
 from encoder.errors import BadCheckpoint
 from encoder.roles import Role, roles
 
-FORMAT = 1
+FORMAT = 2
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
@@ -62,20 +65,37 @@ def prepare(assets: Path, params: dict[str, Any]) -> None:
         _prepare(assets / name, sharing)
 
 
-def weights_sha256(folder: Path) -> str:
-    """Hash of the weights as they were published: of the prepared folder as it was noted, else of the file.
+def checkpoint_sha256(folder: Path) -> str:
+    """Hash of what decides a text's vector; of a prepared folder as it was noted, before anything was dropped.
 
     Raises:
-        BadCheckpoint: there are none.
+        BadCheckpoint: there are no weights, no ``config.json`` or no tokeniser.
     """
     noted = folder / "encoder.json"
     if noted.is_file():
-        return str(json.loads(noted.read_text(encoding="utf-8"))["weights_sha256"])
-    for name in _WEIGHTS:
-        if (folder / name).is_file():
-            with (folder / name).open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
-    raise BadCheckpoint(f"{folder.name}: no weights ({' or '.join(_WEIGHTS)})")
+        return str(json.loads(noted.read_text(encoding="utf-8"))["checkpoint_sha256"])
+    config(folder)
+    return files_sha256(folder, tokens.read(folder))
+
+
+def files_sha256(folder: Path, tokeniser: Tokenizer) -> str:
+    """Hash of the weights and ``config.json`` as they were published, and of the tokeniser as it is applied.
+
+    The same weights under another vocabulary, or another epsilon, are another encoder.
+
+    Raises:
+        BadCheckpoint: there are no weights.
+    """
+    weights = next((name for name in _WEIGHTS if (folder / name).is_file()), None)
+    if weights is None:
+        raise BadCheckpoint(f"{folder.name}: no weights ({' or '.join(_WEIGHTS)})")
+    tokeniser.no_padding()
+    tokeniser.no_truncation()
+    whole = hashlib.sha256(tokeniser.to_str().encode("utf-8", "surrogatepass"))
+    for name in ("config.json", weights):
+        with (folder / name).open("rb") as file:
+            whole.update(hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()
 
 
 def _prepare(folder: Path, sharing: list[Role]) -> None:
@@ -87,8 +107,8 @@ def _prepare(folder: Path, sharing: list[Role]) -> None:
         raise BadCheckpoint(f"no backend {backend!r}; there are {', '.join(BACKENDS)}")
     from encoder.graph import Graph
 
-    sha256 = weights_sha256(folder)
     graph = Graph(folder, heads[0], sharing[0].params)
+    graph.check_numbers(folder.name)
     for role in sharing:
         if graph.side and graph.side != _DPR_SIDES[role.side]:
             raise BadCheckpoint(
@@ -102,6 +122,7 @@ def _prepare(folder: Path, sharing: list[Role]) -> None:
             )
     tokeniser = tokens.read(folder)
     tokens.Tokens(tokeniser, graph.declared.vocabulary, name=folder.name)
+    sha256 = files_sha256(folder, tokeniser)
     from encoder.export import export
 
     export(graph, folder, backends)
@@ -119,7 +140,7 @@ def _prepare(folder: Path, sharing: list[Role]) -> None:
         "head": heads[0],
         "side": graph.side,
         "backends": sorted(backends),
-        "weights_sha256": sha256,
+        "checkpoint_sha256": sha256,
     }
     (folder / "encoder.json").write_text(json.dumps(noted, indent=2) + "\n", encoding="utf-8")
     for path in sorted(folder.rglob("*"), reverse=True):

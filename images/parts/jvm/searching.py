@@ -78,9 +78,13 @@ class Words(_Searcher):
         self._analyzer = analyzer
 
     def search(self, text: str, k: int) -> list[Hit]:
-        """The best ``k``."""
+        """The best ``k``.  Half a surrogate pair is no text: it is replaced, as a decoder would have done."""
         with runtime.java_errors():
-            return self._top(self._generator.buildQuery(_CONTENTS, self._analyzer, text, signature=_OF_TEXT), k)
+            try:
+                query = self._generator.buildQuery(_CONTENTS, self._analyzer, text, signature=_OF_TEXT)
+            except UnicodeEncodeError:
+                return self.search(text.encode("utf-8", "replace").decode("utf-8"), k)
+            return self._top(query, k)
 
 
 class Weights(_Searcher):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy
 
-_BYTES = "ids.bin"
+BYTES = "ids.bin"
 _ENDS = "ids.npy"
 
 
@@ -16,10 +17,10 @@ class Ids:
     """The ids of an index's rows: ``ids[row]``."""
 
     def __init__(self, folder: Path) -> None:
-        self._bytes = (folder / _BYTES).read_bytes()
+        self._bytes = (folder / BYTES).read_bytes()
         self._ends: Any = numpy.load(folder / _ENDS)
         if len(self._ends) and int(self._ends[-1]) != len(self._bytes):
-            raise ValueError(f"the index is damaged: {_BYTES} has {len(self._bytes)} bytes, not {int(self._ends[-1])}")
+            raise ValueError(f"the index is damaged: {BYTES} has {len(self._bytes)} bytes, not {int(self._ends[-1])}")
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -29,19 +30,22 @@ class Ids:
         return self._bytes[start : int(self._ends[row])].decode("utf-8")
 
 
-def write(folder: Path, ids: Sequence[str]) -> None:
-    """Write the ids of some rows."""
-    encoded = [each.encode("utf-8") for each in ids]
-    (folder / _BYTES).write_bytes(b"".join(encoded))
-    numpy.save(folder / _ENDS, numpy.cumsum([len(each) for each in encoded], dtype=numpy.int64))
+def write(folder: Path, ids: Iterable[str]) -> None:
+    """Write the ids of some rows; they are never in memory together."""
+    ends, end = array("q"), 0
+    with (folder / BYTES).open("wb") as target:
+        for each in ids:
+            end += target.write(each.encode("utf-8"))
+            ends.append(end)
+    numpy.save(folder / _ENDS, numpy.array(ends, dtype=numpy.int64))
 
 
 def join(parts: Iterable[Path], folder: Path) -> None:
     """Write the ids of all parts, in order, into one folder."""
     ends, before = [], 0
-    with (folder / _BYTES).open("wb") as target:
+    with (folder / BYTES).open("wb") as target:
         for part in parts:
-            target.write((part / _BYTES).read_bytes())
+            target.write((part / BYTES).read_bytes())
             ends.append(numpy.load(part / _ENDS) + before)
             before = target.tell()
     numpy.save(folder / _ENDS, numpy.concatenate(ends))

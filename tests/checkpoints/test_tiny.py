@@ -1,0 +1,34 @@
+"""What a system's parameters say decides the format of the tiny checkpoint that is made for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkpoints import dense, sparse, tiny
+from harness import catalog
+from harness.errors import UnknownName
+
+
+def recipes(name: str) -> dict[str, tuple[str, str]]:
+    system = catalog.system(name)
+    return {asset.folder: tiny.recipe(system, asset.folder) for asset in system.system_assets}
+
+
+def test_every_asset_of_every_shipped_system_can_be_made() -> None:
+    for system in catalog.systems(catalog.images_dir()).values():
+        for module, kind in recipes(system.name).values():
+            assert kind in {"dense": dense.KINDS, "sparse": sparse.KINDS, "colbert": ("",)}[module]
+
+
+def test_sides_that_differ_in_their_architecture_differ_here() -> None:
+    assert recipes("dpr") == {"dpr-question": ("dense", "dpr-question"), "dpr-context": ("dense", "dpr-context")}
+    assert [kind for _, kind in recipes("bt-splade-l").values()] == ["splade", "splade-distilbert"]
+    assert recipes("sbert")["sbert"] == ("dense", "distilbert")
+    assert recipes("unicoil") == {"unicoil": ("sparse", "unicoil"), "doct5query": ("sparse", "doct5query")}
+
+
+def test_a_method_that_nothing_here_makes_is_said() -> None:
+    system = catalog.system("bt-splade-l")
+    other = system.model_copy(update={"build_params": {**system.build_params, "method": "novel"}})
+    with pytest.raises(UnknownName, match="bt-splade-l/bt-splade-l-query"):
+        tiny.recipe(other, "bt-splade-l-query")
