@@ -37,7 +37,7 @@ def make(
     """Write a checkpoint of ``kind`` (see ``KINDS``) into ``folder``.
 
     Args:
-        words: whole words that the vocabulary holds beside letters; others are spelt.
+        words: whole words that the vocabulary holds beside letters (but a T5's); others are spelt.
         vocabulary: a whole vocabulary instead, special tokens included.
         positions: the most tokens that the model takes.
         safetensors: write ``model.safetensors``; else ``pytorch_model.bin``, as most of the published ones are.
@@ -49,7 +49,7 @@ def make(
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
     if kind == "doct5query":
-        config, state = _t5(folder, words, hidden, layers)
+        config, state = _t5(folder, hidden, layers)
     else:
         pieces = list(vocabulary or _vocabulary(words))
         write_wordpieces(folder, pieces, positions, "DistilBertTokenizer" if "distil" in kind else "BertTokenizer")
@@ -169,12 +169,13 @@ def _deepct(sizes: dict[str, int], hidden: int, layers: int) -> tuple[dict[str, 
     return _declared(config, "BertForTokenClassification"), model.state_dict()
 
 
-def _t5(folder: Path, words: Sequence[str], hidden: int, layers: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def _t5(folder: Path, hidden: int, layers: int) -> tuple[dict[str, Any], dict[str, Any]]:
     from tokenizers import Tokenizer, decoders, pre_tokenizers, processors
     from tokenizers.models import Unigram
     from transformers import T5Config, T5ForConditionalGeneration
 
-    pieces = ["<pad>", "</s>", "<unk>", *(f"\u2581{word}" for word in words), "\u2581", *_LETTERS, *_MARKS]
+    # No whole words: what it writes is noise, and noise that names a document's topic would move it.
+    pieces = ["<pad>", "</s>", "<unk>", "\u2581", *_LETTERS, *_MARKS]
     pieces = list(dict.fromkeys(pieces))
     tokenizer = Tokenizer(Unigram([(piece, -1.0 - number / 100) for number, piece in enumerate(pieces)], unk_id=2))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
