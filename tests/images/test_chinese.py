@@ -20,7 +20,7 @@ from tests.images.conftest import CACHE
 pytestmark = pytest.mark.docker
 
 SUITE = """
-systems = ["bm25-zh", "minilm"]
+systems = ["bm25-zh", "minilm-128"]
 datasets = ["xquad-zh", "./dureader-part"]
 profiles = ["cpu1-mem2"]
 build_profile = "cpu2-mem4"
@@ -34,14 +34,14 @@ repeats = 0
 k = 10
 """
 
-# nDCG@10, below what was measured (0.98, 0.33, 0.20, 0.12) and far above chance (0.02 on XQuAD, 0.01 on the part of
+# nDCG@10, below what was measured (0.98, 0.33, 0.32, 0.18) and far above chance (0.02 on XQuAD, 0.01 on the part of
 # DuReader): text that is lost, cut or split on the way falls short of it.  The dense model is English, and knows some
 # characters.
 LEAST = {
     ("bm25-zh", "xquad-zh"): 0.95,
     ("bm25-zh", "dureader-part"): 0.28,
-    ("minilm", "xquad-zh"): 0.15,
-    ("minilm", "dureader-part"): 0.08,
+    ("minilm-128", "xquad-zh"): 0.25,
+    ("minilm-128", "dureader-part"): 0.13,
 }
 
 
@@ -66,7 +66,20 @@ def write_part(folder: Path, documents: int) -> None:
     (folder / "qrels.trec").write_text("".join(" ".join(row) + "\n" for row in kept), encoding="utf-8")
 
 
-def test_lexical_and_dense_systems_find_chinese(tmp_path: Path, engine: docker.DockerClient) -> None:
+def declare_dense(folder: Path) -> None:
+    """``minilm`` that reads half as much of a document: the test takes half as long."""
+    folder.mkdir(parents=True)
+    shipped = (catalog.images_dir() / "dense" / "systems" / "minilm.toml").read_text(encoding="utf-8")
+    assert "document_tokens = 256" in shipped
+    text = shipped.replace("document_tokens = 256", "document_tokens = 128")
+    (folder / "minilm-128.toml").write_text(text, encoding="utf-8")
+
+
+def test_lexical_and_dense_systems_find_chinese(
+    tmp_path: Path, engine: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare_dense(tmp_path / "own" / "dense" / "systems")
+    monkeypatch.setenv("HARNESS_IMAGES", str(tmp_path / "own"))
     write_part(tmp_path / "dureader-part", 1000)
     (tmp_path / "chinese.toml").write_text(SUITE, encoding="utf-8")
     results = tmp_path / "results"
