@@ -25,10 +25,8 @@ _TEXT_OVER_TOKEN = 8.0
 
 def make(wanted: dict[str, str], texts: list[str], out: Path) -> None:
     """Write one checkpoint."""
-    folder, words = (
-        out / wanted["folder"],
-        sorted({word for text in texts for word in re.findall(r"\w+", text.lower())}),
-    )
+    folder = out / wanted["folder"]
+    words = sorted({word for text in texts for word in re.findall(r"[a-z]+", text.lower())})
     if wanted["module"] == "dense":
         from checkpoints import dense
 
@@ -37,11 +35,13 @@ def make(wanted: dict[str, str], texts: list[str], out: Path) -> None:
     elif wanted["module"] == "sparse":
         from checkpoints import sparse
 
-        sparse.make(folder, wanted["kind"], words=[word for word in words if word.isascii()], seed=_SEED)
+        # What a T5 of random weights adds to a document is to mean nothing: it knows letters alone.
+        sparse.make(folder, wanted["kind"], words=() if wanted["kind"] == "doct5query" else words, seed=_SEED)
     else:
         from checkpoints import colbert
 
         colbert.make(folder, vocabulary=words, hidden=_HIDDEN, seed=_SEED)
+        match_tokens(folder)
 
 
 def match_words(path: Path) -> None:
@@ -53,6 +53,25 @@ def match_words(path: Path) -> None:
     for name, tensor in state.items():
         tensor.data = _bag_of_words(name, tensor)
     torch.save(state, path)
+
+
+def match_tokens(folder: Path) -> None:
+    """Make every token's vector its own word's, whatever stands around it (ColBERT).
+
+    Masks, with which queries are filled up, and markers are nearest to tokens that every document has.
+    """
+    from safetensors.torch import load_file, save_file
+
+    weights = folder / "model.safetensors"
+    state = {
+        name: tensor * 0 if name.endswith("value.weight") else tensor
+        for name, tensor in ((name, _bag_of_words(name, each)) for name, each in load_file(weights).items())
+    }
+    tokens = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    embeddings = state["bert.embeddings.word_embeddings.weight"]
+    for token, like in (("[MASK]", "[SEP]"), ("[unused0]", "[unused1]")):
+        embeddings[tokens.index(token)] = embeddings[tokens.index(like)]
+    save_file({name: tensor.contiguous() for name, tensor in state.items()}, weights, metadata={"format": "pt"})
 
 
 def _bag_of_words(name: str, tensor: torch.Tensor) -> torch.Tensor:
