@@ -15,11 +15,18 @@ _LICENCE = "Apache-2.0"
 
 
 def write(
-    published: Path, name: str, *, models: Path, images: Path, note: str, components: dict[str, str] | None = None
+    published: Path,
+    name: str,
+    *,
+    models: Path,
+    images: Path,
+    note: str,
+    components: dict[str, str] | None = None,
+    params: dict[str, Any] | None = None,
 ) -> Path:
     """Write ``images/<engine>/systems/<name>.toml``; returns its path.
 
-    The parameters stay what the published system's are, and so do the names of the assets' folders.
+    The parameters stay what the published system's are unless told otherwise; so do the names of the assets' folders.
 
     Args:
         published: the published system's file.
@@ -28,6 +35,7 @@ def write(
         images: a folder for ``HARNESS_IMAGES``.
         note: what the checkpoint is, in one line; tables show it.
         components: for a system that joins others, what to join instead, by the name in the published file.
+        params: parameters of the published system with other values.
 
     Raises:
         FileError: the published file cannot be read, or a folder of its assets was not made.
@@ -43,7 +51,9 @@ def write(
         changed["components"] = [renamed.get(each, each) for each in told["components"]]
     for table in ("build_params", "search_params"):
         if table in told:
-            changed[table] = {_renamed(key, renamed): value for key, value in told[table].items()}
+            changed[table] = {
+                _renamed(key, renamed): (params or {}).get(key, value) for key, value in told[table].items()
+            }
     # One folder may be published in parts, from several places.
     folders = dict.fromkeys(asset["folder"] for asset in told.get("assets", []))
     changed["assets"] = [_asset(models / folder) for folder in folders]
