@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -75,6 +76,23 @@ def check(params: dict[str, Scalar]) -> Method:
 def document_model(params: dict[str, Scalar]) -> str:
     """Folder of the encoder of documents; empty where there is none."""
     return str(params.get("document_model", params.get("model", "")))
+
+
+def check_vocabularies(place: Path, params: dict[str, Scalar]) -> None:
+    """Refuse encoders whose terms are not the same: their texts would meet by chance alone.
+
+    Raises:
+        ValueError: the vocabularies of the two sides differ.
+    """
+    folders = {document_model(params), str(params.get("query_model", params.get("model", "")))}
+    read = [
+        json.loads((place / each / "tokenizer.json").read_text(encoding="utf-8")) for each in sorted(folders - {""})
+    ]
+    if len(read) == 2 and read[0]["model"]["vocab"] != read[1]["model"]["vocab"]:
+        raise ValueError(
+            f"{' and '.join(sorted(folders))}: the encoders of documents and of queries have different vocabularies,"
+            " so their terms cannot meet; take two that belong together"
+        )
 
 
 def writer(params: dict[str, Scalar], assets: Path, threads: int, device: str) -> Writer:

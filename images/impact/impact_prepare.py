@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import impact_expansion
 import impact_methods
@@ -21,7 +20,7 @@ def main(arguments: list[str]) -> int:
         params = {**told["build_params"], **told["search_params"]}
         impact_methods.check(params)
         prepare.prepare(Path(place), params)
-        _check_vocabularies(Path(place), params)
+        impact_methods.check_vocabularies(Path(place), params)
         expander = str(params.get("expansion_model", ""))
         if expander:
             if not (Path(place) / expander).is_dir():
@@ -31,23 +30,6 @@ def main(arguments: list[str]) -> int:
         print(" ".join(str(error).split()), file=sys.stderr)
         return 1
     return 0
-
-
-def _check_vocabularies(place: Path, params: dict[str, Any]) -> None:
-    """Refuse encoders whose terms are not the same: their texts would meet by chance alone.
-
-    Raises:
-        BadCheckpoint: the vocabularies of the two sides differ.
-    """
-    folders = {impact_methods.document_model(params), str(params.get("query_model", params.get("model", "")))}
-    read = [
-        json.loads((place / each / "tokenizer.json").read_text(encoding="utf-8")) for each in sorted(folders - {""})
-    ]
-    if len(read) == 2 and read[0]["model"]["vocab"] != read[1]["model"]["vocab"]:
-        raise BadCheckpoint(
-            f"{' and '.join(sorted(folders))}: the encoders of documents and of queries have different vocabularies,"
-            " so their terms cannot meet; take two that belong together"
-        )
 
 
 if __name__ == "__main__":

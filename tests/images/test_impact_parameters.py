@@ -1,0 +1,53 @@
+"""What the engine of learned sparse retrieval refuses before anything is loaded."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from harness import catalog
+
+SPLADE = {"method": "splade", "head": "splade", "document_model": "d", "query_model": "q", "quantisation": 100}
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> Any:
+    for folder in ("parts", "impact"):
+        monkeypatch.syspath_prepend(str(catalog.images_dir() / folder))
+    return importlib.import_module
+
+
+def test_a_parameter_that_its_method_does_not_read_is_refused(module: Any) -> None:
+    methods: ModuleType = module("impact_methods")
+    methods.check(SPLADE)
+    with pytest.raises(ValueError, match="unknown parameter 'query_tokns'; did you mean 'query_tokens'"):
+        methods.check({**SPLADE, "query_tokns": 3})
+    with pytest.raises(ValueError, match="unknown parameter 'expansions'"):
+        methods.check({**SPLADE, "expansions": 40})
+
+
+def test_every_shipped_system_is_read_whole(module: Any) -> None:
+    methods: ModuleType = module("impact_methods")
+    shipped = [system for system in catalog.systems(catalog.images_dir()).values() if system.engine == "impact"]
+    assert len(shipped) == 7
+    for system in shipped:
+        methods.check(system.params)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_encoders_whose_terms_cannot_meet_are_refused(module: Any, tmp_path: Path, same: bool) -> None:
+    methods: ModuleType = module("impact_methods")
+    for folder, words in (("d", ["a", "b"]), ("q", ["a", "b"] if same else ["a", "c"])):
+        (tmp_path / folder).mkdir()
+        vocabulary = {word: number for number, word in enumerate(words)}
+        (tmp_path / folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}}))
+    if same:
+        methods.check_vocabularies(tmp_path, SPLADE)
+    else:
+        with pytest.raises(ValueError, match="d and q: the encoders of documents and of queries have different voc"):
+            methods.check_vocabularies(tmp_path, SPLADE)
