@@ -7,6 +7,7 @@ its default text.
 from __future__ import annotations
 
 import difflib
+import logging
 import tarfile
 import zipfile
 import zlib
@@ -63,6 +64,7 @@ def read(registered: Registered) -> Source:
     """
     import ir_datasets
 
+    logging.getLogger("ir_datasets").addFilter(_unless_told_below)
     dataset = ir_datasets.load(registered.id)
     for what in ("docs", "queries", "qrels"):
         if not getattr(dataset, f"has_{what}")():
@@ -87,6 +89,11 @@ def read(registered: Registered) -> Source:
         lambda: ir_datasets.util.count_hint(corpus_id)() or 0,
     )
     return Source(documents, checks.topics(topics), checks.judgements(rows))
+
+
+def _unless_told_below(record: logging.LogRecord) -> bool:
+    """What fails is told once, by the error that ends it; how a download goes is ir_datasets' own to say."""
+    return not record.getMessage().lower().startswith(("download error", "download failed"))
 
 
 def _documents(registered: Registered) -> Iterator[Document]:

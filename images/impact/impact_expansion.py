@@ -116,6 +116,8 @@ def _load(folder: Path) -> tuple[Any, Any]:
             str(folder), local_files_only=True, output_loading_info=True, dtype="float32"
         )
         tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    except MemoryError:  # too small a machine is no fault of the checkpoint
+        raise
     # The libraries raise bare exceptions, and Rust's are no subclass of any other.
     except Exception as error:
         raise BadCheckpoint(f"{folder.name}: it cannot be loaded: {one_line(error)}") from error

@@ -73,6 +73,7 @@ def in_a_process(name: str, folder: Path) -> dict[str, Any]:
         text=True,
         check=True,
     )
+    assert "ownload error" not in done.stderr and "ownload failed" not in done.stderr, "it is told once"
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import docker
 
+from tests.images.inside import ask
+
 ROOT = Path(__file__).resolve().parents[2]
 
 BOTH = {"checkpoint": "tiny", "document_tokens": 300, "batch_size": 16, "chunk_documents": 200, "query_tokens": 32}
@@ -126,31 +128,17 @@ class Inside:
         told = {"plaid": PLAID, "uncompressed": UNCOMPRESSED, "sizes": SIZES, **self.given, **given}
         (self.job / "given.json").write_text(json.dumps(told), encoding="utf-8")
         (self.job / "probe.py").write_text(PRELUDE + lines, encoding="utf-8")
-        output = self.client.containers.run(
+        reads = {"/job": self.job, "/models": self.models, "/src/checkpoints": ROOT / "checkpoints"}
+        threads = {"OMP_NUM_THREADS": "1"}
+        return ask(
+            self.client,
             self.image,
-            ["/job/probe.py"],
-            entrypoint=["python3"],
-            remove=True,
-            network_mode="none",
-            read_only=True,
-            cap_drop=["ALL"],
-            security_opt=["no-new-privileges"],
-            user="65532:65532",
-            cpuset_cpus="0",
-            mem_limit=memory,
-            memswap_limit=memory,
-            pids_limit=512,
-            environment={"OMP_NUM_THREADS": "1"},
-            tmpfs={"/tmp": "size=256m"},
-            volumes={
-                str(self.job): {"bind": "/job", "mode": "ro"},
-                str(self.index): {"bind": "/index", "mode": "rw"},
-                str(self.models): {"bind": "/models", "mode": "ro"},
-                str(ROOT / "checkpoints"): {"bind": "/src/checkpoints", "mode": "ro"},
-            },
+            reads,
+            {"/index": self.index},
+            memory=memory,
+            scratch_mib=256,
+            environment=threads,
         )
-        said = [line for line in output.decode().splitlines() if line.startswith("said ")]
-        return [json.loads(line.removeprefix("said ")) for line in said]
 
 
 def make_models(client: docker.DockerClient, image: str, folder: Path, start: Path) -> Path:

@@ -14,6 +14,7 @@ import pytest
 from harness import assets, catalog
 from harness.images import making
 from tests.images.colbert import Inside, make_models
+from tests.images.inside import ask as ask_inside
 
 # The same place as the command line's: what it has fetched already is not fetched again.
 CACHE = Path(os.environ.get("HARNESS_CACHE") or Path.home() / ".cache" / "ir-harness")
@@ -74,25 +75,7 @@ def probe(engine: docker.DockerClient, tmp_path: Path) -> Probe:
         (job / "probe.py").write_text(PRELUDE + lines)
         (job / "params.json").write_text(json.dumps(system.params))
         (job / "corpus.jsonl").write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS))
-        output = engine.containers.run(
-            image.digest,
-            ["/job/probe.py"],
-            entrypoint=["python3"],
-            remove=True,
-            network_mode="none",
-            read_only=True,
-            cap_drop=["ALL"],
-            security_opt=["no-new-privileges"],
-            user="65532:65532",
-            cpuset_cpus="0",
-            mem_limit=memory,
-            memswap_limit=memory,
-            pids_limit=512,
-            tmpfs={"/tmp": "size=64m"},
-            volumes={str(job): {"bind": "/job", "mode": "ro"}, str(index): {"bind": "/index", "mode": "rw"}},
-        )
-        said = [line for line in output.decode().splitlines() if line.startswith("said ")]
-        return [json.loads(line.removeprefix("said ")) for line in said]
+        return ask_inside(engine, image.digest, {"/job": job}, {"/index": index}, memory=memory)
 
     return run
 

@@ -112,6 +112,8 @@ class Weights:
                 f"{folder.name}: {path.name} holds more than tensors, or is damaged: none of its code is run, so it "
                 "cannot be used"
             ) from error
+        except MemoryError:  # too small a machine is no fault of the checkpoint
+            raise
         except Exception as error:
             raise _damaged(path, error) from error
         if not isinstance(self._tensors, dict) or not all(
@@ -172,6 +174,8 @@ def transformer(
             raise BadCheckpoint(f"{folder.name}: {declared.model_type} has no pooler")
     try:
         model, loading = loader.from_pretrained(str(folder), **options)
+    except MemoryError:  # too small a machine is no fault of the checkpoint
+        raise
     except Exception as error:
         raise BadCheckpoint(f"{folder.name}: the weights cannot be loaded: {one_line(error)}") from error
     _check_loading(folder, declared, loading, reads)

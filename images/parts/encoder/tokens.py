@@ -99,6 +99,8 @@ def read(folder: Path) -> Tokenizer:
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    except MemoryError:  # too small a machine is no fault of the checkpoint
+        raise
     # The libraries raise bare exceptions, and Rust's are no subclass of any other.
     except Exception as error:
         raise BadCheckpoint(f"{folder.name}: the tokeniser cannot be read: {one_line(error)}") from error
@@ -111,6 +113,8 @@ def read(folder: Path) -> Tokenizer:
 def _plain(folder: Path) -> Tokenizer:
     try:
         return Tokenizer.from_file(str(folder / "tokenizer.json"))
+    except MemoryError:  # too small a machine is no fault of the checkpoint
+        raise
     except Exception as error:
         raise BadCheckpoint(f"{folder.name}: tokenizer.json cannot be read: {one_line(error)}") from error
 
