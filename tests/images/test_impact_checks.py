@@ -22,9 +22,11 @@ for make in (lambda: engine(quantisation=50), lambda: engine(document_tokens=128
         make().load(index)
     except ValueError as error:
         say(str(error))
-for changes in ({"method": "spalde"}, {"quantisation": 0}, {"head": "mean"}, {"language": "xx"}):
+plain = {"method": "doct5query", "expansion_model": "doct5query", "language": "xx"}
+changes = ({"method": "spalde"}, {"quantisation": 0}, {"head": "mean"}, {"language": "zh"})
+for wrong in (*({**params, **each} for each in changes), plain):
     try:
-        engine(**changes)
+        adapter.ENGINE(wrong, Envelope("test", 1, 1 << 30), other)
     except ValueError as error:
         say(str(error))
 """
@@ -33,7 +35,11 @@ for changes in ({"method": "spalde"}, {"quantisation": 0}, {"head": "mean"}, {"l
     assert tokens == "the index was made with document_tokens 256, the system asks for 128; build it anew"
     assert weights.startswith("the index was made with bt-splade-l-document_sha256 ")
     assert [each[:20] for each in unknown] == [
-        *("method is 'spalde', ", "quantisation is 0, m", "head is 'mean'; the ", "language is 'xx', mu")
+        "method is 'spalde', ",
+        "quantisation is 0, m",
+        "head is 'mean'; the ",
+        "unknown parameter 'l",
+        "language is 'xx', mu",
     ]
 
 
@@ -42,13 +48,13 @@ def test_bad_checkpoints_are_refused_in_one_line(ask: Ask) -> None:
     lines = """
 import os, shutil, sys
 import impact_prepare, encoder.graph, torch, transformers
-def attempt(tamper, **changes):
+def attempt(tamper, of=params, **changes):
     place = Path("/tmp/assets")
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree("/job/models", place)
     tamper(place)
     told = Path("/tmp/system.json")
-    told.write_text(json.dumps({"build_params": {**params, **changes}, "search_params": {}}))
+    told.write_text(json.dumps({"build_params": {**of, **changes}, "search_params": {}}))
     child = os.fork()  # each in a process of its own, as at an image's build, but with the libraries read once
     if not child:
         sys.stderr = open("/tmp/said", "w")
@@ -78,15 +84,15 @@ attempt(lambda place: (place / query / "config.json").write_text('{"model_type":
 attempt(lambda place: shutil.rmtree(place / query))
 attempt(lambda place: without("[SEP]", place / query))
 attempt(lambda place: None, document_tokens=600)
-weigh = {"method": "unicoil", "head": "term_weight", "document_model": "unicoil", "query_model": "unicoil"}
-attempt(lambda place: None, **weigh)
+weigh = {**params, "method": "unicoil", "head": "term_weight", "document_model": "unicoil", "query_model": "unicoil"}
+attempt(lambda place: None, weigh)
 attempt(lambda place: shutil.copy(place / "deepct" / "config.json", place / "unicoil") and shutil.copy(
-    place / query / "pytorch_model.bin", place / "unicoil"), **weigh)
-write = {"method": "doct5query", "expansion_model": "doct5query", "document_model": "", "query_model": ""}
-attempt(lambda place: None, **write)
-attempt(lambda place: cut(place / "doct5query" / "pytorch_model.bin"), **write)
-attempt(lambda place: shutil.copy(place / "deepct" / "config.json", place / "doct5query"), **write)
-attempt(lambda place: without("</s>", place / "doct5query"), **write)
+    place / query / "pytorch_model.bin", place / "unicoil"), weigh)
+write = {"method": "doct5query", "expansion_model": "doct5query"}
+attempt(lambda place: None, write)
+attempt(lambda place: cut(place / "doct5query" / "pytorch_model.bin"), write)
+attempt(lambda place: shutil.copy(place / "deepct" / "config.json", place / "doct5query"), write)
+attempt(lambda place: without("</s>", place / "doct5query"), write)
 """
     fine, *bad = ask("bt-splade-l", lines)
     assert fine == [0, []]
