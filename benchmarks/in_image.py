@@ -17,18 +17,27 @@ CACHE = Path(os.environ.get("HARNESS_CACHE", "~/.cache/ir-harness")).expanduser(
 SCIFACT = Path(__file__).resolve().parents[1] / "datasets" / "scifact"
 
 
-def said_by(system: str, script: str, *, files: dict[str, bytes], memory: str = "3g", cpuset: str = "0") -> list[Any]:
+def said_by(
+    system: str,
+    script: str,
+    *,
+    files: dict[str, bytes],
+    memory: str = "3g",
+    cpuset: str = "0",
+    models: Path | None = None,
+) -> list[Any]:
     """The values that a script prints as JSON behind the word ``said``, one a line.
 
     Args:
         script: Python; finds the files below ``/job``, the system's parameters in ``/job/params.json``, and a folder
             that it may write to in ``/index``.
         files: by name.
+        models: folder of checkpoints that the system's image is made with; else they come from the hub.
     """
     client = docker.from_env(timeout=3600)
     try:
         declared = catalog.system(system)
-        image = making.ensure(client, declared, cache=CACHE, models=None, report=print)
+        image = making.ensure(client, declared, cache=CACHE, models=models, report=print)
         with tempfile.TemporaryDirectory() as folder:
             job, index = Path(folder) / "job", Path(folder) / "index"
             job.mkdir()

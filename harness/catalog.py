@@ -263,5 +263,7 @@ def system(name: str, *folders: Path) -> System:
     """
     known = systems(*folders)
     if name not in known:
-        raise UnknownName("system", name, known)
+        unset = not folders and not os.environ.get("HARNESS_IMAGES")
+        hint = "systems of your own are found once HARNESS_IMAGES names their folder" if unset else ""
+        raise UnknownName("system", name, known, hint)
     return known[name]

@@ -37,9 +37,10 @@ class FileError(UsageError):
 class UnknownName(UsageError):
     """A name that nothing is known by."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
         names = sorted(known)
-        super().__init__(f"unknown {kind} {name!r}{did_you_mean(name, names)}; known: {', '.join(names) or 'none'}")
+        text = f"unknown {kind} {name!r}{did_you_mean(name, names)}; known: {', '.join(names) or 'none'}"
+        super().__init__(f"{text}; {hint}" if hint else text)
 
 
 class EngineError(HarnessError):

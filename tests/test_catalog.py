@@ -50,6 +50,12 @@ def test_an_unknown_system_offers_the_nearest(images: Path) -> None:
         catalog.system("bm52", images)
 
 
+def test_an_unknown_system_may_lie_in_a_folder_that_nothing_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HARNESS_IMAGES", raising=False)
+    with pytest.raises(UnknownName, match=r"; systems of your own are found once HARNESS_IMAGES names their folder$"):
+        catalog.system("dpr-small")
+
+
 def test_two_systems_of_one_name_are_refused(images: Path) -> None:
     plant(images, "tantivy", "bm25")
     with pytest.raises(FileError, match=r"tantivy/systems/bm25.toml: the engine 'lucene' has a system of this name"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -15,14 +14,13 @@ import late_engine
 import late_parameters
 import late_plaid
 import late_uncompressed
-from kept import ids
+from kept import ids, made_with
 from late_encoding import Encoder, Passages
 from late_kept import Kept
 
 from harness.measure.adapter import Adapter, Corpus
 from harness.records import Envelope, Hit, Scalar
 
-_META = "meta.json"
 _KEPT = ".building"
 
 
@@ -54,8 +52,8 @@ class ColBERT(Adapter):
             raise ValueError("the corpus is empty")
         late_engine.start(self.envelope.cpus, self.envelope.gpus)
         chunk, batch_size = int(self.params["chunk_documents"]), int(self.params["batch_size"])
-        made_with = self._made_with(len(corpus))
-        kept = Kept(index_dir / _KEPT, {**made_with, "chunk_documents": chunk, "batch_size": batch_size})
+        facts = {**self._facts(), "documents": len(corpus)}
+        kept = Kept(index_dir / _KEPT, {**facts, "chunk_documents": chunk, "batch_size": batch_size})
         if (index_dir / self._method).is_dir():  # an attempt that ended right after moving it there
             (index_dir / self._method).replace(kept.folder / self._method)
         config = self._config(index_bsize=batch_size)
@@ -76,7 +74,7 @@ class ColBERT(Adapter):
         self._resumed_s = kept.resumed_s
         ids.write(index_dir, (document.doc_id for document in corpus))
         folder.replace(index_dir / folder.name)
-        (index_dir / _META).write_text(json.dumps(made_with), encoding="utf-8")
+        made_with.write(index_dir, facts)
         shutil.rmtree(kept.folder)
         progress(len(corpus))
 
@@ -91,7 +89,7 @@ class ColBERT(Adapter):
             ValueError: the index is of another engine, system, checkpoint or version, or its parts do not fit together.
         """
         late_engine.start(self.envelope.cpus, self.envelope.gpus)
-        documents = self._verify(index_dir)
+        documents = int(made_with.check(index_dir, self._facts())["documents"])
         self._ids = ids.Ids(index_dir)
         config = self._config()
         if self._method == "plaid":
@@ -181,27 +179,13 @@ class ColBERT(Adapter):
             **settings,
         )
 
-    def _made_with(self, documents: int) -> dict[str, Any]:
+    def _facts(self) -> dict[str, Scalar]:
         """All that an index depends on, by name."""
         return {
             "engine": f"colbert-ai {version('colbert-ai')}",
             "weights": late_checkpoint.fingerprint(self._checkpoint),
-            "documents": documents,
             **{name: self.params[name] for name in late_parameters.SHAPING[self._method]},
         }
-
-    def _verify(self, index_dir: Path) -> int:
-        """Refuse an index that this system cannot answer from; how many documents it has."""
-        path = index_dir / _META
-        meta = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        if "engine" not in meta or not (index_dir / ids.BYTES).is_file():
-            raise ValueError("the folder holds no finished index of this engine; build one")
-        for name, wanted in self._made_with(meta["documents"]).items():
-            if meta.get(name) != wanted:
-                raise ValueError(
-                    f"the index was made with {name} {meta.get(name)!r}, the system asks for {wanted!r}; build it again"
-                )
-        return int(meta["documents"])
 
 
 ENGINE = ColBERT

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -17,14 +16,13 @@ from encoder.model import Model
 from encoder.prepare import checkpoint_sha256
 from encoder.roles import Role, role
 from encoder.shards import Shards
-from kept import ids
+from kept import ids, made_with
 
 from harness.measure.adapter import Adapter, Corpus, Document
 from harness.records import Envelope, Hit, Scalar
 
 _ENGINE = "dense"
 _FORMAT = 3  # of what lies in an index's folder
-_META = "meta.json"
 _BUILDING = ".building"
 
 
@@ -58,8 +56,7 @@ class Dense(Adapter):
         import faiss
 
         asked = self._role("document")
-        checkpoint = checkpoint_sha256(self.assets / asked.folder)
-        key = {**parameters.shaping(self._all), "checkpoint_sha256": checkpoint, "batch_size": self._all["batch_size"]}
+        key = {**self._facts(), "batch_size": self._all["batch_size"]}
         building = index_dir / _BUILDING
         shards = Shards(building / "shards", key, self._all["shard_documents"])
 
@@ -74,15 +71,7 @@ class Dense(Adapter):
         vectors = faiss_index.Shards(folders)
         faiss_index.build(vectors, index_dir, self._settings, lambda _: progress(len(vectors)))
         ids.join(folders, index_dir)
-        meta = {
-            "engine": _ENGINE,
-            "format": _FORMAT,
-            "documents": len(vectors),
-            "dimensions": vectors.dims,
-            "checkpoint_sha256": checkpoint,
-            **parameters.shaping(self._all),
-        }
-        (index_dir / _META).write_text(json.dumps(meta, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        made_with.write(index_dir, {**self._facts(), "documents": len(vectors), "dimensions": vectors.dims})
         shutil.rmtree(building)
 
     def resumed_s(self) -> float:
@@ -99,20 +88,20 @@ class Dense(Adapter):
         """
         import faiss
 
-        meta = self._meta(index_dir)
+        made = made_with.check(index_dir, self._facts())
         asked = self._role("query")
         self._model = self._load(asked)
-        if self._model.dims != meta["dimensions"]:
+        if self._model.dims != made["dimensions"]:
             raise ValueError(
-                f"{asked.folder} makes vectors of {self._model.dims} dimensions, the index has {meta['dimensions']}"
+                f"{asked.folder} makes vectors of {self._model.dims} dimensions, the index has {made['dimensions']}"
             )
         # One query's search can be slower on more threads: the parameter decides.
         faiss.omp_set_num_threads(min(int(self._all["faiss_threads"]) or self.envelope.cpus, self.envelope.cpus))
-        self._index = faiss_index.load(index_dir, self._settings, meta["dimensions"])
+        self._index = faiss_index.load(index_dir, self._settings, made["dimensions"])
         self._ids = ids.Ids(index_dir)
-        if not len(self._ids) == self._index.ntotal == meta["documents"]:
+        if not len(self._ids) == self._index.ntotal == made["documents"]:
             raise ValueError(
-                f"the index has {self._index.ntotal} vectors, {len(self._ids)} ids, {meta['documents']} documents"
+                f"the index has {self._index.ntotal} vectors, {len(self._ids)} ids, {made['documents']} documents"
             )
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
@@ -207,22 +196,14 @@ class Dense(Adapter):
             return (document.title, document.text)
         return f"{document.title}{self._all['title_separator']}{document.text}"
 
-    def _meta(self, index_dir: Path) -> dict[str, Any]:
-        """What the index was made with, after a comparison with what is asked for."""
-        try:
-            meta: dict[str, Any] = json.loads((index_dir / _META).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise ValueError(f"this is no index of the engine {_ENGINE!r}: its {_META} cannot be read") from error
-        if meta.get("engine") != _ENGINE or meta.get("format") != _FORMAT:
-            raise ValueError(
-                f"the index is of engine {meta.get('engine')!r}, version {meta.get('format')!r}; this is {_ENGINE!r}, "
-                f"version {_FORMAT}: build it again"
-            )
-        wanted = {"checkpoint_sha256": checkpoint_sha256(self.assets / self._role("document").folder)}
-        for name, value in {**parameters.shaping(self._all), **wanted}.items():
-            if meta.get(name) != value:
-                raise ValueError(f"the index was made with {name} {meta.get(name)!r}, the system asks for {value!r}")
-        return meta
+    def _facts(self) -> dict[str, Scalar]:
+        """All that an index depends on, by name."""
+        return {
+            "engine": _ENGINE,
+            "format": _FORMAT,
+            "checkpoint_sha256": checkpoint_sha256(self.assets / self._role("document").folder),
+            **parameters.shaping(self._all),
+        }
 
 
 ENGINE = Dense

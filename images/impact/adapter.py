@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import impact_methods
-from jvm import facts, indexing, languages, runtime, searching
+from jvm import indexing, languages, runtime, searching
+from kept import made_with
 
 from harness.measure.adapter import Adapter, Corpus, Document
 from harness.records import Envelope, Hit, Scalar
@@ -47,7 +48,7 @@ class Impact(Adapter):
         self._heap = "build_heap_mib"
         building = index_dir / _BUILDING
         self._index(self._encode(corpus, building, progress), building, index_dir)
-        facts.write(index_dir, self._facts())
+        made_with.write(index_dir, self._facts())
         shutil.rmtree(building)
 
     def resumed_s(self) -> float:
@@ -60,7 +61,7 @@ class Impact(Adapter):
         Raises:
             ValueError: the index is of another system or version.
         """
-        facts.check(index_dir, self._facts())
+        made_with.check(index_dir, self._facts())
         if not self._method.impact:
             runtime.start(self._jvm_options(), runtime.jar(self.assets))
             analyzer = languages.analyzer(self._language)

@@ -204,18 +204,16 @@ class Unicoil(Writer):
                 yield number, {"vector": impact_terms.named(found, names, scale)}
 
     def _expanded(self, texts: list[str], ids: list[str]) -> Iterator[tuple[list[int], Any]]:
-        tokenizer = self.model.tokenizer
+        tokenizer, tokens = self.model.tokenizer, self.model.tokens
         most, extra = int(self.params["document_tokens"]), int(self.params["expansion_tokens"])
         first, last = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
         for numbers, queries in self._expansions(texts, ids):
-            tokenizer.no_truncation()
             encoded = []
             for number, written in zip(numbers, queries, strict=True):
-                own = tokenizer.encode(texts[number], add_special_tokens=False).ids[: most - extra - 3]
-                theirs = tokenizer.encode(written, add_special_tokens=False).ids[:extra]
+                own, theirs = tokens.ids(texts[number])[: most - extra - 3], tokens.ids(written)[:extra]
                 new = [each for each in dict.fromkeys(theirs) if each not in set(own)]
                 encoded.append(_Ids([first, *own, last, *new, last]))
-            yield numbers, self.model.tokens.batch(encoded)
+            yield numbers, tokens.batch(encoded)
 
 
 class DeepCt(Writer):

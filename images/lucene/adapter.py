@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from jvm import facts, indexing, languages, parameters, runtime, searching
+from jvm import indexing, languages, parameters, runtime, searching
+from kept import made_with
 
 from harness.measure.adapter import Adapter, Corpus
 from harness.records import Envelope, Hit, Scalar
@@ -40,7 +41,7 @@ class Lucene(Adapter):
         indexer.build(
             ({"id": document.doc_id, "contents": indexing.full_text(document)} for document in corpus), index_dir
         )
-        facts.write(index_dir, self._facts())
+        made_with.write(index_dir, self._facts())
         progress(len(corpus))
 
     def load(self, index_dir: Path) -> None:
@@ -50,7 +51,7 @@ class Lucene(Adapter):
             ValueError: the index is of another language or version.
         """
         self._heap = "heap_mib"
-        facts.check(index_dir, self._facts())
+        made_with.check(index_dir, self._facts())
         runtime.start(self._jvm_options(), runtime.jar(self.assets))
         analyzer = languages.analyzer(self._language)
         self._searcher = searching.Words(index_dir, float(self.params["k1"]), float(self.params["b"]), analyzer)

@@ -120,14 +120,14 @@ for change in ({"nbits": 1}, {"document_tokens": 180}, {"checkpoint": "other"}):
     refused(engine({**PLAID, **change}).load, made)
 refused(engine(UNCOMPRESSED).load, made)
 refused(engine(PLAID).load, folder("empty"))
-meta = json.loads((made / "meta.json").read_text())
-(made / "meta.json").write_text(json.dumps({**meta, "engine": "colbert-ai 0.2.1"}))
+meta = json.loads((made / "made-with.json").read_text())
+(made / "made-with.json").write_text(json.dumps({**meta, "engine": "colbert-ai 0.2.1"}))
 refused(engine(PLAID).load, made)
-(made / "meta.json").write_text(json.dumps({**meta, "documents": 3}))
+(made / "made-with.json").write_text(json.dumps({**meta, "documents": 3}))
 refused(engine(PLAID).load, made)
-(made / "meta.json").write_text(json.dumps({"vectors": 4}))
+(made / "made-with.json").write_text(json.dumps({"vectors": 4}))
 refused(engine(PLAID).load, made)
-(made / "meta.json").write_text(json.dumps(meta))
+(made / "made-with.json").write_text(json.dumps(meta))
 from kept import ids
 ids.write(made, ["d 0"])
 refused(engine(PLAID).load, made)
@@ -140,12 +140,14 @@ refused(engine(PLAID, gpus=1).load, made)
 refused(engine(PLAID).build, corpus([], "none"), folder("nothing"), lambda _: None)
 """
     said = colbert(lines, documents=documents(30))
-    nbits, tokens, weights, method, empty, version, fewer, foreign, ids, older, median, three, some, gpu, none = said
-    assert nbits == "the index was made with nbits 2, the system asks for 1; build it again"
+    nbits, tokens, weights, method, empty, version, fewer, foreign, ids, lacking, median, three, some, gpu, none = said
+    assert nbits == "the index was made with nbits 2, the system asks for 1; build it anew"
     assert tokens.startswith("the index was made with document_tokens 300")
     assert weights.startswith("the index was made with weights '")
     assert method.startswith("the index was made with method 'plaid', the system asks for 'uncompressed'")
-    assert empty == foreign == older == "the folder holds no finished index of this engine; build one"
+    assert empty.startswith("the index has no readable made-with.json")
+    assert foreign.startswith("the index was made with engine None")
+    assert lacking == "the index is damaged: ids.bin and ids.npy cannot be read"
     assert version.startswith("the index was made with engine 'colbert-ai 0.2.1'")
     assert fewer == "the index has 30 documents and 30 ids, it was made of 3; build it again"
     assert ids == "the index has 30 documents and 1 ids, it was made of 30; build it again"

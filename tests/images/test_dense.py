@@ -94,8 +94,8 @@ def changed(**facts):
     place = Path("/index/changed")
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(index, place)
-    meta = json.loads((place / "meta.json").read_text())
-    (place / "meta.json").write_text(json.dumps({**meta, **facts}))
+    meta = json.loads((place / "made-with.json").read_text())
+    (place / "made-with.json").write_text(json.dumps({**meta, **facts}))
     return place
 
 refused(engine(document_tokens=128))
@@ -106,7 +106,7 @@ refused(engine(), changed(checkpoint_sha256="0" * 64))
 refused(engine(), changed(format=2))
 refused(engine(), changed(engine="impact"))
 refused(engine(), changed(documents=5))
-(changed() / "meta.json").unlink()
+(changed() / "made-with.json").unlink()
 refused(engine(), Path("/index/changed"))
 (changed() / "vectors.f32").write_bytes(b"12345")
 refused(engine(), Path("/index/changed"))
@@ -114,15 +114,15 @@ refused(engine(), Path("/index/changed"))
 refused(engine(), Path("/index/changed"))
 """
     tokens, normalise, title, fine, weights, version, other, count, none, vectors, ids = probe("minilm", BUILT + lines)
-    assert tokens == "the index was made with document_tokens 256, the system asks for 128"
-    assert normalise == "the index was made with normalise True, the system asks for False"
-    assert title == "the index was made with title 'join', the system asks for 'drop'"
+    assert tokens == "the index was made with document_tokens 256, the system asks for 128; build it anew"
+    assert normalise == "the index was made with normalise True, the system asks for False; build it anew"
+    assert title == "the index was made with title 'join', the system asks for 'drop'; build it anew"
     assert fine == "loaded"
     assert weights.startswith(f"the index was made with checkpoint_sha256 '{'0' * 64}', the system asks for '")
-    assert version == "the index is of engine 'dense', version 2; this is 'dense', version 3: build it again"
-    assert other.startswith("the index is of engine 'impact'")
+    assert version == "the index was made with format 2, the system asks for 3; build it anew"
+    assert other.startswith("the index was made with engine 'impact'")
     assert count == "the index has 4 vectors, 4 ids, 5 documents"
-    assert none == "this is no index of the engine 'dense': its meta.json cannot be read"
+    assert none.startswith("the index has no readable made-with.json")
     assert "damaged" in vectors and "damaged" in ids
 
 

@@ -65,11 +65,21 @@ class Tokens:
         if self._limit != max_tokens:
             self.tokenizer.enable_truncation(max_tokens)
             self._limit = max_tokens
+        return self._encode(texts, special=True)
+
+    def ids(self, text: str) -> list[int]:
+        """A text's token ids, uncut and without special tokens."""
+        if self._limit is not None:
+            self.tokenizer.no_truncation()
+            self._limit = None
+        return list(self._encode([text], special=False)[0].ids)
+
+    def _encode(self, texts: Sequence[Text], *, special: bool) -> list[Any]:
         try:
-            return list(self.tokenizer.encode_batch(list(texts)))
+            return list(self.tokenizer.encode_batch(list(texts), add_special_tokens=special))
         except (UnicodeEncodeError, TypeError):
             # Half a surrogate pair is no text: it is replaced, as a decoder would have done.
-            return list(self.tokenizer.encode_batch([_whole(text) for text in texts]))
+            return list(self.tokenizer.encode_batch([_whole(text) for text in texts], add_special_tokens=special))
 
     def batch(self, encodings: Sequence[Any]) -> Batch:
         """Fill encodings up to the longest of them."""

@@ -14,11 +14,18 @@ _ENDS = "ids.npy"
 
 
 class Ids:
-    """The ids of an index's rows: ``ids[row]``."""
+    """The ids of an index's rows: ``ids[row]``.
+
+    Raises:
+        ValueError: they are missing, or damaged.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self._bytes = (folder / BYTES).read_bytes()
-        self._ends: Any = numpy.load(folder / _ENDS)
+        try:
+            self._bytes = (folder / BYTES).read_bytes()
+            self._ends: Any = numpy.load(folder / _ENDS)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"the index is damaged: {BYTES} and {_ENDS} cannot be read") from error
         if len(self._ends) and int(self._ends[-1]) != len(self._bytes):
             raise ValueError(f"the index is damaged: {BYTES} has {len(self._bytes)} bytes, not {int(self._ends[-1])}")
 

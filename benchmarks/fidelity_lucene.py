@@ -1,0 +1,120 @@
+"""What the adapters over Lucene add to Anserini's own searchers: ``python -m benchmarks.fidelity_lucene``.
+
+BM25 against ``SimpleSearcher``, and BT-SPLADE (the checkpoints of ``make small``) against a plain script of
+transformers and ``SimpleImpactSearcher``.  Both ways run in one process in the system's container on one CPU, over
+SciFact (BT-SPLADE: 1,000 documents of it), and answer the same queries in turn, so that a machine that drifts favours
+none.  Exit code 1 when ids differ, a score differs by more than 1e-4, or the adapter's median latency is more than 5 %
+and more than 0.2 ms above the script's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from benchmarks.in_image import SCIFACT, said_by
+
+_SMALL = Path(__file__).resolve().parents[1] / "build" / "small"
+_QUERIES = "bt-splade-l-query"
+
+_BUILD = """
+import gzip, json, os, statistics, time
+from pathlib import Path
+import adapter
+from harness.measure.adapter import Corpus
+from harness.records import Envelope
+
+params = json.loads(Path("/job/params.json").read_text())
+lines = gzip.open("/job/corpus.jsonl.gz", "rt").read().splitlines()[:DOCUMENTS]
+Path("/index/corpus.jsonl").write_text("\\n".join(lines) + "\\n")
+queries = [json.loads(line)["text"] for line in open("/job/queries.jsonl")][:200]
+index = Path("/index/made")
+index.mkdir()
+def engine():
+    return adapter.ENGINE(params, Envelope("fidelity", 1, 3 << 30), Path("/opt/assets"))
+child = os.fork()  # the searching process never held what a build holds
+if not child:
+    engine().build(Corpus(Path("/index/corpus.jsonl"), len(lines)), index, lambda done: None)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0, "the build failed"
+system = engine()
+system.load(index)
+from jnius import autoclass
+"""
+
+_BM25 = """
+own = autoclass("io.anserini.search.SimpleSearcher")(str(index / "lucene"))
+own.set_bm25(params["k1"], params["b"])
+def plain(query):
+    return own.search(query, 10)
+"""
+
+_SPLADE = """
+import torch
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+tokenizer, model = AutoTokenizer.from_pretrained("/job"), AutoModelForMaskedLM.from_pretrained("/job").eval()
+terms = {number: token for token, number in tokenizer.get_vocab().items()}
+own = autoclass("io.anserini.search.SimpleImpactSearcher")(str(index / "lucene"))
+HashMap, Integer = autoclass("java.util.HashMap"), autoclass("java.lang.Integer")
+def plain(query):
+    batch = tokenizer(query, truncation=True, max_length=256, return_tensors="pt")
+    with torch.inference_mode():
+        weights = torch.log1p(torch.relu(model(**batch).logits)).amax(1)[0]
+    asked = HashMap()
+    for number in weights.nonzero()[:, 0].tolist():
+        impact = round(params["quantisation"] * float(weights[number]))
+        if impact:
+            asked.put(terms[number], Integer(impact))
+    return own.search(asked, 10)
+"""
+
+_IN_TURN = """
+def by_hand(query):
+    return [(hit.docid, hit.score) for hit in plain(query)]
+for _ in range(10):  # the JVM compiles what it finds hot
+    for query in queries:
+        system.search(query, 10), by_hand(query)
+times, same, difference = ([], []), 0, 0.0
+for number in range(5 * len(queries)):
+    query = queries[number % len(queries)]
+    answers = [None, None]
+    for which in ((0, 1) if number % 2 else (1, 0)):
+        start = time.perf_counter()
+        answers[which] = system.search(query, 10) if which == 0 else by_hand(query)
+        times[which].append(time.perf_counter() - start)
+    ours, theirs = answers
+    same += [hit.doc_id for hit in ours] == [doc_id for doc_id, _ in theirs]
+    difference = max([difference, *(abs(hit.score - score) for hit, (_, score) in zip(ours, theirs))])
+print("said", json.dumps([same, len(times[0]), difference, *(statistics.median(each) * 1e3 for each in times)]))
+"""
+
+
+def main() -> int:
+    """Measure, print, judge."""
+    if not (_SMALL / "models" / _QUERIES).is_dir():
+        print(f"{_SMALL / 'models' / _QUERIES}: no such checkpoint; run `make small` first", file=sys.stderr)
+        return 2
+    os.environ["HARNESS_IMAGES"] = str(_SMALL / "images")
+    collection = {name: (SCIFACT / name).read_bytes() for name in ("corpus.jsonl.gz", "queries.jsonl")}
+    checkpoint = {path.name: path.read_bytes() for path in (_SMALL / "models" / _QUERIES).iterdir()}
+    fine = [
+        _judged("bm25", _BM25, 5183, collection),
+        _judged("bt-splade-l-small", _SPLADE, 1000, collection | checkpoint),
+    ]
+    return 0 if all(fine) else 1
+
+
+def _judged(system: str, plain: str, documents: int, files: dict[str, bytes]) -> bool:
+    script = f"DOCUMENTS = {documents}\n{_BUILD}{plain}{_IN_TURN}"
+    ((same, asked, difference, ours, theirs),) = said_by(system, script, files=files, models=_SMALL / "models")
+    print(
+        f"{system}: {same} of {asked} answers have the same ids in the same order, "
+        f"scores differ by at most {difference:.1e}"
+    )
+    print(f"median latency: adapter {ours:.2f} ms, plain script {theirs:.2f} ms, ratio {ours / theirs:.3f}")
+    return bool(same == asked and difference <= 1e-4 and ours <= max(1.05 * theirs, theirs + 0.2))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
