@@ -16,11 +16,13 @@ import requests
 from rich.console import Console
 
 from harness import orchestrator, prices, suite
+from harness.catalog import System
 from harness.inputs import Options
 from harness.launch.base import Launcher
 from harness.orchestrator import Summary
 from harness.prices import Snapshot
 from harness.progress import Screen
+from tests import toys
 from tests.stored import Maker
 
 PLANTED = Path(__file__).parent / "engines" / "planted"
@@ -149,3 +151,9 @@ def bench(tmp_path: Path, environments: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "cache" / "process").symlink_to(environments)
     monkeypatch.setenv("HARNESS_IMAGES", str(tmp_path / "engines"))
     return made
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> System:
+    """An engine of this test alone."""
+    return toys.make(tmp_path)

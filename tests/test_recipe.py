@@ -1,0 +1,127 @@
+"""What decides an image, and what goes into its build."""
+
+from __future__ import annotations
+
+import ast
+import io
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from harness.catalog import System
+from harness.images import context
+from harness.images.recipe import driver_files, engine_recipe, recipe
+from tests.toys import with_asset
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "adapter.py", "requirements.lock"])
+def test_every_file_of_the_build_decides_the_recipe(toy: System, name: str) -> None:
+    before = recipe(toy)
+    with (toy.engine_dir / name).open("a") as file:
+        file.write("# more\n")
+    assert recipe(toy) != before
+
+
+def test_assets_decide_the_recipe(toy: System) -> None:
+    recipes = {recipe(toy), recipe(with_asset(toy, "a" * 64)), recipe(with_asset(toy, "b" * 64))}
+    assert len(recipes | {recipe(with_asset(toy, "a" * 64, "other"))}) == 4
+
+
+def test_parts_and_what_is_prepared_decide_the_recipe(toy: System, tmp_path: Path) -> None:
+    part = tmp_path / "parts" / "shared"
+    part.mkdir(parents=True)
+    (part / "__init__.py").write_text("x = 1\n")
+    toy = with_asset(
+        toy.model_copy(update={"parts": (part,), "prepare": "shared", "prepare_params": ("backend",)}), "a" * 64
+    )
+    before, engine = recipe(toy), engine_recipe(toy)
+    assert recipe(toy.model_copy(update={"search_params": {"k": 3}})) == before, "not read by `prepare`"
+    other = toy.model_copy(update={"search_params": {"backend": "onnxruntime"}})
+    assert recipe(other) != before and engine_recipe(other) == engine
+    (part / "__init__.py").write_text("x = 2\n")
+    assert engine_recipe(toy) != engine
+
+
+def test_an_accelerator_has_an_image_with_packages_of_its_own(toy: System, tmp_path: Path) -> None:
+    assert toy.on(1).image == toy.name, "an engine without such packages has one image"
+    before = recipe(toy)
+    (toy.engine_dir / "requirements-cuda.lock").write_text("other\n")
+    assert toy.on(0) == toy and recipe(toy) == before
+    able = toy.on(1)
+    assert able.image == f"{toy.name}-cuda" and recipe(able) != before
+    (tmp_path / "files").mkdir()
+    with tarfile.open(fileobj=io.BytesIO(packed(able, tmp_path / "files", tmp_path / "files"))) as tar:
+        names = [name for name in tar.getnames() if "requirements" in name]
+        assert names == ["requirements.lock"] and tar.extractfile(names[0]).read() == b"other\n"  # type: ignore[union-attr]
+
+
+def test_a_component_for_an_accelerator_names_the_joined_image(toy: System, tmp_path: Path) -> None:
+    shutil.copytree(toy.engine_dir, tmp_path / "able")
+    (tmp_path / "able" / "requirements-cuda.lock").write_text("other\n")
+    able = toy.model_copy(update={"name": "able", "engine_dir": tmp_path / "able"})
+    both = toy.model_copy(update={"name": "both", "components": (toy, able)})
+    there = both.on(1)
+    assert (both.image, there.image, there.engine_image) == ("both", "both-cuda", toy.engine)
+    assert [each.image for each in there.components] == [toy.name, "able-cuda"] and recipe(there) != recipe(both)
+
+
+def test_components_decide_the_recipe(toy: System) -> None:
+    first, second = (toy.model_copy(update={"name": name}) for name in ("first", "second"))
+    both = toy.model_copy(update={"components": (first, second)})
+    assert recipe(both) != recipe(toy)
+    changed = toy.model_copy(update={"components": (first, with_asset(second, "a" * 64))})
+    assert recipe(changed) != recipe(both)
+
+
+def test_descriptions_and_parameters_do_not(toy: System) -> None:
+    before = recipe(toy)
+    (toy.engine_dir / "engine.toml").write_text('description = "other words"\n')
+    (toy.engine_dir / "__pycache__").mkdir()
+    assert recipe(toy.model_copy(update={"search_params": {"k1": 1.2}})) == before
+
+
+def test_the_driver_in_the_image_imports_nothing_that_is_not_there() -> None:
+    driver = driver_files()
+    for path in driver.values():
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            # "from harness import x" takes a module; "from harness.x import y" a name out of one.
+            names += [f"{node.module}.{each.name}" for each in node.names] if names == ["harness"] else []
+            names += [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            for name in (each for each in names if each.partition(".")[0] == "harness"):
+                file = name.replace(".", "/")
+                assert f"{file}.py" in driver or f"{file}/__init__.py" in driver, f"{path.name} imports {name}"
+
+
+def packed(system: System, wheelhouse: Path, files: Path) -> bytes:
+    target = io.BytesIO()
+    context.engine(target, system, wheelhouse, files)
+    return target.getvalue()
+
+
+def listed(packed: bytes) -> dict[str, tarfile.TarInfo]:
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        return {entry.name: entry for entry in tar}
+
+
+def test_the_context_holds_what_is_needed_and_nothing_of_the_host(toy: System, tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "wheels" / "a.whl").touch(mode=0o600)
+    part = tmp_path / "parts" / "shared"
+    part.mkdir(parents=True)
+    (part / "__init__.py").touch()
+    (part / "notes.txt").touch()
+    toy = toy.model_copy(update={"parts": (part,)})
+    first = packed(with_asset(toy, "a" * 64), tmp_path / "wheels", tmp_path / "files")
+    entries = listed(first)
+    assert {"Dockerfile", "adapter.py", "wheels/a.whl", "assets/engine", "parts/shared/__init__.py"} <= entries.keys()
+    assert not any("model" in name or "notes" in name for name in entries), "weights are the system's, not the engine's"
+    assert {"driver/harness/records.py", "driver/harness/measure/__main__.py"} <= entries.keys()
+    assert "engine.toml" not in entries
+    # The builder's cache goes by these too: they must not differ from host to host.
+    assert {(entry.uid, entry.gid, entry.uname, entry.mtime) for entry in entries.values()} == {(0, 0, "", 0)}
+    assert {entry.mode for entry in entries.values()} == {0o644, 0o755}
+    assert packed(with_asset(toy, "a" * 64), tmp_path / "wheels", tmp_path / "files") == first
