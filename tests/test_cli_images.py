@@ -58,8 +58,14 @@ def test_for_gpus_it_makes_what_has_packages_for_them(bench: Bench, monkeypatch:
     made.clear()
     assert harness(bench).exit_code == 0 and "planted" in made
     assert not [each for each in made if each.endswith("-cuda")]
+    made.clear()
+    assert harness(bench, "planted", "--engine", "dense", "--engine", "dense").exit_code == 0
+    assert made == ["planted", "dense"]
+    assert harness(bench, "--engine", "dense", "--gpus").exit_code == 0 and made.pop() == "dense-cuda"
 
 
 def test_an_unknown_system_is_usage(bench: Bench) -> None:
     done = harness(bench, "plantet")
-    assert done.exit_code == 2 and "did you mean 'planted'?" in done.stderr
+    assert done.exit_code == 2 and "unknown system 'plantet'; did you mean 'planted'?" in done.stderr
+    done = harness(bench, "--engine", "dens")
+    assert done.exit_code == 2 and "unknown engine 'dens'; did you mean 'dense'?" in done.stderr

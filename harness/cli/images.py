@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 
 from harness.console import cache_option, columns, models_option, one_line_errors
-from harness.errors import ImageError
+from harness.errors import ImageError, UnknownName
 
 if TYPE_CHECKING:
     import docker
@@ -25,30 +25,27 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("systems", nargs=-1)
+@click.option("--engine", "engines", multiple=True, metavar="NAME", help="Also an engine's, without any weights.")
 @click.option("--gpus", is_flag=True, help="Those for hardware profiles with GPUs, of engines that have such.")
 @cache_option
 @models_option
 @one_line_errors
-def images(systems: tuple[str, ...], gpus: bool, cache: Path, models: Path | None) -> None:
+def images(systems: tuple[str, ...], engines: tuple[str, ...], gpus: bool, cache: Path, models: Path | None) -> None:
     """Make the images of SYSTEMS, or without any the one of each engine (no weights), and say how large they are.
 
     `harness run` makes what it needs by itself; this makes it beforehand.  Exit code 1 if one cannot be made.
     """
     import docker
 
-    from harness import catalog
     from harness.engine import engine_errors
     from harness.progress import Screen
 
-    chosen = [catalog.system(name) for name in dict.fromkeys(systems)]
-    engines = {} if chosen else {each.engine: each for each in catalog.systems().values()}
-    wanted = [each.on(1) if gpus else each for each in chosen or engines.values()]
-    wanted = [each for each in wanted if chosen or not gpus or each.accelerator]
+    wanted = _wanted(systems, engines, 1 if gpus else 0)
     with engine_errors():
         client = docker.from_env(timeout=120)
     screen, rows, complaints = Screen(Console(stderr=True)), [], []
     with closing(client):
-        for what, made, took_s in _made(client, wanted, not chosen, cache.expanduser().absolute(), models, screen):
+        for what, made, took_s in _made(client, wanted, cache.expanduser().absolute(), models, screen):
             if isinstance(made, ImageError):
                 complaints.append(str(made))
             else:
@@ -60,10 +57,22 @@ def images(systems: tuple[str, ...], gpus: bool, cache: Path, models: Path | Non
     sys.exit(1 if complaints else 0)
 
 
+def _wanted(systems: tuple[str, ...], engines: tuple[str, ...], gpus: int) -> list[tuple[System, bool]]:
+    """What to make: a system each, and whether its engine's image is meant."""
+    from harness import catalog
+
+    chosen = [(catalog.system(name).on(gpus), False) for name in dict.fromkeys(systems)]
+    known = {each.engine: each.on(gpus) for each in catalog.systems().values()}
+    for name in dict.fromkeys(engines):
+        if name not in known:
+            raise UnknownName("engine", name, known)
+        chosen.append((known[name], True))
+    return chosen or [(each, True) for each in known.values() if each.accelerator or not gpus]
+
+
 def _made(
     client: docker.DockerClient,
-    wanted: list[System],
-    engines: bool,
+    wanted: list[tuple[System, bool]],
     cache: Path,
     models: Path | None,
     screen: Screen,
@@ -71,13 +80,13 @@ def _made(
     """Each image with the seconds that it took, or why there is none; one that fails stops no other."""
     from harness.images import making
 
-    for system in wanted:
-        what = f"the engine {system.engine_image}" if engines else system.image
+    for system, engine in wanted:
+        what = f"the engine {system.engine_image}" if engine else system.image
         started = time.monotonic()
         made: Image | ImageError
         try:
             with screen.task(f"{what}: image"):
-                if engines:
+                if engine:
                     made = making.ensure_engine(client, system, cache=cache, report=screen.say)
                 else:
                     made = making.ensure(client, system, cache=cache, models=models, report=screen.say)
