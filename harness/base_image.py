@@ -14,7 +14,7 @@ from pathlib import Path
 import docker
 from docker.errors import APIError, ImageNotFound, NotFound
 
-from harness import leftovers
+from harness import leftovers, locks
 from harness.catalog import images_dir
 from harness.declared import Declared, read_toml, validate
 from harness.errors import ImageError
@@ -55,15 +55,23 @@ def ensure(client: docker.DockerClient, cache: Path, report: Callable[[str], Non
         ImageError: it can neither be pulled nor bootstrapped on this host; says what to install.
     """
     tag = reference(name)
+    if not _is_there(client, tag):
+        with locks.alone(cache, "base-images"):  # debootstrap may have to be installed, once
+            if not _is_there(client, tag):
+                folder = images_dir() / name
+                base = validate(BaseFile, read_toml(folder / "base.toml"), folder / "base.toml")
+                remark = _pull(client, base, folder, tag, report)
+                if remark:
+                    _bootstrap(client, base, tag, cache=cache, remark=remark, report=report)
+    return tag
+
+
+def _is_there(client: docker.DockerClient, tag: str) -> bool:
     try:
         client.images.get(tag)
     except ImageNotFound:
-        folder = images_dir() / name
-        base = validate(BaseFile, read_toml(folder / "base.toml"), folder / "base.toml")
-        remark = _pull(client, base, folder, tag, report)
-        if remark:
-            _bootstrap(client, base, tag, cache=cache, remark=remark, report=report)
-    return tag
+        return False
+    return True
 
 
 def _pull(

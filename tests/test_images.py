@@ -14,7 +14,7 @@ import docker
 import pytest
 import requests
 
-from harness import base_image
+from harness import base_image, locks
 from harness.catalog import System
 from harness.errors import EngineError, ImageError
 from harness.images import building, making
@@ -191,6 +191,12 @@ def test_two_at_once_build_one_image(built: docker.DockerClient, toy: System, tm
     assert first == second
     built_now = [line for line in said if line.startswith("building")]
     assert built_now == [f"building the image of the engine {toy.engine}", f"building the image of {toy.name}"]
+
+
+@pytest.mark.docker
+def test_an_image_in_the_making_holds_up_no_other(built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
+    with locks.alone(tmp_path, "harness-engine-other"), locks.alone(tmp_path, "harness-other"):
+        assert making.ensure(built, toy, cache=tmp_path, models=None, report=lambda _: None).size_bytes
 
 
 @pytest.mark.docker

@@ -7,18 +7,16 @@ so share what is built with it.
 
 from __future__ import annotations
 
-import fcntl
 import platform
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import docker
 from docker.errors import ImageNotFound
 
-from harness import assets, base_image
+from harness import assets, base_image, locks
 from harness.catalog import System
 from harness.engine import engine_errors
 from harness.errors import ImageError
@@ -28,6 +26,9 @@ from harness.images.recipe import engine_recipe, recipe
 
 RECIPE_LABEL = "harness.recipe"
 ENGINE_LABEL = "harness.engine"
+
+# What downloads; one process at a time, so that nothing is downloaded twice.
+_FETCHING = "downloads"
 
 
 @dataclass(frozen=True)
@@ -60,18 +61,12 @@ def ensure(
     present = find(client, system)
     if present is not None:
         return present
-    with _one_at_a_time(cache):
-        # Another process may have built it meanwhile; a second build would move the tag to another digest.
-        return _Maker(client, cache, models, report).system(system)
+    return _Maker(client, cache, models, report).system(system)
 
 
 def ensure_engine(client: docker.DockerClient, system: System, *, cache: Path, report: Callable[[str], None]) -> Image:
     """The image of a system's engine, without any weights."""
-    present = _find(client, f"harness-engine-{system.engine_image}", engine_recipe(system))
-    if present is not None:  # whoever builds another one does not hold this up
-        return present
-    with _one_at_a_time(cache):
-        return _Maker(client, cache, None, report).engine(system)
+    return _Maker(client, cache, None, report).engine(system)
 
 
 class _Maker:
@@ -86,12 +81,22 @@ class _Maker:
         self._report = report
 
     def system(self, system: System) -> Image:
-        wanted = recipe(system)
-        repository = f"harness-{system.image}"
+        wanted, repository = recipe(system), f"harness-{system.image}"
+        # Another process may have built it meanwhile; a second build would move the tag to another digest.
+        with locks.alone(self._cache, repository):
+            return _find(self._client, repository, wanted) or self._new_system(system, repository, wanted)
+
+    def engine(self, system: System) -> Image:
+        wanted, repository = engine_recipe(system), f"harness-engine-{system.engine_image}"
         present = _find(self._client, repository, wanted)
-        if present is not None:
+        if present is not None:  # whoever builds another of its recipes does not hold this up
             return present
-        files = assets.fetch(system.name, system.system_assets, self._cache, self._models, self._report)
+        with locks.alone(self._cache, repository):
+            return _find(self._client, repository, wanted) or self._new_engine(system, repository, wanted)
+
+    def _new_system(self, system: System, repository: str, wanted: str) -> Image:
+        with locks.alone(self._cache, _FETCHING):
+            files = assets.fetch(system.name, system.system_assets, self._cache, self._models, self._report)
         images = [self.system(each) for each in system.components]
         arguments = {"ENGINE": self.engine(system).reference}
         arguments |= {name: image.reference for name, image in zip(("FIRST", "SECOND"), images, strict=False)}
@@ -117,16 +122,13 @@ class _Maker:
             )
         return self._made(f"system {system.name!r}", repository, wanted)
 
-    def engine(self, system: System) -> Image:
-        wanted = engine_recipe(system)
-        what, repository = f"engine {system.engine!r}", f"harness-engine-{system.engine_image}"
-        present = _find(self._client, repository, wanted)
-        if present is not None:
-            return present
+    def _new_engine(self, system: System, repository: str, wanted: str) -> Image:
+        what = f"engine {system.engine!r}"
         if platform.machine() not in ("x86_64", "AMD64"):
             raise ImageError(f"{what}: images are made for x86-64, this host is {platform.machine()}")
-        wheelhouse = assets.wheels(system.lock, system.extra_indexes, self._cache, self._report)
-        files = assets.fetch(system.engine, system.engine_assets, self._cache, self._models, self._report)
+        with locks.alone(self._cache, _FETCHING):
+            wheelhouse = assets.wheels(system.lock, system.extra_indexes, self._cache, self._report)
+            files = assets.fetch(system.engine, system.engine_assets, self._cache, self._models, self._report)
         with engine_errors():
             arguments = {"BASE": base_image.ensure(self._client, self._cache, self._report)}
             if system.toolchain:
@@ -175,12 +177,3 @@ def _find(client: docker.DockerClient, repository: str, wanted: str) -> Image | 
     if found.labels.get(RECIPE_LABEL) != wanted:
         return None
     return Image(reference, str(found.id), int(found.attrs["Size"]))
-
-
-@contextmanager
-def _one_at_a_time(cache: Path) -> Iterator[None]:
-    """Let one process at a time fetch and build; the kernel lets go of the lock when a process dies."""
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "images.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -1,0 +1,53 @@
+"""What the shipped engines pin, and what their Dockerfiles do not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from harness import catalog
+
+ENGINES = sorted(path.parent for path in catalog.images_dir().glob("*/engine.toml"))
+LOCKS = sorted(path for folder in ENGINES for path in folder.glob("requirements*.lock"))
+
+
+def locked(path: Path) -> dict[str, str]:
+    """Version by package, of a lock in which each is pinned with hashes."""
+    requirements = path.read_text().replace("\\\n", " ").splitlines()
+    assert all(re.fullmatch(r"[a-z0-9.-]+==\S+( +--hash=sha256:[0-9a-f]{64})+", line) for line in requirements)
+    return dict(line.split()[0].split("==") for line in requirements)
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_locks_are_complete_pinned_and_name_no_index(path: Path) -> None:
+    declared = path.with_suffix(".in")
+    lines = declared.read_text().splitlines() if declared.exists() else []
+    wanted = {re.split(r"[=<>]", line)[0] for line in lines if not line.startswith("#")}
+    assert wanted <= locked(path).keys()
+    assert bool(wanted) is bool(locked(path)), "an engine without packages has an empty lock"
+    assert "pip" in locked(path) or not locked(path)  # the builder runs it from its wheel
+    assert "://" not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in LOCKS if path.stem.endswith("-cuda")], ids=lambda path: path.parent.name
+)
+def test_packages_for_gpus_are_those_for_cpus_with_another_pytorch(path: Path) -> None:
+    here, there = locked(path), locked(path.with_name("requirements.lock"))
+    assert there.keys() - here.keys() <= {"setuptools"}  # which PyTorch asks for or not
+    assert {name for name in there.keys() & here.keys() if here[name] != there[name]} == {"torch"}
+    assert "+cpu" in there["torch"] and "+" not in here["torch"]
+    added = here.keys() - there.keys() - {"cuda-toolkit"}
+    assert added and all(name.startswith("nvidia-") for name in added)
+    cuda = {here[name].rpartition(".")[0] for name in here if re.match(r"nvidia-(cuda-(runtime|nvcc|crt)|nvvm)", name)}
+    assert len(cuda) == 1, "CUDA's runtime and compiler are of one release"
+
+
+@pytest.mark.parametrize("folder", ENGINES, ids=lambda path: path.name)
+def test_dockerfiles_do_not_reach_for_the_network_and_end_unprivileged(folder: Path) -> None:
+    text = (folder / "Dockerfile").read_text()
+    assert not re.search(r"\b(apt-get|curl|wget|ADD|--mount)\b", text)
+    assert text.split("USER ")[1].startswith("65532:65532")
+    assert text.rstrip().endswith('ENTRYPOINT ["python3", "-m", "harness.measure"]')
