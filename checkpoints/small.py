@@ -61,8 +61,8 @@ KINDS = (
         "colbert",
         ("colbertv2-s", "colbertv2-m", "colbertv2-l"),
         {"model": "checkpoint"},
-        "two layers of all-MiniLM-L6-v2, trained for a minute on SciFact's documents; documents are cut at 96 tokens (as"
-        " in the training), centroids found in 2 rounds",
+        "two layers of all-MiniLM-L6-v2, trained for a minute on SciFact's documents; documents are cut at 96 tokens"
+        " (as in the training), centroids found in 2 rounds",
         {"document_tokens": 96, "kmeans_niters": 2},
     ),
 )

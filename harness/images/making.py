@@ -27,8 +27,8 @@ from harness.images.recipe import engine_recipe, recipe
 RECIPE_LABEL = "harness.recipe"
 ENGINE_LABEL = "harness.engine"
 
-# What downloads; one process at a time, so that nothing is downloaded twice.
-_FETCHING = "downloads"
+# Engines and systems have files in common: what one process downloads, another waits for.
+_FETCHING = "assets"
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ class _Maker:
         what = f"engine {system.engine!r}"
         if platform.machine() not in ("x86_64", "AMD64"):
             raise ImageError(f"{what}: images are made for x86-64, this host is {platform.machine()}")
+        wheelhouse = assets.wheels(system.lock, system.extra_indexes, self._cache, self._report)
         with locks.alone(self._cache, _FETCHING):
-            wheelhouse = assets.wheels(system.lock, system.extra_indexes, self._cache, self._report)
             files = assets.fetch(system.engine, system.engine_assets, self._cache, self._models, self._report)
         with engine_errors():
             arguments = {"BASE": base_image.ensure(self._client, self._cache, self._report)}
