@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from encoder.checkpoint import Weights
-from encoder.errors import BadCheckpoint, one_line
+from encoder.errors import BadCheckpoint, one_line, reading
 
 from harness.records import Scalar
 
@@ -111,16 +111,11 @@ def _load(folder: Path) -> tuple[Any, Any]:
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()  # what it would warn of is an error below
-    try:
+    with reading(f"{folder.name}: it cannot be loaded"):
         model, loading = T5ForConditionalGeneration.from_pretrained(
             str(folder), local_files_only=True, output_loading_info=True, dtype="float32"
         )
         tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-    except MemoryError:  # too small a machine is no fault of the checkpoint
-        raise
-    # The libraries raise bare exceptions, and Rust's are no subclass of any other.
-    except Exception as error:
-        raise BadCheckpoint(f"{folder.name}: it cannot be loaded: {one_line(error)}") from error
     missing = sorted(loading["missing_keys"]) + sorted(str(each[0]) for each in loading["mismatched_keys"])
     if missing:
         raise BadCheckpoint(f"{folder.name}: the weights lack {missing[0]} of a t5, or have it in another shape")

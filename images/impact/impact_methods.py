@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,7 +102,7 @@ def writer(params: dict[str, Scalar], assets: Path, threads: int, device: str) -
     return kinds[str(params["method"])](params, assets, threads, device)
 
 
-class Writer:
+class Writer(ABC):
     """Turns documents into lines.
 
     Args:
@@ -136,8 +137,9 @@ class Writer:
             known |= {name: version(name) for name in ("torch", "transformers", "tokenizers")}
         return known
 
+    @abstractmethod
     def _lines(self, texts: list[str], ids: list[str]) -> Iterator[tuple[int, Line]]:
-        raise NotImplementedError
+        """Numbers of texts and their lines, in any order."""
 
     def _batches(self, texts: list[str]) -> Any:
         size = int(self.params["batch_size"])

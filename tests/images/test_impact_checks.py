@@ -8,6 +8,40 @@ from tests.images.impact import BUILT, Ask
 
 pytestmark = pytest.mark.docker
 
+# Tampers with the small checkpoints, makes them ready as an image's build does, says what came of it.
+_ATTEMPT = """
+import os, shutil, sys
+import impact_prepare, encoder.graph, torch, transformers
+def attempt(tamper, of=params, **changes):
+    place = Path("/tmp/assets")
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree("/job/models", place)
+    tamper(place)
+    told = Path("/tmp/system.json")
+    told.write_text(json.dumps({"build_params": {**of, **changes}, "search_params": {}}))
+    child = os.fork()  # each in a process of its own, as at an image's build, but with the libraries read once
+    if not child:
+        sys.stderr = open("/tmp/said", "w")
+        code = impact_prepare.main([str(place), str(told)])
+        sys.stderr.flush()
+        os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    say([code, Path("/tmp/said").read_text().splitlines()])
+def cut(path):
+    path.write_bytes(path.read_bytes()[:20_000])
+def without(token, folder):
+    path = folder / "tokenizer.json"
+    told = json.loads(path.read_text())
+    told["added_tokens"] = [each for each in told["added_tokens"] if each["content"] != token]
+    known = told["model"]["vocab"]
+    told["model"]["vocab"] = (
+        {name: number for name, number in known.items() if name != token}
+        if isinstance(known, dict)
+        else [each for each in known if each[0] != token]
+    )
+    path.write_text(json.dumps(told))
+"""
+
 
 def test_an_index_of_another_system_is_refused(ask: Ask) -> None:
     lines = """
@@ -43,39 +77,16 @@ for wrong in (*({**params, **each} for each in changes), plain):
     ]
 
 
-def test_bad_checkpoints_are_refused_in_one_line(ask: Ask) -> None:
-    """By the code that makes a system's files ready; the image's build ends with its last line."""
+def refused(ask: Ask, lines: str, starts: list[str]) -> None:
+    """Each attempt ends with a line that starts so, and exit code 1; with an empty start it ends well."""
+    said = ask("bt-splade-l", _ATTEMPT + lines)
+    for (code, complaint), start in zip(said, starts, strict=True):
+        assert (complaint or [""])[-1].startswith(start), complaint
+        assert code == (1 if start else 0)
+
+
+def test_bad_encoders_are_refused_in_one_line(ask: Ask) -> None:
     lines = """
-import os, shutil, sys
-import impact_prepare, encoder.graph, torch, transformers
-def attempt(tamper, of=params, **changes):
-    place = Path("/tmp/assets")
-    shutil.rmtree(place, ignore_errors=True)
-    shutil.copytree("/job/models", place)
-    tamper(place)
-    told = Path("/tmp/system.json")
-    told.write_text(json.dumps({"build_params": {**of, **changes}, "search_params": {}}))
-    child = os.fork()  # each in a process of its own, as at an image's build, but with the libraries read once
-    if not child:
-        sys.stderr = open("/tmp/said", "w")
-        code = impact_prepare.main([str(place), str(told)])
-        sys.stderr.flush()
-        os._exit(code)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    say([code, Path("/tmp/said").read_text().splitlines()])
-def cut(path):
-    path.write_bytes(path.read_bytes()[:20_000])
-def without(token, folder):
-    path = folder / "tokenizer.json"
-    told = json.loads(path.read_text())
-    told["added_tokens"] = [each for each in told["added_tokens"] if each["content"] != token]
-    known = told["model"]["vocab"]
-    told["model"]["vocab"] = (
-        {name: number for name, number in known.items() if name != token}
-        if isinstance(known, dict)
-        else [each for each in known if each[0] != token]
-    )
-    path.write_text(json.dumps(told))
 query, document = "bt-splade-l-query", "bt-splade-l-document"
 attempt(lambda place: None)
 attempt(lambda place: cut(place / query / "pytorch_model.bin"))
@@ -88,16 +99,9 @@ weigh = {**params, "method": "unicoil", "head": "term_weight", "document_model":
 attempt(lambda place: None, weigh)
 attempt(lambda place: shutil.copy(place / "deepct" / "config.json", place / "unicoil") and shutil.copy(
     place / query / "pytorch_model.bin", place / "unicoil"), weigh)
-write = {"method": "doct5query", "expansion_model": "doct5query"}
-attempt(lambda place: None, write)
-attempt(lambda place: cut(place / "doct5query" / "pytorch_model.bin"), write)
-attempt(lambda place: shutil.copy(place / "deepct" / "config.json", place / "doct5query"), write)
-attempt(lambda place: without("</s>", place / "doct5query"), write)
 """
-    fine, *bad = ask("bt-splade-l", lines)
-    assert fine == [0, []]
-    outcomes = [(code, said[-1] if said else "") for code, said in bad]
-    wanted = [
+    starts = [
+        "",
         "bt-splade-l-query: pytorch_model.bin is damaged or cut short",
         "bt-splade-l-query: the weights lack",
         "bt-splade-l-query: config.json says model_type 'gpt2'",
@@ -106,11 +110,22 @@ attempt(lambda place: without("</s>", place / "doct5query"), write)
         "bt-splade-l-document: document_tokens is 600",
         "",
         "unicoil: the weights",
+    ]
+    refused(ask, lines, starts)
+
+
+def test_bad_writers_of_queries_are_refused_in_one_line(ask: Ask) -> None:
+    lines = """
+write = {"method": "doct5query", "expansion_model": "doct5query"}
+attempt(lambda place: None, write)
+attempt(lambda place: cut(place / "doct5query" / "pytorch_model.bin"), write)
+attempt(lambda place: shutil.copy(place / "deepct" / "config.json", place / "doct5query"), write)
+attempt(lambda place: without("</s>", place / "doct5query"), write)
+"""
+    starts = [
         "",
         "doct5query: pytorch_model.bin is damaged or cut short",
         "doct5query: config.json says model_type 'bert'",
         "doct5query: ",
     ]
-    for (code, said), start in zip(outcomes, wanted, strict=True):
-        assert said.startswith(start), said
-        assert code == (1 if start else 0)
+    refused(ask, lines, starts)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from encoder.errors import BadCheckpoint, one_line
+from encoder.errors import BadCheckpoint, one_line, reading
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,10 @@ class Weights:
         self._tensors: Any = None
         path = folder / "model.safetensors"
         if path.is_file():
-            from safetensors import SafetensorError, safe_open
+            from safetensors import safe_open
 
-            try:
+            with reading(f"{folder.name}: {path.name} is damaged or cut short"):
                 self._tensors = safe_open(str(path), framework="pt")
-            except (SafetensorError, OSError) as error:
-                raise _damaged(path, error) from error
             self.names: Sequence[str] = sorted(self._tensors.keys())
             return
         path = folder / "pytorch_model.bin"
@@ -104,18 +102,15 @@ class Weights:
             raise BadCheckpoint(f"{folder.name}: no weights (model.safetensors or pytorch_model.bin)")
         import torch
 
-        try:
-            # weights_only: a pickle may hold code, and none of it is run.
-            self._tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=_is_zip(path))
-        except pickle.UnpicklingError as error:
-            raise BadCheckpoint(
-                f"{folder.name}: {path.name} holds more than tensors, or is damaged: none of its code is run, so it "
-                "cannot be used"
-            ) from error
-        except MemoryError:  # too small a machine is no fault of the checkpoint
-            raise
-        except Exception as error:
-            raise _damaged(path, error) from error
+        with reading(f"{folder.name}: {path.name} is damaged or cut short"):
+            try:
+                # weights_only: a pickle may hold code, and none of it is run.
+                self._tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=_is_zip(path))
+            except pickle.UnpicklingError as error:
+                raise BadCheckpoint(
+                    f"{folder.name}: {path.name} holds more than tensors, or is damaged: none of its code is run, so "
+                    "it cannot be used"
+                ) from error
         if not isinstance(self._tensors, dict) or not all(
             isinstance(each, torch.Tensor) for each in self._tensors.values()
         ):
@@ -172,12 +167,8 @@ def transformer(
             options["add_pooling_layer"] = pooler
         elif pooler:
             raise BadCheckpoint(f"{folder.name}: {declared.model_type} has no pooler")
-    try:
+    with reading(f"{folder.name}: the weights cannot be loaded"):
         model, loading = loader.from_pretrained(str(folder), **options)
-    except MemoryError:  # too small a machine is no fault of the checkpoint
-        raise
-    except Exception as error:
-        raise BadCheckpoint(f"{folder.name}: the weights cannot be loaded: {one_line(error)}") from error
     _check_loading(folder, declared, loading, reads)
     if declared.model_type == "dpr":
         model = (model.question_encoder if which == "question" else model.ctx_encoder).bert_model
@@ -206,10 +197,6 @@ def _check_loading(folder: Path, declared: Config, loading: dict[str, Any], read
             f"{folder.name}: the weights hold {strangers[0]}, which this head does not read; choose the checkpoint's "
             "own head (pooling), or another checkpoint"
         )
-
-
-def _damaged(path: Path, error: BaseException) -> BadCheckpoint:
-    return BadCheckpoint(f"{path.parent.name}: {path.name} is damaged or cut short: {one_line(error)}")
 
 
 def _is_zip(path: Path) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy
 from tokenizers import Tokenizer
 
-from encoder.errors import BadCheckpoint, one_line
+from encoder.errors import BadCheckpoint, reading
 
 # A text, or a title and a text that the tokeniser joins as it joins pairs.
 Text = str | tuple[str, str]
@@ -107,13 +107,8 @@ def read(folder: Path) -> Tokenizer:
     _check_files(folder)
     from transformers import AutoTokenizer
 
-    try:
+    with reading(f"{folder.name}: the tokeniser cannot be read"):
         tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-    except MemoryError:  # too small a machine is no fault of the checkpoint
-        raise
-    # The libraries raise bare exceptions, and Rust's are no subclass of any other.
-    except Exception as error:
-        raise BadCheckpoint(f"{folder.name}: the tokeniser cannot be read: {one_line(error)}") from error
     fast = getattr(tokenizer, "backend_tokenizer", None)
     if fast is None:
         raise BadCheckpoint(f"{folder.name}: {type(tokenizer).__name__} has no form that the tokenizers library reads")
@@ -121,12 +116,8 @@ def read(folder: Path) -> Tokenizer:
 
 
 def _plain(folder: Path) -> Tokenizer:
-    try:
+    with reading(f"{folder.name}: tokenizer.json cannot be read"):
         return Tokenizer.from_file(str(folder / "tokenizer.json"))
-    except MemoryError:  # too small a machine is no fault of the checkpoint
-        raise
-    except Exception as error:
-        raise BadCheckpoint(f"{folder.name}: tokenizer.json cannot be read: {one_line(error)}") from error
 
 
 def _check_files(folder: Path) -> None:
