@@ -18,6 +18,7 @@ images: .venv/ready
 
 # All tests, with whatever they need started.
 test: .venv/ready
+	scripts/test-tools
 	scripts/with-engine $(BIN)/python -m pytest
 
 # Format, lint, strict types, import contract.

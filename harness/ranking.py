@@ -6,7 +6,8 @@ from bisect import bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from harness.repriced import BEFORE, CHEAPEST, SAME, Best, Change, Flip, Place, Priced
+from harness.place import Place
+from harness.repriced import BEFORE, CHEAPEST, SAME, Best, Change, Flip, Priced
 from harness.table import Figure, Validity
 
 

@@ -4,30 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
-from harness.records import Isolation
+from harness import place
+from harness.place import Place
 from harness.table import Figure, Price, Row
 
 # The three ways in which each row is priced.
 BEFORE, SAME, CHEAPEST = "before", "same instance", "cheapest now"
-
-
-class Place(NamedTuple):
-    """What rows must have in common to be compared; rows of other places are never ranked together.
-
-    ``suite`` is told of published rows alone: a paper's tables are not of one measurement, suites of one dataset are.
-    """
-
-    dataset: str
-    scenario: str
-    isolation: str
-    suite: str | None
-    k: int
-    latency_target_s: float | None
-    latency_percentile: float | None
-    sample_sha256: str | None
-    corpus_sha256: str | None
 
 
 @dataclass(frozen=True)
@@ -52,18 +35,7 @@ class Change:
     @cached_property
     def place(self) -> Place:
         """Where it is ranked."""
-        row = self.row
-        return Place(
-            row.dataset,
-            row.scenario,
-            row.isolation.value,
-            row.suite if row.isolation is Isolation.PUBLISHED else None,
-            row.k,
-            row.latency_target_s,
-            row.latency_percentile,
-            row.sample_sha256,
-            row.corpus_sha256,
-        )
+        return place.of(self.row)
 
 
 @dataclass(frozen=True)

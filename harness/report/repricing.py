@@ -9,7 +9,8 @@ from harness.report.layout import names
 from harness.report.markdown import escape, grid
 from harness.report.repricing_data import as_csv, as_json, model
 from harness.report.sheet import MISSING, Footnotes, Grid, bounded, number, stand_ins
-from harness.repriced import Best, Change, Flip, Gone, Place, Priced, Repricing
+from harness.place import Place
+from harness.repriced import Best, Change, Flip, Gone, Priced, Repricing
 from harness.table import Figure, Row
 
 FORMATS = ("md", "csv", "json")
