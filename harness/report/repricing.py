@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from harness.errors import UnknownName
+from harness.place import Place
 from harness.report.layout import names
 from harness.report.markdown import escape, grid
 from harness.report.repricing_data import as_csv, as_json, model
 from harness.report.sheet import MISSING, Footnotes, Grid, bounded, number, stand_ins
-from harness.place import Place
 from harness.repriced import Best, Change, Flip, Gone, Priced, Repricing
 from harness.table import Figure, Row
 
