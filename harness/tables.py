@@ -82,6 +82,7 @@ def priced(measured: Measurements, tariff: Tariff) -> Table:
         notes=notes.of_table(rows, measured.overhead, snapshot, tariff.storage),
         price_term=snapshot.term,
         cost_formulas=pricing.formulas(),
+        rounded_to=measured.rounded_to,
     )
 
 
