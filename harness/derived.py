@@ -23,7 +23,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 import harness
-from harness import leftovers, store
+from harness import leftovers, origins, store
 from harness.errors import FileError
 from harness.result import JUDGED_HITS
 from harness.table import Figure, Machine, Measurements
@@ -140,6 +140,10 @@ def _files(root: str) -> Iterator[str]:
     for suite in suites:
         for name in _OF_A_SUITE:
             yield from map(_line, _entries(f"{suite}/{name}"))
+    for home in {suite.rpartition("/")[0] for suite in suites}:
+        path = f"{home}/{origins.FILE}"
+        with contextlib.suppress(OSError):  # most results were never merged
+            yield _stamped(path, Path(path).stat())
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
@@ -154,11 +158,14 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 def _line(entry: os.DirEntry[str]) -> str:
     try:
-        found = entry.stat()
+        return _stamped(entry.path, entry.stat())
     except FileNotFoundError:
         return f"{entry.path} gone"
+
+
+def _stamped(path: str, found: os.stat_result) -> str:
     # The time of change alone can be set back (cp -p, tar, touch); the kernel's own time of it cannot.
-    return f"{entry.path} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+    return f"{path} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
 
 
 @functools.cache
