@@ -39,6 +39,7 @@ _WITHOUT: dict[str, Any] = {
     **dict.fromkeys(("queries_unjudged", "trial_means_s", "keys", "findings", "notes"), ()),
     **{name: {} for name in ("at_most_s", "stages_s", "spread_s")},
 }
+_FOR_PRICES = ".prices.json"
 # Kept once for all jobs of a suite, five folders above a job's.
 _OF_A_SUITE = ("qrels", "samples")
 
@@ -69,7 +70,7 @@ def rows(
     if cache is None:
         return compute()
     path = cache / "tables" / f"{_name(root, measures)}.json"
-    part, stamp = path.with_suffix(".prices.json"), _stamp(root)
+    part, stamp = path.with_suffix(_FOR_PRICES), _stamp(root)
     kept = _read(part if for_prices else path, stamp)
     if kept is not None:
         return kept
@@ -82,6 +83,24 @@ def rows(
         except OSError as error:
             say(f"{path}: cannot be written: {error.strerror}; the next table is computed anew")
     return made
+
+
+def kept(root: Path, cache: Path) -> Iterator[tuple[Path, Measurements | None]]:
+    """The files of rows that would be taken for ``root`` as it is now; ``None``: damaged, so they would not be.
+
+    Raises:
+        FileError: ``root`` is no folder or cannot be read.
+    """
+    stamp = _stamp(root)
+    for path in sorted((cache / "tables").glob("*.json")):
+        with contextlib.suppress(OSError), path.open("rb") as stream:
+            if stream.readline().split()[:1] == [stamp.encode("ascii")]:
+                yield path, _read(path, stamp)
+
+
+def for_prices(path: Path) -> bool:
+    """Whether a file that is kept holds what :func:`priceable` leaves of rows."""
+    return path.name.endswith(_FOR_PRICES)
 
 
 def priceable(made: Measurements) -> Measurements:

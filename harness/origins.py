@@ -6,7 +6,9 @@ same job.  Results that were never merged have no origin.
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -81,3 +83,13 @@ def home(job: Path) -> Path | None:
     # <origin>/<suite>/<system>/<dataset>/<scenario>/<profile>/<key>
     above = job.absolute().parents
     return above[5] if len(above) > 5 else None
+
+
+def digest(records: Mapping[str, str]) -> str:
+    """Names what was merged: the hash of the jobs' records, each of which names its files by theirs.
+
+    Args:
+        records: sha256 of each ``result.json``, by its job's folder below the origin's.
+    """
+    lines = "".join(f"{sha256}  {folder}\n" for folder, sha256 in sorted(records.items()))
+    return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
