@@ -15,11 +15,11 @@ from typing import Any
 
 import yaml
 
-from harness import evaluate, findings
+from harness import evaluate
 from harness.errors import HarnessError, StoreError
 from harness.exporting.whole import new_folder
 from harness.records import Outcome
-from harness.result import Result
+from harness.result import Cell, Result
 from harness.store import StoredJob
 
 # The names that TIRA gives a run and what is said of it.
@@ -115,7 +115,8 @@ def metadata(job: StoredJob, evaluation: dict[str, Any], actor: Actor | None) ->
         "actor": _known(asdict(actor)) if actor else None,
         "platform": _platform(result),
         "implementation": {
-            "executable": {"cmd": f"harness run: {findings.again(cell)}", "image": spec.image_digest},
+            # A result knows its suite's name, not where the file lies.
+            "executable": {"cmd": f"harness run SUITE --only '{_cell(cell)}'", "image": spec.image_digest},
             "source": _known({"commit": result.environment.harness_commit}),
         },
         "resources": _resources(result),
@@ -209,6 +210,10 @@ def _own(job: StoredJob) -> dict[str, Any]:
         "index_build_s": result.index.build_s if result.index else None,
         "peak_cgroup_bytes": result.memory.peak_cgroup_bytes,
     }
+
+
+def _cell(cell: Cell) -> str:
+    return f"{cell.system}/{cell.dataset}/{cell.scenario}/{cell.profile}"
 
 
 def _amount(value: float | None, scale: float, unit: str) -> str | None:

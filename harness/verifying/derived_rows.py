@@ -19,6 +19,7 @@ from harness.verifying.mismatch import Mismatch, differences
 
 # What names a row in a report, whatever stands above it.
 _NAMES = ("origin", "suite", "system", "dataset", "scenario", "profile", "isolation")
+_SENTENCES = ("notes", "price_note", "reasons")
 _VERSION = "report_version"
 
 
@@ -133,10 +134,22 @@ def _as_old(row: dict[str, Any], stored: list[dict[str, Any]]) -> dict[str, Any]
 
 
 def _compared(place: str, stored: dict[str, Any], follows: dict[str, Any]) -> Iterator[Mismatch]:
-    """Everything but rows by its name, and rows by what names them, in whatever order they stand."""
+    """Everything but rows by its name, and rows by what names them, in whatever order they stand.
+
+    Figures and verdicts are compared, sentences are not: another version may have better ones.
+    """
     for name in ("rows", "overhead"):
-        yield from _rows(f"{place}: {name}", list(stored.pop(name, ())), list(follows.pop(name, ())))
-    yield from differences(place, stored, follows)
+        listed = [[_without_sentences(row) for row in each.get(name, ())] for each in (stored, follows)]
+        yield from _rows(f"{place}: {name}", *listed)
+    rest = [{key: each[key] for key in each if key not in ("rows", "overhead", "notes")} for each in (stored, follows)]
+    yield from differences(place, *rest)
+
+
+def _without_sentences(row: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in row.items() if name not in _SENTENCES}
+    if isinstance(found := kept.get("findings"), list | tuple):
+        kept["findings"] = [{**each, "text": None} if isinstance(each, dict) else each for each in found]
+    return kept
 
 
 def _rows(place: str, stored: list[dict[str, Any]], follows: list[dict[str, Any]]) -> Iterator[Mismatch]:
