@@ -90,11 +90,11 @@ def columns_page() -> str:
     return (
         "# Columns\n\nGenerated from `harness/report/columns.py` and `harness/job_columns.py` by `make docs`.\n\n"
         "Any cell may be missing: empty in CSV, `<NA>` or `NaT` in frames, `NULL` in SQLite; never 0. How figures are"
-        " made: [results.md](results.md#results-on-disk), [cost.md](cost.md). How to get them: [exchange.md](exchange.md).\n"
+        " made: [results.md](results.md), [cost.md](cost.md). How to get them: [exchange.md](exchange.md).\n"
         + _columns(
             "Rows",
             "`harness report --format csv`, `harness.load`, `harness export`. One row for each cell. `<measure>` stands"
-            " for each measure, `<stage>` for each stage that some adapter names; `origin` is there for merged results.",
+            " for each measure, `<stage>` for each stage that an adapter names; `origin` is there for merged results.",
             rows,
         )
         + _columns(
