@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,16 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 import harness
-from harness import leftovers, origins, store
+from harness import leftovers, origins, per_query, store
 from harness.errors import FileError
+from harness.per_query import PerQuery
 from harness.result import JUDGED_HITS
 from harness.table import Figure, Machine, Measurements
 
+# Rows, and what they are made of by query.
+Made = tuple[Measurements, tuple[PerQuery, ...]]
+# Beside the rows: what prices are applied to, and what they are made of by query.
+_PRICEABLE, _BY_QUERY = ".prices.json", ".queries.parquet"
 # What numbers depend on beside our own sources.
 _LIBRARIES = ("ir-measures", "numpy", "pyarrow", "scipy")
 # The files of a job that rows are made of.
@@ -39,7 +44,6 @@ _WITHOUT: dict[str, Any] = {
     **dict.fromkeys(("queries_unjudged", "trial_means_s", "keys", "findings", "notes"), ()),
     **{name: {} for name in ("at_most_s", "stages_s", "spread_s")},
 }
-_FOR_PRICES = ".prices.json"
 # Kept once for all jobs of a suite, five folders above a job's.
 _OF_A_SUITE = ("qrels", "samples")
 
@@ -47,7 +51,7 @@ _OF_A_SUITE = ("qrels", "samples")
 def rows(
     root: Path,
     measures: Sequence[str],
-    compute: Callable[[], Measurements],
+    compute: Callable[[], Made],
     *,
     cache: Path | None,
     say: Callable[[str], None],
@@ -68,25 +72,63 @@ def rows(
         HarnessError: whatever ``compute`` raises.
     """
     if cache is None:
-        return compute()
-    path = cache / "tables" / f"{_name(root, measures)}.json"
-    part, stamp = path.with_suffix(_FOR_PRICES), _stamp(root)
-    kept = _read(part if for_prices else path, stamp)
-    if kept is not None:
-        return kept
+        return compute()[0]
+    path, stamp = _path(cache, root, measures), _stamp(root)
+    kept = _read(path.with_suffix(_PRICEABLE) if for_prices else path, stamp)
+    return kept or _computed(root, path, stamp, compute, say)[0]
+
+
+def by_query(
+    root: Path, measures: Sequence[str], compute: Callable[[], Made], *, cache: Path | None, say: Callable[[str], None]
+) -> dict[str, PerQuery]:
+    """What those rows are made of, by :func:`harness.per_query.name`; arguments and errors as for :func:`rows`."""
+    if cache is None:
+        made = compute()
+    else:
+        path, stamp = _path(cache, root, measures), _stamp(root)
+        kept = per_query.read(path.with_suffix(_BY_QUERY), stamp)
+        if kept is not None:
+            return kept
+        made = _computed(root, path, stamp, compute, say)
+    return {each.key: each for each in made[1]}
+
+
+def _path(cache: Path, root: Path, measures: Sequence[str]) -> Path:
+    return cache / "tables" / f"{_name(root, measures)}.json"
+
+
+def _computed(root: Path, path: Path, stamp: str, compute: Callable[[], Made], say: Callable[[str], None]) -> Made:
+    """Compute, and keep what was computed."""
     made = compute()
     # A run may have stored something meanwhile: then nobody knows which files these rows are made of.
     if _stamp(root) == stamp:
         try:
-            _write(path, stamp, made)
-            _write(part, stamp, priceable(made))
+            _write(path, stamp, made[0])
+            _write(path.with_suffix(_PRICEABLE), stamp, priceable(made[0]))
+            with leftovers.scratch(path.parent, path.stem) as scratch:
+                whole = scratch / path.with_suffix(_BY_QUERY).name
+                per_query.write(whole, made[1], stamp)
+                whole.replace(path.with_suffix(_BY_QUERY))
         except OSError as error:
             say(f"{path}: cannot be written: {error.strerror}; the next table is computed anew")
     return made
 
 
-def kept(root: Path, cache: Path) -> Iterator[tuple[Path, Measurements | None]]:
-    """The files of rows that would be taken for ``root`` as it is now; ``None``: damaged, so they would not be.
+@dataclass(frozen=True)
+class Kept:
+    """A file of rows that would be taken instead of computing them; ``rows`` is ``None`` where it is damaged.
+
+    ``for_prices``: it holds what :func:`priceable` leaves.  ``by_query`` stands beside whole rows, where it is kept.
+    """
+
+    path: Path
+    rows: Measurements | None
+    for_prices: bool
+    by_query: dict[str, PerQuery] | None
+
+
+def kept(root: Path, cache: Path) -> Iterator[Kept]:
+    """What is kept for ``root`` as it is now.
 
     Raises:
         FileError: ``root`` is no folder or cannot be read.
@@ -95,12 +137,9 @@ def kept(root: Path, cache: Path) -> Iterator[tuple[Path, Measurements | None]]:
     for path in sorted((cache / "tables").glob("*.json")):
         with contextlib.suppress(OSError), path.open("rb") as stream:
             if stream.readline().split()[:1] == [stamp.encode("ascii")]:
-                yield path, _read(path, stamp)
-
-
-def for_prices(path: Path) -> bool:
-    """Whether a file that is kept holds what :func:`priceable` leaves of rows."""
-    return path.name.endswith(_FOR_PRICES)
+                part = path.name.endswith(_PRICEABLE)
+                by_query = None if part else per_query.read(path.with_suffix(_BY_QUERY), stamp)
+                yield Kept(path, _read(path, stamp), part, by_query)
 
 
 def priceable(made: Measurements) -> Measurements:

@@ -101,7 +101,8 @@ def _measure(name: str) -> list[Column]:
     meaning = (
         "effectiveness over the judged queries of the sample, as ir_measures computes it (a fraction, no per cent)"
     )
-    return [_number(name, "", meaning, lambda row: row.measures.get(name, Figure(None)).value)]
+    interval = "95 % interval, for queries like these"
+    return _bounded(name, "", meaning, interval, lambda row: row.measures.get(name, Figure(None)))
 
 
 def _latency(name: str, meaning: str, get: Callable[[Row], Figure]) -> list[Column]:

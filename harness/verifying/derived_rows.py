@@ -12,9 +12,10 @@ from typing import Any
 
 from harness import derived, prices, pricing, rows, tables
 from harness.errors import FileError, HarnessError, UsageError
+from harness.per_query import PerQuery
 from harness.report import as_json
 from harness.store import StoredJob
-from harness.table import Measurements, Table
+from harness.table import Table
 from harness.verifying.mismatch import Mismatch, differences
 
 # What names a row in a report, whatever stands above it.
@@ -51,29 +52,32 @@ class Recomputed:
     """Rows made again of the jobs that can be read, once for each choice of measures."""
 
     jobs: Sequence[StoredJob]
-    _made: dict[tuple[str, ...], Measurements] = field(default_factory=dict)
+    _made: dict[tuple[str, ...], derived.Made] = field(default_factory=dict)
 
-    def measured(self, measures: Sequence[str]) -> Measurements:
-        """The rows, without money; errors as :func:`harness.rows.measure`."""
+    def measured(self, measures: Sequence[str]) -> derived.Made:
+        """The rows, without money, and what they are made of; errors as :func:`harness.rows.measure`."""
         names = tuple(measures)
         if names not in self._made:
-            self._made[names] = rows.measure(self.jobs, measures=names)
+            self._made[names] = rows.measure_all(self.jobs, measures=names)
         return self._made[names]
 
     def kept(self, root: Path, cache: Path) -> Iterator[Mismatch]:
         """Rows that are kept for ``root`` as it is now, and would be shown instead of these."""
-        for path, found in derived.kept(root, cache):
-            place = f"kept rows {path.name}"
+        for each in derived.kept(root, cache):
+            place, found = f"kept rows {each.path.name}", each.rows
             if found is None:
                 yield Mismatch(place, "damaged", "nothing: the next table makes them anew")
                 continue
             try:
-                again = self.measured(found.measures)
+                again, by_query = self.measured(found.measures)
             except HarnessError as error:
                 yield Mismatch(place, f"{len(found.rows)} rows", f"none: {error}")
                 continue
-            again = derived.priceable(again) if derived.for_prices(path) else again
+            again = derived.priceable(again) if each.for_prices else again
             yield from _compared(place, dataclasses.asdict(found), dataclasses.asdict(again))
+            if each.by_query is not None:
+                anew = {one.key: one for one in by_query}
+                yield from differences(f"{place}: by query", _plain(each.by_query), _plain(anew))
 
     def against(self, report: Report) -> Iterator[Mismatch]:
         """The figures of a report, made again with its own measures at its own prices.
@@ -124,7 +128,20 @@ def _table(report: Report, made: Recomputed) -> Table:
     except (KeyError, TypeError, ValueError) as error:
         raise FileError(f"{report.path}: damaged: {error}; give what `harness report --format json` wrote") from error
     snapshot = prices.snapshot(as_of, region=place, term=term)
-    return tables.priced(made.measured(measures), pricing.tariff(snapshot))
+    return tables.priced(made.measured(measures)[0], pricing.tariff(snapshot))
+
+
+def _plain(found: Mapping[str, PerQuery]) -> dict[str, Any]:
+    """What rows are made of, as plain values by key."""
+    return {
+        key: {
+            "queries": each.query_ids,
+            "latency_s": each.latency_s.tolist(),
+            "measures": {name: values.tolist() for name, values in each.measures.items()},
+            "quantiles_s": each.quantiles_s,
+        }
+        for key, each in found.items()
+    }
 
 
 def _as_old(row: dict[str, Any], stored: list[dict[str, Any]]) -> dict[str, Any]:
