@@ -86,7 +86,7 @@ class StoredJob:
         path = self._suite_folder() / "samples" / f"{self.result.spec.sample_sha256}.json"
         try:
             return tuple(str(query["query_id"]) for query in json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise FileError(
                 f"{path}: the query sample cannot be read: {error}; bring it from where it was made"
             ) from error

@@ -6,7 +6,7 @@ origins stay apart on disk, and in every table (:mod:`harness.rows`).
 
 from __future__ import annotations
 
-from harness.merging.merge import Merged, merge
+from harness.merging.joining import Merged, merge
 from harness.merging.sources import Source, named
 
 __all__ = ["Merged", "Source", "merge", "named"]

@@ -20,6 +20,9 @@ def check(job: StoredJob) -> Iterator[tuple[str, str, str]]:
         if job.result.outcome is Outcome.OK:
             yield store.RUN, "no run", "that of its first trial: the job ended ok"
         return
+    if not job.run_path.stat().st_size:
+        yield store.RUN, "an empty file", "a run, compressed: even one without hits has a head"
+        return
     run, k = evaluate.read_run(job.run_path), job.result.spec.k
     strangers = sorted(run.rankings.keys() - set(job.sample_ids()))
     if strangers:
