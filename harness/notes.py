@@ -51,7 +51,7 @@ def of_table(
         f"Prices: {snapshot.provider} {snapshot.region}, Linux {snapshot.term}, {snapshot.as_of} "
         f"(source: {snapshot.source})."
     )
-    return (*notes, *_smallest(rows), *_shared_cpus(rows), *_mixed(rows), *_of_origins(rows))
+    return (*notes, *_smallest(rows), *_shared_cpus(rows), *_mixed(rows), *of_origins(rows))
 
 
 def of_cost(rows: Sequence[Row]) -> Iterator[str]:
@@ -201,7 +201,7 @@ def _mixed(rows: Sequence[Row]) -> Iterator[str]:
                 )
 
 
-def _of_origins(rows: Sequence[Row]) -> Iterator[str]:
+def of_origins(rows: Sequence[Row]) -> Iterator[str]:
     """Rows of merged results that different machines stand behind: whoever compares their times must know."""
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for row in rows:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import shlex
 import shutil
@@ -12,9 +14,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from harness import exporting, store
+from harness import exporting, origins, store
 from harness.cli import exchange, main
+from tests import shelf
 from tests.handed_on import change, job, put
+from tests.shelf import Made
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "exchange.md").read_text(encoding="utf-8")
@@ -123,6 +127,29 @@ def test_a_report_is_held_against_its_results(harness: Call) -> None:
     put(Path("report.json"), Path("report.json").read_bytes().replace(b'"queries": 40', b'"queries": 41'))
     done = harness("verify", "results", "--against", "report.json")
     assert done.exit_code == 1 and "queries: stored: 41; follows: 40" in done.stdout
+
+
+def test_merged_rows_are_ranked_and_compared_by_origin(harness: Call, tmp_path: Path) -> None:
+    """What can be ranked was measured in containers, which here is told."""
+    for name, slower in (("ours", 1.0), ("theirs", 2.0)):
+        shelf.put(
+            Path("out", name), Made("bm25", 2 * slower, (2,)), Made("splade", 9 * slower, (1,)), Made("null", 0.1)
+        )
+        text = origins.text(origins.Origin(name=name, jobs=9, sha256="0"))
+        put(Path("out", name, origins.FILE), text.encode())
+    board = harness("leaderboard", "out")
+    assert board.exit_code == 0, board.output
+    ranked = [line.split("|")[2:4] for line in board.stdout.splitlines() if re.match(r"\| \d", line)]
+    assert {(system.strip(), origin.strip()) for system, origin in ranked} == {
+        (system, origin) for system in ("bm25", "splade") for origin in ("ours", "theirs")
+    }
+    lines = list(csv.DictReader(io.StringIO(harness("leaderboard", "out", "--format", "csv").stdout)))
+    assert {line["origin"] for line in lines} == {"ours", "theirs"} and len(lines) == 4
+    put(Path("board.json"), harness("leaderboard", "out", "--format", "json", "--mode", "robust").stdout.encode())
+    assert "board.json" not in harness("verify", "out", "--against", "board.json").stdout
+    compared = harness("compare", "bm25", "splade", "--results", "out").stdout
+    pairs = re.findall(r"\*\*A: bm25 .* of (\w+); B: splade .* of (\w+)\*\*", compared)
+    assert sorted(pairs) == [("ours", "ours"), ("theirs", "theirs")]
 
 
 def test_merged_results_have_origins_in_every_table(harness: Call) -> None:

@@ -11,7 +11,7 @@ from harness import origins, store
 from harness.errors import FileError, UsageError
 from harness.published import about
 from harness.store import StoredJob
-from harness.verifying import derived_rows, inputs, papers
+from harness.verifying import inputs, kept, papers, reports
 from harness.verifying import jobs as single
 from harness.verifying.mismatch import Mismatch
 
@@ -44,7 +44,7 @@ def verify(
     """
     if not root.is_dir():
         raise FileError(f"{root}: no results here; give the folder that holds them")
-    reported = None if against is None else derived_rows.read_report(against)
+    reported = None if against is None else reports.read(against)
     if (root / about.NAME).is_file():
         return Verified("published tables", tuple(papers.look(root, reported)))
     folders = tuple(_folders(root))
@@ -61,10 +61,10 @@ def verify(
         found += inputs.look(suite, _below(root, suite))
     found += _origins(root, looked)
     readable = tuple(each.job for each in looked if each.job is not None)
-    rows = derived_rows.Recomputed(readable)
-    found += rows.kept(root, cache)
+    measured = kept.Recomputed(readable)
+    found += kept.look(root, cache, measured)
     if reported is not None:
-        found += rows.against(reported)
+        found += reports.against(reported, measured)
     return Verified(_counted(readable, places), tuple(found))
 
 

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness import derived, frame, merging, origins, per_query, store, tables, verifying
+from harness import leaderboard as boards
 from harness.errors import FileError, UsageError
-from harness.report import paper, render
+from harness.report import paper, render, standings_data
 from harness.verifying import Mismatch
 from tests.handed_on import change, job, put, replace
 
@@ -291,6 +292,37 @@ def test_a_report_follows_at_its_own_prices_and_measures(results: Path) -> None:
     assert any(gone["system"] in each.place and each.stored == "no row" for each in found.values())
 
 
+def leaderboard(results: Path, **asked: Any) -> Path:
+    table = frame.table(results, "RR@10")
+    found = tables.per_query_of(results, ("RR@10",))
+    board = boards.build(table, found, boards.Asked("msmarco", "RR@10", **asked))
+    path = Path("board.json").absolute()
+    path.write_text(standings_data.as_json(board))
+    return path
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"mode": "robust", "cutoff": 0.5, "suite": "santhanam2023"},
+        {"amrs": {"latency": 33.0507}, "weights": {"accuracy": 0.9, "latency": 0.1}, "front": ("accuracy", "latency")},
+        {"rank_by": "cost", "bounds": (boards.Bound("accuracy", at_least=30.0),), "scenario": "single_stream"},
+    ],
+)
+def test_a_leaderboard_follows_as_it_was_asked_for(tmp_path: Path, asked: dict[str, Any], monkeypatch: Any) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    path = leaderboard(SHIPPED, **asked)
+    assert len(verify(SHIPPED, path)) == 12, "the errata alone"
+    content = json.loads(path.read_text())
+    content["rows"][0]["rank"] = 99
+    content["rows"][1]["figures"]["accuracy"]["value"] += 0.1
+    path.write_text(json.dumps(content))
+    found = verify(SHIPPED, path)[12:]
+    assert [each.place.rpartition(": ")[2] for each in found] == ["rank", "value"] and found[0].stored == "99"
+
+
 def test_an_older_report_lacks_what_it_did_not_know(results: Path) -> None:
     path = report(results)
     content = json.loads(path.read_text())
@@ -309,7 +341,7 @@ def test_an_older_report_lacks_what_it_did_not_know(results: Path) -> None:
         ("{", "cannot be read"),
         ("{}", "is no report that can be made again"),
         ('{"report_version": 99}', "version 99, this harness reads 1 to"),
-        ('{"report_version": 4, "rows": []}', "damaged: 'price_provider'"),
+        ('{"report_version": 4, "rows": []}', "damaged: KeyError 'measures'"),
         ('{"report_version": 4, "rows": {}, "price_provider": "aws"}', "damaged"),
     ],
 )
@@ -344,8 +376,8 @@ def test_a_report_of_published_tables_follows(tmp_path: Path) -> None:
     content["rows"][-1]["cost_recomputed"] += 0.01
     path.write_text(json.dumps(content))
     assert "cost_recomputed" in verify(SHIPPED, path)[-1].place
-    path.write_text('{"report_version": 4}')
-    with pytest.raises(UsageError, match="is no report of published tables"):
+    path.write_text('{"published": {}, "prices": []}')
+    with pytest.raises(FileError, match="damaged: no prices in it"):
         verify(SHIPPED, path)
 
 
