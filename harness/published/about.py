@@ -51,7 +51,7 @@ class Dataset(Declared):
     table3_file: str
     table4: str
     table4_file: str
-    amrs: dict[str, float] = {}
+    amrs: dict[str, float] = Field(default_factory=dict)
 
 
 class Source(Declared):
