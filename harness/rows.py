@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -92,7 +92,7 @@ def measure_all(
     judge = _Judge(evaluate.parse_measures(measures))
     stored = list(jobs)
     levels = _levels(stored)
-    grouped = _by_cell(stored)
+    grouped = attempts.by_place(stored)
     aside = _aside(grouped)
     cells = {
         place: _cell(tries, keys, levels[place.origin], recall)
@@ -122,7 +122,7 @@ def measure_all(
     )
 
 
-def _aside(grouped: Mapping[_Place, Sequence[Job]]) -> set[_Place]:
+def _aside(grouped: Mapping[attempts.Place, Sequence[Job]]) -> set[attempts.Place]:
     """The null system's cells, unless there is no other system."""
     null = {place for place in grouped if place.cell.system == NULL}
     return null if len(null) < len(grouped) else set()
@@ -143,7 +143,7 @@ def shows_what_it_would(jobs: Iterable[Job], keys: Collection[str]) -> bool:
     Raises:
         FileError: a result's start time cannot be read.
     """
-    return all(attempts.choose(tries, keys) == attempts.choose(tries) for tries in _by_cell(jobs).values())
+    return all(attempts.choose(tries, keys) == attempts.choose(tries) for tries in attempts.by_place(jobs).values())
 
 
 def verdicts(
@@ -162,23 +162,8 @@ def verdicts(
     levels = _levels(stored)
     return {
         (place.cell, place.isolation): measured.measure(tries, keys, levels[place.origin], rankings=False).verdict
-        for place, tries in _by_cell(stored).items()
+        for place, tries in attempts.by_place(stored).items()
     }
-
-
-class _Place(NamedTuple):
-    """What the jobs of a row have in common."""
-
-    cell: Cell
-    isolation: Isolation
-    origin: str | None
-
-
-def _by_cell(jobs: Iterable[Job]) -> dict[_Place, list[Job]]:
-    cells: dict[_Place, list[Job]] = defaultdict(list)
-    for job in jobs:
-        cells[_Place(job.result.spec.cell, job.result.spec.isolation, job.origin)].append(job)
-    return cells
 
 
 def _levels(jobs: Iterable[Job]) -> dict[str | None, machine_speed.Levels]:
