@@ -37,7 +37,7 @@ layout_option = click.option(
 
 @click.command()
 @click.argument("results", type=click.Path(path_type=Path), default=Path("results"))
-@click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
+@click.option("--format", "form", type=click.Choice((*FORMATS, "latex")), default="md", show_default=True)
 @output_option
 @layout_option
 @click.option(
