@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from harness.report.layout import lay_out
-from harness.report.sheet import MISSING, Grid
+from harness.report.sheet import MISSING, Grid, Sheet
 from harness.report.tex import escape, finished, length
 from harness.table import Row, Table
 
@@ -44,16 +44,26 @@ def render(table: Table) -> str:
         return f"{HEAD}No stored results.\n"
     parts = [HEAD.rstrip("\n")]
     for number, rows in enumerate(groups.values(), start=1):
-        sheet = lay_out(replace(table, rows=tuple(rows), notes=()), escape)
-        shown, empty = _with_figures(sheet)
-        parts.append(captioned(shown, f"tab:harness-{number}"))
-        if sheet.below is not None:
-            parts.append(captioned(sheet.below, f"tab:harness-{number}-indexes"))
-        left_out = (f"Left out, as no row has a figure: {'; '.join(empty)}.",) if empty else ()
-        marked = [f"[{mark}] {text}" for mark, text in enumerate(sheet.footnotes, start=1)]
-        parts.append(listed((*marked, *sheet.notes, *map(escape, left_out))))
+        parts.append(_body(lay_out(replace(table, rows=tuple(rows), notes=()), escape), f"tab:harness-{number}"))
     parts.append(listed([escape(note) for note in table.notes]))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def written(sheet: Sheet, label: str = "tab:harness") -> str:
+    """A sheet whose texts :func:`harness.report.tex.escape` has made harmless, as LaTeX; its one table may float."""
+    return f"{HEAD}\n{_body(sheet, label, floating=True)}\n"
+
+
+def _body(sheet: Sheet, label: str, *, floating: bool = False) -> str:
+    """The tables, footnotes and notes of a sheet."""
+    shown, empty = _with_figures(sheet)
+    parts = [captioned(shown, label, floating=floating)]
+    if sheet.below is not None:
+        parts.append(captioned(sheet.below, f"{label}-below", floating=floating))
+    left_out = (f"Left out, as no row has a figure: {'; '.join(empty)}.",) if empty else ()
+    marked = [f"[{mark}] {text}" for mark, text in enumerate(sheet.footnotes, start=1)]
+    parts.append(listed((*marked, *sheet.notes, *map(escape, left_out))))
+    return "\n\n".join(part for part in parts if part)
 
 
 def _with_figures(cells: Grid) -> tuple[Grid, list[str]]:
