@@ -109,4 +109,4 @@ def _apart(place: Place, same: Sequence[Place]) -> tuple[str, ...]:
 def _file_name(text: str) -> str:
     """A name that any file system takes and that leads nowhere; one that had to change says so by a hash."""
     safe = re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")[:_LONGEST_NAME]
-    return safe if safe == text.lower() else f"{safe or 'dataset'}-{digest(text)[:8]}"
+    return safe if safe and safe == text.lower() else f"{safe or 'dataset'}-{digest(text)[:8]}"

@@ -48,6 +48,19 @@ def blank(width: float, height: float) -> Figure:
     return figure
 
 
+def settle(figure: Figure) -> None:
+    """Lay the figure out for good, once it holds all its axes.
+
+    The solver behind the layout may differ in the last digits from one time to the next: they are cut off.
+    """
+    if figure.get_layout_engine() is None:
+        return
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        axes.set_position(tuple(round(float(each), 4) for each in axes.get_position(original=True).bounds))  # type: ignore[arg-type]
+
+
 def save(figure: Figure, path: Path) -> Path:
     """Write a figure in the format of the path's suffix; the file is whole or absent, its folder is made.
 
@@ -55,6 +68,7 @@ def save(figure: Figure, path: Path) -> Path:
         FileError: it cannot be written.
     """
     form = path.suffix[1:]
+    settle(figure)
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.pareto import State
-from harness.pictures import frame, look
+from harness.pictures import canvas, frame, look
 from harness.pictures.frame import Frame
 from harness.table import Figure as Number
 
@@ -32,7 +32,7 @@ def draw(points: Sequence[Point], around: Frame, cost_label: str, accuracy_label
     names = {point.system for point in points}
     entries = [*frame.systems(names, around.looks), *_states(points)]
     sheet = frame.begin(around, 3.6, len(entries))
-    axes = sheet.part.add_subplot()
+    axes = sheet.figure.add_subplot()
     _front(axes, points)
     for point in points:
         _point(axes, point, around)
@@ -43,8 +43,8 @@ def draw(points: Sequence[Point], around: Frame, cost_label: str, accuracy_label
     axes.set_ylabel(look.text(accuracy_label))
     frame.grid(axes)
     frame.legend(sheet, entries)
-    _labels(sheet.whole, axes, [point for point in points if point.state is State.FRONT])
-    return sheet.whole
+    _labels(sheet.figure, axes, [point for point in points if point.state is State.FRONT])
+    return sheet.figure
 
 
 def _value(number: Number) -> float:
@@ -116,7 +116,7 @@ def _states(points: Sequence[Point]) -> list[tuple[Any, str]]:
 
 def _labels(figure: Figure, axes: Axes, points: Sequence[Point]) -> None:
     """Name the front's hardware beside its points, where nothing is in the way."""
-    figure.draw_without_rendering()  # the places of things are known only then
+    canvas.settle(figure)  # the places of things are known only then
     renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
     taken = [line.get_window_extent(renderer).padded(1) for line in _markers(axes)]
     inside = axes.get_window_extent(renderer)

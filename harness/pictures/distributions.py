@@ -34,7 +34,7 @@ def draw(rows: Sequence[Distribution], around: Frame) -> Figure:
     across = min(2, len(kinds))
     down = -(-len(kinds) // across)
     sheet = frame.begin(around, 0.5 + (2.0 if down > 1 else 3.0) * down, len(names))
-    grid = sheet.part.subplots(down, across, squeeze=False, sharex=True, sharey=True)
+    grid = sheet.figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
     every = [second * 1e3 for row in rows for second in (row.quantiles_s[0], row.quantiles_s[-1])]
     called = look.short(kinds)
     for place, kind in enumerate(kinds):
@@ -43,7 +43,9 @@ def draw(rows: Sequence[Distribution], around: Frame) -> Figure:
             if row.hardware == kind:
                 style = around.looks[row.system]
                 values = [second * 1e3 for second in row.quantiles_s]
-                axes.plot(values, SHARES, color=style.colour, linestyle=style.dash, linewidth=1.6, gid=row.system)
+                axes.plot(
+                    values, SHARES, color=style.colour, linestyle=style.dash, linewidth=1.6, gid=look.text(row.system)
+                )
         if len(kinds) > 1:
             axes.set_title(called[kind], fontsize=8)
         frame.grid(axes)
@@ -58,4 +60,4 @@ def draw(rows: Sequence[Distribution], around: Frame) -> Figure:
     for line in grid:
         line[0].set_ylabel("share of samples")
     frame.legend(sheet, frame.systems(names, around.looks, linestyle="dash", marker="none", linewidth=1.6))
-    return sheet.whole
+    return sheet.figure

@@ -12,7 +12,7 @@ from harness.pictures.look import Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.figure import Figure
 
 WIDTH = 6.0
 _SMALL = 7
@@ -32,14 +32,14 @@ class Frame:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A whole figure, and its part above the small print, which is drawn in."""
+    """A figure with a title on top and small print below; ``legend_top``: where a legend begins (0 below, 1 on top)."""
 
-    whole: Figure
-    part: SubFigure
+    figure: Figure
+    legend_top: float
 
 
 def begin(frame: Frame, height: float, entries: int = 0, columns: int = 3) -> Sheet:
-    """A figure with title and small print.
+    """A figure with title and small print; its axes are laid out between them.
 
     Args:
         frame: what stands there.
@@ -48,22 +48,33 @@ def begin(frame: Frame, height: float, entries: int = 0, columns: int = 3) -> Sh
         columns: see there.
     """
     lines = look.small_print(frame.notes)
-    above = height + 0.3 + 0.2 * math.ceil(entries / columns)
-    below = 0.13 * len(lines) + 0.08
-    whole = canvas.blank(WIDTH, above + below)
-    parts: Any = whole.subfigures(2, 1, height_ratios=(above, below))
-    part, small = parts
-    part.suptitle(look.text(frame.title, 90), fontsize=10)
-    small.text(0.012, 1, "\n".join(lines), ha="left", va="top", fontsize=_SMALL, color=look.INK)
-    return Sheet(whole, part)
+    title, named = 0.3, 0.18 * math.ceil(entries / columns) + 0.06 * bool(entries)
+    below = 0.13 * len(lines) + 0.1
+    whole = title + height + named + below
+    figure = canvas.blank(WIDTH, whole)
+    engine: Any = figure.get_layout_engine()
+    engine.set(rect=(0, (below + named) / whole, 1, height / whole))
+    figure.text(0.5, 1 - 0.08 / whole, look.text(frame.title, 90), ha="center", va="top", fontsize=10)
+    small: dict[str, Any] = {"ha": "left", "va": "top", "fontsize": _SMALL, "color": look.INK}
+    figure.text(0.012, (below - 0.04) / whole, "\n".join(lines), **small)
+    return Sheet(figure, (below + named) / whole)
 
 
 def legend(sheet: Sheet, entries: Sequence[tuple[Any, str]], columns: int = 3) -> None:
     """Handles and their names, between picture and small print."""
     handles, names = zip(*entries, strict=True)
-    sheet.part.legend(
-        handles, names, loc="outside lower center", ncols=columns, fontsize=7.5, frameon=False, handlelength=2.6
+    drawn = sheet.figure.legend(
+        handles,
+        names,
+        loc="upper center",
+        bbox_to_anchor=(0.5, sheet.legend_top),
+        borderaxespad=0,
+        ncols=columns,
+        fontsize=7.5,
+        frameon=False,
+        handlelength=2.6,
     )
+    drawn.set_in_layout(False)  # its room is kept free already
 
 
 def systems(names: Iterable[str], looks: Mapping[str, Look], **drawn: Any) -> list[tuple[Any, str]]:

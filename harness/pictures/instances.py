@@ -31,7 +31,7 @@ def draw(rows: Sequence[Rented], around: Frame, cost_label: str) -> Figure:
     place = {name: number for number, (_, name) in enumerate(types)}
     names = {row.system for row in rows}
     sheet = frame.begin(around, max(2.4, 0.9 + 0.3 * len(types)), len(names))
-    axes = sheet.part.add_subplot()
+    axes = sheet.figure.add_subplot()
     for row in rows:
         style = around.looks[row.system]
         axes.plot(
@@ -42,7 +42,7 @@ def draw(rows: Sequence[Rented], around: Frame, cost_label: str) -> Figure:
             markersize=7,
             alpha=0.85,
             linestyle="none",
-            gid=row.system,
+            gid=look.text(row.system),
         )
     called = look.short(name for _, name in types)
     axes.set_yticks(range(len(types)), [f"{called[name]} ({usd:g})" for usd, name in types])
@@ -52,4 +52,4 @@ def draw(rows: Sequence[Rented], around: Frame, cost_label: str) -> Figure:
     axes.set_xlabel(look.text(cost_label))
     frame.grid(axes)
     frame.legend(sheet, frame.systems(names, around.looks))
-    return sheet.whole
+    return sheet.figure

@@ -38,7 +38,7 @@ def draw(rows: Sequence[Limit], around: Frame) -> Figure:
     failed = sorted({row.outcome for row in rows if row.latency.value is None})
     height = 0.5 + (2.2 if len(kinds) > 1 else 3.2) * len(kinds)
     sheet = frame.begin(around, height, len(names) + bool(failed))
-    panels = sheet.part.subplots(len(kinds), 1, squeeze=False, sharex=True)[:, 0]
+    panels = sheet.figure.subplots(len(kinds), 1, squeeze=False, sharex=True)[:, 0]
     for kind, axes in zip(kinds, panels, strict=True):
         _panel(axes, [row for row in rows if row.hardware == kind], around)
         axes.set_title(look.text(kind, 60), fontsize=9)
@@ -47,7 +47,7 @@ def draw(rows: Sequence[Limit], around: Frame) -> Figure:
     if failed:
         entries.append(_failed(failed))
     frame.legend(sheet, entries)
-    return sheet.whole
+    return sheet.figure
 
 
 def _panel(axes: Axes, rows: Sequence[Limit], around: Frame) -> None:
@@ -67,7 +67,7 @@ def _panel(axes: Axes, rows: Sequence[Limit], around: Frame) -> None:
                 markersize=5,
                 capsize=2,
                 elinewidth=0.8,
-                gid=system,
+                gid=look.text(system),
             )
             drawn += values
     frame.number_axis(axes.yaxis, drawn)
@@ -104,16 +104,18 @@ def _crosses(axes: Axes, rows: Sequence[Limit], around: Frame) -> int:
                     markeredgewidth=2,
                     color=style.colour,
                     linestyle="none",
-                    gid=f"{system}: {row.outcome}",
+                    gid=look.text(f"{system}: {row.outcome}"),
                 )
     return len({row.system for row in failed})
 
 
 def _make_room(axes: Axes, share: float) -> None:
     """Leave the top of a panel free, and a little more."""
+    from matplotlib.patches import Rectangle
+
     low, high = axes.get_ylim()
     if share:
-        axes.axhspan(1 - share, 1, transform=axes.get_yaxis_transform(), color="#eeeeee", zorder=0)
+        axes.add_patch(Rectangle((0, 1 - share), 1, share, transform=axes.transAxes, color="#eeeeee", zorder=0))
     share += 0.03
     if axes.get_yscale() == "log":
         axes.set_ylim(low, low * (high / low) ** (1 / (1 - share)))

@@ -36,7 +36,7 @@ def draw(rows: Sequence[Ranked], around: Frame, score_label: str) -> Figure:
     """Draw at most ``MOST_ROWS`` rows, the best one on top."""
     known = [number for number in range(len(_SPANS)) if any(row.spans[number] for row in rows)]
     sheet = frame.begin(around, 0.9 + 0.3 * len(rows), 1 + len(known), 4)
-    axes = sheet.part.add_subplot()
+    axes = sheet.figure.add_subplot()
     for place, row in enumerate(rows):
         style = around.looks[row.system]
         for number in known:
@@ -61,7 +61,7 @@ def draw(rows: Sequence[Ranked], around: Frame, score_label: str) -> Figure:
             markersize=7,
             linestyle="none",
             markeredgecolor="black",
-            gid=row.system,
+            gid=look.text(row.system),
         )
         axes.annotate(
             row.score,
@@ -87,7 +87,7 @@ def draw(rows: Sequence[Ranked], around: Frame, score_label: str) -> Figure:
     )
     frame.grid(axes, "x")
     frame.legend(sheet, _entries(known), columns=4)
-    return sheet.whole
+    return sheet.figure
 
 
 def _ranks(axes: Any, rows: Sequence[Ranked]) -> None:

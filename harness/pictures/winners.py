@@ -102,7 +102,7 @@ def draw(candidates: Sequence[Candidate], presets: Mapping[str, Weights], around
     """Draw the map, with named weights marked in it."""
     won = regions(candidates)
     sheet = frame.begin(_with_the_rest(around, won), 4.6, sum(each.share >= _LISTED for each in won) + len(presets), 2)
-    axes = sheet.part.add_subplot()
+    axes = sheet.figure.add_subplot()
     axes.set_aspect("equal")
     axes.set_axis_off()
     marked = [_at(weights) for weights in presets.values()]
@@ -112,7 +112,7 @@ def draw(candidates: Sequence[Candidate], presets: Mapping[str, Weights], around
     axes.set_xlim(-0.16, 1.16)
     axes.set_ylim(-0.1, 0.95)
     frame.legend(sheet, [entry for entry in entries if entry is not None], columns=2)
-    return sheet.whole
+    return sheet.figure
 
 
 def _at(weights: Sequence[float]) -> tuple[float, float]:
@@ -189,7 +189,7 @@ def _preset(axes: Axes, name: str, weights: Weights, place: int) -> tuple[Any, s
     letter = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[place % 26]
     x, y = _at(weights)
     style: dict[str, Any] = {"marker": "o", "markersize": 13, "markerfacecolor": "white", "markeredgecolor": "black"}
-    axes.plot([x], [y], linestyle="none", zorder=5, gid=f"preset {name}", **style)
+    axes.plot([x], [y], linestyle="none", zorder=5, gid=look.text(f"preset {name}"), **style)
     axes.text(x, y, letter, ha="center", va="center_baseline", fontsize=8, weight="bold", zorder=6)
     from matplotlib.lines import Line2D
 
