@@ -45,7 +45,15 @@ class Album:
     missing: tuple[str, ...]
 
 
-def album(table: Table, found: Mapping[str, PerQuery], measure: str, kinds: Sequence[str] = KINDS) -> Album:
+def album(
+    table: Table,
+    found: Mapping[str, PerQuery],
+    measure: str,
+    kinds: Sequence[str] = KINDS,
+    *,
+    mode: str = "reference",
+    amrs: Mapping[str, float] | None = None,
+) -> Album:
     """What can be drawn of a table.
 
     Args:
@@ -53,9 +61,11 @@ def album(table: Table, found: Mapping[str, PerQuery], measure: str, kinds: Sequ
         found: what rows are made of, by :func:`harness.per_query.name`; published rows have none.
         measure: what accuracy is.
         kinds: of :data:`harness.pictures.KINDS`.
+        mode: how Dynascores find their rates, of :data:`harness.dynascore.MODES`.
+        amrs: rates that are fixed instead, by axis.
 
     Raises:
-        UnknownName: the table has no such measure.
+        UnknownName: the table has no such measure, or there is no such mode.
     """
     if measure not in table.measures:
         raise UnknownName("measure", measure, table.measures)
@@ -67,7 +77,7 @@ def album(table: Table, found: Mapping[str, PerQuery], measure: str, kinds: Sequ
     pictures, missing = [], []
     for place, numbers in grouped.items():
         there = replace(table, rows=tuple(table.rows[number] for number in numbers))
-        rows = Rows(there, found, measure, looks, called[place][1])
+        rows = Rows(there, found, measure, looks, called[place][1], mode, amrs or {})
         for kind in kinds:
             try:
                 pictures.append(Picture(f"{called[place][0]}-{kind}", kind, place, chosen.MAKERS[kind](rows)))

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from harness import axes, leaderboard, per_query
+from harness.dynascore import Status
 from harness.errors import UsageError
 from harness.leaderboard import Asked, Leaderboard
 from harness.per_query import PerQuery
@@ -37,11 +38,13 @@ class Rows:
     measure: str
     looks: Mapping[str, Look]
     called: str
+    mode: str
+    amrs: Mapping[str, float]
 
     @cached_property
     def ranked(self) -> Leaderboard:
         """By Dynascore with the first preset's weights."""
-        return leaderboard.build(self.table, self.found, self._asked())
+        return leaderboard.build(self.table, self.found, self._asked(mode=self.mode, amrs=self.amrs))
 
     @cached_property
     def by_cost(self) -> Leaderboard:
@@ -140,11 +143,17 @@ def _winners(rows: Rows) -> Drawing:
     }
     exchange = " and ".join(f"{rate:.4g} {_unit(board, name)}" for name, rate in rates.items())
     note = (
-        f"The highest Dynascore (mode {board.asked.mode}, {rows.measure}; a point of accuracy is worth {exchange})"
+        f"The highest Dynascore ({_rates(board)}, {rows.measure}; a point of accuracy is worth {exchange})"
         f" of {len(candidates)} rows. Numbers on the sides: accuracy left, cost below, latency right."
     )
     around = rows.frame(f"who wins under which weights ({rows.measure})", [note], _left_out(board))
     return lambda: winners.draw(candidates, presets, around)  # type: ignore[arg-type]
+
+
+def _rates(board: Leaderboard) -> str:
+    """Where the exchange rates are from."""
+    given = all(rate.status is Status.GIVEN for rate in board.rates.values())
+    return "rates given" if given else f"mode {board.asked.mode}"
 
 
 def _unit(board: Leaderboard, name: str) -> str:
@@ -171,7 +180,7 @@ def _ranks(rows: Rows) -> Drawing:
         why = ", ".join(f"the AMRS of {name} is {rate.status.value}" for name, rate in board.rates.items())
         raise Missing(f"ranks: no row has a score ({why})")
     weights = ", ".join(f"{name} {weight:g}" for name, weight in board.asked.weights.items())
-    notes = [f"Dynascore (mode {board.asked.mode}; {rows.measure}; weights {weights})."]
+    notes = [f"Dynascore ({_rates(board)}; {rows.measure}; weights {weights})."]
     if len(shown) > ranks.MOST_ROWS:
         notes.append(f"The best {ranks.MOST_ROWS} of {len(shown):,} rows.")
     if board.standings[0].by_queries.best is None:

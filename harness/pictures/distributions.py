@@ -49,7 +49,7 @@ def draw(rows: Sequence[Distribution], around: Frame) -> Figure:
         if len(kinds) > 1:
             axes.set_title(called[kind], fontsize=8)
         frame.grid(axes)
-    frame.number_axis(grid[0][0].xaxis, every)
+    frame.number_axis(grid[0][0].xaxis, every, narrow=across > 1)
     grid[0][0].set_ylim(0, 1.02)
     for axes in grid.flat[len(kinds) :]:
         axes.set_visible(False)

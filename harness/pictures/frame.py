@@ -53,7 +53,7 @@ def begin(frame: Frame, height: float, entries: int = 0, columns: int = 3) -> Sh
     whole = title + height + named + below
     figure = canvas.blank(WIDTH, whole)
     engine: Any = figure.get_layout_engine()
-    engine.set(rect=(0, (below + named) / whole, 1, height / whole))
+    engine.set(w_pad=0.08, rect=(0, (below + named) / whole, 1, height / whole))
     figure.text(0.5, 1 - 0.08 / whole, look.text(frame.title, 90), ha="center", va="top", fontsize=10)
     small: dict[str, Any] = {"ha": "left", "va": "top", "fontsize": _SMALL, "color": look.INK}
     figure.text(0.012, (below - 0.04) / whole, "\n".join(lines), **small)
@@ -92,8 +92,11 @@ def systems(names: Iterable[str], looks: Mapping[str, Look], **drawn: Any) -> li
     return found
 
 
-def number_axis(axis: Any, values: Iterable[float], *, from_zero: bool = True) -> bool:
-    """Set an axis up for numbers: logarithmic where they span more than a decade.  True if it is."""
+def number_axis(axis: Any, values: Iterable[float], *, from_zero: bool = True, narrow: bool = False) -> bool:
+    """Set an axis up for numbers: logarithmic where they span more than a decade.  True if it is.
+
+    ``narrow``: there is room for few of them.
+    """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     known = [value for value in values if value is not None]
@@ -103,7 +106,7 @@ def number_axis(axis: Any, values: Iterable[float], *, from_zero: bool = True) -
     if wide:
         getattr(axes, f"set_{name}scale")("log")
         decades = math.log10(max(known) / min(known))
-        axis.set_major_locator(LogLocator(subs=(1.0,) if decades > 3 else (1.0, 2.0, 5.0)))
+        axis.set_major_locator(LogLocator(subs=(1.0,) if decades > (1.3 if narrow else 3) else (1.0, 2.0, 5.0)))
         axis.set_minor_formatter(NullFormatter())
     elif from_zero and known and min(known) >= 0:
         getattr(axes, f"set_{name}lim")(**{"left" if name == "x" else "bottom": 0})

@@ -24,9 +24,9 @@ _DASHES: tuple[tuple[int, tuple[float, ...]], ...] = (
 _HATCHES = ("", "///", "...", "\\\\\\", "xxx", "---", "+++", "ooo")
 GREY, INK = "#666666", "#222222"
 # The longest name that is written out; and how many are listed.
-_LONGEST, _LISTED = 34, 8
+_LONGEST, _LISTED = 24, 8
 # Characters of small print in a line of a picture.
-_LINE = 108
+_LINE = 100
 
 
 @dataclass(frozen=True)

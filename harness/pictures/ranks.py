@@ -91,11 +91,10 @@ def draw(rows: Sequence[Ranked], around: Frame, score_label: str) -> Figure:
 
 
 def _ranks(axes: Any, rows: Sequence[Ranked]) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     last = max(rank for row in rows for rank in (row.rank, *(end for span in row.spans if span for end in span)))
     axes.set_xlim(0.4, last + 0.6)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    step = -(-last // 10)
+    axes.set_xticks(sorted({1, *range(step, last + 1, step)}))
     axes.set_xlabel("rank (1 is best)")
 
 

@@ -147,7 +147,7 @@ def _region(
         axes.text(x, y, f"{number}", ha="center", va="center", fontsize=11, weight="bold", path_effects=halo, zorder=4)
     if region.share < _LISTED:
         return None
-    name = f"{number}  {look.text(region.winner.system, 22)}, {look.text(region.winner.label, 22)} ({region.share:.0%})"
+    name = f"{number}  {look.text(region.winner.system, 18)}, {look.text(region.winner.label, 18)} ({region.share:.0%})"
     return Patch(alpha=_PALE, **drawn), name
 
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness import prices, pricing, report, tables
+from harness import leaderboard, prices, pricing, report, tables
 from harness.catalog import data_root
 from harness.published import tables as published
 from harness.records import Outcome
-from harness.report import latex, paper, tex
+from harness.report import latex, paper, standings, tex
 from harness.table import Table
 from tests.report.conftest import measured
 
@@ -164,6 +164,17 @@ def test_no_row_is_lost_of_a_table_that_is_longer_than_a_page(tmp_path: Path) ->
     assert re.findall(r"system \d+\.", text) == [name for name, _ in cells]
     log = compiled(tmp_path, [text])
     assert "Float too large" not in log and int(re.findall(r"Output written on paper.pdf \((\d+) pages", log)[0]) > 20
+
+
+def test_a_leaderboard_is_one_table_that_floats(tmp_path: Path) -> None:
+    folder = data_root() / "results" / "published" / "santhanam2023"
+    rows = tables.priced(tables.rows_of(folder), pricing.tariff(prices.snapshot()))
+    board = leaderboard.build(rows, {}, leaderboard.Asked("msmarco", "RR@10"))
+    text = latex.written(standings.lay_out(board, tex.escape), "tab:msmarco")
+    assert text.count(r"\label{tab:msmarco}") == 1 and "weights \\ensuremath{\\pm}" in text
+    compiled(tmp_path, [text])
+    one = latex.grid(("system", "rank"), (False, True), [("bm25", "1")], "A caption", "tab:one")
+    assert one.startswith("\\begin{table}[htbp]\n\\caption{A caption}\n\\label{tab:one}\n")
 
 
 def test_columns_without_a_figure_are_named(table: Table) -> None:
