@@ -15,6 +15,7 @@ from harness.per_query import PerQuery
 from harness.place import Place
 from harness.records import Outcome
 from harness.resampling import Resampled
+from harness.result import Cell
 from harness.standings import Span
 from harness.table import Figure, Row, Table, Validity
 
@@ -197,6 +198,30 @@ def fronts(rows: Sequence[Row], on: Sequence[Axis], relations: Relations | None)
         if all(figure.value is not None for figure in figures.values()):
             points.append(pareto.Point(per_query.name(row), row.system, figures))
     return pareto.states(points, on, relations) if points else {}
+
+
+def contested(table: Table, found: Mapping[str, PerQuery], measure: str) -> frozenset[Cell]:
+    """The cells whose place on the front of accuracy, cost and latency is contested, each among those of its place.
+
+    Args:
+        table: priced rows.
+        found: what they are made of, by :func:`harness.per_query.name`.
+        measure: what accuracy is.
+    """
+    on = [axes.axis(name, measure) for name in Asked("", measure).front]
+    by_place: dict[Place, list[Row]] = defaultdict(list)
+    for row in table.rows:
+        if rankable(row, on) is None:
+            by_place[place.of(row)].append(row)
+    cells = set()
+    for rows in by_place.values():
+        states = fronts(rows, on, uncertainty(rows, found, measure, table.rounded_to).relations)
+        cells |= {
+            Cell(row.suite, row.system, row.dataset, row.scenario, row.profile)
+            for row in rows
+            if states[per_query.name(row)] is State.CONTESTED
+        }
+    return frozenset(cells)
 
 
 def rankable(row: Row, needed: Sequence[Axis]) -> str | None:

@@ -35,7 +35,7 @@ _IN_PLACE = (f"{_PLAIN[0]}\\makeatletter\\def\\@captype{{table}}\\makeatother", 
 def render(table: Table) -> str:
     """LaTeX: a table for each dataset, suite and scenario, with its footnotes; then what holds for all.
 
-    Columns that are empty in every row are left out and named.  Deterministic; ASCII; ends with a newline.
+    Columns that are empty or the same in every row are left out and named.  Deterministic; ASCII; ends with a newline.
     """
     groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in table.rows:
@@ -56,31 +56,40 @@ def written(sheet: Sheet, label: str = "tab:harness") -> str:
 
 def _body(sheet: Sheet, label: str, *, floating: bool = False) -> str:
     """The tables, footnotes and notes of a sheet."""
-    shown, empty = _with_figures(sheet)
+    shown, left_out = _that_differ(sheet)
     parts = [captioned(shown, label, floating=floating)]
     if sheet.below is not None:
         parts.append(captioned(sheet.below, f"{label}-below", floating=floating))
-    left_out = (f"Left out, as no row has a figure: {'; '.join(empty)}.",) if empty else ()
     marked = [f"[{mark}] {text}" for mark, text in enumerate(sheet.footnotes, start=1)]
-    parts.append(listed((*marked, *sheet.notes, *map(escape, left_out))))
+    parts.append(listed((*marked, *sheet.notes, *left_out)))
     return "\n\n".join(part for part in parts if part)
 
 
-def _with_figures(cells: Grid) -> tuple[Grid, list[str]]:
-    """Without the columns of numbers that are empty in every row; and those columns' headers."""
-
-    def empty(column: int) -> bool:
-        return cells.numeric[column] and all(row[column].startswith(MISSING) for row in cells.cells)
-
-    kept = [column for column in range(len(cells.headers)) if not empty(column)]
+def _that_differ(cells: Grid) -> tuple[Grid, list[str]]:
+    """Without the columns that are empty in every row, or in which every row says the same word; and what they say."""
+    columns = {column: list(dict.fromkeys(row[column] for row in cells.cells)) for column in range(len(cells.headers))}
+    empty, same = [], []
+    for column in range(cells.keys, len(cells.headers)):
+        told, header = columns[column], escape(cells.headers[column])
+        if all(text.startswith(MISSING) for text in told):
+            # What marks say is said of a column that is gone.
+            marks = dict.fromkeys(mark for text in told for mark in text.removeprefix(MISSING).split())
+            empty.append(" ".join((header, *marks)))
+        elif len(told) == 1 and not cells.numeric[column] and len(cells.cells) > 1:
+            same.append(f"{header}: {told[0]}")
+        else:
+            continue
+        del columns[column]
+    said = [f"Empty in every row: {'; '.join(empty)}."] if empty else []
+    said += [f"The same in every row: {'; '.join(same)}."] if same else []
     shown = Grid(
         cells.caption,
-        tuple(cells.headers[column] for column in kept),
-        tuple(cells.numeric[column] for column in kept),
-        tuple(tuple(row[column] for column in kept) for row in cells.cells),
+        tuple(cells.headers[column] for column in columns),
+        tuple(cells.numeric[column] for column in columns),
+        tuple(tuple(row[column] for column in columns) for row in cells.cells),
         cells.keys,
     )
-    return shown, [header for column, header in enumerate(cells.headers) if column not in kept]
+    return shown, said
 
 
 def grid(
@@ -196,13 +205,22 @@ def _panels(columns: Sequence[_Column], keys: int) -> list[list[int]]:
     widths = [column.width + _GAP for column in columns]
     if sum(widths) <= _LINE * _WHOLE:
         return [list(range(len(columns)))]
-    named = list(range(keys))
+    widest = round(_LINE * _SCALED)
+    fewest = len(_filled(widths, keys, widest))
+    # Parts of about the same width look better than full ones and a rest.
+    return next(
+        panels for line in range(widest // 2, widest + 1) if len(panels := _filled(widths, keys, line)) <= fewest
+    )
+
+
+def _filled(widths: Sequence[int], keys: int, line: int) -> list[list[int]]:
+    """Column numbers of each part, where a line has so many characters."""
     panels: list[list[int]] = []
-    left = 0.0
-    for number in range(keys, len(columns)):
+    left = 0
+    for number in range(keys, len(widths)):
         if widths[number] > left or not panels:
-            panels.append(list(named))
-            left = _LINE * _SCALED - sum(widths[:keys])
+            panels.append(list(range(keys)))
+            left = line - sum(widths[:keys])
         panels[-1].append(number)
         left -= widths[number]
     return panels

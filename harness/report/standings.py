@@ -84,7 +84,8 @@ def _cells(each: Standing, board: Leaderboard, notes: Footnotes, escape: Escape)
     cells += [_span(each.by_queries, notes), _span(each.by_systems, notes)]
     if board.asked.rank_by is None:
         cells.append(_span(each.by_weights, notes))
-    doubts = row.notes if row.validity in _DOUBTED else ()
+    # The facts alone; harness report says what to do about each.
+    doubts = [each.text.partition("; ")[0] for each in row.findings if each.validity in _DOUBTED]
     state = MISSING if each.state is None else each.state.value
     return (*cells, state, row.validity.value + notes.mark(*doubts))
 
@@ -117,7 +118,10 @@ def _left_out(board: Leaderboard, escape: Escape) -> Grid | None:
 def sentences(board: Leaderboard) -> tuple[str, ...]:
     """What the ranks depend on: weights, rates, the set of systems; and how the spans were made."""
     asked = board.asked
-    said = [f"Accuracy: {asked.measure} x 100, in points."]
+    said = [
+        f"Accuracy: {asked.measure} x 100, in points. Intervals are 95 %; those of latency and cost hold both, for "
+        "other queries and for measuring these again."
+    ]
     if asked.rank_by is None:
         weights = ", ".join(f"{name} {weight:g}" for name, weight in asked.weights.items())
         said += [

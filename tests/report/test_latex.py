@@ -177,10 +177,13 @@ def test_a_leaderboard_is_one_table_that_floats(tmp_path: Path) -> None:
     assert one.startswith("\\begin{table}[htbp]\n\\caption{A caption}\n\\label{tab:one}\n")
 
 
-def test_columns_without_a_figure_are_named(table: Table) -> None:
+def test_columns_that_say_nothing_are_named_below(table: Table) -> None:
     text = report.render(table, "latex")
-    assert "Left out, as no row has a figure: p99, ms." in text
+    assert re.search(r"Empty in every row: p99, ms \[\d+\]\.", text) and "p99, ms &" not in text
     assert r"\item[{[1]}] " in text
+    clean = report.render(replace(table, rows=table.rows[2:4]), "latex")
+    assert re.search(r"The same in every row: .*outcome: ok", clean) and "& outcome" not in clean
+    assert "& outcome" in text
 
 
 def test_the_same_table_gives_the_same_bytes_and_none_is_said(table: Table) -> None:
