@@ -36,15 +36,16 @@ _SPECIAL = {
 }
 # Two of them in a row become another character.
 _JOINED = ("-", ",", "'")
+# Mathematics where the symbol fonts of text may be bitmaps.
 _GLYPHS = {
     "—": r"\textemdash{}",
     "–": r"\textendash{}",  # noqa: RUF001
     "−": r"\ensuremath{-}",  # noqa: RUF001
     "…": r"\textellipsis{}",
-    "†": r"\textdagger{}",
-    "‡": r"\textdaggerdbl{}",
-    "•": r"\textbullet{}",
-    "·": r"\textperiodcentered{}",
+    "†": r"\ensuremath{\dagger}",
+    "‡": r"\ensuremath{\ddagger}",
+    "•": r"\ensuremath{\bullet}",
+    "·": r"\ensuremath{\cdot}",
     "‘": r"\textquoteleft{}",  # noqa: RUF001
     "’": r"\textquoteright{}",  # noqa: RUF001
     "“": r"\textquotedblleft{}",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
+from docs import make_pictures
 from harness import catalog
 from harness.cli import main
 from harness.cli import tables as commands
@@ -70,3 +71,18 @@ def test_latex_of_stored_and_published_results(bench: Bench, tmp_path: Path) -> 
         assert (
             done.exit_code == 0 and r"\begin{tabular}" in done.stdout and done.stdout.startswith("% Made by harness.")
         )
+
+
+def test_a_leaderboard_as_latex(tmp_path: Path) -> None:
+    asked = ["leaderboard", str(PUBLISHED), "--dataset", "xortydi", "--format", "latex", "--cache", str(tmp_path)]
+    done = CliRunner().invoke(main, asked, catch_exceptions=False)
+    assert done.exit_code == 0 and r"1 & ColBERTv2-L & cpu16-mem64 &" in done.stdout
+
+
+def test_the_page_shows_every_picture_that_is_made_for_it() -> None:
+    page = (make_pictures.FOLDER.parent / "pictures.md").read_text(encoding="utf-8")
+    names = {f"{name}.png" for name in make_pictures.SHOWN}
+    assert {path.name for path in make_pictures.FOLDER.iterdir()} == names
+    assert {f"{picture.name}.png" for picture in make_pictures.pictures()} == names
+    assert all(f"](pictures/{name})" in page for name in names)
+    assert all(path.stat().st_size < 200_000 for path in make_pictures.FOLDER.iterdir())

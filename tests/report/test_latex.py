@@ -126,7 +126,10 @@ def _listed(texts: Sequence[str]) -> str:
         ("100 % of $5 #1", r"100 \% of \$5 \#1"),
         ("a--b", "a-{}-b"),
         ("中文", "{[}U+4E2D]{[}U+6587]"),
-        ("Gödel, µs → 5–6 †", r"G\"{o}del, \ensuremath{\mu}s \ensuremath{\rightarrow} 5\textendash{}6 \textdagger{}"),  # noqa: RUF001
+        (
+            "Gödel, µs → 5–6 †",
+            r"G\"{o}del, \ensuremath{\mu}s \ensuremath{\rightarrow} 5\textendash{}6 \ensuremath{\dagger}",
+        ),
         ("\x1b[31m", r"\textbackslash{}x1b{[}31m"),
         ("λ", r"\ensuremath{\lambda}"),
     ],
