@@ -94,6 +94,8 @@ def pairs(a_rows: Sequence[Row], b_rows: Sequence[Row], a: str, b: str) -> list[
         for other in theirs
         if one is not other and place.of(one) == place.of(other) and one.profile == other.profile
     ]
+    # Of merged results, those that were measured on one machine before all others.
+    matched = [(one, other) for one, other in matched if one.origin == other.origin] or matched
     if not matched and len(ours) == len(theirs) == 1 and place.of(ours[0]) == place.of(theirs[0]):
         matched = [(ours[0], theirs[0])]
     if not matched or ours == theirs:

@@ -123,6 +123,11 @@ class Leaderboard:
     table: Table
 
     @property
+    def has_origins(self) -> bool:
+        """Whether it is of merged results."""
+        return any(row.origin is not None for row in self.table.rows)
+
+    @property
     def systems(self) -> tuple[str, ...]:
         """The set of systems that the scores depend on."""
         return tuple(sorted({each.row.system for each in self.standings}))
@@ -258,7 +263,7 @@ def _weighing(asked: Asked, cutoff: float) -> Weighing:
 def _entry(row: Row, needed: Sequence[Axis]) -> Entry:
     values = {axis.name: axis.read(row).value for axis in needed}
     known = {name: value for name, value in values.items() if value is not None}
-    return Entry(row.system, row.profile, row.key, known.pop(ACCURACY, 0.0), known)
+    return Entry(row.system, row.profile, per_query.name(row), known.pop(ACCURACY, 0.0), known)
 
 
 def _spans(

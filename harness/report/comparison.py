@@ -51,7 +51,7 @@ def _markdown(found: Sequence[Comparison]) -> str:
     numeric = (False, True, True, True, True, True, False, True, True)
     parts = []
     for each in found:
-        a, b = (escape(f"{row.system} {row.dataset} {row.scenario} {row.profile}") for row in (each.a, each.b))
+        a, b = (escape(_name(row).replace("/", " ")) for row in (each.a, each.b))
         lines = [f"**A: {a}; B: {b}**", ""]
         lines += grid(_HEADERS, numeric, [_cells(difference) for difference in each.differences], padded=True)
         costs = _costs(each.a, each.b)
@@ -134,7 +134,8 @@ def _csv(found: Sequence[Comparison]) -> str:
 
 
 def _name(row: Row) -> str:
-    return f"{row.system}/{row.dataset}/{row.scenario}/{row.profile}"
+    named = f"{row.system}/{row.dataset}/{row.scenario}/{row.profile}"
+    return named if row.origin is None else f"{named}/of {row.origin}"
 
 
 def _json(found: Sequence[Comparison]) -> str:
