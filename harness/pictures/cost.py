@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,8 +35,11 @@ def draw(points: Sequence[Point], around: Frame, cost_label: str, accuracy_label
     sheet = frame.begin(around, 3.6, len(entries))
     axes = sheet.figure.add_subplot()
     _front(axes, points)
+    alike = defaultdict(list)
     for point in points:
-        _point(axes, point, around)
+        alike[point.system, point.state].append(point)
+    for group in alike.values():
+        _points(axes, group, around)
     frame.number_axis(axes.xaxis, [_value(point.cost) for point in points])
     frame.number_axis(axes.yaxis, [_value(point.accuracy) for point in points], from_zero=False)
     axes.margins(x=0.08, y=0.12)
@@ -43,7 +47,7 @@ def draw(points: Sequence[Point], around: Frame, cost_label: str, accuracy_label
     axes.set_ylabel(look.text(accuracy_label))
     frame.grid(axes)
     frame.legend(sheet, entries)
-    _labels(sheet.figure, axes, [point for point in points if point.state is State.FRONT])
+    _labels(sheet.figure, axes, points)
     return sheet.figure
 
 
@@ -52,22 +56,22 @@ def _value(number: Number) -> float:
     return number.value
 
 
-def _reach(number: Number) -> tuple[list[float], list[float]]:
-    """How far an error bar goes down and up."""
-    value = _value(number)
-    low = value if number.low is None else min(number.low, value)
-    high = value if number.high is None else max(number.high, value)
-    return [value - low], [high - value]
+def _reach(numbers: Sequence[Number]) -> tuple[list[float], list[float]] | None:
+    """How far error bars go down and up; ``None``: there are none."""
+    below = [0.0 if number.low is None else max(0.0, _value(number) - number.low) for number in numbers]
+    above = [0.0 if number.high is None else max(0.0, number.high - _value(number)) for number in numbers]
+    return (below, above) if any((*below, *above)) else None
 
 
-def _point(axes: Axes, point: Point, around: Frame) -> None:
-    style = around.looks[point.system]
-    hollow, front = point.state is State.CONTESTED, point.state is State.FRONT
-    axes.errorbar(
-        [_value(point.cost)],
-        [_value(point.accuracy)],
-        xerr=_reach(point.cost),
-        yerr=_reach(point.accuracy),
+def _points(axes: Axes, points: Sequence[Point], around: Frame) -> None:
+    """Those of one system that stand alike."""
+    style = around.looks[points[0].system]
+    hollow, front = points[0].state is State.CONTESTED, points[0].state is State.FRONT
+    bars = axes.errorbar(
+        [_value(point.cost) for point in points],
+        [_value(point.accuracy) for point in points],
+        xerr=_reach([point.cost for point in points]),
+        yerr=_reach([point.accuracy for point in points]),
         fmt=style.marker,
         color=style.colour,
         markerfacecolor="white" if hollow else style.colour,
@@ -77,8 +81,10 @@ def _point(axes: Axes, point: Point, around: Frame) -> None:
         elinewidth=0.8,
         capsize=2,
         zorder=4 if front else 3,
-        gid=f"{point.state.value}",
+        gid=points[0].state.value,
     )
+    for artist in bars.get_children():
+        artist.set_in_layout(False)  # they lie within the axes, and there may be thousands
 
 
 def _front(axes: Axes, points: Sequence[Point]) -> None:
@@ -116,11 +122,14 @@ def _states(points: Sequence[Point]) -> list[tuple[Any, str]]:
 
 def _labels(figure: Figure, axes: Axes, points: Sequence[Point]) -> None:
     """Name the front's hardware beside its points, where nothing is in the way."""
+    from matplotlib.transforms import Bbox
+
     canvas.settle(figure)  # the places of things are known only then
     renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
-    taken = [line.get_window_extent(renderer).padded(1) for line in _markers(axes)]
+    middles = axes.transData.transform([(_value(point.cost), _value(point.accuracy)) for point in points])
+    taken = [Bbox.from_extents(x - 6, y - 6, x + 6, y + 6) for x, y in middles]
     inside = axes.get_window_extent(renderer)
-    for point in points:
+    for point in [point for point in points if point.state is State.FRONT][:_MOST_LABELS]:
         at = (_value(point.cost), _value(point.accuracy))
         for dx, dy, side, level in _PLACES:
             label = axes.annotate(
@@ -140,10 +149,7 @@ def _labels(figure: Figure, axes: Axes, points: Sequence[Point]) -> None:
             label.remove()
 
 
-def _markers(axes: Axes) -> list[Any]:
-    return [line for line in axes.lines if line.get_marker() not in ("None", "none", "", None)]
-
-
+_MOST_LABELS = 40
 # Where a label may stand, the best first: offset in points, and which of its sides is at the point.
 _PLACES = (
     (6, -6, "left", "top"),

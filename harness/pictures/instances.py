@@ -32,18 +32,20 @@ def draw(rows: Sequence[Rented], around: Frame, cost_label: str) -> Figure:
     names = {row.system for row in rows}
     sheet = frame.begin(around, max(2.4, 0.9 + 0.3 * len(types)), len(names))
     axes = sheet.figure.add_subplot()
-    for row in rows:
-        style = around.looks[row.system]
-        axes.plot(
-            [row.usd_per_million],
-            [place[row.instance_type]],
+    for system in sorted(names):
+        style = around.looks[system]
+        of_it = [row for row in rows if row.system == system]
+        (dots,) = axes.plot(
+            [row.usd_per_million for row in of_it],
+            [place[row.instance_type] for row in of_it],
             marker=style.marker,
             color=style.colour,
             markersize=7,
             alpha=0.85,
             linestyle="none",
-            gid=look.text(row.system),
+            gid=look.text(system),
         )
+        dots.set_in_layout(False)
     called = look.short(name for _, name in types)
     axes.set_yticks(range(len(types)), [f"{called[name]} ({usd:g})" for usd, name in types])
     axes.set_ylim(len(types) - 0.4, -0.6)
