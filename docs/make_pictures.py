@@ -8,6 +8,7 @@ from PIL import Image
 
 from harness import pricing, tables
 from harness.catalog import data_root
+from harness.leaderboard import Asked
 from harness.pictures import album
 from harness.published import tables as published
 
@@ -30,7 +31,7 @@ def pictures() -> list[album.Picture]:
     return [
         each
         for dataset in paper.about.datasets
-        for each in album.album(table, {}, "RR@10", amrs=dataset.amrs).pictures
+        for each in album.album(table, {}, Asked("", "RR@10", amrs=dataset.amrs)).pictures
         if each.place.dataset == dataset.name and each.name in SHOWN
     ]
 
