@@ -23,11 +23,16 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 import harness
-from harness import leftovers, store
+from harness import leftovers, per_query, store
 from harness.errors import FileError
+from harness.per_query import PerQuery
 from harness.result import JUDGED_HITS
 from harness.table import Figure, Machine, Measurements
 
+# Rows, and what they are made of by query.
+Made = tuple[Measurements, tuple[PerQuery, ...]]
+# Beside the rows: what prices are applied to, and what they are made of by query.
+_PRICEABLE, _BY_QUERY = ".prices.json", ".queries.parquet"
 # What numbers depend on beside our own sources.
 _LIBRARIES = ("ir-measures", "numpy", "pyarrow", "scipy")
 # The files of a job that rows are made of.
@@ -46,7 +51,7 @@ _OF_A_SUITE = ("qrels", "samples")
 def rows(
     root: Path,
     measures: Sequence[str],
-    compute: Callable[[], Measurements],
+    compute: Callable[[], Made],
     *,
     cache: Path | None,
     say: Callable[[str], None],
@@ -67,18 +72,43 @@ def rows(
         HarnessError: whatever ``compute`` raises.
     """
     if cache is None:
-        return compute()
-    path = cache / "tables" / f"{_name(root, measures)}.json"
-    part, stamp = path.with_suffix(".prices.json"), _stamp(root)
-    kept = _read(part if for_prices else path, stamp)
-    if kept is not None:
-        return kept
+        return compute()[0]
+    path, stamp = _path(cache, root, measures), _stamp(root)
+    kept = _read(path.with_suffix(_PRICEABLE) if for_prices else path, stamp)
+    return kept or _computed(root, path, stamp, compute, say)[0]
+
+
+def by_query(
+    root: Path, measures: Sequence[str], compute: Callable[[], Made], *, cache: Path | None, say: Callable[[str], None]
+) -> dict[str, PerQuery]:
+    """What those rows are made of, by :func:`harness.per_query.name`; arguments and errors as for :func:`rows`."""
+    if cache is None:
+        made = compute()
+    else:
+        path, stamp = _path(cache, root, measures), _stamp(root)
+        kept = per_query.read(path.with_suffix(_BY_QUERY), stamp)
+        if kept is not None:
+            return kept
+        made = _computed(root, path, stamp, compute, say)
+    return {each.key: each for each in made[1]}
+
+
+def _path(cache: Path, root: Path, measures: Sequence[str]) -> Path:
+    return cache / "tables" / f"{_name(root, measures)}.json"
+
+
+def _computed(root: Path, path: Path, stamp: str, compute: Callable[[], Made], say: Callable[[str], None]) -> Made:
+    """Compute, and keep what was computed."""
     made = compute()
     # A run may have stored something meanwhile: then nobody knows which files these rows are made of.
     if _stamp(root) == stamp:
         try:
-            _write(path, stamp, made)
-            _write(part, stamp, priceable(made))
+            _write(path, stamp, made[0])
+            _write(path.with_suffix(_PRICEABLE), stamp, priceable(made[0]))
+            with leftovers.scratch(path.parent, path.stem) as scratch:
+                whole = scratch / path.with_suffix(_BY_QUERY).name
+                per_query.write(whole, made[1], stamp)
+                whole.replace(path.with_suffix(_BY_QUERY))
         except OSError as error:
             say(f"{path}: cannot be written: {error.strerror}; the next table is computed anew")
     return made

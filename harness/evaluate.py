@@ -48,7 +48,8 @@ class Evaluation:
 
     ``values`` maps each measure, as ir_measures writes it, to its aggregate over ``queries`` queries (``None`` when
     none is judged, or where ``reasons`` says why not).  ``unjudged`` queries of the sample are left out of it;
-    ``without_hits`` are judged and count 0.
+    ``without_hits`` are judged and count 0.  ``per_query`` maps each measure to the value of each judged query;
+    ``means`` are the measures whose aggregate is the mean of those.
     """
 
     values: dict[str, float | None]
@@ -57,6 +58,8 @@ class Evaluation:
     without_hits: tuple[str, ...]
     tied_queries: tuple[str, ...]
     reasons: dict[str, str] = field(default_factory=dict)
+    per_query: dict[str, dict[str, float]] = field(default_factory=dict)
+    means: frozenset[str] = frozenset()
 
 
 def parse_measures(names: Iterable[str]) -> tuple[Any, ...]:
@@ -135,9 +138,12 @@ def evaluate(
         if run.rankings.get(query)
     }
     values: dict[str, float | None] = {str(measure): None for measure in measures}
+    per_query: dict[str, dict[str, float]] = {}
     if judged and known:
-        aggregate = ir_measures.calc_aggregate(known, judged, scores)
-        values |= {str(measure): float(aggregate[measure]) for measure in known}
+        found: Any = ir_measures.calc(known, judged, scores)
+        values |= {str(measure): float(found.aggregated[measure]) for measure in known}
+        for metric in found.per_query:
+            per_query.setdefault(str(metric.measure), {})[metric.query_id] = float(metric.value)
     return Evaluation(
         values=values,
         queries=len(judged),
@@ -145,6 +151,8 @@ def evaluate(
         without_hits=tuple(sorted(set(judged) - set(scores))),
         tied_queries=tuple(query for query in run.tied_queries if query in judged),
         reasons=reasons,
+        per_query=per_query,
+        means=frozenset(str(each) for each in known if isinstance(each.aggregator(), ir_measures.measures.MeanAgg)),
     )
 
 

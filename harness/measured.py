@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from harness import evaluate, machine_speed, pooling, stats, steadiness, throughput, timings, validity, variance
 from harness.attempts import AnyJob
 from harness.errors import HarnessError
+from harness.per_query import SHARES
 from harness.records import Outcome
 from harness.result import Result
 from harness.table import Figure, Timing
@@ -25,13 +26,19 @@ _MISSING = Figure(None)
 
 @dataclass(frozen=True)
 class Latency(stats.Summary):
-    """All that the samples of a cell say.  A figure that its scenario does not have is missing with a reason."""
+    """All that the samples of a cell say.  A figure that its scenario does not have is missing with a reason.
+
+    ``by_query_s`` has each query's mean over its trials, ``quantiles_s`` all timed samples at
+    :data:`harness.per_query.SHARES`; both are empty where the scenario has no latency of single queries.
+    """
 
     throughput_qps: Figure = _MISSING
     service_s: Timing | None = None
     stages_s: dict[str, Timing] = field(default_factory=dict)
     spread_s: dict[str, Figure] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    by_query_s: dict[str, float] = field(default_factory=dict)
+    quantiles_s: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,7 +120,16 @@ def _described(
         stages_s=stages,
         spread_s={name: getattr(split, f"{name}_s") for name in ("query", "trial", "job", "residual")},
         notes=_too_long(timed),
+        by_query_s=_by_query(timed),
+        quantiles_s=tuple(np.quantile(timed.latency_s, SHARES).tolist()) if len(timed.latency_s) else (),
     )
+
+
+def _by_query(timed: Timings) -> dict[str, float]:
+    """Each timed query's mean over its trials."""
+    counts = np.bincount(timed.query, minlength=len(timed.queries))
+    sums = np.bincount(timed.query, weights=timed.latency_s, minlength=len(timed.queries))
+    return {name: float(sums[place] / counts[place]) for place, name in enumerate(timed.queries) if counts[place]}
 
 
 def _offline(timed: Timings, seed: int) -> Latency:

@@ -9,14 +9,20 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from harness import attempts, evaluate, gpu_noise, machine_speed, measured, notes, validity
+import numpy as np
+
+from harness import attempts, evaluate, gpu_noise, machine_speed, measured, notes, per_query, stats, validity
 from harness.attempts import Job
 from harness.errors import HarnessError, StoreError
 from harness.measured import Measured
+from harness.per_query import PerQuery
 from harness.plan import NULL
 from harness.records import Isolation, Outcome
 from harness.result import Cell
 from harness.table import Figure, Machine, Measurements, Overhead, Row
+
+# A measure is bounded, and its interval needs fewer than a latency's: a second of resampling for a hundred rows.
+MEASURE_RESAMPLES = 1999
 
 
 @dataclass
@@ -44,7 +50,17 @@ def measure(
     measures: Sequence[str] = evaluate.DEFAULT_MEASURES,
     keys: Collection[str] | None = None,
 ) -> Measurements:
-    """Make the rows: one for each cell and isolation, but for the null system's.
+    """The rows alone; see :func:`measure_all`."""
+    return measure_all(jobs, measures=measures, keys=keys)[0]
+
+
+def measure_all(
+    jobs: Iterable[Job],
+    *,
+    measures: Sequence[str] = evaluate.DEFAULT_MEASURES,
+    keys: Collection[str] | None = None,
+) -> tuple[Measurements, tuple[PerQuery, ...]]:
+    """Make the rows: one for each cell and isolation, but for the null system's; and what they are made of, by query.
 
     Which of several attempts is shown, :func:`harness.attempts.choose` says; which jobs of a cell are put together,
     :func:`harness.pooling.pool`.  The null system is no row but a note, unless there is no other system.  A file of
@@ -65,14 +81,13 @@ def measure(
     grouped = _by_cell(stored)
     cells = {place: measured.measure(tries, keys, levels) for place, tries in grouped.items()}
     aside = {place for place in cells if place[0].system == NULL and any(cell.system != NULL for cell, _ in cells)}
-    rows = sorted(
-        (_row(cell, len(grouped[place]), judge) for place, cell in cells.items() if place not in aside),
-        key=_reading_order,
-    )
+    made = [_row(cell, len(grouped[place]), judge) for place, cell in cells.items() if place not in aside]
+    rows = sorted((row for row, _ in made), key=_reading_order)
+    found = tuple(each for _, each in made if each is not None)
     overhead = sorted(
         (_overhead(cells[place]) for place in aside), key=lambda item: (item.suite, item.profile, item.isolation)
     )
-    return Measurements(tuple(rows), tuple(str(measure) for measure in judge.measures), tuple(overhead))
+    return Measurements(tuple(rows), tuple(str(measure) for measure in judge.measures), tuple(overhead)), found
 
 
 def shows_what_it_would(jobs: Iterable[Job], keys: Collection[str]) -> bool:
@@ -116,12 +131,12 @@ def _reading_order(row: Row) -> tuple[Any, ...]:
     return (*place, row.system, row.isolation, row.suite, row.scenario)
 
 
-def _row(cell: Measured[Job], tries: int, judge: _Judge) -> Row:
-    pool = cell.pool
+def _row(cell: Measured[Job], tries: int, judge: _Judge) -> tuple[Row, PerQuery | None]:
+    pool, found = cell.pool, None
     row = replace(_outline(cell, tries), notes=pool.notes)
     if pool.outcome is Outcome.OK:
-        row = _with_measures(_with_latency(row, cell), pool.lead, judge)
-    return replace(row, findings=cell.verdict.findings, notes=(*row.notes, *cell.verdict.reasons))
+        row, found = _with_measures(_with_latency(row, cell), cell, judge)
+    return replace(row, findings=cell.verdict.findings, notes=(*row.notes, *cell.verdict.reasons)), found
 
 
 def _outline(cell: Measured[Job], tries: int) -> Row:
@@ -236,19 +251,40 @@ def _with_latency(row: Row, cell: Measured[Job]) -> Row:
     )
 
 
-def _with_measures(row: Row, job: Job, judge: _Judge) -> Row:
-    names = [str(measure) for measure in judge.measures]
+def _with_measures(row: Row, cell: Measured[Job], judge: _Judge) -> tuple[Row, PerQuery]:
+    names, judged = [str(measure) for measure in judge.measures], None
+    latency = cell.latency
     try:
-        judged = judge(job)
+        judged = judge(cell.pool.lead)
     except HarnessError as error:
         missing = Figure(None, reason=f"the run cannot be judged: {error}")
-        return replace(row, measures=dict.fromkeys(names, missing))
-    none = None if judged.queries else "no query of the sample has judgements"
-    deep = [str(measure) for measure in judge.measures if evaluate.looks_deeper(measure, row.k)]
-    return replace(
-        row,
-        measures={name: Figure(judged.values[name], reason=none or judged.reasons.get(name)) for name in names},
-        queries_judged=judged.queries,
-        queries_unjudged=judged.unjudged,
-        notes=(*row.notes, *notes.of_measures(judged, deep, row.k)),
+        row = replace(row, measures=dict.fromkeys(names, missing))
+    else:
+        seed = cell.pool.lead.result.spec.seed
+        deep = [str(measure) for measure in judge.measures if evaluate.looks_deeper(measure, row.k)]
+        row = replace(
+            row,
+            measures={name: _judged(judged, name, seed) for name in names},
+            queries_judged=judged.queries,
+            queries_unjudged=judged.unjudged,
+            notes=(*row.notes, *notes.of_measures(judged, deep, row.k)),
+        )
+    found = per_query.collect(
+        per_query.name(row),
+        latency.by_query_s if latency else {},
+        latency.quantiles_s if latency else (),
+        judged.per_query if judged else {},
     )
+    return row, found
+
+
+def _judged(judged: evaluate.Evaluation, name: str, seed: int) -> Figure:
+    """A measure with its 95 % bootstrap interval over queries, where it is a mean over them."""
+    value = judged.values[name]
+    if value is None:
+        none = None if judged.queries else "no query of the sample has judgements"
+        return Figure(None, reason=none or judged.reasons.get(name))
+    if name not in judged.means:
+        return Figure(value)
+    figure = stats.bootstrap_mean(np.asarray(list(judged.per_query[name].values())), seed, resamples=MEASURE_RESAMPLES)
+    return replace(figure, value=value, reason=None)

@@ -234,11 +234,15 @@ class Overhead:
 
 @dataclass(frozen=True)
 class Measurements:
-    """What was measured, before any money: rows in reading order, their measures, and the null system."""
+    """What was measured, before any money: rows in reading order, their measures, and the null system.
+
+    ``rounded_to``: the step to which published rows print a measure (0.001 for tenths of a per cent).
+    """
 
     rows: tuple[Row, ...]
     measures: tuple[str, ...]
     overhead: tuple[Overhead, ...] = ()
+    rounded_to: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -248,6 +252,7 @@ class Table:
     ``measures`` are the measure names in column order, as ir_measures writes them.  ``notes`` are sentences about
     the table: methods, formulas, and rows that must not be compared.  ``overhead`` holds the null system on each
     profile.  ``cost_formula`` is that of the model ``sequential``; ``cost_formulas`` holds all, by name.
+    ``rounded_to`` as in :class:`Measurements`.
     """
 
     rows: tuple[Row, ...]
@@ -261,3 +266,4 @@ class Table:
     notes: tuple[str, ...] = ()
     price_term: str = "on-demand"
     cost_formulas: dict[str, str] = field(default_factory=dict)
+    rounded_to: dict[str, float] = field(default_factory=dict)

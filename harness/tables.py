@@ -12,6 +12,7 @@ from pathlib import Path
 from harness import cost, derived, evaluate, pricing, store
 from harness.attempts import Job
 from harness.errors import UsageError
+from harness.per_query import PerQuery
 from harness.prices import Snapshot
 from harness.pricing import Tariff
 from harness.table import Measurements, Table
@@ -49,12 +50,18 @@ def rows_of(
 
 def _published(folder: Path) -> Measurements | None:
     """The rows of a paper; ``None``: the folder holds none."""
-    from harness.published import about, as_rows, tables
-
-    if not (folder / about.NAME).is_file():
+    if not _is_published(folder):
         return None
+    from harness.published import as_rows, tables
+
     published = tables.read(folder)
     return as_rows.measurements(published, published.follows())
+
+
+def _is_published(folder: Path) -> bool:
+    from harness.published import about
+
+    return (folder / about.NAME).is_file()
 
 
 def priced(measured: Measurements, tariff: Tariff) -> Table:
@@ -75,6 +82,7 @@ def priced(measured: Measurements, tariff: Tariff) -> Table:
         notes=notes.of_table(rows, measured.overhead, snapshot, tariff.storage),
         price_term=snapshot.term,
         cost_formulas=pricing.formulas(),
+        rounded_to=measured.rounded_to,
     )
 
 
@@ -91,6 +99,23 @@ def build(
     return priced(rows.measure(jobs, measures=measures, keys=keys), pricing.tariff(snapshot))
 
 
+def per_query_of(
+    folder: Path,
+    measures: Sequence[str] = evaluate.DEFAULT_MEASURES,
+    *,
+    cache: Path | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> dict[str, PerQuery]:
+    """What the rows of a results folder are made of, by :func:`harness.per_query.name`; published rows have none.
+
+    Arguments and errors as for :func:`rows_of`.
+    """
+    if _is_published(folder):
+        return {}
+    compute = _maker(folder, measures, cache, say)
+    return derived.by_query(folder, measures, compute, cache=cache, say=say)
+
+
 def _measured(
     folder: Path,
     measures: Sequence[str],
@@ -99,25 +124,36 @@ def _measured(
     say: Callable[[str], None],
     for_prices: bool,
 ) -> Measurements:
-    def read() -> tuple[store.StoredJob, ...]:
-        jobs = store.read_jobs(folder)
-        if not jobs:
-            raise UsageError(f"{folder}: no finished job in it; run a suite first")
-        if len(jobs) >= _MANY:
-            kept = "once: rows are kept" if cache else "no --cache to keep them in"
-            say(f"{folder}: making rows of {len(jobs):,} stored jobs, which may take minutes ({kept})")
-        return jobs
-
-    def make(jobs: Iterable[Job], keys: Collection[str] | None = None) -> Measurements:
-        from harness import rows
-
-        return rows.measure(jobs, measures=measures, keys=keys)
-
+    compute = _maker(folder, measures, cache, say)
     if keys is None:
-        return derived.rows(folder, measures, lambda: make(read()), cache=cache, say=say, for_prices=for_prices)
-    jobs = read()
+        return derived.rows(folder, measures, compute, cache=cache, say=say, for_prices=for_prices)
+    jobs = _jobs(folder, cache, say)
     from harness import rows
 
     if rows.shows_what_it_would(jobs, keys):
-        return derived.rows(folder, measures, lambda: make(jobs), cache=cache, say=say)
-    return make(jobs, keys)
+        return derived.rows(folder, measures, lambda: rows.measure_all(jobs, measures=measures), cache=cache, say=say)
+    return rows.measure(jobs, measures=measures, keys=keys)
+
+
+def _maker(
+    folder: Path, measures: Sequence[str], cache: Path | None, say: Callable[[str], None]
+) -> Callable[[], derived.Made]:
+    """Makes rows of what is stored, when nothing is kept."""
+
+    def make() -> derived.Made:
+        jobs = _jobs(folder, cache, say)
+        from harness import rows
+
+        return rows.measure_all(jobs, measures=measures)
+
+    return make
+
+
+def _jobs(folder: Path, cache: Path | None, say: Callable[[str], None]) -> tuple[store.StoredJob, ...]:
+    jobs = store.read_jobs(folder)
+    if not jobs:
+        raise UsageError(f"{folder}: no finished job in it; run a suite first")
+    if len(jobs) >= _MANY:
+        kept = "once: rows are kept" if cache else "no --cache to keep them in"
+        say(f"{folder}: making rows of {len(jobs):,} stored jobs, which may take minutes ({kept})")
+    return jobs

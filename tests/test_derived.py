@@ -6,13 +6,18 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from harness import derived
 from harness.errors import FileError
+from harness.per_query import SHARES, PerQuery
 from harness.table import Figure, Measurements
 from tests import build
 
+QUERIES = (
+    PerQuery("k1", ("q1", "q2"), np.array([0.1 + 0.2, np.nan]), {"RR@10": np.array([1.0, 1 / 3])}, tuple(SHARES)),
+)
 MADE = Measurements((build.row(latency_mean_s=Figure(0.1 + 0.2, 1e-9, None, "said"), notes=("a note",)),), ("RR@10",))
 
 
@@ -32,15 +37,15 @@ class Folder:
         self.said: list[str] = []
 
     def rows(self, *measures: str, root: Path | None = None) -> Measurements:
-        def compute() -> Measurements:
+        def compute() -> derived.Made:
             self.made += 1
-            return MADE
+            return MADE, QUERIES
 
         return derived.rows(root or self.root, measures or ("RR@10",), compute, cache=self.cache, say=self.said.append)
 
     @property
     def kept(self) -> Path:
-        (path,) = (each for each in (self.cache / "tables").iterdir() if ".prices" not in each.name)
+        (path,) = (each for each in (self.cache / "tables").iterdir() if each.suffixes == [".json"])
         return path
 
 
@@ -172,9 +177,9 @@ def test_a_cache_that_cannot_be_written_is_told_once_and_stops_nothing(tmp_path:
 def test_rows_of_a_folder_that_changed_meanwhile_are_not_kept(tmp_path: Path) -> None:
     made = Folder(tmp_path)
 
-    def compute() -> Measurements:
+    def compute() -> derived.Made:
         (made.job / "result.json").write_text("a run stored this")
-        return MADE
+        return MADE, QUERIES
 
     derived.rows(made.root, ("RR@10",), compute, cache=made.cache, say=made.said.append)
     assert not (made.cache / "tables").exists()
@@ -182,7 +187,24 @@ def test_rows_of_a_folder_that_changed_meanwhile_are_not_kept(tmp_path: Path) ->
 
 def test_nothing_is_left_half_written(folder: Folder) -> None:
     names = {path.name for path in (folder.cache / "tables").iterdir()}
-    assert names == {folder.kept.name, folder.kept.with_suffix(".prices.json").name}
+    assert names == {folder.kept.with_suffix(suffix).name for suffix in (".json", ".prices.json", ".queries.parquet")}
+
+
+def test_what_rows_are_made_of_by_query_is_kept_beside(folder: Folder) -> None:
+    found = derived.by_query(folder.root, ("RR@10",), nobody, cache=folder.cache, say=folder.said.append)
+    (kept,), (made,) = found.values(), QUERIES
+    assert (kept.key, kept.query_ids, kept.quantiles_s) == (made.key, made.query_ids, made.quantiles_s)
+    np.testing.assert_array_equal(kept.latency_s, made.latency_s)
+    np.testing.assert_array_equal(kept.measures["RR@10"], made.measures["RR@10"])
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b"PAR1")])
+def test_by_query_is_made_anew_where_it_is_lost(folder: Folder, spoil: Callable[[Path], None]) -> None:
+    spoil(folder.kept.with_suffix(".queries.parquet"))
+    made = derived.by_query(
+        folder.root, ("RR@10",), lambda: (MADE, QUERIES), cache=folder.cache, say=folder.said.append
+    )
+    assert list(made) == [QUERIES[0].key]
 
 
 def test_the_part_that_is_priced_is_kept_beside(folder: Folder) -> None:
@@ -191,12 +213,12 @@ def test_the_part_that_is_priced_is_kept_beside(folder: Folder) -> None:
     assert part.rows[0].latency_mean_s == MADE.rows[0].latency_mean_s and part.rows[0].notes == ()
 
 
-def nobody() -> Measurements:
+def nobody() -> derived.Made:
     raise AssertionError("rows were made again")
 
 
 def test_without_a_cache_rows_are_made_each_time(folder: Folder) -> None:
-    made = derived.rows(folder.root, ("RR@10",), lambda: MADE, cache=None, say=folder.said.append)
+    made = derived.rows(folder.root, ("RR@10",), lambda: (MADE, QUERIES), cache=None, say=folder.said.append)
     assert made is MADE
 
 

@@ -11,7 +11,10 @@ from harness.cli.asked import Market, market_options
 from harness.console import cache_option, one_line_errors, write
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from harness.orchestrator import Summary
+    from harness.per_query import PerQuery
     from harness.table import Measurements, Table
 
 
@@ -110,6 +113,21 @@ def stored_rows(
         click.echo(text, err=True)
 
     return tables.rows_of(results, measures, keys=keys, cache=place, say=say, for_prices=for_prices)
+
+
+def measures_for(measure: str) -> tuple[str, ...]:
+    """The measures whose rows are read where one is asked for: the usual ones, which are likely kept, if it is among
+    them.
+    """
+    usual = tuple(MEASURES["rows"].split())
+    return usual if measure in usual else (measure,)
+
+
+def per_query_of(results: Path, measures: tuple[str, ...], cache: Path) -> Mapping[str, PerQuery]:
+    """What the rows of what is stored there are made of, by query."""
+    from harness import tables
+
+    return tables.per_query_of(results, measures, cache=cache.expanduser().absolute())
 
 
 def finish(folder: Path, measures: tuple[str, ...], summary: Summary, cache: Path) -> None:

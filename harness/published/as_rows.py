@@ -43,7 +43,10 @@ def measurements(published: Published, follows: Snapshot) -> Measurements:
         found += [_timed(published, dataset, number, line, follows) for number, line in timed]
     places = [(table, number) for table, number, _ in lines(published)]
     noted = (_with_errata(row, marked[place]) for row, place in zip(found, places, strict=True))
-    return Measurements(tuple(noted), MEASURES)
+    decimals = published.about.decimals
+    steps = {"RR@10": decimals["mrr_at_10"], "Success@10": decimals["success_at_10"]}  # of a per cent
+    rounded_to = {name: float(Fraction(1, 100 * 10**digits)) for name, digits in steps.items()}
+    return Measurements(tuple(noted), MEASURES, rounded_to=rounded_to)
 
 
 def _timed(published: Published, dataset: Dataset, number: int, line: Timed, follows: Snapshot) -> Row:

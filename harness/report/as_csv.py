@@ -49,7 +49,7 @@ def _columns(table: Table) -> list[Column]:
         ("instance_type", lambda row: row.price.instance_type if row.price else None),
         ("price_usd_per_hour", lambda row: row.price.usd_per_hour if row.price else None),
         ("price_date", lambda row: row.price.date if row.price else None),
-        *(_measure(name) for name in table.measures),
+        *(column for name in table.measures for column in _measure(name)),
         *_bounded("latency_mean_ms", lambda row: row.latency_mean_s, 1e3),
         *_bounded("p50_ms", lambda row: row.p50_s, 1e3),
         *_bounded("p95_ms", lambda row: row.p95_s, 1e3),
@@ -103,8 +103,8 @@ def _columns(table: Table) -> list[Column]:
     ]
 
 
-def _measure(name: str) -> Column:
-    return name, lambda row: row.measures.get(name, Figure(None)).value
+def _measure(name: str) -> list[Column]:
+    return _bounded(name, lambda row: row.measures.get(name, Figure(None)), 1)
 
 
 def _at_most(name: str) -> Column:

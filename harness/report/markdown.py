@@ -7,13 +7,18 @@ import re
 from collections.abc import Sequence
 
 from harness.report.layout import lay_out
+from harness.report.sheet import Sheet
 from harness.report.text import one_line
 from harness.table import Table
 
 
 def render(table: Table) -> str:
     """Markdown: a caption, the table, its footnotes and notes.  Deterministic; ends with a newline."""
-    sheet = lay_out(table, escape)
+    return written(lay_out(table, escape))
+
+
+def written(sheet: Sheet) -> str:
+    """A sheet whose texts :func:`escape` has made harmless, as Markdown."""
     if not sheet.cells:
         return "No stored results.\n"
     caption = f"**{sheet.caption}**" if sheet.caption else "**All stored results**"

@@ -84,7 +84,7 @@ _WINDOWS = [
     ("after", "call:harness.orchestrator:collect"),
     ("before", "call:pyarrow.parquet:write_table"),
     ("after", "call:harness.leftovers:remove"),
-    ("before", "call:harness.rows:measure"),
+    ("before", "call:harness.rows:measure_all"),
 ]
 
 

@@ -1,0 +1,204 @@
+"""A leaderboard -> what people read: a grid of ranked rows, what the ranks depend on, and the rows left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness import dynascore
+from harness.axes import ACCURACY, Axis
+from harness.leaderboard import Leaderboard, Standing
+from harness.pareto import State
+from harness.report.layout import shared_notes
+from harness.report.sheet import MISSING, Escape, Footnotes, Grid, Sheet, bounded, named, stand_ins
+from harness.resampling import RESAMPLES
+from harness.standings import PERTURBATION, PERTURBED, Span
+from harness.table import Figure, Validity
+
+_DOUBTED = (Validity.NOISY, Validity.INVALID)
+
+
+def lay_out(board: Leaderboard, escape: Escape) -> Sheet:
+    """Arrange a leaderboard for people.
+
+    Args:
+        board: what is shown.
+        escape: makes a stranger's text harmless where it will stand.
+    """
+    notes = Footnotes(escape)
+    headers = ["rank", "system", "hardware profile", f"instance type (US$/h, {board.table.price_date})"]
+    numeric = [True, False, False, False]
+    if board.asked.rank_by is None:
+        headers.append("Dynascore")
+        numeric.append(True)
+    headers += [f"{axis.label}, {axis.unit}" for axis in board.shown]
+    numeric += [True] * len(board.shown)
+    headers += ["rank, other queries", "rank, without each system"]
+    numeric += [False, False]
+    if board.asked.rank_by is None:
+        headers.append(f"rank, weights ± {PERTURBATION:g}")
+        numeric.append(False)
+    headers += ["front", "validity"]
+    numeric += [False, False]
+    cells = tuple(_cells(each, board, notes, escape) for each in board.standings)
+    below = _left_out(board, escape)
+    rows = [each.row for each in board.standings]
+    shared, _ = shared_notes(rows)
+    return Sheet(
+        caption=caption(board, escape),
+        headers=tuple(headers),
+        numeric=tuple(numeric),
+        cells=cells,
+        keys=3,
+        below=below,
+        footnotes=notes.texts,
+        notes=tuple(escape(note) for note in (*sentences(board), *stand_ins(rows), *shared)),
+    )
+
+
+def caption(board: Leaderboard, escape: Escape) -> str:
+    """What is ranked, and by what."""
+    asked = board.asked
+    kept = "".join(
+        f", {word} {limit:g} {axis}"
+        for bound in asked.bounds
+        for word, limit, axis in (("at most", bound.at_most, bound.axis), ("at least", bound.at_least, bound.axis))
+        if limit is not None
+    )
+    by = f"by {asked.rank_by}" if asked.rank_by else f"by Dynascore ({asked.mode})"
+    return f"{escape(asked.dataset)}, {escape(board.place.scenario)}, {by}{kept}"
+
+
+def _cells(each: Standing, board: Leaderboard, notes: Footnotes, escape: Escape) -> tuple[str, ...]:
+    row = each.row
+    isolation = "" if row.isolation.value in ("container", "published") else f" ({row.isolation.value})"
+    price = MISSING if row.price is None else f"{escape(row.price.instance_type)} ({row.price.usd_per_hour:g})"
+    cells = [
+        MISSING if each.rank is None else str(each.rank),
+        named(row, escape),
+        escape(row.profile) + isolation,
+        price + notes.mark(row.price_note),
+    ]
+    if board.asked.rank_by is None:
+        cells.append(MISSING if each.score is None else f"{each.score:.3f}")
+    cells += [_figure(each.figures[axis.name], axis, notes) for axis in board.shown]
+    cells += [_span(each.by_queries, notes), _span(each.by_systems, notes)]
+    if board.asked.rank_by is None:
+        cells.append(_span(each.by_weights, notes))
+    doubts = row.notes if row.validity in _DOUBTED else ()
+    state = MISSING if each.state is None else each.state.value
+    return (*cells, state, row.validity.value + notes.mark(*doubts))
+
+
+def _figure(figure: Figure, axis: Axis, notes: Footnotes) -> str:
+    if figure.value is None:
+        return MISSING + notes.mark(figure.reason or "not measured")
+    if axis.name != ACCURACY:
+        return bounded(figure)
+    low, high = figure.low, figure.high
+    return f"{figure.value:.1f}" + ("" if low is None or high is None else f" ({low:.1f}–{high:.1f})")  # noqa: RUF001
+
+
+def _span(span: Span, notes: Footnotes) -> str:
+    if span.best is None or span.worst is None:
+        return MISSING + notes.mark(span.reason)
+    return str(span.best) if span.best == span.worst else f"{span.best}–{span.worst}"  # noqa: RUF001
+
+
+def _left_out(board: Leaderboard, escape: Escape) -> Grid | None:
+    if not board.left_out:
+        return None
+    cells = tuple(
+        (named(each.row, escape), escape(each.row.profile), escape(each.row.suite), escape(each.reason))
+        for each in board.left_out
+    )
+    return Grid("Not ranked", ("system", "hardware profile", "suite", "why"), (False,) * 4, cells, 2)
+
+
+def sentences(board: Leaderboard) -> tuple[str, ...]:
+    """What the ranks depend on: weights, rates, the set of systems; and how the spans were made."""
+    asked = board.asked
+    said = [f"Accuracy: {asked.measure} x 100, in points."]
+    if asked.rank_by is None:
+        weights = ", ".join(f"{name} {weight:g}" for name, weight in asked.weights.items())
+        said += [
+            f"Weights: {weights}.",
+            "Dynascore: the sum of weight x value / AMRS, what is better when smaller negated (Ma et al. 2021; "
+            "Santhanam et al. 2023, equations 1 and 2); the AMRS of accuracy is 1.",
+            f"AMRS (units for a point of accuracy), {asked.mode}: {rates(board)}.",
+            _method(board),
+        ]
+    said.append(f"Set of systems: {', '.join(board.systems)} ({_count(len(board.standings), 'row')}).")
+    said += [*_spans(board), _front(board)]
+    table = board.table
+    said.append(
+        f"Prices: {table.price_provider} {table.price_region}, Linux {table.price_term}, {table.price_date} "
+        f"(source: {table.price_source})."
+    )
+    contested = [each for each in board.standings if each.state is State.CONTESTED]
+    if contested:
+        said.append(
+            f"{_count(len(contested), 'row')} contested: harness run SUITE --contested RESULTS measures them again, "
+            "with more queries in the suite the intervals narrow."
+        )
+    return tuple(said)
+
+
+def rates(board: Leaderboard) -> str:
+    """The AMRS values, each with its unit, and the pairs that it was made of or its status."""
+    units = {axis.name: axis.unit for axis in board.shown}
+    parts = []
+    for name, rate in board.rates.items():
+        if rate.value is None:
+            parts.append(f"{name} undefined ({rate.status.value})")
+            continue
+        made = "given" if rate.status is dynascore.Status.GIVEN else _count(rate.pairs, "pair")
+        parts.append(f"{name} {rate.value:.6g} {units[name]} ({made})")
+    return ", ".join(parts) or "none needed"
+
+
+def _method(board: Leaderboard) -> str:
+    if board.asked.mode == "reference":
+        return (
+            "Mode reference: the mean of |d metric| / |d accuracy| over neighbouring rows by accuracy (equal ones by "
+            f"system, profile, key) that differ by more than {dynascore.LEAST_SHARE:g} of the largest; it depends on "
+            "which machines each system was measured on. Mode robust does not."
+        )
+    return (
+        "Mode robust: for each metric, rows within the cut-off of one another in accuracy are one group, which its "
+        "best row stands for; the median over neighbouring groups. "
+        f"Cut-off: {board.cutoff:.3g} points ({_cutoff(board)})."
+    )
+
+
+def _cutoff(board: Leaderboard) -> str:
+    if board.asked.cutoff is not None:
+        return "as asked"
+    if any(each.by_queries.best is not None for each in board.standings):
+        return "half the 95 % interval of a paired difference over these queries, the median over pairs of rankings"
+    return "to which the source rounds" if board.cutoff else "accuracies have no interval"
+
+
+def _spans(board: Leaderboard) -> Iterator[str]:
+    first = board.standings[0].by_queries
+    yield (
+        f"Rank, other queries: 95 % of the ranks over {RESAMPLES:,} resamples of the queries, the same ones for every "
+        "row; cost moves with latency."
+        if first.best is not None
+        else f"Rank, other queries: not known ({first.reason})."
+    )
+    yield "Rank, without each system: the best and the worst place among the others when any one of them is taken out."
+    if board.asked.rank_by is None:
+        moved = f"each moved by up to {PERTURBATION:g}"
+        yield f"Rank, weights: 95 % of the ranks over {PERTURBED:,} sets of weights, {moved}."
+
+
+def _front(board: Leaderboard) -> str:
+    return (
+        f"Front over {', '.join(board.asked.front)}: dominated, another row is surely at least as good on each and "
+        "better on one; contested, it is so by the figures but the intervals leave it open (figures without an "
+        "interval count as they stand; accuracy is compared query by query where that is known)."
+    )
+
+
+def _count(number_of: int, word: str) -> str:
+    return f"{number_of:,} {word}{'' if number_of == 1 else 's'}"
