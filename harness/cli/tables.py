@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,16 +10,19 @@ import click
 
 from harness.cli.asked import Market, market_options
 from harness.console import cache_option, one_line_errors, write
+from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from harness.orchestrator import Summary
     from harness.per_query import PerQuery
+    from harness.report.page import KnownRates
     from harness.table import Measurements, Table
 
 
 FORMATS = ("md", "csv", "json")
+PAGE = "html"
 output_option = click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write to this file instead of the terminal."
 )
@@ -40,7 +44,14 @@ layout_option = click.option(
 
 @click.command()
 @click.argument("results", type=click.Path(path_type=Path), default=Path("results"))
-@click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice((*FORMATS, PAGE)),
+    default="md",
+    show_default=True,
+    help="html: one file that opens in a browser, with all prices, pictures and evidence in it.",
+)
 @output_option
 @layout_option
 @click.option(
@@ -55,6 +66,13 @@ def report(
     results: Path, form: str, layout: str, output: Path | None, measures: str | None, market: Market, cache: Path
 ) -> None:
     """Make the table of the stored RESULTS (a folder; default: results).  Runs nothing."""
+    if form == PAGE:
+        if layout != "rows":
+            raise UsageError(f"--layout {layout}: a page has one layout of its own; leave --layout out")
+        if output is None and sys.stdout.isatty():
+            raise UsageError("--format html: a page is no text for a terminal; name a file for it with -o page.html")
+        show(page(results, tuple((measures or MEASURES[layout]).split()), market, cache), output)
+        return
     text = _published(results, form, market) if layout == "rows" else None
     asked = tuple((measures or MEASURES[layout]).split())
     show(text or _stored(results, form, layout, asked, market, cache), output)
@@ -84,6 +102,42 @@ def _published(results: Path, form: str, market: Market) -> str | None:
 
     published = tables.read(results)
     return paper.render(published, published.follows(), market.snapshot(), form)
+
+
+def page(
+    results: Path, measures: tuple[str, ...], market: Market, cache: Path, keys: frozenset[str] | None = None
+) -> str:
+    """The page of what is stored there, opening with these prices."""
+    from harness import pricing, tables
+    from harness.report import page as pages
+
+    at = pricing.tariff(market.snapshot())
+    measured = stored_rows(results, measures, cache, keys)
+    table = tables.priced(measured, at)
+    found = per_query_of(results, measures, cache)
+    title, rates = _published_as(results)
+    content = pages.Page(
+        title=title or f"Results in {results.resolve().name}",
+        measured=measured,
+        tariff=at,
+        weighing=pages.weighing(table, found, rates),
+        quantiles_s={key: each.quantiles_s for key, each in found.items()},
+        notes=table.notes,
+    )
+    return pages.render(pages.of(content))
+
+
+def _published_as(results: Path) -> tuple[str | None, tuple[KnownRates, ...]]:
+    """The paper whose tables the folder holds, and the exchange rates that its scores follow from."""
+    from harness.published import about, tables
+
+    if not (results / about.NAME).is_file():
+        return None, ()
+    from harness.report.page import KnownRates
+
+    paper = tables.read(results).about
+    rates = tuple(KnownRates("the paper's", each.name, "RR@10", each.amrs) for each in paper.datasets if each.amrs)
+    return paper.citation(), rates
 
 
 def stored_table(
@@ -139,8 +193,9 @@ def finish(folder: Path, measures: tuple[str, ...], summary: Summary, cache: Pat
     table = stored_table(folder, measures, Market(), cache, summary.keys)
     click.echo(render(table, "terminal", width=Console().width), nl=False)
     write(folder / "report.md", render(table, "md"))
+    write(folder / "report.html", page(folder, measures, Market(), cache, summary.keys))
     click.echo(f"\n{len(summary.jobs)} jobs run, {summary.done_before} were done before")
-    click.echo(f"results: {folder}\nreport:  {folder / 'report.md'}")
+    click.echo(f"results: {folder}\nreport:  {folder / 'report.md'}\npage:    {folder / 'report.html'} (open it in a browser)")
 
 
 COMMANDS = (report,)

@@ -40,7 +40,10 @@ class Files(Declared):
 
 
 class Dataset(Declared):
-    """One dataset: its name here, its name in the paper, its part of Tables 3 and 4."""
+    """One dataset: its name here, its name in the paper, its part of Tables 3 and 4.
+
+    ``amrs`` are the exchange rates that Table 4 follows from, by axis: units for a point of the paper's measure.
+    """
 
     name: str
     label: str
@@ -48,6 +51,7 @@ class Dataset(Declared):
     table3_file: str
     table4: str
     table4_file: str
+    amrs: dict[str, float] = Field(default_factory=dict)
 
 
 class Source(Declared):

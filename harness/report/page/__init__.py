@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.report.page.content import Page, of
-from harness.report.page.groups import Relation, Weighing
+from harness.report.page.groups import KnownRates, Relation, Weighing
+from harness.report.page.weighed import weighing
 
-__all__ = ["Page", "Relation", "Weighing", "of", "render"]
+__all__ = ["KnownRates", "Page", "Relation", "Weighing", "of", "render", "weighing"]
 
 _HERE = Path(__file__).parent
 # In this order: each may use what stands before it.

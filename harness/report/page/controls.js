@@ -193,7 +193,8 @@
   // Rates that somebody published for this group, and the way back to the computed ones.
   function showKnownRates(view) {
     const { state } = view;
-    const known = view.groups.length === 1 ? view.groups[0].rates : [];
+    const measure = page.content.measures[state.measure];
+    const known = view.groups.length === 1 ? view.groups[0].rates.filter((each) => each.measure === measure) : [];
     const button = (text, rates) =>
       element(
         "button",

@@ -27,18 +27,27 @@ class Relation:
 
 
 @dataclass(frozen=True)
+class KnownRates:
+    """Exchange rates (AMRS) that somebody published: units of each metric for a point of ``measure``."""
+
+    name: str
+    dataset: str
+    measure: str
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class Weighing:
     """What rankings need beside the rows.
 
     ``presets`` are weights by name; ``cutoffs`` the robust mode's, in points, by group and measure; ``relations``
-    how accuracies compare, by group and measure; ``rates`` exchange rates (AMRS) that somebody published, by name
-    and group.
+    how accuracies compare, by group and measure.
     """
 
     presets: tuple[tuple[str, Mapping[str, float]], ...]
     cutoffs: Mapping[tuple[Place, str], float] = field(default_factory=dict)
     relations: Mapping[tuple[Place, str], Relation] = field(default_factory=dict)
-    rates: tuple[tuple[str, Place, Mapping[str, float]], ...] = ()
+    rates: tuple[KnownRates, ...] = ()
 
 
 def numbered(rows: Iterable[Row]) -> dict[Place, int]:
@@ -82,7 +91,11 @@ def _group(
             for name, relation in known.items()
             if relation is not None
         },
-        "rates": [{"name": name, "values": dict(values)} for name, where, values in weighing.rates if where == each],
+        "rates": [
+            {"name": known_as.name, "measure": known_as.measure, "values": dict(known_as.values)}
+            for known_as in weighing.rates
+            if known_as.dataset == each.dataset and known_as.measure in measures
+        ],
     }
 
 
@@ -93,11 +106,10 @@ def _label(each: Place, others: Sequence[Place]) -> str:
         parts.append(f"table {each.suite}")
     if each.latency_target_s is not None:
         parts.append(f"{each.latency_percentile:g} % within {each.latency_target_s * 1e3:g} ms")
-    for name, value in (("queries", each.sample_sha256), ("documents", each.corpus_sha256)):
-        differs = len({getattr(other, field_of) for other in others for field_of in (_FIELDS[name],)}) > 1
-        if differs:
-            parts.append(f"{name} {value[:8] if value else 'unknown'}")
+    for name, hashes in (
+        ("queries", [other.sample_sha256 for other in (each, *others)]),
+        ("documents", [other.corpus_sha256 for other in (each, *others)]),
+    ):
+        if len(set(hashes)) > 1:
+            parts.append(f"{name} {(hashes[0] or 'unknown')[:8]}")
     return ", ".join(parts)
-
-
-_FIELDS = {"queries": "sample_sha256", "documents": "corpus_sha256"}
