@@ -19,7 +19,9 @@
     const ordered = Array.from(types).sort((a, b) => a[1] - b[1] || (a[0] < b[0] ? -1 : 1)).slice(0, MOST_TYPES);
     const place = new Map(ordered.map(([name], at) => [name, at]));
     const typeOf = (row) => page.data.text(page.data.placed(row, view.state.snapshot).type);
-    const shown = charts.thinned(rows.filter((row) => place.has(typeOf(row))));
+    const shown = rows.filter((row) => place.has(typeOf(row)));
+    const xAxis = charts.axis(shown.map((row) => cost[row.number]), "US$ per million queries", style, { nameGap: 32 });
+    const drawn = charts.thinned(shown, (row) => [cost[row.number], place.get(typeOf(row))], (row) => style.look(row.system).colour, [xAxis.type === "log", false]);
     const cheapest = rows.reduce((best, row) => (cost[row.number] < cost[best.number] ? row : best));
     const systems = Array.from(new Set(shown.map((row) => row.system))).sort();
     const left = types.size > MOST_TYPES ? ` The ${MOST_TYPES} cheapest of ${types.size} types.` : "";
@@ -30,7 +32,7 @@
       legend: systems.slice(0, 24).map((system) => ({ text: system, colour: style.look(system).colour, symbol: style.look(system).symbol })),
       option: {
         grid: { left: 150, right: 20, top: 12, bottom: 52 },
-        xAxis: charts.axis(shown.map((row) => cost[row.number]), "US$ per million queries", style, { nameGap: 32 }),
+        xAxis,
         yAxis: {
           type: "category",
           inverse: true,
@@ -39,15 +41,19 @@
           axisTick: { show: false },
           splitLine: { show: true, lineStyle: { color: style.line } },
         },
-        series: systems.map((system) => ({
-          type: "scatter",
-          name: system,
-          symbol: style.look(system).symbol,
-          symbolSize: 10,
-          itemStyle: { color: style.look(system).colour, opacity: 0.85 },
-          data: shown.filter((row) => row.system === system).map((row) => ({ value: [cost[row.number], place.get(typeOf(row))], name: row.profile })),
-          tooltip: { formatter: ({ seriesName, name, value }) => `${seriesName}, ${name}\n${number(value[0])} US$ per million queries` },
-        })),
+        series: [
+          {
+            type: "scatter",
+            symbolSize: 10,
+            data: drawn.map((row) => ({
+              value: [cost[row.number], place.get(typeOf(row))],
+              name: `${row.system}, ${row.profile}`,
+              symbol: style.look(row.system).symbol,
+              itemStyle: { color: style.look(row.system).colour, opacity: 0.85 },
+            })),
+            tooltip: { formatter: ({ name, value }) => `${name}\n${number(value[0])} US$ per million queries` },
+          },
+        ],
       },
     };
   }

@@ -43,7 +43,8 @@
     if (!all.length) return { why: `No row that passes the filter has both an accuracy and a value of ${across}.` };
     const front = all.filter((point) => point.state === "front").sort((a, b) => a.x - b.x || a.y - b.y);
     const contested = all.filter((point) => point.state === "contested");
-    const dominated = charts.thinned(all.filter((point) => point.state === "dominated"), charts.MOST_POINTS - 200);
+    const xAxis = charts.axis(all.map((point) => point.x), labelOf(across), style, { nameGap: 32 });
+    const thin = (some) => charts.thinned(some, (point) => [point.x, point.y], (point) => style.look(point.system).colour, [xAxis.type === "log", false]);
     const measure = page.content.measures[view.state.measure];
     const named = front.length + contested.length <= MOST_LABELS;
     return {
@@ -56,13 +57,13 @@
       legend: legend(all, style),
       option: {
         grid: { left: 58, right: 40, top: 16, bottom: 52 },
-        xAxis: charts.axis(all.map((point) => point.x), labelOf(across), style, { nameGap: 32 }),
+        xAxis,
         yAxis: charts.axis([0], `${measure}, points`, style, { nameGap: 40, ...room(all.map((point) => point.y)) }),
         series: [
           line(front, style),
           ...(all.length <= MOST_BARS ? [bars([...front, ...contested], style)] : []),
-          scatter(dominated, "dominated", style, false),
-          scatter(contested, "contested", style, named),
+          scatter(thin(all.filter((point) => point.state === "dominated")), "dominated", style, false),
+          scatter(thin(contested), "contested", style, named),
           scatter(front, "front", style, named),
         ],
       },

@@ -5,6 +5,7 @@
   const { number, bytes } = page.numbers;
   const { charts } = page;
   const MOST_LINES = 12;
+  const MOST_SYSTEMS = 16;
   const BINS = 24;
 
   // One row of each system: its best-ranked one that passes the filter and has samples.
@@ -84,15 +85,18 @@
     if (!ran.length) return { why: "No row that passes the filter has a latency." };
     const values = ran.map((row) => latency[row.number]);
     const failed = rows.filter((row) => row.outcome !== "ok");
+
     const y = charts.axis(values, "mean latency, ms", style, { nameGap: 42 });
     const above = charts.largest(values) * (y.type === "log" ? 2 : 1.15);
     const lines = new Map();
-    for (const row of ran.sort((a, b) => a.memory - b.memory)) lines.set(row.system, [...(lines.get(row.system) || []), row]);
+    for (const system of bestSystems(ran, view)) lines.set(system, []);
+    for (const row of ran.sort((a, b) => a.memory - b.memory)) if (lines.has(row.system)) lines.get(row.system).push(row);
+    const left = new Set(ran.map((row) => row.system)).size - lines.size;
     const limits = Array.from(new Set(rows.map((row) => row.memory))).sort((a, b) => a - b);
-    const said = failed.length ? `; ${failed.length} gave no answer (✕): ${Array.from(new Set(failed.map((row) => `${row.system} at ${bytes(row.memory)} (${row.outcome})`))).slice(0, 5).join(", ")}` : "";
+    const said = failed.length ? `; ${failed.length} rows gave no answer (✕): ${Array.from(new Set(failed.map((row) => `${row.system} at ${bytes(row.memory)} (${row.outcome})`))).slice(0, 5).join(", ")}` : "";
     const [cpus, gpus] = chosen_.split("-");
     return {
-      summary: `Mean latency by memory limit with ${cpus} CPUs and ${gpus} GPUs: ${lines.size} systems at ${limits.map(bytes).join(", ")}${said}.`,
+      summary: `Mean latency by memory limit with ${cpus} CPUs and ${gpus} GPUs: ${lines.size} systems at ${limits.map(bytes).join(", ")}${said}.${left ? ` The ${lines.size} best-ranked systems; ${left} more are in the table.` : ""}`,
       columns: [{ text: "system" }, { text: "memory limit", numeric: true }, { text: "mean latency, ms", numeric: true }, { text: "outcome" }],
       rows: rows.slice().sort((a, b) => (a.system < b.system ? -1 : a.system > b.system ? 1 : a.memory - b.memory)).map((row) => [row.system, bytes(row.memory), number(latency[row.number]), row.outcome]),
       legend: [
@@ -110,9 +114,19 @@
           axisLabel: { color: style.ink, hideOverlap: true, formatter: (value) => bytes(value * 2 ** 20) },
         },
         yAxis: y,
-        series: [...Array.from(lines, ([system, some]) => memoryLine(system, some, latency, style)), crosses(failed, above, style)],
+        series: [...Array.from(lines, ([system, some]) => memoryLine(system, some, latency, style)), crosses(failed.filter((row) => lines.has(row.system) || failed.length <= 50), above, style)],
       },
     };
+  }
+
+  // Lines beyond these cannot be told apart.
+  function bestSystems(rows, view) {
+    const best = new Map();
+    for (const row of rows) {
+      const rank = Number.isNaN(view.rank[row.number]) ? Infinity : view.rank[row.number];
+      best.set(row.system, Math.min(rank, best.has(row.system) ? best.get(row.system) : Infinity));
+    }
+    return Array.from(best).sort((a, b) => a[1] - b[1] || (a[0] < b[0] ? -1 : 1)).slice(0, MOST_SYSTEMS).map(([system]) => system);
   }
 
   function memoryLine(system, some, latency, style) {
@@ -122,7 +136,7 @@
       name: system,
       symbol: look.symbol,
       symbolSize: 8,
-      data: charts.thinned(some).map((row) => ({ value: [row.memory / 2 ** 20, latency[row.number]], name: row.profile })),
+      data: some.map((row) => ({ value: [row.memory / 2 ** 20, latency[row.number]], name: row.profile })),
       lineStyle: { color: look.colour, type: look.dash, width: 1.5 },
       itemStyle: { color: look.colour },
       tooltip: { formatter: ({ seriesName, name, value }) => `${seriesName}, ${name}\n${number(value[1])} ms` },
@@ -224,7 +238,7 @@
     id: "memory",
     section: "pictures-more",
     title: "Latency by memory limit",
-    key: (view) => [charts.choice(view), view.state.envelope].join("\n"),
+    key: (view) => [charts.choice(view), view.state.envelope, envelope(view) && bestSystems(view.rows.map((row) => page.content.rows[row]), view)].join("\n"),
     controls,
     draw: drawMemory,
   });

@@ -39,10 +39,19 @@
     return { rows, regions: page.winners.regions(terms) };
   }
 
+  // The regions hang on everything but the weights: while a slider moves they stay.
+  let last = { key: null };
+  function kept(view, group) {
+    const { state } = view;
+    const key = [group.number, state.measure, state.snapshot, state.mode, state.rates.cost, state.rates.latency].join(" ");
+    if (last.key !== key) last = { key, ...found(view, group) };
+    return last;
+  }
+
   function draw(view, style) {
     const group = charts.one(view);
     if (!group) return { why: charts.SEVERAL };
-    const { rows, regions, why } = found(view, group);
+    const { rows, regions, why } = kept(view, group);
     if (why) return { why };
     const whole = page.winners.area([[1, 0, 0], [0, 1, 0], [0, 0, 1]]);
     const known = regions

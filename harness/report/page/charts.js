@@ -10,7 +10,9 @@
   const SYMBOLS = ["circle", "rect", "triangle", "diamond", "roundRect"];
   const CROSS = "path://M0 1L1 0L5 4L9 0L10 1L6 5L10 9L9 10L5 6L1 10L0 9L4 5Z";
   const MOST_ROWS = 500; // of a picture's table
-  const MOST_POINTS = 2000;
+  const FEW = 300; // points that are all drawn
+  const MOST_POINTS = 800;
+  const SQUARES = 60; // to a side of a picture
   const known = []; // {id, section, title, draw, key}
   const made = new Map(); // id -> {chart, key, ...}
   let waiting = 0;
@@ -28,6 +30,7 @@
         box,
         chart: null,
         key: null,
+        seen: false,
         controls: element("div", { class: "chart-controls" }),
         why: element("p", { class: "quiet why-not", hidden: true }),
         legend: element("ul", { class: "legend", "aria-hidden": "true" }),
@@ -37,7 +40,7 @@
       parts.table.addEventListener("toggle", () => fillTable(parts));
       const figure = element(
         "figure",
-        { id: `figure-${each.id}`, "aria-labelledby": `title-${each.id}` },
+        { id: `figure-${each.id}`, "data-picture": each.id, "aria-labelledby": `title-${each.id}` },
         element("figcaption", { id: `title-${each.id}` }, each.title),
         parts.controls,
         box,
@@ -49,6 +52,7 @@
       find(each.section).append(figure);
       made.set(each.id, parts);
     }
+    watch();
     let resized = 0;
     window.addEventListener("resize", () => {
       window.clearTimeout(resized);
@@ -60,24 +64,44 @@
   // After the table; what is asked for several times before a frame is drawn once.
   function show(view) {
     window.cancelAnimationFrame(waiting);
-    waiting = window.requestAnimationFrame(() => drawAll(view));
+    waiting = window.requestAnimationFrame(() => drawNext(view, styles(view)));
   }
 
+  // One picture a frame, so that a slider is never held up by all of them, and none that nobody sees.
+  function drawNext(view, style) {
+    const next = known.find((each) => made.get(each.id).seen && made.get(each.id).key !== each.key(view));
+    if (!next) return;
+    drawChanged(next, view, style);
+    waiting = window.requestAnimationFrame(() => drawNext(view, style));
+  }
+
+  // All of them now: on paper, all are seen.
   function redraw() {
-    for (const parts of made.values()) parts.key = null;
-    drawAll(page.main.view());
-  }
-
-  function drawAll(view) {
+    window.cancelAnimationFrame(waiting);
+    const view = page.main.view();
     const style = styles(view);
     for (const each of known) {
-      const parts = made.get(each.id);
-      const key = each.key(view);
-      if (key === parts.key) continue;
-      parts.key = key;
-      if (each.controls) each.controls(view, parts.controls);
-      drawOne(each, parts, view, style);
+      made.get(each.id).key = null;
+      drawChanged(each, view, style);
     }
+  }
+
+  function drawChanged(each, view, style) {
+    const parts = made.get(each.id);
+    parts.key = each.key(view);
+    if (each.controls) each.controls(view, parts.controls);
+    drawOne(each, parts, view, style);
+  }
+
+  function watch() {
+    const watcher = new IntersectionObserver(
+      (entries) => {
+        for (const entry of entries) made.get(entry.target.dataset.picture).seen = entry.isIntersecting;
+        if (entries.some((entry) => entry.isIntersecting)) show(page.main.view());
+      },
+      { rootMargin: "150px" }
+    );
+    for (const figure of document.querySelectorAll("figure")) watcher.observe(figure);
   }
 
   function drawOne(each, parts, view, style) {
@@ -217,10 +241,22 @@
     return values.reduce((least, value) => Math.min(least, value), Infinity);
   }
 
-  // All of a few, every so-many-th of many.
-  function thinned(items, most) {
-    const step = Math.ceil(items.length / (most || MOST_POINTS));
-    return step > 1 ? items.filter((_, at) => at % step === 0) : items;
+  // Of points that would lie on one another, one: those of one colour in the same small square of the picture.
+  // at(item) gives [x, y]; log says which of the two are drawn on a logarithmic axis.
+  function thinned(items, at, colourOf, log) {
+    if (items.length <= FEW) return items;
+    const places = items.map((item) => at(item).map((value, side) => (log[side] ? Math.log(value) : value)));
+    const ends = [0, 1].map((side) => {
+      const values = places.map((place) => place[side]);
+      return [smallest(values), largest(values)];
+    });
+    const seen = new Set();
+    return items.filter((item, number_) => {
+      const squares = places[number_].map((value, side) => Math.round(((value - ends[side][0]) / (ends[side][1] - ends[side][0] || 1)) * SQUARES));
+      const key = `${squares} ${colourOf(item)}`;
+      if (seen.has(key) || seen.size >= MOST_POINTS) return false;
+      return seen.add(key);
+    });
   }
 
   // The one group that a picture can compare, or null: rows of several groups are never compared.
@@ -236,6 +272,6 @@
   }
 
   page.charts = {
-    register, build, show, redraw, axis, styles, look, largest, smallest, thinned, one, choice, tooltip, SEVERAL, CROSS, MOST_POINTS,
+    register, build, show, redraw, axis, styles, look, largest, smallest, thinned, one, choice, tooltip, SEVERAL, CROSS,
   };
 })((window.harnessPage = window.harnessPage || {}));

@@ -82,42 +82,50 @@
     return { group, rows, why, share, metrics, scores, ranked, cutoff: cutoff(group, state.measure) };
   }
 
-  // A column with what Python knows of how accuracies compare in this group, pair by pair.
+  // The front of one group over accuracy and another axis: who is on the picture, and where each stands.
   function front(group, state, across) {
     const chosen = settings(state);
     const { rows } = members(group, ["accuracy", across], chosen);
     return remembered(["front", group.number, across, chosen.measure, chosen.snapshot].join(" "), () => {
-      const axes = ["accuracy", across].map((axis) => ({
-        ...page.data.column(axis, chosen),
-        higher: page.content.axes.find((each) => each.name === axis).higher,
-        relation: axis === "accuracy" ? related(group, state.measure) : undefined,
-      }));
-      const states = page.front.states(rows, axes, systemOf);
+      // The other axis first: it tells most pairs apart.
+      const axes = [across, "accuracy"].map((axis) =>
+        page.front.turned(
+          page.data.column(axis, chosen),
+          page.content.axes.find((each) => each.name === axis).higher,
+          axis === "accuracy" ? related(group, state.measure) : null
+        )
+      );
+      const states = page.front.states(rows, axes, systems());
       return { rows, axes, of: new Map(rows.map((row, at) => [row, states[at]])) };
     });
   }
 
-  function systemOf(row) {
-    return page.content.rows[row].system;
+  // What Python knows of how accuracies compare in a group, pair by pair of runs.
+  function related(group, measure) {
+    const known = group.relations[page.content.measures[measure]];
+    if (!known) return null;
+    const run = new Int32Array(page.content.rows.length).fill(-1);
+    for (const [row, number] of Object.entries(known.runs)) run[Number(row)] = number;
+    return { run, pairs: known.pairs };
+  }
+
+  function systems() {
+    return remembered("systems", () => {
+      const numbers = new Map();
+      return Int32Array.from(page.content.rows, (row) => {
+        if (!numbers.has(row.system)) numbers.set(row.system, numbers.size);
+        return numbers.get(row.system);
+      });
+    });
   }
 
   // A row that is better than this one, surely or by value alone; null where there is none.
   function above(row, state) {
     const { rows, axes } = front(page.content.groups[page.content.rows[row].place], state, state.across);
-    const sure = rows.find((other) => other !== row && page.front.surely(axes, other, row, systemOf(other) === systemOf(row)));
+    const of = systems();
+    const sure = rows.find((other) => other !== row && page.front.surely(axes, other, row, of[other] === of[row]));
     const found = sure === undefined ? rows.find((other) => page.front.byValue(axes, other, row)) : sure;
     return found === undefined ? null : found;
-  }
-
-  function related(group, measure) {
-    const known = group.relations[page.content.measures[measure]];
-    if (!known) return undefined;
-    const runs = new Map(Object.entries(known.runs).map(([row, run]) => [Number(row), run]));
-    const many = Math.round(Math.sqrt(known.pairs.length));
-    return (q, p) => {
-      const [one, other] = [runs.get(q), runs.get(p)];
-      return one === undefined || other === undefined ? undefined : known.pairs[one * many + other];
-    };
   }
 
   function instanceOf(row, state) {
