@@ -26,7 +26,7 @@
     const systems = Array.from(new Set(shown.map((row) => row.system))).sort();
     const left = types.size > MOST_TYPES ? ` The ${MOST_TYPES} cheapest of ${types.size} types.` : "";
     return {
-      summary: `US$ per million queries on ${ordered.length} instance types; the least is ${cheapest.system} on ${typeOf(cheapest)}: ${number(cost[cheapest.number])}.${left}`,
+      summary: `US$ per million queries on ${page.numbers.count(ordered.length, "instance type")}; the least is ${cheapest.system} on ${typeOf(cheapest)}: ${number(cost[cheapest.number])}.${left}`,
       columns: [{ text: "instance type" }, { text: "US$/h", numeric: true }, { text: "system" }, { text: "hardware profile" }, { text: "US$ per million queries", numeric: true }],
       rows: shown.slice().sort((a, b) => place.get(typeOf(a)) - place.get(typeOf(b)) || cost[a.number] - cost[b.number]).map((row) => [typeOf(row), String(types.get(typeOf(row))), row.system, row.profile, number(cost[row.number])]),
       legend: systems.slice(0, 24).map((system) => ({ text: system, colour: style.look(system).colour, symbol: style.look(system).symbol })),

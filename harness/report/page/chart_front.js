@@ -137,7 +137,7 @@
       renderItem: (_, api) => {
         const [x, y, left, right, low, high] = [0, 1, 2, 3, 4, 5].map((at) => api.value(at));
         const children = [];
-        const stroke = { stroke: style.quiet, lineWidth: 1 };
+        const stroke = { stroke: style.quiet, lineWidth: 1, opacity: 0.45 };
         const add = (from, to) => children.push({ type: "line", shape: { x1: from[0], y1: from[1], x2: to[0], y2: to[1] }, style: stroke });
         if (left > 0 && right > 0) add(api.coord([left, y]), api.coord([right, y]));
         if (Number.isFinite(low) && Number.isFinite(high)) add(api.coord([x, low]), api.coord([x, high]));

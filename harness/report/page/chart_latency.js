@@ -2,7 +2,7 @@
 (function (page) {
   "use strict";
 
-  const { number, bytes } = page.numbers;
+  const { number, bytes, count } = page.numbers;
   const { charts } = page;
   const MOST_LINES = 12;
   const MOST_SYSTEMS = 16;
@@ -76,6 +76,11 @@
     return (asked || known[0] || [null])[0];
   }
 
+  function worded(envelope_) {
+    const [cpus, gpus] = envelope_.split("-").map(Number);
+    return `${count(cpus, "CPU")}, ${gpus ? count(gpus, "GPU") : "no GPU"}`;
+  }
+
   function drawMemory(view, style) {
     if (!charts.one(view)) return { why: charts.SEVERAL };
     const chosen_ = envelope(view);
@@ -93,10 +98,9 @@
     for (const row of ran.sort((a, b) => a.memory - b.memory)) if (lines.has(row.system)) lines.get(row.system).push(row);
     const left = new Set(ran.map((row) => row.system)).size - lines.size;
     const limits = Array.from(new Set(rows.map((row) => row.memory))).sort((a, b) => a - b);
-    const said = failed.length ? `; ${failed.length} rows gave no answer (✕): ${Array.from(new Set(failed.map((row) => `${row.system} at ${bytes(row.memory)} (${row.outcome})`))).slice(0, 5).join(", ")}` : "";
-    const [cpus, gpus] = chosen_.split("-");
+    const said = failed.length ? `; ${count(failed.length, "row")} gave no answer (✕): ${Array.from(new Set(failed.map((row) => `${row.system} at ${bytes(row.memory)} (${row.outcome})`))).slice(0, 5).join(", ")}` : "";
     return {
-      summary: `Mean latency by memory limit with ${cpus} CPUs and ${gpus} GPUs: ${lines.size} systems at ${limits.map(bytes).join(", ")}${said}.${left ? ` The ${lines.size} best-ranked systems; ${left} more are in the table.` : ""}`,
+      summary: `Mean latency by memory limit with ${worded(chosen_)}: ${count(lines.size, "system")} at ${limits.map(bytes).join(", ")}${said}.${left ? ` The ${lines.size} best-ranked systems; ${left} more are in the table.` : ""}`,
       columns: [{ text: "system" }, { text: "memory limit", numeric: true }, { text: "mean latency, ms", numeric: true }, { text: "outcome" }],
       rows: rows.slice().sort((a, b) => (a.system < b.system ? -1 : a.system > b.system ? 1 : a.memory - b.memory)).map((row) => [row.system, bytes(row.memory), number(latency[row.number]), row.outcome]),
       legend: [
@@ -159,10 +163,7 @@
 
   function controls(view, box) {
     if (!box.firstChild) box.append(page.elements.select("envelope", "With", [], (value) => page.main.change({ envelope: value })));
-    const options = envelopes(view).map(([name, many]) => {
-      const [cpus, gpus] = name.split("-");
-      return [name, `${cpus} CPUs, ${gpus} GPUs (${page.numbers.count(many, "memory limit")})`];
-    });
+    const options = envelopes(view).map(([name, many]) => [name, `${worded(name)} (${count(many, "memory limit")})`]);
     page.elements.fill(page.elements.find("envelope"), options);
     page.elements.find("envelope").value = envelope(view) || "";
   }

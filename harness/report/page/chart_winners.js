@@ -106,12 +106,16 @@
   }
 
   function corners(style) {
-    const texts = [["accuracy", [0.5, HEIGHT], "top"], ["cost", [0, 0], "bottom"], ["latency", [1, 0], "bottom"]];
+    const texts = [
+      ["accuracy", [0.5, HEIGHT], { position: "top" }],
+      ["cost", [0, 0], { position: [-16, 8], align: "left" }],
+      ["latency", [1, 0], { position: [16, 8], align: "right" }],
+    ];
     return {
       type: "scatter",
       silent: true,
       symbolSize: 1,
-      data: texts.map(([name, value, position]) => ({ name: `all on ${name}`, value, label: { position } })),
+      data: texts.map(([name, value, at]) => ({ name: `all on ${name}`, value, label: at })),
       label: { show: true, formatter: "{b}", color: style.ink, fontSize: 12, fontWeight: "bold" },
     };
   }

@@ -5,7 +5,7 @@
   const { element, find, select, fill } = page.elements;
   const { number, count } = page.numbers;
   const NAMES = { accuracy: "accuracy", cost: "cost", latency: "latency" };
-  let base = null; // the weights that a drag started from
+  let base = null; // which slider is moved, the weights that it started from, and those that it came to
 
   function build() {
     buildWhat();
@@ -44,10 +44,7 @@
             max: 100,
             step: 1,
             oninput: (event) => slide(at, Number(event.target.value)),
-            onchange: () => {
-              base = null;
-              page.main.settle();
-            },
+            onchange: () => page.main.settle(),
           }),
           element("output", { for: id, id: `${id}-value` })
         )
@@ -69,9 +66,12 @@
     box.append(element("div", { class: "presets", role: "group", "aria-label": "Preset weights" }, presets));
   }
 
+  // While one slider moves, the others keep the proportion that they had when it began to.
   function slide(at, percent) {
-    base = base || page.main.current().weights;
-    page.main.change({ weights: page.state.moved(base, at, percent * 10) }, { dragging: true });
+    const now = page.main.current().weights;
+    if (base === null || base.at !== at || base.came !== now) base = { at, from: now };
+    base.came = page.state.moved(base.from, at, percent * 10);
+    page.main.change({ weights: base.came }, { dragging: true });
   }
 
   function buildRates() {

@@ -129,11 +129,16 @@
     return made;
   }
 
+  // How a row without numbers ended.
+  function ended(row) {
+    return `${row.outcome}: ${row.detail || "no detail was stored"}`;
+  }
+
   // Why a figure is missing; never empty.
   function whyNot(axis, row, settings) {
-    if (row.outcome !== "ok") return `${row.outcome}: ${row.detail || "no detail was stored"}`;
+    if (row.outcome !== "ok") return ended(row);
     return column(axis, settings).reasons[row.number] || UNMEASURED;
   }
 
-  page.data = { load, text: text_, figure, read, column, cost, latency, placed, whyNot, least, most, MIB };
+  page.data = { load, text: text_, figure, read, column, cost, latency, placed, whyNot, ended };
 })((window.harnessPage = window.harnessPage || {}));

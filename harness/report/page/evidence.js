@@ -30,6 +30,7 @@
     fillIn(dialog, page.content.rows[wanted.row], wanted.column, view);
     if (!dialog.open) dialog.showModal();
     dialog.scrollTop = 0;
+    drawn = page.charts.distribution(page.content.rows[wanted.row], dialog); // a closed dialog has no width
   }
 
   function closed() {
@@ -67,7 +68,7 @@
 
   function fillIn(dialog, row, column, view) {
     const made = parts.MADE_OF[column] || (() => []);
-    dialog.replaceChildren(
+    const content = [
       element(
         "div",
         { class: "dialog-head" },
@@ -81,9 +82,9 @@
       part("All figures of this row", figures(row)),
       part("Job", facts(job(row))),
       part("Environment", environment(row)),
-      part("To measure it again", again(row))
-    );
-    drawn = page.charts.distribution(row, dialog);
+      part("To measure it again", again(row)),
+    ];
+    dialog.replaceChildren(...content.filter(Boolean));
   }
 
   function part(title, ...content) {

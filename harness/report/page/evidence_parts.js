@@ -67,7 +67,7 @@
     throughput: (row) => [bounded(data.figure(row.throughput), "queries/s")],
     instance: (row, view) => instance(row, view),
     front,
-    outcome: (row) => [`${row.outcome}: ${row.detail || (row.outcome === "ok" ? "all that was asked for was measured" : "no detail was stored")}`],
+    outcome: (row) => [row.outcome === "ok" ? "ok: all that was asked for was measured" : data.ended(row)],
     validity: (row) => [
       (row.findings || []).length ? "what was found is listed below" : `${row.validity}: nothing was found against it`,
     ],
@@ -99,7 +99,7 @@
   function cost(row, view) {
     const at = data.placed(row, view.state.snapshot);
     const item = data.cost(row, view.state.snapshot);
-    if (item.value === null) return [`no cost: ${item.reason || "it has no numbers"}`];
+    if (item.value === null) return [`no cost: ${item.reason || data.ended(row)}`];
     const closed = row.scenario === "single_stream";
     const [formula, meaning] = page.content.formulas[closed ? "sequential" : "saturated"];
     const made = closed

@@ -66,7 +66,8 @@
     d: {
       write: (state) => (state.group === null ? state.dataset : undefined),
       read: (text) => {
-        const known = text === ALL || page.content.groups.some((group) => group.dataset === text);
+        const names = new Set(page.content.groups.map((group) => group.dataset));
+        const known = names.has(text) || (text === ALL && names.size > 1);
         return known ? { dataset: text, group: null } : undefined;
       },
     },

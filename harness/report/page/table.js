@@ -116,7 +116,7 @@
 
   function showHead(columns, view) {
     const head = find("head");
-    const names = columns.map((column) => column.name).join(" ");
+    const names = [printing, ...columns.map((column) => column.name)].join(" ");
     if (head.dataset.columns !== names) {
       head.dataset.columns = names;
       head.replaceChildren(
@@ -124,7 +124,10 @@
           element(
             "th",
             { scope: "col", "data-column": column.name, class: column.numeric ? "number" : null },
-            element("button", { type: "button", class: "sort", onclick: () => sortBy(column.name) })
+            // A header that is repeated on each sheet of paper shows no buttons.
+            printing
+              ? element("span", { class: "sort" })
+              : element("button", { type: "button", class: "sort", onclick: () => sortBy(column.name) })
           )
         )
       );
@@ -156,7 +159,7 @@
     const lacking = columns.filter((column) => column.numeric || column.name === "front").filter((column) => column.name !== "rank");
     for (const column of columns) {
       if (column === lacking[0]) {
-        const why = `${row.outcome}: ${row.detail || "no detail was stored"}`;
+        const why = page.data.ended(row);
         made.append(element("td", { colspan: lacking.length, class: "why" }, button("score", element("span", {}, why), why)));
       } else if (!lacking.includes(column)) made.append(cell(column, row, view));
     }
@@ -207,7 +210,7 @@
 
   function whyMissing(column, row, view) {
     if (column.axis) return page.data.whyNot(column.axis, row, view.settings);
-    return row.outcome === "ok" ? view.why[row.number] : `${row.outcome}: it has no numbers`;
+    return view.why[row.number];
   }
 
   function whyNoFront(row, view) {

@@ -20,10 +20,13 @@
     return page.content.groups.filter((group) => state.dataset === page.state.ALL || group.dataset === state.dataset);
   }
 
-  // Why a row takes no part in a ranking by these axes; null where it does.
+  // Why a row takes no part in a ranking by these axes; null where it does.  As harness/leaderboard.py: rankable.
   function whyUnranked(row, axes, chosen) {
-    if (row.outcome !== "ok") return `${row.outcome}: it has no numbers`;
-    if (row.validity === "invalid") return "invalid: its numbers are worth nothing";
+    if (row.outcome !== "ok") return page.data.ended(row);
+    if (row.validity === "invalid") {
+      const found = (row.findings || []).find(([, worth]) => worth === "invalid");
+      return `invalid: ${found ? page.data.text(found[2]) : "see its notes"}`;
+    }
     for (const axis of axes) {
       if (Number.isNaN(page.data.column(axis, chosen).value[row.number])) {
         return `no ${axis}: ${page.data.whyNot(axis, row, chosen)}`;
