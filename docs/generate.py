@@ -1,4 +1,4 @@
-"""Write the pages of docs/ that follow from the code: result schema, suite reference, commands.
+"""Write the pages of docs/ that follow from the code: result schema, suite reference, commands, columns.
 
 ``python -m docs.generate`` writes them; a test fails when they are stale.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from docs import published_page
-from harness import cli, store
+from harness import cli, job_columns, store
+from harness.columns import Described
+from harness.report import columns
 from harness.result import SCHEMA_VERSION
 from harness.suite import Expectation, Offline, Protocol, Restriction, Server, Suite
 from harness.system_files import Asset, EngineFile, SystemFile
@@ -29,6 +32,7 @@ def pages() -> dict[str, str]:
         "suite-reference.md": suite_reference(),
         "system-reference.md": system_reference(),
         "commands.md": commands(),
+        "columns.md": columns_page(),
         "published.md": published_page.page(),
     }
 
@@ -77,6 +81,39 @@ def commands() -> str:
         context = click.Context(command, info_name=f"harness {name}", max_content_width=100, terminal_width=100)
         text += f"\n## harness {name}\n\n```text\n{command.get_help(context)}\n```\n"
     return text
+
+
+def columns_page() -> str:
+    """Every column of the tables for programs: CSV, data frames, Parquet, SQLite."""
+    rows = columns.listed(["<measure>"], ["<stage>"], origins=True)
+    stages = (job_columns.stage("stage_<stage>_s"),)
+    return (
+        "# Columns\n\nGenerated from `harness/report/columns.py` and `harness/job_columns.py` by `make docs`.\n\n"
+        "Any cell may be missing: empty in CSV, `<NA>` or `NaT` in frames, `NULL` in SQLite; never 0. How figures are"
+        " made: [results.md](results.md), [cost.md](cost.md). How to get them: [exchange.md](exchange.md).\n"
+        + _columns(
+            "Rows",
+            "`harness report --format csv`, `harness.load`, `harness export`. One row for each cell. `<measure>` stands"
+            " for each measure, `<stage>` for each stage that an adapter names; `origin` is there for merged results.",
+            rows,
+        )
+        + _columns(
+            "Jobs",
+            "The table `jobs` of `harness export --format sqlite`. One row for each stored job.",
+            job_columns.JOBS,
+        )
+        + _columns(
+            "Samples",
+            "`harness.load_samples`, and the table `samples` of SQLite. One row for each query of each trial.",
+            (*job_columns.SAMPLES, *stages),
+        )
+    )
+
+
+def _columns(title: str, said: str, listed: Sequence[Described]) -> str:
+    lines = [f"\n## {title}\n\n{said}\n\n| column | unit | holds | meaning |\n|---|---|---|---|\n"]
+    lines += [f"| `{each.name}` | {each.unit} | {each.kind.value} | {each.meaning} |\n" for each in listed]
+    return "".join(lines)
 
 
 def _section(title: str, model: type[BaseModel]) -> str:

@@ -1,6 +1,23 @@
 """harness: what a retrieval system costs and what it is worth.
 
-This file is copied into every system image, so it imports nothing.
+``harness.load(results)`` gives stored results as a data frame, ``harness.load_samples(results)`` their raw samples.
+
+This file is copied into every system image, where nothing else of the host's is: importing it imports nothing.
 """
 
 __version__ = "0.1.0"
+
+_LATER = ("load", "load_samples")
+
+
+def __getattr__(name: str) -> object:
+    """What needs pandas is imported when somebody asks for it."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'harness' has no attribute {name!r}")
+    from harness import frame
+
+    return getattr(frame, name)
+
+
+def __dir__() -> list[str]:
+    return sorted((*globals(), *_LATER))

@@ -48,6 +48,8 @@ class Job(Protocol):
     @property
     def result(self) -> Result: ...  # noqa: D102
     @property
+    def origin(self) -> str | None: ...  # noqa: D102
+    @property
     def run_path(self) -> Path | None: ...  # noqa: D102
     def samples(self) -> Any: ...  # noqa: D102
     def qrels_path(self) -> Path: ...  # noqa: D102

@@ -12,6 +12,7 @@ from typing import ParamSpec
 
 import click
 
+from harness import cache_folder
 from harness.errors import FileError, HarnessError, StoreError
 from harness.report.text import printable
 
@@ -37,8 +38,8 @@ launcher_option = click.option(
 cache_option = click.option(
     "--cache",
     type=click.Path(path_type=Path),
-    envvar="HARNESS_CACHE",
-    default=Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "ir-harness"),
+    envvar=cache_folder.VARIABLE,
+    default=cache_folder.usual(),
     help="Where downloads, corpora and indexes are kept.  [default: ~/.cache/ir-harness; env: HARNESS_CACHE]",
 )
 models_option = click.option(

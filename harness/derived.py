@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 import harness
-from harness import leftovers, per_query, store
+from harness import leftovers, origins, per_query, store
 from harness.errors import FileError
 from harness.per_query import PerQuery
 from harness.result import JUDGED_HITS
@@ -114,6 +114,34 @@ def _computed(root: Path, path: Path, stamp: str, compute: Callable[[], Made], s
     return made
 
 
+@dataclass(frozen=True)
+class Kept:
+    """A file of rows that would be taken instead of computing them; ``rows`` is ``None`` where it is damaged.
+
+    ``for_prices``: it holds what :func:`priceable` leaves.  ``by_query`` stands beside whole rows, where it is kept.
+    """
+
+    path: Path
+    rows: Measurements | None
+    for_prices: bool
+    by_query: dict[str, PerQuery] | None
+
+
+def kept(root: Path, cache: Path) -> Iterator[Kept]:
+    """What is kept for ``root`` as it is now.
+
+    Raises:
+        FileError: ``root`` is no folder or cannot be read.
+    """
+    stamp = _stamp(root)
+    for path in sorted((cache / "tables").glob("*.json")):
+        with contextlib.suppress(OSError), path.open("rb") as stream:
+            if stream.readline().split()[:1] == [stamp.encode("ascii")]:
+                part = path.name.endswith(_PRICEABLE)
+                by_query = None if part else per_query.read(path.with_suffix(_BY_QUERY), stamp)
+                yield Kept(path, _read(path, stamp), part, by_query)
+
+
 def priceable(made: Measurements) -> Measurements:
     """What prices are applied to, and what a priced row shows: the rest of each row is as if it were not known."""
     rows = (replace(row, machine=_architecture_of(row.machine), **_WITHOUT) for row in made.rows)
@@ -170,6 +198,10 @@ def _files(root: str) -> Iterator[str]:
     for suite in suites:
         for name in _OF_A_SUITE:
             yield from map(_line, _entries(f"{suite}/{name}"))
+    for home in {suite.rpartition("/")[0] for suite in suites}:
+        path = f"{home}/{origins.FILE}"
+        with contextlib.suppress(OSError):  # most results were never merged
+            yield _stamped(path, Path(path).stat())
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
@@ -184,11 +216,14 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 def _line(entry: os.DirEntry[str]) -> str:
     try:
-        found = entry.stat()
+        return _stamped(entry.path, entry.stat())
     except FileNotFoundError:
         return f"{entry.path} gone"
+
+
+def _stamped(path: str, found: os.stat_result) -> str:
     # The time of change alone can be set back (cp -p, tar, touch); the kernel's own time of it cannot.
-    return f"{entry.path} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+    return f"{path} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
 
 
 @functools.cache

@@ -26,7 +26,7 @@ from harness.suite import Suite, dataset_name
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says about a run."""
+    """What the command line says about a run.  ``cells``: these alone, of those that ``only`` matches."""
 
     results: Path
     cache: Path
@@ -34,6 +34,7 @@ class Options:
     only: str | None = None
     fresh: bool = False
     retry_noisy: int = 0
+    cells: frozenset[Cell] | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,10 @@ def gather(suite: Suite, options: Options, screen: Screen | None = None) -> Inpu
     wanted = cells(suite, options.only)
     if not wanted:
         raise UsageError(f"--only {options.only!r} matches no cell of the suite {suite.name}; see `harness plan`")
+    if options.cells is not None:
+        wanted = [cell for cell in wanted if cell in options.cells]
+        if not wanted:
+            raise UsageError(f"the suite {suite.name} declares none of the contested cells; name the suite that does")
     systems = {
         name: catalog.system(name) for name in dict.fromkeys((*suite.systems, *(cell.system for cell in wanted)))
     }

@@ -15,6 +15,7 @@ from harness.per_query import PerQuery
 from harness.place import Place
 from harness.records import Outcome
 from harness.resampling import Resampled
+from harness.result import Cell
 from harness.standings import Span
 from harness.table import Figure, Row, Table, Validity
 
@@ -122,6 +123,11 @@ class Leaderboard:
     table: Table
 
     @property
+    def has_origins(self) -> bool:
+        """Whether it is of merged results."""
+        return any(row.origin is not None for row in self.table.rows)
+
+    @property
     def systems(self) -> tuple[str, ...]:
         """The set of systems that the scores depend on."""
         return tuple(sorted({each.row.system for each in self.standings}))
@@ -199,6 +205,30 @@ def fronts(rows: Sequence[Row], on: Sequence[Axis], relations: Relations | None)
     return pareto.states(points, on, relations) if points else {}
 
 
+def contested(table: Table, found: Mapping[str, PerQuery], measure: str) -> frozenset[Cell]:
+    """The cells whose place on the front of accuracy, cost and latency is contested, each among those of its place.
+
+    Args:
+        table: priced rows.
+        found: what they are made of, by :func:`harness.per_query.name`.
+        measure: what accuracy is.
+    """
+    on = [axes.axis(name, measure) for name in Asked("", measure).front]
+    by_place: dict[Place, list[Row]] = defaultdict(list)
+    for row in table.rows:
+        if rankable(row, on) is None:
+            by_place[place.of(row)].append(row)
+    cells = set()
+    for rows in by_place.values():
+        states = fronts(rows, on, uncertainty(rows, found, measure, table.rounded_to).relations)
+        cells |= {
+            Cell(row.suite, row.system, row.dataset, row.scenario, row.profile)
+            for row in rows
+            if states[per_query.name(row)] is State.CONTESTED
+        }
+    return frozenset(cells)
+
+
 def rankable(row: Row, needed: Sequence[Axis]) -> str | None:
     """Why a row is not ranked; ``None``: it is."""
     if row.outcome is not Outcome.OK:
@@ -233,7 +263,7 @@ def _weighing(asked: Asked, cutoff: float) -> Weighing:
 def _entry(row: Row, needed: Sequence[Axis]) -> Entry:
     values = {axis.name: axis.read(row).value for axis in needed}
     known = {name: value for name, value in values.items() if value is not None}
-    return Entry(row.system, row.profile, row.key, known.pop(ACCURACY, 0.0), known)
+    return Entry(row.system, row.profile, per_query.name(row), known.pop(ACCURACY, 0.0), known)
 
 
 def _spans(

@@ -51,7 +51,7 @@ def of_table(
         f"Prices: {snapshot.provider} {snapshot.region}, Linux {snapshot.term}, {snapshot.as_of} "
         f"(source: {snapshot.source})."
     )
-    return (*notes, *_smallest(rows), *_shared_cpus(rows), *_mixed(rows))
+    return (*notes, *_smallest(rows), *_shared_cpus(rows), *_mixed(rows), *of_origins(rows))
 
 
 def of_cost(rows: Sequence[Row]) -> Iterator[str]:
@@ -122,10 +122,12 @@ def _named(queries: Sequence[str]) -> str:
 def _overhead(overhead: Sequence[Overhead]) -> Iterator[str]:
     """What harness itself adds to a query, on each profile."""
     suites = len({item.suite for item in overhead}) > 1
+    origins = len({item.origin for item in overhead}) > 1
     said = []
     for item in overhead:
         where = item.profile if item.isolation is Isolation.CONTAINER else f"{item.profile} ({item.isolation.value})"
         where += f" of {item.suite}" if suites else ""
+        where += f" of {item.origin or 'no origin'}" if origins else ""
         if item.outcome is not Outcome.OK or item.latency_mean_s.value is None:
             why = item.detail or item.latency_mean_s.reason
             said.append(f"{where} not measured ({item.outcome.value}{f': {why}' if why else ''})")
@@ -197,3 +199,19 @@ def _mixed(rows: Sequence[Row]) -> Iterator[str]:
                     f"Rows of {dataset} were measured with {len(hashes)} different {what}: do not compare them; "
                     "measure them again in one suite."
                 )
+
+
+def of_origins(rows: Sequence[Row]) -> Iterator[str]:
+    """Rows of merged results that different machines stand behind: whoever compares their times must know."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for row in rows:
+        if row.outcome is Outcome.OK and row.machine is not None:
+            machine = row.machine
+            parts = (f"{machine.host_cpus} CPUs of {machine.cpu_model}", machine.instance_type, *machine.gpu_models)
+            found[row.origin or "no origin"][", ".join(part for part in parts if part)] = None
+    if len(found) > 1 and len({frozenset(machines) for machines in found.values()}) > 1:
+        named = "; ".join(f"{origin}: {' and '.join(machines)}" for origin, machines in sorted(found.items()))
+        yield (
+            f"Rows of {len(found)} origins were measured on different machines ({named}): their times, and costs made "
+            "of them, differ by machine as well as by system; their measures do not."
+        )

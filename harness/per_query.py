@@ -50,8 +50,8 @@ class PerQuery:
 
 
 def name(row: Row) -> str:
-    """What a row's :class:`PerQuery` is kept under."""
-    return row.key
+    """What a row's :class:`PerQuery` is kept under: jobs of two origins may have one key."""
+    return row.key if row.origin is None else f"{row.origin}/{row.key}"
 
 
 def collect(

@@ -67,11 +67,11 @@ def cells(suite: Suite, only: str | None = None) -> list[Cell]:
         for system, dataset, scenario, profile in product
         if suite.allows(system, profile)
     ]
-    wanted = [cell for cell in named if only is None or _matches(cell, only)]
+    wanted = [cell for cell in named if only is None or matches(cell, only)]
     profiles = {cell.profile for cell in wanted}
     return [
         *wanted,
-        *(each for each in _overhead(suite) if each.profile in profiles or (only is not None and _matches(each, only))),
+        *(each for each in _overhead(suite) if each.profile in profiles or (only is not None and matches(each, only))),
     ]
 
 
@@ -213,7 +213,8 @@ def _identity(spec: ResultSpec) -> str:
     return digest(replace(spec, repetition=0))
 
 
-def _matches(cell: Cell, glob: str) -> bool:
+def matches(cell: Cell, glob: str) -> bool:
+    """Whether a glob over ``system/dataset/scenario/profile``, or without a slash over any of them, means a cell."""
     parts = (cell.system, cell.dataset, cell.scenario, cell.profile)
     if "/" in glob:
         return fnmatch.fnmatchcase("/".join(parts), glob)

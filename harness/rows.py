@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from harness.measured import Measured
 from harness.per_query import PerQuery
 from harness.plan import NULL
 from harness.records import Isolation, Outcome
-from harness.result import Cell
+from harness.result import Cell, Result
 from harness.table import Figure, Machine, Measurements, Overhead, Row
 
 # A measure is bounded, and its interval needs fewer than a latency's: a second of resampling for a hundred rows.
@@ -60,7 +60,7 @@ def measure_all(
     measures: Sequence[str] = evaluate.DEFAULT_MEASURES,
     keys: Collection[str] | None = None,
 ) -> tuple[Measurements, tuple[PerQuery, ...]]:
-    """Make the rows: one for each cell and isolation, but for the null system's; and what they are made of, by query.
+    """Make the rows: one for each cell, isolation and origin; and what they are made of, by query.
 
     Which of several attempts is shown, :func:`harness.attempts.choose` says; which jobs of a cell are put together,
     :func:`harness.pooling.pool`.  The null system is no row but a note, unless there is no other system.  A file of
@@ -77,15 +77,16 @@ def measure_all(
     """
     judge = _Judge(evaluate.parse_measures(measures))
     stored = list(jobs)
-    levels = machine_speed.levels(job.result for job in stored)
+    levels = _levels(stored)
     grouped = _by_cell(stored)
-    cells = {place: measured.measure(tries, keys, levels) for place, tries in grouped.items()}
-    aside = {place for place in cells if place[0].system == NULL and any(cell.system != NULL for cell, _ in cells)}
+    cells = {place: measured.measure(tries, keys, levels[place.origin]) for place, tries in grouped.items()}
+    aside = {place for place in cells if place.cell.system == NULL and any(each.cell.system != NULL for each in cells)}
     made = [_row(cell, len(grouped[place]), judge) for place, cell in cells.items() if place not in aside]
     rows = sorted((row for row, _ in made), key=_reading_order)
     found = tuple(each for _, each in made if each is not None)
     overhead = sorted(
-        (_overhead(cells[place]) for place in aside), key=lambda item: (item.suite, item.profile, item.isolation)
+        (_overhead(cells[place]) for place in aside),
+        key=lambda item: (item.suite, item.profile, item.isolation, item.origin or ""),
     )
     return Measurements(tuple(rows), tuple(str(measure) for measure in judge.measures), tuple(overhead)), found
 
@@ -112,23 +113,39 @@ def verdicts(
         FileError: a result's start time cannot be read.
     """
     stored = list(jobs)
-    levels = machine_speed.levels(job.result for job in stored)
+    levels = _levels(stored)
     return {
-        place: measured.measure(tries, keys, levels, rankings=False).verdict
+        (place.cell, place.isolation): measured.measure(tries, keys, levels[place.origin], rankings=False).verdict
         for place, tries in _by_cell(stored).items()
     }
 
 
-def _by_cell(jobs: Iterable[Job]) -> dict[tuple[Cell, Isolation], list[Job]]:
-    cells: dict[tuple[Cell, Isolation], list[Job]] = defaultdict(list)
+class _Place(NamedTuple):
+    """What the jobs of a row have in common."""
+
+    cell: Cell
+    isolation: Isolation
+    origin: str | None
+
+
+def _by_cell(jobs: Iterable[Job]) -> dict[_Place, list[Job]]:
+    cells: dict[_Place, list[Job]] = defaultdict(list)
     for job in jobs:
-        cells[job.result.spec.cell, job.result.spec.isolation].append(job)
+        cells[_Place(job.result.spec.cell, job.result.spec.isolation, job.origin)].append(job)
     return cells
+
+
+def _levels(jobs: Iterable[Job]) -> dict[str | None, machine_speed.Levels]:
+    """The canary's levels by origin: machines of two origins are two, however alike."""
+    found: dict[str | None, list[Result]] = defaultdict(list)
+    for job in jobs:
+        found[job.origin].append(job.result)
+    return {origin: machine_speed.levels(results) for origin, results in found.items()}
 
 
 def _reading_order(row: Row) -> tuple[Any, ...]:
     place = (row.dataset, row.cpus, row.memory_limit_bytes, row.gpus, row.profile)
-    return (*place, row.system, row.isolation, row.suite, row.scenario)
+    return (*place, row.system, row.isolation, row.suite, row.scenario, row.origin or "")
 
 
 def _row(cell: Measured[Job], tries: int, judge: _Judge) -> tuple[Row, PerQuery | None]:
@@ -188,6 +205,7 @@ def _outline(cell: Measured[Job], tries: int) -> Row:
         harness_apart=all(apart) if apart else None,
         attempts=tries,
         stand_in=result.stand_in,
+        origin=pool.lead.origin,
     )
 
 
@@ -218,6 +236,7 @@ def _overhead(cell: Measured[Job]) -> Overhead:
         validity=cell.verdict.validity,
         reasons=cell.verdict.reasons,
         key=result.key,
+        origin=cell.pool.lead.origin,
     )
     if latency is None:
         return replace(found, latency_mean_s=Figure(None, reason=cell.why_not))

@@ -62,8 +62,9 @@ def by_queries(entries: Sequence[Entry], scorer: Scorer, resampled: Resampled) -
         resampled: of the same rows, in their order.
     """
     found = []
+    known = np.isfinite(resampled.latency_s)
     with np.errstate(invalid="ignore", divide="ignore"):
-        slower = resampled.latency_s / np.nanmean(resampled.latency_s, axis=0)
+        slower = resampled.latency_s / (np.where(known, resampled.latency_s, 0.0).sum(axis=0) / known.sum(axis=0))
     moved = np.where(np.isfinite(slower), slower, 1.0)  # a metric that no query decides stays as it is
     for accuracy, factor in zip(resampled.accuracy, moved, strict=True):
         drawn = [

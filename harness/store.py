@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from harness import leftovers
+from harness import leftovers, origins
 from harness.errors import FileError, StoreError
 from harness.records import to_json
 from harness.result import JUDGED_HITS, SCHEMA_VERSION, Cell, Result
@@ -48,10 +48,11 @@ def result_adapter() -> TypeAdapter[Result]:
 
 @dataclass(frozen=True)
 class StoredJob:
-    """One stored job: its folder, and its result as read."""
+    """One stored job: its folder, its result as read, and whose it is, where results were merged."""
 
     folder: Path
     result: Result
+    origin: str | None = None
 
     def samples(self) -> pa.Table:
         """Raw latencies: query_id, trial (0-based; warm-up -1), warmup, latency_ns, stage_<name>_ns.
@@ -85,28 +86,30 @@ class StoredJob:
         path = self._suite_folder() / "samples" / f"{self.result.spec.sample_sha256}.json"
         try:
             return tuple(str(query["query_id"]) for query in json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise FileError(
                 f"{path}: the query sample cannot be read: {error}; bring it from where it was made"
             ) from error
 
     def _suite_folder(self) -> Path:
         # <suite>/<system>/<dataset>/<scenario>/<profile>/<key>
-        return self.folder.parents[4]
+        return self.folder.absolute().parents[4]
 
 
 def read_jobs(root: Path) -> tuple[StoredJob, ...]:
     """Every stored job below ``root``, in the order of their paths.
 
     Raises:
-        FileError: ``root`` is no folder, or a ``result.json`` is damaged.
+        FileError: ``root`` is no folder, or a ``result.json`` or ``origin.toml`` is damaged.
     """
     if not root.is_dir():
         raise FileError(f"{root}: no results here; run a suite first, or give the folder that holds them")
-    return tuple(StoredJob(path.parent, read_result(path)) for path in sorted(_result_paths(root)))
+    known = origins.Known()
+    paths = sorted(result_paths(root))
+    return tuple(StoredJob(path.parent, read_result(path), known.of_job(path.parent)) for path in paths)
 
 
-def _result_paths(root: Path) -> Iterator[Path]:
+def result_paths(root: Path) -> Iterator[Path]:
     """Where the results below ``root`` are.  A run may be adding to them."""
     waiting = [root]
     while waiting:

@@ -138,7 +138,8 @@ class Row:
     the measured one. A row that was published and not measured here has no machine, no start and no hashes; its
     ``published_type`` is the instance type that the paper prices it on, and ``gpu_memory_bytes`` what each GPU of that
     one has. ``attempts`` counts the stored jobs of this cell, failed ones included.
-    ``stand_in`` says what the system's checkpoint was, where it was not the published one.
+    ``stand_in`` says what the system's checkpoint was, where it was not the published one; ``origin`` whose results
+    these are, where they were merged (:mod:`harness.merging`): jobs of two origins never share a row.
 
     Money is there once a row was priced (:mod:`harness.pricing`): ``usd_per_million`` is that of the model
     ``sequential``, ``usd_per_million_saturated`` that of the other; what a million documents cost to index is on
@@ -170,6 +171,7 @@ class Row:
     published_type: str | None = None
     gpu_memory_bytes: int | None = None
     stand_in: str | None = None
+    origin: str | None = None
     queries: int | None = None
     trials: int | None = None
     queries_judged: int | None = None
@@ -230,6 +232,7 @@ class Overhead:
     latency_mean_s: Figure = Figure(None)
     p50_s: Figure = Figure(None)
     p99_s: Figure = Figure(None)
+    origin: str | None = None
 
 
 @dataclass(frozen=True)

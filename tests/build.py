@@ -70,6 +70,7 @@ class FakeJob:
     folder: Path = Path("/results/job")
     table: pa.Table | None = field(default=None, compare=False)
     queries: tuple[str, ...] = ()
+    origin: str | None = None
 
     def samples(self) -> pa.Table:
         assert self.table is not None, "nothing here should read samples"

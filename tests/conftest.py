@@ -157,3 +157,22 @@ def bench(tmp_path: Path, environments: Path, monkeypatch: pytest.MonkeyPatch) -
 def toy(tmp_path: Path) -> System:
     """An engine of this test alone."""
     return toys.make(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def _handed_on(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from tests import handed_on
+
+    made = make_bench(tmp_path_factory.mktemp("handed-on"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HARNESS_IMAGES", str(made.folder / "engines"))
+        handed_on.make(made)
+    return made.results
+
+
+@pytest.fixture
+def results(_handed_on: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of a results folder of all scenarios, in the current folder, with a cache of its own."""
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return Path(shutil.copytree(_handed_on, tmp_path / "results"))

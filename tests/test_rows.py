@@ -8,6 +8,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from harness import rows, tables
@@ -291,3 +292,30 @@ def test_a_measured_row_is_priced_by_its_envelope_whatever_machine_it_was_measur
     assert found.machine is not None and found.machine.instance_type == "inf1.xlarge"
     assert found.published_type is None
     assert found.price is not None and found.price.instance_type == "a1.large"
+
+
+def test_what_rows_are_made_of_by_query_is_told(make: Maker) -> None:
+    made, found = rows.measure_all([make(), make("minilm", base_ms=4.0), make("dead", outcome=Outcome.OOM)])
+    keys = {row.system: row.key for row in made.rows}
+    by_key = {each.key: each for each in found}
+    assert set(by_key) == {keys["bm25"], keys["minilm"]}
+    minilm = by_key[keys["minilm"]]
+    assert minilm.query_ids == QUERIES
+    np.testing.assert_allclose(minilm.latency_s, (4.0 + np.arange(140) / 100) / 1e3)
+    np.testing.assert_array_equal(minilm.measures["RR@10"], np.full(140, 0.5))
+    assert minilm.quantiles_s[0] == pytest.approx(4.0e-3) and minilm.quantiles_s[-1] == pytest.approx(5.39e-3)
+    assert len(minilm.quantiles_s) == 51 and list(minilm.quantiles_s) == sorted(minilm.quantiles_s)
+
+
+def test_measures_have_intervals_over_queries(make: Maker) -> None:
+    job = make()
+    half = {query: ("right", "wrong") if number % 2 else ("wrong",) for number, query in enumerate(QUERIES)}
+    job = replace(job, folder=make.folder / "half")
+    job.folder.mkdir()
+    job.rank(half)
+    (row,) = rows.measure([job], measures=("RR@10", "NumQ")).rows
+    rr = row.measures["RR@10"]
+    error = 0.5 / 140**0.5
+    assert rr.value == 0.5 and rr.low == pytest.approx(0.5 - 2.14 * error, abs=0.01)
+    assert rr.high == pytest.approx(0.5 + 2.14 * error, abs=0.01)
+    assert row.measures["NumQ"].low is None  # a sum has no mean over queries

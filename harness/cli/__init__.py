@@ -11,7 +11,18 @@ from types import FrameType
 import click
 
 import harness
-from harness.cli import images, leaderboard, machine, measuring, money, reprice, tables, viable
+from harness.cli import (
+    compare,
+    exchange,
+    images,
+    leaderboard,
+    machine,
+    measuring,
+    money,
+    reprice,
+    tables,
+    viable,
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -21,7 +32,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminated)
 
 
-for _commands in (measuring, viable, tables, leaderboard, reprice, money, images, machine):
+for _commands in (measuring, viable, tables, leaderboard, compare, reprice, exchange, money, images, machine):
     for _command in _commands.COMMANDS:
         main.add_command(_command)
 

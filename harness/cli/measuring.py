@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from harness.cli.asked import chosen_launcher, run_options
-from harness.cli.tables import finish
+from harness.cli.asked import Market, chosen_launcher, run_options
+from harness.cli.tables import finish, per_query_of, stored_table
 from harness.console import (
     cache_option,
     columns,
@@ -25,23 +25,32 @@ from harness.console import (
     write,
 )
 from harness.errors import UsageError
+from harness.result import Cell
 
 
 @click.command()
-@click.argument("suite", type=click.Path(path_type=Path))
+@click.argument("suite", type=click.Path(path_type=Path), required=False)
 @results_option
 @only_option
 @click.option("--fresh", is_flag=True, help="Measure again, also what is done; earlier results stay.")
+@click.option(
+    "--contested",
+    metavar="RESULTS",
+    type=click.Path(path_type=Path),
+    help="Measure again those cells stored there whose place on the Pareto front (accuracy, cost, latency) is "
+    "contested, and no others.",
+)
 @retry_option(0, "Measure noisy cells again, at most N times, where the reason may pass.")
 @launcher_option
 @cache_option
 @models_option
 @one_line_errors
 def run(
-    suite: Path,
+    suite: Path | None,
     results: Path,
     only: str | None,
     fresh: bool,
+    contested: Path | None,
     retry_noisy: int,
     launcher: str,
     cache: Path,
@@ -56,14 +65,48 @@ def run(
     from harness.progress import Screen
     from harness.suite import load
 
+    cells = None
+    if contested is not None:
+        suite, cells = _contested(suite, contested, cache)
+        if not cells:
+            click.echo(f"nothing in {contested} is contested: every row is on the front or surely dominated", err=True)
+            return
+    if suite is None:
+        raise UsageError("name the SUITE to run, e.g. harness run suites/quickstart.toml")
     loaded = load(suite)
-    options = replace(run_options(suite, results, only, fresh, cache), retry_noisy=retry_noisy)
+    options = run_options(suite, results, only, fresh or cells is not None, cache)
+    options = replace(options, retry_noisy=retry_noisy, cells=cells)
     with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
         summary = orchestrator.run(loaded, options, chosen, Screen(Console(stderr=True)))
     finish(results / loaded.name, loaded.measures, summary, options.cache)
     for complaint in summary.complaints:
         click.echo(f"harness: {complaint}", err=True)
     sys.exit(1 if summary.unforeseen else 0)
+
+
+def _contested(suite: Path | None, stored: Path, cache: Path) -> tuple[Path | None, frozenset[Cell]]:
+    """The contested cells of what is stored there, and the suite that declares them, looked for where suites lie."""
+    from harness import leaderboard
+    from harness.cli.tables import MEASURES
+    from harness.suite import load
+
+    measures = tuple(MEASURES["rows"].split())
+    table = stored_table(stored, measures, Market(), cache)
+    cells = leaderboard.contested(table, per_query_of(stored, measures, cache), measures[0])
+    if suite is not None:
+        name = load(suite).name
+        return suite, frozenset(cell for cell in cells if cell.suite == name)
+    names = sorted({cell.suite for cell in cells})
+    if len(names) > 1:
+        raise UsageError(
+            f"{stored}: contested cells of {len(names)} suites ({', '.join(names)}); name the SUITE to run"
+        )
+    found = [path for name in names if (path := Path("suites", f"{name}.toml")).is_file()]
+    if names and not found:
+        raise UsageError(
+            f"{stored}: is of the suite {names[0]}, and there is no suites/{names[0]}.toml; name its SUITE"
+        )
+    return found[0] if found else None, cells
 
 
 @click.command()

@@ -42,7 +42,7 @@ class Files(Declared):
 class Dataset(Declared):
     """One dataset: its name here, its name in the paper, its part of Tables 3 and 4.
 
-    ``amrs`` are the exchange rates that Table 4 follows from, by axis: units for a point of the paper's measure.
+    ``amrs``: the exchange rates that its scores were made with (units of each metric for a point of accuracy).
     """
 
     name: str

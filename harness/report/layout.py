@@ -50,7 +50,7 @@ def lay_out(table: Table, escape: Escape) -> Sheet:
 
 
 def names(rows: Sequence[Row], escape: Escape) -> tuple[str, list[Column]]:
-    """Suite, dataset and scenario stand in the caption if there is one each, else in columns."""
+    """Suite, dataset and scenario stand in the caption if there is one each, else in columns; origins in a column."""
     keys: list[Column] = [("system", False, lambda row: named(row, escape))]
     parts: list[str] = []
     getters: dict[str, Callable[[Row], str]] = {
@@ -64,6 +64,8 @@ def names(rows: Sequence[Row], escape: Escape) -> tuple[str, list[Column]]:
             parts.append(f"{name} {escape(values[0])}")
         elif values:
             keys.append(_name_column(name, get, escape))
+    if any(row.origin is not None for row in rows):
+        keys.append(_name_column("origin", lambda row: row.origin or MISSING, escape))
     return ", ".join(parts), keys
 
 

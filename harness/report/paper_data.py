@@ -12,7 +12,8 @@ from harness.prices import Snapshot
 from harness.published import change, errata
 from harness.published.printed import Printed
 from harness.published.tables import Line, Published
-from harness.report.as_csv import Value, written
+from harness.report.as_csv import written
+from harness.report.columns import Value
 
 # The columns of a cost that is made again; a row of Table 1 has none of them.
 _COST = (

@@ -8,14 +8,16 @@ import io
 import json
 from collections.abc import Callable
 
-from harness.report.as_csv import Value, written
+from harness.report.as_csv import written
+from harness.report.columns import Value
 from harness.repriced import Best, Change, Flip, Priced, Repricing
 from harness.table import Figure, Row
 
 # Version of the JSON and CSV formats.  History:
 #   1  first version
 #   2  rows: stand_in.  Everything in 1 kept its name and meaning.
-VERSION = 2
+#   3  rows: origin.  Everything in 2 kept its name and meaning.
+VERSION = 3
 Column = tuple[str, Callable[[Change], Value]]
 # The three ways in which each row is priced, by the names that programs read.
 _WAYS: dict[str, Callable[[Change], Priced]] = {
@@ -65,7 +67,7 @@ def _written(value: object) -> str:
 def _change(each: Change) -> dict[str, object]:
     row = each.row
     names = ("suite", "system", "dataset", "scenario", "profile", "key", "published_type", "cpus", "memory_limit_bytes")
-    more = ("gpus", "stand_in")
+    more = ("gpus", "stand_in", "origin")
     place = ("k", "latency_target_s", "latency_percentile", "sample_sha256", "corpus_sha256")
     return {
         **{name: getattr(row, name) for name in (*names, *more, *place)},
@@ -109,6 +111,8 @@ def as_csv(found: Repricing) -> str:
     for way, of in _WAYS.items():
         columns += _priced_columns(way, of, found.before.date if way == "before" else found.now.date)
     columns += [("key", lambda each: each.row.key), ("stand_in", lambda each: each.row.stand_in)]
+    if any(each.row.origin is not None for each in found.changes):
+        columns.append(("origin", lambda each: each.row.origin))
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(name for name, _ in columns)

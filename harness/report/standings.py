@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness import dynascore
+from harness import dynascore, notes
 from harness.axes import ACCURACY, Axis
 from harness.leaderboard import Leaderboard, Standing
 from harness.pareto import State
@@ -12,7 +12,7 @@ from harness.report.layout import shared_notes
 from harness.report.sheet import MISSING, Escape, Footnotes, Grid, Sheet, bounded, named, stand_ins
 from harness.resampling import RESAMPLES
 from harness.standings import PERTURBATION, PERTURBED, Span
-from harness.table import Figure, Validity
+from harness.table import Figure, Row, Validity
 
 _DOUBTED = (Validity.NOISY, Validity.INVALID)
 
@@ -24,9 +24,10 @@ def lay_out(board: Leaderboard, escape: Escape) -> Sheet:
         board: what is shown.
         escape: makes a stranger's text harmless where it will stand.
     """
-    notes = Footnotes(escape)
-    headers = ["rank", "system", "hardware profile", f"instance type (US$/h, {board.table.price_date})"]
-    numeric = [True, False, False, False]
+    footnotes = Footnotes(escape)
+    origins = ["origin"] if board.has_origins else []
+    headers = ["rank", "system", *origins, "hardware profile", f"instance type (US$/h, {board.table.price_date})"]
+    numeric = [True, False, *(False for _ in origins), False, False]
     if board.asked.rank_by is None:
         headers.append("Dynascore")
         numeric.append(True)
@@ -39,7 +40,7 @@ def lay_out(board: Leaderboard, escape: Escape) -> Sheet:
         numeric.append(False)
     headers += ["front", "validity"]
     numeric += [False, False]
-    cells = tuple(_cells(each, board, notes, escape) for each in board.standings)
+    cells = tuple(_cells(each, board, footnotes, escape) for each in board.standings)
     below = _left_out(board, escape)
     rows = [each.row for each in board.standings]
     shared, _ = shared_notes(rows)
@@ -48,9 +49,9 @@ def lay_out(board: Leaderboard, escape: Escape) -> Sheet:
         headers=tuple(headers),
         numeric=tuple(numeric),
         cells=cells,
-        keys=3,
+        keys=3 + len(origins),
         below=below,
-        footnotes=notes.texts,
+        footnotes=footnotes.texts,
         notes=tuple(escape(note) for note in (*sentences(board), *stand_ins(rows), *shared)),
     )
 
@@ -75,6 +76,7 @@ def _cells(each: Standing, board: Leaderboard, notes: Footnotes, escape: Escape)
     cells = [
         MISSING if each.rank is None else str(each.rank),
         named(row, escape),
+        *_origin(row, board, escape),
         escape(row.profile) + isolation,
         price + notes.mark(row.price_note),
     ]
@@ -84,7 +86,8 @@ def _cells(each: Standing, board: Leaderboard, notes: Footnotes, escape: Escape)
     cells += [_span(each.by_queries, notes), _span(each.by_systems, notes)]
     if board.asked.rank_by is None:
         cells.append(_span(each.by_weights, notes))
-    doubts = row.notes if row.validity in _DOUBTED else ()
+    # The facts alone; harness report says what to do about each.
+    doubts = [each.text.partition("; ")[0] for each in row.findings if each.validity in _DOUBTED]
     state = MISSING if each.state is None else each.state.value
     return (*cells, state, row.validity.value + notes.mark(*doubts))
 
@@ -108,16 +111,29 @@ def _left_out(board: Leaderboard, escape: Escape) -> Grid | None:
     if not board.left_out:
         return None
     cells = tuple(
-        (named(each.row, escape), escape(each.row.profile), escape(each.row.suite), escape(each.reason))
+        (
+            named(each.row, escape),
+            *_origin(each.row, board, escape),
+            *(escape(text) for text in (each.row.profile, each.row.suite, each.reason)),
+        )
         for each in board.left_out
     )
-    return Grid("Not ranked", ("system", "hardware profile", "suite", "why"), (False,) * 4, cells, 2)
+    headers = ("system", *(["origin"] if board.has_origins else []), "hardware profile", "suite", "why")
+    return Grid("Not ranked", headers, (False,) * len(headers), cells, len(headers) - 2)
+
+
+def _origin(row: Row, board: Leaderboard, escape: Escape) -> tuple[str, ...]:
+    """The cell that rows of merged results have."""
+    return (MISSING if row.origin is None else escape(row.origin),) if board.has_origins else ()
 
 
 def sentences(board: Leaderboard) -> tuple[str, ...]:
     """What the ranks depend on: weights, rates, the set of systems; and how the spans were made."""
     asked = board.asked
-    said = [f"Accuracy: {asked.measure} x 100, in points."]
+    said = [
+        f"Accuracy: {asked.measure} x 100, in points. Intervals are 95 %; those of latency and cost hold both, for "
+        "other queries and for measuring these again."
+    ]
     if asked.rank_by is None:
         weights = ", ".join(f"{name} {weight:g}" for name, weight in asked.weights.items())
         said += [
@@ -128,7 +144,7 @@ def sentences(board: Leaderboard) -> tuple[str, ...]:
             _method(board),
         ]
     said.append(f"Set of systems: {', '.join(board.systems)} ({_count(len(board.standings), 'row')}).")
-    said += [*_spans(board), _front(board)]
+    said += [*_spans(board), _front(board), *notes.of_origins([each.row for each in board.standings])]
     table = board.table
     said.append(
         f"Prices: {table.price_provider} {table.price_region}, Linux {table.price_term}, {table.price_date} "

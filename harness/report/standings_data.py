@@ -9,7 +9,8 @@ import json
 from typing import Any
 
 from harness.leaderboard import Leaderboard, LeftOut, Standing
-from harness.report.as_csv import Value, written
+from harness.report.as_csv import written
+from harness.report.columns import Value
 from harness.standings import Span
 from harness.table import Figure
 
@@ -28,13 +29,15 @@ def as_csv(board: Leaderboard) -> str:
     spans = ("queries", "systems", "weights")
     head += [f"rank_{name}_{end}" for name in spans for end in ("best", "worst")]
     head += ["front", "validity", "key", "reason"]
+    head += ["origin"] if board.has_origins else []
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(head)
     for each in board.standings:
-        writer.writerow([written(value) for value in _line(each, axes)])
+        writer.writerow([written(value) for value in (*_line(each, axes), each.row.origin)[: len(head)]])
     for left in board.left_out:
-        writer.writerow([written(value) for value in _reason(left, len(head))])
+        line = _reason(left, len(head) - board.has_origins)
+        writer.writerow([written(value) for value in (*line, left.row.origin)[: len(head)]])
     return stream.getvalue()
 
 
@@ -78,6 +81,7 @@ def content(board: Leaderboard) -> dict[str, Any]:
         "rank_by": asked.rank_by,
         "bounds": [dataclasses.asdict(bound) for bound in asked.bounds],
         "cutoff_points": board.cutoff,
+        "asked": {"cutoff": asked.cutoff, "suite": asked.suite, "scenario": asked.scenario},
         "amrs": {
             name: {"value": rate.value, "status": rate.status.value, "pairs": rate.pairs}
             for name, rate in board.rates.items()
@@ -96,7 +100,7 @@ def content(board: Leaderboard) -> dict[str, Any]:
         "rows": [_standing(each) for each in board.standings],
         "left_out": [
             {"system": each.row.system, "profile": each.row.profile, "suite": each.row.suite, "key": each.row.key}
-            | {"outcome": each.row.outcome.value, "reason": each.reason}
+            | {"origin": each.row.origin, "outcome": each.row.outcome.value, "reason": each.reason}
             for each in board.left_out
         ],
     }
@@ -110,6 +114,7 @@ def _standing(each: Standing) -> dict[str, Any]:
         "profile": row.profile,
         "suite": row.suite,
         "key": row.key,
+        "origin": row.origin,
         "instance_type": row.price.instance_type if row.price else None,
         "price_usd_per_hour": row.price.usd_per_hour if row.price else None,
         "dynascore": each.score,

@@ -97,7 +97,9 @@ def _hardware(row: Row, notes: Footnotes) -> tuple[str, ...]:
 
 def _system(row: Row) -> str:
     usual = row.isolation in (Isolation.CONTAINER, Isolation.PUBLISHED)
-    return named(row, escape) + ("" if usual else f" ({row.isolation.value})")
+    said = [] if usual else [row.isolation.value]
+    said += [f"of {escape(row.origin)}"] if row.origin else []
+    return named(row, escape) + (f" ({', '.join(said)})" if said else "")
 
 
 def _latency(row: Row, notes: Footnotes, told: Sequence[str | None]) -> str:

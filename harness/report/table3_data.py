@@ -7,12 +7,13 @@ import io
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from harness.cost import GIB
-from harness.report.as_csv import MIB, Column, written
+from harness.report.as_csv import written
+from harness.report.columns import MIB, Get
 from harness.table import Figure, Row, Table
 
 # Version of the JSON and CSV formats.
@@ -87,7 +88,7 @@ def as_csv(table: Table) -> str:
     """One line for each row: the columns of the paper's tables first; full precision, empty where missing."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    columns = _columns(table.measures)
+    columns = _columns(table)
     writer.writerow(name for name, _ in columns)
     writer.writerows([written(get(row)) for _, get in columns] for block in blocks(table) for row in block.rows)
     return stream.getvalue()
@@ -121,7 +122,7 @@ def _hardware(row: Row) -> tuple[Any, ...]:
     return row.gpus, row.cpus, row.memory_limit_bytes, row.profile, row.isolation
 
 
-def _columns(measures: Sequence[str]) -> list[Column]:
+def _columns(table: Table) -> list[tuple[str, Get]]:
     """The names that the paper's own tables have as data (``results/published``), then what those lack."""
     return [
         ("system", lambda row: row.system),
@@ -131,7 +132,7 @@ def _columns(measures: Sequence[str]) -> list[Column]:
         ("instance_type", lambda row: row.price.instance_type if row.price else None),
         ("latency_ms", lambda row: _scaled(row.latency_mean_s.value, 1e3)),
         ("cost_usd_per_million", lambda row: row.usd_per_million.value),
-        *(_measure(name) for name in measures),
+        *(_measure(name) for name in table.measures),
         ("latency_ms_low", lambda row: _scaled(row.latency_mean_s.low, 1e3)),
         ("latency_ms_high", lambda row: _scaled(row.latency_mean_s.high, 1e3)),
         ("cost_usd_per_million_low", lambda row: row.usd_per_million.low),
@@ -141,6 +142,7 @@ def _columns(measures: Sequence[str]) -> list[Column]:
         ("validity", lambda row: row.validity.value),
         ("stand_in", lambda row: row.stand_in),
         ("suite", lambda row: row.suite),
+        *([("origin", _origin)] if any(_origin(row) for row in table.rows) else []),
         ("dataset", lambda row: row.dataset),
         ("hardware_profile", lambda row: row.profile),
         ("isolation", lambda row: row.isolation.value),
@@ -156,7 +158,11 @@ def _gib(size: int) -> int | float:
     return size // GIB if size % GIB == 0 else size / GIB
 
 
-def _measure(name: str) -> Column:
+def _origin(row: Row) -> str | None:
+    return row.origin
+
+
+def _measure(name: str) -> tuple[str, Get]:
     return named(name), lambda row: _scaled(row.measures.get(name, Figure(None)).value, scale(name))
 
 
@@ -168,7 +174,7 @@ def _whole(row: Row, table: Table) -> dict[str, Any]:
         **{named(name): row.measures.get(name, Figure(None)) for name in table.measures},
     }
     return {
-        **{name: get(row) for name, get in _columns(table.measures)},
+        **{name: get(row) for name, get in _columns(table)},
         "reasons": {name: figure.reason for name, figure in figures.items() if figure.reason},
         "price_note": row.price_note,
         "notes": list(row.notes),

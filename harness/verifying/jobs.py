@@ -1,0 +1,117 @@
+"""One stored job: its record, its files by checksum, its place, and the facts in it that follow from others."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import attempts, origins, store
+from harness.errors import FileError, HarnessError
+from harness.records import digest
+from harness.store import StoredJob
+from harness.untrusted import open_regular
+from harness.verifying import runs, samples
+from harness.verifying.mismatch import Mismatch, shown
+
+_FILES = frozenset({store.SAMPLES, store.RUN, store.LOG})
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A job as far as it can be read, and what in it does not follow; ``sha256`` is that of its ``result.json``."""
+
+    folder: Path
+    job: StoredJob | None
+    mismatches: tuple[Mismatch, ...]
+    sha256: str | None = None
+
+
+def is_one(names: frozenset[str]) -> bool:
+    """Whether files of these names are a stored job's, or what is left of one."""
+    return store.RESULT in names or bool(names & _FILES)
+
+
+def look(folder: Path, known: origins.Known, place: str, *, contents: bool = True) -> Looked:
+    """Recompute whatever can be of the job that lies there; damaged files are mismatches, never errors.
+
+    Args:
+        folder: the job's.
+        known: says whose it is.
+        place: names the folder.
+        contents: look into samples and run too; else the record, the files' hashes and their places are enough.
+    """
+    path = folder / store.RESULT
+    try:
+        with open_regular(path) as file:
+            content = file.read()
+        result = store.read_result(path)
+        spec = json.loads(content)["spec"]
+        job = StoredJob(folder, result, known.of_job(folder))
+        attempts.started(job)
+    except FileNotFoundError:
+        return Looked(folder, None, (Mismatch(place, "files of a job", f"{store.RESULT} beside them"),))
+    except (HarnessError, OSError, ValueError) as error:
+        return Looked(folder, None, (Mismatch(f"{place}/{store.RESULT}", _damaged(error), "a readable result"),))
+    found = [*_place(job, spec, place), *_files(job, place)]
+    damaged = {mismatch.place for mismatch in found}
+    checks: tuple[tuple[str, samples.Check], ...] = ((store.SAMPLES, samples.check), (store.RUN, runs.check))
+    for name, check in checks if contents else ():
+        # What is said of the content of a file that is not the one that was stored says nothing.
+        if f"{place}/{name}" not in damaged:
+            found += _guarded(name, job, place, check)
+    return Looked(folder, job, tuple(found), hashlib.sha256(content).hexdigest())
+
+
+def _guarded(name: str, job: StoredJob, place: str, check: samples.Check) -> list[Mismatch]:
+    """What a check finds; what it cannot read is a finding too."""
+    found = []
+    try:
+        for what, stored, follows in check(job):
+            found.append(Mismatch(f"{place}/{what}", stored, follows))
+    # HarnessError: what our readers say; the others are pyarrow's.
+    except (HarnessError, OSError, ValueError, KeyError, TypeError) as error:
+        found.append(Mismatch(f"{place}/{name}", _damaged(error), "what can be read"))
+    return found
+
+
+def _place(job: StoredJob, spec: object, place: str) -> Iterator[Mismatch]:
+    """The key is the hash of the spec as it was written, of whatever version; and the folder says what was measured."""
+    key = digest(spec)[:16]
+    if job.result.key != key:
+        yield Mismatch(f"{place}/{store.RESULT}: key", job.result.key, f"{key}, the hash of its spec")
+    lies, belongs = job.folder.absolute(), store.cell_path(job.result.spec.cell) / job.result.key
+    if lies.parts[-len(belongs.parts) :] != belongs.parts:
+        yield Mismatch(f"{place}: folder", str(Path(*lies.parts[-6:])), f"{belongs}, as its spec says")
+    index = job.result.index
+    if index and index.resumed_s is not None and not 0 <= index.resumed_s <= index.build_s:
+        yield Mismatch(f"{place}/{store.RESULT}: index.resumed_s", f"{index.resumed_s}", f"0 to {index.build_s}")
+
+
+def _files(job: StoredJob, place: str) -> Iterator[Mismatch]:
+    """The files beside the record are those that it names, to the last byte."""
+    names = {entry.name for entry in job.folder.iterdir()} - {store.RESULT}
+    for name in sorted(names - job.result.files.keys()):
+        yield Mismatch(f"{place}/{name}", "is there", f"no such file: {store.RESULT} does not name it")
+    for name, sha256 in sorted(job.result.files.items()):
+        if Path(name).name != name:
+            yield Mismatch(f"{place}/{store.RESULT}: files", shown(name), "names of files beside it")
+            continue
+        try:
+            with open_regular(job.folder / name) as file:
+                actual = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            yield Mismatch(f"{place}/{name}", _damaged(error), f"a file of sha256 {sha256}")
+            continue
+        if actual != sha256:
+            yield Mismatch(f"{place}/{name}", f"sha256 {actual}", f"{sha256}, by its {store.RESULT}")
+
+
+def _damaged(error: Exception) -> str:
+    """An error in short: without the remedy that our own end in."""
+    if isinstance(error, FileError):
+        return str(error).rpartition("; ")[0] or str(error)
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return f"cannot be read: {shown(' '.join(text.split()))}"

@@ -1,0 +1,114 @@
+"""A results folder -> all that does not follow in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import origins, store
+from harness.errors import FileError, UsageError
+from harness.published import about
+from harness.store import StoredJob
+from harness.verifying import inputs, kept, papers, reports
+from harness.verifying import jobs as single
+from harness.verifying.mismatch import Mismatch
+
+# Told how many of how many jobs are done.
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was looked at, in words, and what does not follow."""
+
+    looked_at: str
+    mismatches: tuple[Mismatch, ...]
+
+
+def verify(
+    root: Path, *, cache: Path, against: Path | None = None, progress: Progress = lambda _done, _total: None
+) -> Verified:
+    """Recompute every checksum, every fact that follows from others, and every derived figure that is kept.
+
+    Args:
+        root: a results folder, or one of published tables.
+        cache: where derived rows are kept.
+        against: a report (JSON) whose figures are to follow from these results too.
+        progress: told of each job.
+
+    Raises:
+        UsageError: there is nothing in it, or ``against`` is no report that is known here.
+        FileError: it is no folder, or ``against`` cannot be read.
+    """
+    if not root.is_dir():
+        raise FileError(f"{root}: no results here; give the folder that holds them")
+    reported = None if against is None else reports.read(against)
+    if (root / about.NAME).is_file():
+        return Verified("published tables", tuple(papers.look(root, reported)))
+    folders = tuple(_folders(root))
+    unreadable = [each for each in folders if isinstance(each, Mismatch)]
+    places = sorted(each for each in folders if isinstance(each, Path))
+    if not places and not unreadable:
+        raise UsageError(f"{root}: no stored job in it; give the folder that holds results")
+    known, looked = origins.Known(), []
+    for number, folder in enumerate(places, start=1):
+        looked.append(single.look(folder, known, _below(root, folder)))
+        progress(number, len(places))
+    found = [*unreadable, *(mismatch for each in looked for mismatch in each.mismatches)]
+    for suite in sorted({folder.absolute().parents[4] for folder in places}):
+        found += inputs.look(suite, _below(root, suite))
+    found += _origins(root, looked)
+    readable = tuple(each.job for each in looked if each.job is not None)
+    measured = kept.Recomputed(readable)
+    found += kept.look(root, cache, measured)
+    if reported is not None:
+        found += reports.against(reported, measured)
+    return Verified(_counted(readable, places), tuple(found))
+
+
+def _counted(readable: tuple[StoredJob, ...], places: list[Path]) -> str:
+    files = sum(len(job.result.files) + 1 for job in readable)
+    return f"{len(places):,} jobs, {files:,} files"
+
+
+def _folders(root: Path) -> Iterator[Path | Mismatch]:
+    """Folders of jobs, or of what is left of one; what cannot be looked into is said, and the rest goes on."""
+    unread: list[OSError] = []
+    for place, folders, names in os.walk(root, onerror=unread.append):
+        folders[:] = [name for name in folders if name != store.STAGING]
+        if single.is_one(frozenset(names)):
+            yield Path(place)
+    yield from (Mismatch(str(error.filename), f"cannot be read: {error.strerror}", "a folder") for error in unread)
+
+
+def _origins(root: Path, looked: list[single.Looked]) -> Iterator[Mismatch]:
+    """What was merged is what still lies there."""
+    by_home: dict[Path, list[single.Looked]] = {}
+    for each in looked:
+        if home := origins.home(each.folder):
+            by_home.setdefault(home, []).append(each)
+    for home, jobs in sorted(by_home.items()):
+        # A part of an origin's jobs says nothing of the whole.
+        if not home.is_relative_to(root.absolute()):
+            continue
+        place = f"{_below(root, home)}/{origins.FILE}"
+        try:
+            origin = origins.read(home)
+        except FileError as error:
+            yield Mismatch(place, str(error), "what harness merge wrote")
+            continue
+        if origin is None:
+            continue
+        listed = {str(each.folder.absolute().relative_to(home)): each.sha256 or "" for each in jobs}
+        if len(listed) != origin.jobs:
+            yield Mismatch(f"{place}: jobs", f"{origin.jobs}", f"{len(listed)}, as many as lie there")
+        if (sha256 := origins.digest(listed)) != origin.sha256:
+            yield Mismatch(f"{place}: sha256", origin.sha256, f"{sha256}, that of the records that lie there")
+
+
+def _below(root: Path, path: Path) -> str:
+    """A place as people find it: below the folder that they named, where it lies there."""
+    top = root.absolute()
+    return str(path.absolute().relative_to(top)) if path.absolute().is_relative_to(top) else str(path)

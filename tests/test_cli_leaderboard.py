@@ -1,0 +1,161 @@
+"""`harness leaderboard`, `harness compare` and `harness run --contested`, as a person types them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from harness.cli import main
+from tests import shelf
+from tests.conftest import Bench
+from tests.shelf import Made
+
+PUBLISHED = str(Path(__file__).resolve().parents[1] / "results" / "published" / "santhanam2023")
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The command line beside stored results of four systems."""
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    shelf.put(
+        tmp_path / "results",
+        Made("fast", 2.0, (1, 2, 0)),
+        Made("good", 20.0, (1, 1, 2)),
+        Made("bad", 30.0, (2, 1, 2)),
+        Made("dead", 1.0, outcome=shelf.Outcome.OOM),
+        Made("fast", 1.5, (1, 2, 0), profile="cpu2-mem4"),
+    )
+
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(main, arguments, catch_exceptions=False)
+
+    return call
+
+
+def test_the_published_leaderboard(harness: Call) -> None:
+    asked = ("--dataset", "msmarco", "--amrs", "latency=33.0507,cost=10.4392", "--as-of", "2022-12-05")
+    done = harness("leaderboard", PUBLISHED, *asked)
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert lines[0] == "**msmarco, single_stream, by Dynascore (reference)**"
+    assert lines[4].startswith("| 1 | ColBERTv2-M | cpu16-mem32 | c7g.4xlarge (0.58) | 19.130 |")
+    assert (
+        "AMRS (units for a point of accuracy), reference: cost 10.4392 US$ per million queries (given)" in done.stdout
+    )
+    assert "Set of systems: BM25, BT-SPLADE-L, ColBERTv2-L, ColBERTv2-M, ColBERTv2-S, DPR (28 rows)." in done.stdout
+
+
+def test_csv_and_json_hold_the_same(harness: Call) -> None:
+    lines = list(csv.DictReader(io.StringIO(harness("leaderboard", "--format", "csv").stdout)))
+    board = json.loads(harness("leaderboard", "--format", "json").stdout)
+    assert len(lines) == 5 and {line["system"] for line in lines if not line["rank"]} == {"dead"}
+    ranked = [line for line in lines if line["rank"]]
+    assert [float(line["dynascore"]) for line in ranked] == [each["dynascore"] for each in board["rows"]]
+    assert [int(line["rank"]) for line in ranked] == [each["rank"] for each in board["rows"]] == [1, 2, 3, 4]
+    (left,) = board["left_out"]
+    assert (left["system"], left["outcome"]) == ("dead", "oom") and lines[-1]["reason"] == left["reason"]
+    assert board["amrs"].keys() == {"cost", "latency"} and all(each["pairs"] for each in board["amrs"].values())
+    for each in board["rows"]:
+        assert each["rank_by_queries"]["best"] <= each["rank"] <= each["rank_by_queries"]["worst"]
+        assert each["figures"]["accuracy"]["low"] < each["figures"]["accuracy"]["value"]
+
+
+def test_modes_differ_and_say_so(harness: Call) -> None:
+    robust = harness("leaderboard", "--mode", "robust").stdout
+    assert "half the 95 % interval of a paired difference over these queries" in robust
+    assert "Cut-off: 0.5 points (as asked)" in harness("leaderboard", "--mode", "robust", "--cutoff", "0.5").stdout
+
+
+def test_thresholds(harness: Call) -> None:
+    done = harness("leaderboard", "--at-most", "latency=25", "--rank-by", "accuracy")
+    assert done.stdout.startswith("**scifact, single_stream, by accuracy, at most 25 latency**")
+    assert "| bad | cpu1-mem1 | quick | mean latency 31.49 ms is above 25 |" in done.stdout
+    assert "Dynascore" not in done.stdout
+    cheapest = harness("leaderboard", "--at-least", "accuracy=60", "--rank-by", "cost", "--format", "json")
+    assert [each["system"] for each in json.loads(cheapest.stdout)["rows"]] == ["good", "bad"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--weights", "accuracy=0.5,cost=0.2"), "they are not negative and sum to 1, these to 0.7"),
+        (("--weights", "accuracy=1.5,cost=-0.5"), "not negative"),
+        (("--weights", "accuracy=0.5,speed=0.5"), "unknown axis 'speed'"),
+        (("--weights", "half"), "'half' is no axis=number"),
+        (("--weights", "accuracy=0.5,accuracy=0.5"), "accuracy stands twice"),
+        (("--amrs", "latency=0"), "a rate is above 0"),
+        (("--amrs", "latency=nan"), "is no axis=number"),
+        (("--front", "accuracy"), "name two or three axes"),
+        (("--rank-by", "speed"), "unknown axis 'speed'"),
+        (("--dataset", "scifct"), "did you mean 'scifact'?"),
+        (("--measure", "NDCG@10"), "unknown measure"),
+        (("--suite", "other"), "no row of scifact is of that suite"),
+    ],
+)
+def test_what_cannot_be_is_one_line(harness: Call, arguments: tuple[str, ...], said: str) -> None:
+    done = harness("leaderboard", *arguments)
+    assert done.exit_code == 2 and said in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_dataset_must_be_chosen_among_several(harness: Call) -> None:
+    done = harness("leaderboard", PUBLISHED)
+    assert done.exit_code == 2 and "--dataset msmarco | xortydi" in done.stderr
+
+
+def test_compare(harness: Call) -> None:
+    done = harness("compare", "good", "bad")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("**A: good scifact single_stream cpu1-mem1; B: bad scifact single_stream cpu1-mem1**")
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert any(line.startswith("| latency, ms | 21.0 | 31.5 |") and "| 1.5 | slower | 140 |" in line for line in lines)
+    assert any(line.startswith("| RR@10 |") and "| worse | 140 |" in line for line in lines)
+    assert "B costs 1.5 times what A does" in done.stdout
+    found = json.loads(harness("compare", "good", "bad", "--format", "json").stdout)
+    (one,) = found["comparisons"]
+    assert one["differences"][0]["over_queries"]["value"] == pytest.approx(0.0105, rel=0.01)
+    lines = list(csv.DictReader(io.StringIO(harness("compare", "good", "bad", "--format", "csv").stdout)))
+    assert [line["metric"] for line in lines] == ["latency", "RR@10", "Success@10", "nDCG@10"]
+
+
+def test_compare_two_folders(harness: Call, tmp_path: Path) -> None:
+    shelf.put(tmp_path / "other", Made("good", 10.0, (1, 1, 2)))
+    done = harness("compare", "good", "good", "--with", "other")
+    assert done.exit_code == 0 and "| faster" in done.stdout and "equal on every query" in done.stdout
+
+
+def test_compare_with_a_failed_row(harness: Call) -> None:
+    done = harness("compare", "good", "dead")
+    assert "cannot be compared" in done.stdout and "B ended oom" in done.stdout
+    assert harness("compare", "good", "none").exit_code == 2
+
+
+def test_only_contested_cells_are_measured_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(bench.cache))
+    monkeypatch.chdir(bench.folder)
+    for name in ("one", "two", "far"):
+        bench.plant(name)
+    suite = bench.suite(systems=["one", "two", "far"])
+    shelf.put(
+        bench.folder / "stored",
+        Made("one", 2.0, (1, 2, 0), dataset="tiny", profile="cpu1-mem256m"),
+        Made("two", 2.001, (1, 0, 2), dataset="tiny", profile="cpu1-mem256m"),
+        Made("far", 90.0, (0, 9, 0), dataset="tiny", profile="cpu1-mem256m"),
+        suite="test-suite",
+    )
+    call = ("run", str(suite), "--contested", "stored", "--launcher", "fake")
+    done = CliRunner().invoke(main, call, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert {path.name for path in (bench.results / "test-suite").iterdir() if (path / "tiny").is_dir()} == {"two"}
+    nothing = CliRunner().invoke(main, ("run", "--contested", PUBLISHED), catch_exceptions=False)
+    assert nothing.exit_code == 0 and "nothing in" in nothing.stderr
+    unnamed = CliRunner().invoke(main, ("run", "--contested", "stored"), catch_exceptions=False)
+    assert unnamed.exit_code == 2 and "there is no suites/test-suite.toml; name its SUITE" in unnamed.stderr
+    assert CliRunner().invoke(main, ("run",)).exit_code == 2
