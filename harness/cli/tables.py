@@ -195,7 +195,9 @@ def finish(folder: Path, measures: tuple[str, ...], summary: Summary, cache: Pat
     write(folder / "report.md", render(table, "md"))
     write(folder / "report.html", page(folder, measures, Market(), cache, summary.keys))
     click.echo(f"\n{len(summary.jobs)} jobs run, {summary.done_before} were done before")
-    click.echo(f"results: {folder}\nreport:  {folder / 'report.md'}\npage:    {folder / 'report.html'} (open it in a browser)")
+    click.echo(
+        f"results: {folder}\nreport:  {folder / 'report.md'}\npage:    {folder / 'report.html'} (open it in a browser)"
+    )
 
 
 COMMANDS = (report,)

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness import leaderboard, pricing, prices, tables
+from harness import leaderboard, prices, pricing, tables
 from harness.per_query import SHARES, PerQuery
-from harness.records import Envelope, Outcome
+from harness.records import Envelope, Isolation, Outcome
 from harness.report import page
 from harness.table import Cause, Figure, Finding, Machine, Measurements, Overhead, Row, Timing, Validity
-from harness.records import Isolation
 from tests import build
 
 MEASURES = ("RR@10", "Success@10", "nDCG@10")

@@ -31,7 +31,16 @@ def test_the_keyboard_alone_goes_everywhere(page: Page) -> None:
         if seen and here == seen[0]:
             break
         seen.append(here)
-    for wanted in ("dataset", "measure", "weight-accuracy", "weight-cost", "weight-latency", "mode", "rate-latency", "region"):
+    for wanted in (
+        "dataset",
+        "measure",
+        "weight-accuracy",
+        "weight-cost",
+        "weight-latency",
+        "mode",
+        "rate-latency",
+        "region",
+    ):
         assert wanted in seen, wanted
     for wanted in ("across", "query", "outcome", "validity", "intervals", "page-next", "envelope"):
         assert wanted in seen, wanted
@@ -105,7 +114,10 @@ def test_the_focus_can_be_seen(page: Page) -> None:
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1024, 1440])
 def test_no_window_scrolls_sideways(open_file: Open, tmp_path: Path, width: int) -> None:
-    for name, text in (("usual", made.html(*made.rows(60, datasets=("a", "b")))), ("hostile", made.html(made.hostile()))):
+    for name, text in (
+        ("usual", made.html(*made.rows(60, datasets=("a", "b")))),
+        ("hostile", made.html(made.hostile())),
+    ):
         path = tmp_path / f"{name}.html"
         path.write_text(text, encoding="utf-8")
         page = open_file(path, "#d=*", width=width, height=800)
@@ -125,7 +137,9 @@ def test_paper_has_every_row_no_controls_and_black_text(open_file: Open, tmp_pat
         assert not page.locator(name).first.is_visible(), name
     assert page.locator("#footnotes").is_visible()
     colours = page.evaluate(
-        """() => Array.from(document.querySelectorAll("h1, p, th, td, button, span, li"), (each) => getComputedStyle(each).color)"""
+        """() => Array.from(
+          document.querySelectorAll("h1, p, th, td, button, span, li"), (each) => getComputedStyle(each).color
+        )"""
     )
     assert set(colours) == {"rgb(0, 0, 0)"}
     assert page.locator("figure .chart svg").count() == 5
@@ -136,6 +150,8 @@ def test_paper_has_every_row_no_controls_and_black_text(open_file: Open, tmp_pat
 
 def test_a_dark_window_has_light_text(open_file: Open, file: Path) -> None:
     page = open_file(file, color_scheme="dark")
-    colours = page.evaluate("[getComputedStyle(document.body).color, getComputedStyle(document.documentElement).backgroundColor]")
+    colours = page.evaluate(
+        "[getComputedStyle(document.body).color, getComputedStyle(document.documentElement).backgroundColor]"
+    )
     ink, back = (sum(int(part) for part in re.findall(r"\d+", colour)[:3]) for colour in colours)
     assert ink > 500 > 200 > back

@@ -10,7 +10,20 @@ from tests.page.conftest import Open
 
 pytestmark = pytest.mark.browser
 
-COLUMNS = ("rank", "instance", "score", "accuracy", "latency", "p95", "cost", "memory", "index", "front", "outcome", "validity")
+COLUMNS = (
+    "rank",
+    "instance",
+    "score",
+    "accuracy",
+    "latency",
+    "p95",
+    "cost",
+    "memory",
+    "index",
+    "front",
+    "outcome",
+    "validity",
+)
 
 
 def opened(page: Page, line: int, column: str) -> str:

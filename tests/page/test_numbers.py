@@ -41,6 +41,13 @@ def rows() -> tuple[list[Any], dict[str, PerQuery]]:
     return made.rows(120, datasets=("scifact", "nfcorpus"))
 
 
+def choose(page: Page, **changes: Any) -> None:
+    """``snapshot=None``: the one that the page opens with."""
+    if changes.get("snapshot", 0) is None:
+        changes["snapshot"] = page.evaluate("harnessPage.content.snapshot")
+    page.evaluate("(changes) => harnessPage.main.change(changes)", changes)
+
+
 def board(results: Made, found: dict[str, PerQuery], at: Tariff, **asked: Any) -> Leaderboard:
     question = Asked(dataset="scifact", measure=asked.pop("measure", "RR@10"), front=("cost", "accuracy"), **asked)
     return leaderboard.build(tables.priced(results.measured, at), found, question)
@@ -66,11 +73,9 @@ def agree(shown: dict[str, list[Any]], wanted: dict[str, tuple[int | None, float
 
 @pytest.mark.parametrize("mode", dynascore.MODES)
 @pytest.mark.parametrize("weights", WEIGHTS)
-def test_ranks_scores_and_front(
-    shared: Page, results: Made, rows: Any, weights: tuple[float, ...], mode: str
-) -> None:
+def test_ranks_scores_and_front(shared: Page, results: Made, rows: Any, weights: tuple[float, ...], mode: str) -> None:
     names = dict(zip(("accuracy", "cost", "latency"), weights, strict=True))
-    shared.evaluate(f"harnessPage.main.change({{weights: {[round(1000 * each) for each in weights]}, mode: '{mode}', snapshot: harnessPage.content.snapshot, measure: 0}})")
+    choose(shared, weights=[round(1000 * each) for each in weights], mode=mode, snapshot=None, measure=0)
     agree(shared.evaluate(_SHOWN), expected(board(results, rows[1], results.tariff, weights=names, mode=mode)))
 
 
@@ -96,17 +101,15 @@ def test_the_table_shows_them_after_a_slider_was_moved(page: Page, results: Made
 
 
 def test_every_measure_and_every_snapshot(shared: Page, results: Made, rows: Any) -> None:
-    content = shared.evaluate("harnessPage.content.snapshots.map(({provider, region, term, date}) => [provider, region, term, date])")
-    known = [
-        pricing.tariff(snapshot)
-        for file in prices.files()
-        for snapshot in prices.read(file).values()
-    ]
+    content = shared.evaluate(
+        "harnessPage.content.snapshots.map(({provider, region, term, date}) => [provider, region, term, date])"
+    )
+    known = [pricing.tariff(snapshot) for file in prices.files() for snapshot in prices.read(file).values()]
     assert len(content) == len(known) > 3
     group = shared.evaluate("harnessPage.main.view().groups[0].cutoffs")
     for number, at in enumerate(known):
         for place, measure in enumerate(made.MEASURES):
-            shared.evaluate(f"harnessPage.main.change({{snapshot: {number}, measure: {place}, mode: 'robust', weights: [500, 250, 250]}})")
+            choose(shared, snapshot=number, measure=place, mode="robust", weights=[500, 250, 250])
             wanted = board(results, rows[1], at, measure=measure, mode="robust", cutoff=group[measure])
             shown = shared.evaluate(_SHOWN)
             # The picture's front holds whoever has a cost; the leaderboard's relations are of those it ranks.
@@ -201,7 +204,8 @@ def test_exchange_rates_of_many_ties(shared: Page, mode: str) -> None:
               const rows = asked.accuracy.map((_, at) => at);
               const metrics = [["latency", false], ["throughput", true]].map(([name, higher]) => {
                 const metric = { value: asked[name], higher, weight: 0.25, given: null };
-                return { ...metric, rate: harnessPage.dynascore.rate(rows, asked.accuracy, metric, asked.mode, asked.cutoff) };
+                const { accuracy, mode, cutoff } = asked;
+                return { ...metric, rate: harnessPage.dynascore.rate(rows, accuracy, metric, mode, cutoff) };
               });
               const scores = harnessPage.dynascore.scores(rows, asked.accuracy, 0.5, metrics);
               const ranks = scores && Array.from(harnessPage.dynascore.ranks(scores).ranks);
@@ -263,7 +267,9 @@ def _point(rng: random.Random, number: int) -> pareto.Point:
             return Figure(value, value - 0.5, None)
         return Figure(value, value - rng.choice((0.2, 1.5)), value + rng.choice((0.2, 1.5)))
 
-    return pareto.Point(f"{number:03}", rng.choice("ab"), {name: figure() for name in ("accuracy", "latency", "throughput")})
+    return pareto.Point(
+        f"{number:03}", rng.choice("ab"), {name: figure() for name in ("accuracy", "latency", "throughput")}
+    )
 
 
 def test_given_rates_replace_the_computed_ones(page: Page, results: Made, rows: Any) -> None:
@@ -279,15 +285,18 @@ def test_given_rates_replace_the_computed_ones(page: Page, results: Made, rows: 
 
 def test_the_map_of_winners_names_who_wins(shared: Page, results: Made, rows: Any) -> None:
     """At any weights the region that holds them is of the row with the highest score."""
+    choose(shared, snapshot=None, measure=0, mode="robust")
     found = shared.evaluate(
         """() => {
-          harnessPage.main.change({ snapshot: harnessPage.content.snapshot, measure: 0, mode: "robust" });
           const view = harnessPage.main.view();
           const axes = ["accuracy", "cost", "latency"];
-          const { rows } = harnessPage.view.members(view.groups[0], axes, view.settings);
-          const rates = axes.slice(1).map((axis) => harnessPage.view.rate(view.groups[0], rows, axes, axis, view.state));
+          const group = view.groups[0];
+          const { rows } = harnessPage.view.members(group, axes, view.settings);
+          const rates = axes.slice(1).map((axis) => harnessPage.view.rate(group, rows, axes, axis, view.state).value);
           const value = (axis, row) => harnessPage.data.column(axis, view.settings).value[row];
-          const terms = rows.map((row) => [value("accuracy", row), -value("cost", row) / rates[0].value, -value("latency", row) / rates[1].value]);
+          const terms = rows.map((row) => [
+            value("accuracy", row), -value("cost", row) / rates[0], -value("latency", row) / rates[1],
+          ]);
           return { terms, regions: harnessPage.winners.regions(terms) };
         }"""
     )

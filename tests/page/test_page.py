@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from harness import per_query
 from harness.report import page as pages
 from harness.report.page import Page as Made
 from tests.page import made
@@ -242,11 +244,29 @@ def test_a_page_of_nothing_and_one_of_failures_alone(open_file: Open, tmp_path: 
         assert page.locator("#body tr").count() == len(rows)
 
 
+def test_results_of_two_origins_with_one_key_stay_apart(open_file: Open, tmp_path: Path) -> None:
+    rows, found = made.rows(20)
+    merged = [replace(row, origin=origin) for origin in ("ours", "theirs") for row in rows]
+    samples = {per_query.name(row): found[row.key] for row in merged if row.key in found}
+    path = tmp_path / "merged.html"
+    path.write_text(made.html(merged, samples), encoding="utf-8")
+    page = open_file(path)
+    assert page.locator("#body tr").count() == 40
+    assert set(column(page, "origin")) == {"ours", "theirs"}
+    page.locator("#query").fill("theirs")
+    assert set(column(page, "origin")) == {"theirs"}
+    page.locator('#body tr:nth-child(2) button[data-column="score"]').click()
+    expect(page.locator("#evidence dl").nth(1)).to_contain_text("theirs")
+    assert "e=theirs/" in page.url
+
+
 def test_pictures_follow_what_is_chosen(page: Page) -> None:
     chart = page.locator("#chart-front")
     first = chart.get_attribute("aria-label")
     page.locator("#across").select_option("latency")
-    page.wait_for_function("(was) => document.getElementById('chart-front').getAttribute('aria-label') !== was", arg=first)
+    page.wait_for_function(
+        "(was) => document.getElementById('chart-front').getAttribute('aria-label') !== was", arg=first
+    )
     assert "front of accuracy and latency" in str(chart.get_attribute("aria-label")).lower()
     for name in ("ecdf", "memory", "cost"):
         page.locator(f"#figure-{name}").scroll_into_view_if_needed()
@@ -274,9 +294,13 @@ def test_the_file_that_the_command_writes(open_file: Open, tmp_path: Path, resul
 
     path = tmp_path / "page.html"
     shipped = Path(__file__).parents[2] / "results" / "published" / "santhanam2023"
-    done = CliRunner().invoke(main, ["report", str(shipped), "--format", "html", "-o", str(path), "--as-of", "2022-11-30"])
+    done = CliRunner().invoke(
+        main, ["report", str(shipped), "--format", "html", "-o", str(path), "--as-of", "2022-11-30"]
+    )
     assert (done.exit_code, done.output) == (0, "")
     page = open_file(path)
     assert "2022-10-31" in page.locator("#summary").inner_text()
     refused = CliRunner().invoke(main, ["report", str(shipped), "--format", "html", "--layout", "santhanam2023"])
-    assert refused.exit_code == 2 and refused.stderr.startswith("harness: --layout santhanam2023: a page has one layout")
+    assert refused.exit_code == 2 and refused.stderr.startswith(
+        "harness: --layout santhanam2023: a page has one layout"
+    )

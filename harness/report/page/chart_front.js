@@ -3,7 +3,7 @@
   "use strict";
 
   const { number } = page.numbers;
-  const { charts } = page;
+  const { charts, looks } = page;
   const SHAPES = { front: "circle", contested: "diamond", dominated: "circle" };
   const MOST_BARS = 150;
   const MOST_LABELS = 40;
@@ -43,22 +43,39 @@
     if (!all.length) return { why: `No row that passes the filter has both an accuracy and a value of ${across}.` };
     const front = all.filter((point) => point.state === "front").sort((a, b) => a.x - b.x || a.y - b.y);
     const contested = all.filter((point) => point.state === "contested");
-    const xAxis = charts.axis(all.map((point) => point.x), labelOf(across), style, { nameGap: 32 });
-    const thin = (some) => charts.thinned(some, (point) => [point.x, point.y], (point) => style.look(point.system).colour, [xAxis.type === "log", false]);
+    const xAxis = looks.axis(
+      all.map((point) => point.x),
+      labelOf(across),
+      style,
+      { nameGap: 32 },
+    );
+    const thin = (some) =>
+      looks.thinned(
+        some,
+        (point) => [point.x, point.y],
+        (point) => style.look(point.system).colour,
+        [xAxis.type === "log", false],
+      );
     const measure = page.content.measures[view.state.measure];
     const named = front.length + contested.length <= MOST_LABELS;
     return {
       summary: summary(front, contested, all, across),
       columns: [
-        { text: "system" }, { text: "hardware profile" }, { text: labelOf(across), numeric: true },
-        { text: `${measure}, points`, numeric: true }, { text: "front" },
+        { text: "system" },
+        { text: "hardware profile" },
+        { text: labelOf(across), numeric: true },
+        { text: `${measure}, points`, numeric: true },
+        { text: "front" },
       ],
-      rows: all.slice().sort((a, b) => b.y - a.y).map((point) => [point.system, point.profile, number(point.x), number(point.y, 1), point.state]),
+      rows: all
+        .slice()
+        .sort((a, b) => b.y - a.y)
+        .map((point) => [point.system, point.profile, number(point.x), number(point.y, 1), point.state]),
       legend: legend(all, style),
       option: {
         grid: { left: 58, right: 40, top: 16, bottom: 52 },
         xAxis,
-        yAxis: charts.axis([0], `${measure}, points`, style, { nameGap: 40, ...room(all.map((point) => point.y)) }),
+        yAxis: looks.axis([0], `${measure}, points`, style, { nameGap: 40, ...room(all.map((point) => point.y)) }),
         series: [
           line(front, style),
           ...(all.length <= MOST_BARS ? [bars([...front, ...contested], style)] : []),
@@ -72,22 +89,26 @@
 
   // Whole steps around all points, so that none lies on the frame.
   function room(values) {
-    const step = charts.largest(values) - charts.smallest(values) > 8 ? 5 : 1;
-    const min = Math.floor((charts.smallest(values) - step / 5) / step) * step;
-    return { min: Math.max(0, min), max: Math.ceil((charts.largest(values) + step / 5) / step) * step };
+    const step = looks.largest(values) - looks.smallest(values) > 8 ? 5 : 1;
+    const min = Math.floor((looks.smallest(values) - step / 5) / step) * step;
+    return { min: Math.max(0, min), max: Math.ceil((looks.largest(values) + step / 5) / step) * step };
   }
 
   function summary(front, contested, all, across) {
     const names = front.slice(0, 6).map((point) => `${point.system} on ${point.profile}`);
     const more = front.length > 6 ? " and others" : "";
-    const said = contested.length ? `; ${contested.length} contested (◆): worse by value, but the intervals do not say so` : "";
+    const said = contested.length
+      ? `; ${contested.length} contested (◆): worse by value, but the intervals do not say so`
+      : "";
     const rest = all.length - front.length - contested.length;
     return `Front of accuracy and ${across} (●): ${names.join(", ") || "none that passes the filter"}${more}${said}; ${rest} dominated (○).`;
   }
 
   function legend(all, style) {
     const systems = Array.from(new Set(all.map((point) => point.system))).sort();
-    return systems.slice(0, 24).map((system) => ({ text: system, colour: style.look(system).colour, symbol: "circle" }));
+    return systems
+      .slice(0, 24)
+      .map((system) => ({ text: system, colour: style.look(system).colour, symbol: "circle" }));
   }
 
   function scatter(some, state, style, named) {
@@ -107,9 +128,20 @@
           borderWidth: hollow ? 1.5 : 1,
         },
       })),
-      label: { show: named, formatter: "{b}", position: "top", distance: 7, color: style.ink, fontSize: 11, textBorderColor: style.back, textBorderWidth: 3 },
+      label: {
+        show: named,
+        formatter: "{b}",
+        position: "top",
+        distance: 7,
+        color: style.ink,
+        fontSize: 11,
+        textBorderColor: style.back,
+        textBorderWidth: 3,
+      },
       labelLayout: { hideOverlap: true, moveOverlap: "shiftY" },
-      tooltip: { formatter: ({ name, value }) => `${name}\n${number(value[0])}; ${number(value[1], 1)} points\n${state}` },
+      tooltip: {
+        formatter: ({ name, value }) => `${name}\n${number(value[0])}; ${number(value[1], 1)} points\n${state}`,
+      },
     };
   }
 
@@ -138,7 +170,8 @@
         const [x, y, left, right, low, high] = [0, 1, 2, 3, 4, 5].map((at) => api.value(at));
         const children = [];
         const stroke = { stroke: style.quiet, lineWidth: 1, opacity: 0.45 };
-        const add = (from, to) => children.push({ type: "line", shape: { x1: from[0], y1: from[1], x2: to[0], y2: to[1] }, style: stroke });
+        const add = (from, to) =>
+          children.push({ type: "line", shape: { x1: from[0], y1: from[1], x2: to[0], y2: to[1] }, style: stroke });
         if (left > 0 && right > 0) add(api.coord([left, y]), api.coord([right, y]));
         if (Number.isFinite(low) && Number.isFinite(high)) add(api.coord([x, low]), api.coord([x, high]));
         return { type: "group", children };

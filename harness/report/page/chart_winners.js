@@ -3,7 +3,7 @@
   "use strict";
 
   const { number } = page.numbers;
-  const { charts } = page;
+  const { charts, looks } = page;
   const HEIGHT = Math.sqrt(3) / 2;
   const AXES = ["accuracy", "cost", "latency"];
 
@@ -34,7 +34,9 @@
     }
     const value = (axis, row) => page.data.column(axis, view.settings).value[row];
     const terms = rows.map((row) => [
-      value("accuracy", row), -value("cost", row) / rates[0].value, -value("latency", row) / rates[1].value,
+      value("accuracy", row),
+      -value("cost", row) / rates[0].value,
+      -value("latency", row) / rates[1].value,
     ]);
     return { rows, regions: page.winners.regions(terms) };
   }
@@ -43,7 +45,9 @@
   let last = { key: null };
   function kept(view, group) {
     const { state } = view;
-    const key = [group.number, state.measure, state.snapshot, state.mode, state.rates.cost, state.rates.latency].join(" ");
+    const key = [group.number, state.measure, state.snapshot, state.mode, state.rates.cost, state.rates.latency].join(
+      " ",
+    );
     if (last.key !== key) last = { key, ...found(view, group) };
     return last;
   }
@@ -53,7 +57,11 @@
     if (!group) return { why: charts.SEVERAL };
     const { rows, regions, why } = kept(view, group);
     if (why) return { why };
-    const whole = page.winners.area([[1, 0, 0], [0, 1, 0], [0, 0, 1]]);
+    const whole = page.winners.area([
+      [1, 0, 0],
+      [0, 1, 0],
+      [0, 0, 1],
+    ]);
     const known = regions
       .map(({ row, polygon }) => ({
         row: page.content.rows[rows[row]],
@@ -66,7 +74,11 @@
       summary: `Winners by share of all weights: ${names.join(", ")}${known.length > 6 ? ", and others" : ""}.`,
       columns: [{ text: "system" }, { text: "hardware profile" }, { text: "share of all weights, %", numeric: true }],
       rows: known.map(({ row, share }) => [row.system, row.profile, number(share * 100)]),
-      legend: known.slice(0, 12).map(({ row }, at) => ({ text: `${at + 1} ${row.system}, ${row.profile}`, colour: style.look(row.system).colour, symbol: "rect" })),
+      legend: known.slice(0, 12).map(({ row }, at) => ({
+        text: `${at + 1} ${row.system}, ${row.profile}`,
+        colour: style.look(row.system).colour,
+        symbol: "rect",
+      })),
       option: option(known, view, style),
     };
   }
@@ -87,18 +99,36 @@
   function regions(known, style) {
     return {
       type: "custom",
-      data: known.map(({ row, share }) => ({ value: [0.5, 0.3], name: `${row.system}, ${row.profile}\nwins at ${number(share * 100)} % of all weights` })),
+      data: known.map(({ row, share }) => ({
+        value: [0.5, 0.3],
+        name: `${row.system}, ${row.profile}\nwins at ${number(share * 100)} % of all weights`,
+      })),
       tooltip: { formatter: ({ name }) => name },
       renderItem: ({ dataIndex }, api) => {
         const { row, polygon, share } = known[dataIndex];
         const points = polygon.map((corner) => api.coord(place(corner)));
         const middle = [0, 1].map((axis) => points.reduce((sum, point) => sum + point[axis], 0) / points.length);
         const fill = style.look(row.system).colour;
-        const children = [{ type: "polygon", shape: { points }, style: { fill, fillOpacity: 0.4, stroke: style.back, lineWidth: 1.5 } }];
-        const width = charts.largest(points.map(([x]) => x)) - charts.smallest(points.map(([x]) => x));
-        const height = charts.largest(points.map(([, y]) => y)) - charts.smallest(points.map(([, y]) => y));
-        const text = width > 110 && height > 40 && share > 0.06 ? `${dataIndex + 1} ${row.system}\n${row.profile}` : share > 0.004 ? String(dataIndex + 1) : "";
-        const font = { fill: style.ink, stroke: style.back, lineWidth: 2, fontSize: 11, lineHeight: 15, align: "center", verticalAlign: "middle" };
+        const children = [
+          { type: "polygon", shape: { points }, style: { fill, fillOpacity: 0.4, stroke: style.back, lineWidth: 1.5 } },
+        ];
+        const width = looks.largest(points.map(([x]) => x)) - looks.smallest(points.map(([x]) => x));
+        const height = looks.largest(points.map(([, y]) => y)) - looks.smallest(points.map(([, y]) => y));
+        const text =
+          width > 110 && height > 40 && share > 0.06
+            ? `${dataIndex + 1} ${row.system}\n${row.profile}`
+            : share > 0.004
+              ? String(dataIndex + 1)
+              : "";
+        const font = {
+          fill: style.ink,
+          stroke: style.back,
+          lineWidth: 2,
+          fontSize: 11,
+          lineHeight: 15,
+          align: "center",
+          verticalAlign: "middle",
+        };
         children.push({ type: "text", silent: true, style: { ...font, text, x: middle[0], y: middle[1] } });
         return { type: "group", children };
       },
@@ -144,7 +174,13 @@
     title: "Who wins at which weights",
     key: (view) => {
       const { state } = view;
-      return [charts.choice({ state: { ...state, query: "", outcome: "", validity: "" } }), state.mode, state.rates.cost, state.rates.latency, state.weights].join("\n");
+      return [
+        charts.choice({ state: { ...state, query: "", outcome: "", validity: "" } }),
+        state.mode,
+        state.rates.cost,
+        state.rates.latency,
+        state.weights,
+      ].join("\n");
     },
     controls: (_, box) => {
       box.textContent = "The circle marks the chosen weights; a click chooses others (as the sliders do).";

@@ -21,6 +21,7 @@
   const COLUMNS = [
     { name: "rank", text: "rank", numeric: true, value: (row, view) => view.rank[row.number] },
     { name: "system", text: "system", value: (row) => row.system },
+    { name: "origin", text: "origin", value: (row) => row.origin || "" },
     { name: "group", text: "comparison group", value: (row) => row.place },
     { name: "profile", text: "hardware profile", value: (row) => row.profile },
     {
@@ -51,12 +52,15 @@
     { name: "validity", text: "validity", value: (row) => VALIDITY[row.validity] },
   ];
 
-  // Those that say something here: a group where there are several, a throughput where a scenario has one.
+  // Those that say something here: a group where there are several, whose results they are where they were merged, a
+  // throughput where a scenario has one.
   function shown(view) {
     const open = view.groups.some((group) => group.scenario !== "single_stream");
     return COLUMNS.filter(
       (column) =>
-        (column.name !== "group" || view.groups.length > 1) && (column.name !== "throughput" || open)
+        (column.name !== "group" || view.groups.length > 1) &&
+        (column.name !== "origin" || page.content.rows.some((row) => row.origin !== null)) &&
+        (column.name !== "throughput" || open),
     );
   }
 

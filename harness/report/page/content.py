@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import harness
-from harness import axes, cost, place
+from harness import axes, cost, per_query, place
 from harness.pricing import Tariff
 from harness.report.page import groups, money, one_row
 from harness.report.page.compact import Texts, figure
@@ -28,7 +28,8 @@ CONTENT_VERSION = 1
 class Page:
     """What a page is made of.
 
-    ``tariff`` has the prices that it opens with; ``quantiles_s`` those of a row's samples, by its key; ``notes`` are
+    ``tariff`` has the prices that it opens with; ``quantiles_s`` those of a row's samples, by
+    :func:`harness.per_query.name`; ``notes`` are
     sentences about methods; ``about`` says what the results are, in one line each.
     """
 
@@ -53,7 +54,8 @@ def of(page: Page) -> dict[str, Any]:
     # Equal scores stand in this order; the page has it from here, as JavaScript orders texts in another way.
     rows = sorted(page.measured.rows, key=_order)
     lines = [
-        one_row.of(row, found[place.of(row)], measures, page.quantiles_s.get(row.key) or None, shared) for row in rows
+        one_row.of(row, found[place.of(row)], measures, page.quantiles_s.get(per_query.name(row)) or None, shared)
+        for row in rows
     ]
     known = money.tariffs(page.tariff)
     texts = shared.texts
@@ -68,7 +70,9 @@ def of(page: Page) -> dict[str, Any]:
         "formulas": {model.name: [model.formula, model.meaning] for model in cost.MODELS},
         "snapshots": money.snapshots(shared.needs, known, texts),
         "snapshot": money.default(page.tariff, known),
-        "groups": groups.of(found, measures, {row.key: number for number, row in enumerate(rows)}, page.weighing),
+        "groups": groups.of(
+            found, measures, {per_query.name(row): number for number, row in enumerate(rows)}, page.weighing
+        ),
         "machines": [_machine(each, texts) for each in shared.machines],
         "overhead": [_overhead(each, texts) for each in page.measured.overhead],
         "notes": [printable(note) for note in page.notes],
@@ -78,7 +82,7 @@ def of(page: Page) -> dict[str, Any]:
 
 
 def _order(row: Row) -> tuple[str, str, str]:
-    return row.system, row.profile, row.key
+    return row.system, row.profile, per_query.name(row)
 
 
 def _axis(axis: axes.Axis) -> dict[str, Any]:
@@ -101,6 +105,7 @@ def _overhead(null: Overhead, texts: Texts) -> dict[str, Any]:
         "suite": texts.number(null.suite),
         "profile": texts.number(null.profile),
         "isolation": null.isolation.value,
+        "origin": texts.number(null.origin),
         "outcome": null.outcome.value,
         "detail": texts.number(null.detail),
         "validity": null.validity.value,

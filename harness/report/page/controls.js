@@ -22,9 +22,9 @@
         change({ dataset: value, group: group ? group.number : null, page: 0 });
       }),
       select("group", "Comparison group", [], (value) =>
-        change({ group: value === page.state.ALL ? null : Number(value), page: 0 })
+        change({ group: value === page.state.ALL ? null : Number(value), page: 0 }),
       ),
-      select("measure", "Accuracy is", [], (value) => change({ measure: Number(value) }))
+      select("measure", "Accuracy is", [], (value) => change({ measure: Number(value) })),
     );
   }
 
@@ -46,8 +46,8 @@
             oninput: (event) => slide(at, Number(event.target.value)),
             onchange: () => page.main.settle(),
           }),
-          element("output", { for: id, id: `${id}-value` })
-        )
+          element("output", { for: id, id: `${id}-value` }),
+        ),
       );
     });
     const presets = page.content.presets.map((preset) =>
@@ -60,8 +60,8 @@
           title: page.state.AXES.map((axis) => `${axis} ${preset.weights[axis] || 0}`).join(", "),
           onclick: () => page.main.change({ weights: page.state.thousandths(preset.weights) }),
         },
-        preset.name
-      )
+        preset.name,
+      ),
     );
     box.append(element("div", { class: "presets", role: "group", "aria-label": "Preset weights" }, presets));
   }
@@ -92,12 +92,17 @@
             const given = event.target.value.trim() !== "" && Number.isFinite(value) && value > 0 ? value : null;
             change({ rates: { ...page.main.current().rates, [axis]: given } });
           },
-        })
+        }),
       );
     find("rates").append(
-      select("mode", "Dynascore mode", page.state.MODES.map((mode) => [mode, mode]), (mode) => change({ mode })),
+      select(
+        "mode",
+        "Dynascore mode",
+        page.state.MODES.map((mode) => [mode, mode]),
+        (mode) => change({ mode }),
+      ),
       element("div", { class: "pair" }, rate("latency", "ms"), rate("cost", "US$/million")),
-      element("div", { class: "presets", id: "known-rates" })
+      element("div", { class: "presets", id: "known-rates" }),
     );
   }
 
@@ -107,7 +112,9 @@
       const current = page.content.snapshots[page.main.current().snapshot];
       const asked = { ...current, ...wanted };
       const score = (each) =>
-        (region(each) === region(asked) ? 8 : 0) + (each.term === asked.term ? 4 : 0) + (each.date === asked.date ? 2 : 0);
+        (region(each) === region(asked) ? 8 : 0) +
+        (each.term === asked.term ? 4 : 0) +
+        (each.date === asked.date ? 2 : 0);
       let best = 0;
       page.content.snapshots.forEach((each, number) => {
         const fits = Object.keys(wanted).every((name) => each[name] === wanted[name]);
@@ -123,7 +130,7 @@
         at({ provider, region: name });
       }),
       select("term", "Term", [], (term) => at({ term })),
-      select("date", "Price date", [], (date) => at({ date }))
+      select("date", "Price date", [], (date) => at({ date })),
     );
   }
 
@@ -157,7 +164,11 @@
       `${several ? `${group.dataset}: ` : ""}${group.label} (${count(group.rows.length, "row")})`,
     ]);
     set("group", several ? all : [...named, ...all], state.group === null ? page.state.ALL : String(state.group));
-    set("measure", page.content.measures.map((name, at) => [String(at), name]), String(state.measure));
+    set(
+      "measure",
+      page.content.measures.map((name, at) => [String(at), name]),
+      String(state.measure),
+    );
     showWeights(state);
     find("mode").value = state.mode;
     for (const axis of ["latency", "cost"]) showRate(axis, view);
@@ -186,7 +197,8 @@
     if (document.activeElement !== input) input.value = given === null ? "" : String(given);
     const ranking = view.rankings.length === 1 ? view.rankings[0] : null;
     const metric = ranking && ranking.metrics.find((each) => each.name === axis);
-    const computed = metric && metric.rate.value !== null ? number(metric.rate.value) : metric ? metric.rate.status : "";
+    const computed =
+      metric && metric.rate.value !== null ? number(metric.rate.value) : metric ? metric.rate.status : "";
     input.placeholder = computed;
   }
 
@@ -204,15 +216,16 @@
           "aria-pressed": String(["cost", "latency"].every((axis) => state.rates[axis] === rates[axis])),
           onclick: () => page.main.change({ rates }),
         },
-        text
+        text,
       );
     const none = { cost: null, latency: null };
     const box = find("known-rates");
-    const held = document.activeElement && box.contains(document.activeElement) ? document.activeElement.textContent : null;
+    const held =
+      document.activeElement && box.contains(document.activeElement) ? document.activeElement.textContent : null;
     const given = state.rates.cost !== null || state.rates.latency !== null;
     box.replaceChildren(
       ...(known.length || given ? [button("computed", none)] : []),
-      ...known.map((each) => button(each.name, { ...none, ...each.values }))
+      ...known.map((each) => button(each.name, { ...none, ...each.values })),
     );
     const again = Array.from(box.children).find((child) => child.textContent === held);
     if (again) again.focus();
@@ -221,11 +234,26 @@
   function showPrices(state) {
     const snapshots = page.content.snapshots;
     const now = snapshots[state.snapshot];
-    set("region", unique(snapshots.map(region)).map((name) => [name, name.replace("/", " ")]), region(now));
+    set(
+      "region",
+      unique(snapshots.map(region)).map((name) => [name, name.replace("/", " ")]),
+      region(now),
+    );
     const there = snapshots.filter((each) => region(each) === region(now));
-    set("term", unique(there.map((each) => each.term)).map((term) => [term, term]), now.term);
+    set(
+      "term",
+      unique(there.map((each) => each.term)).map((term) => [term, term]),
+      now.term,
+    );
     const dates = there.filter((each) => each.term === now.term).map((each) => each.date);
-    set("date", dates.sort().reverse().map((date) => [date, date]), now.date);
+    set(
+      "date",
+      dates
+        .sort()
+        .reverse()
+        .map((date) => [date, date]),
+      now.date,
+    );
   }
 
   // In words: what the ranking is of, and what one point of accuracy is worth in it.

@@ -14,7 +14,7 @@
       row.number = number;
       row.dataset = content.groups[row.place].dataset;
       row.scenario = content.groups[row.place].scenario;
-      for (const name of ["system", "profile", "suite", "detail", "standIn"]) row[name] = text_(row[name]);
+      for (const name of ["system", "profile", "suite", "origin", "detail", "standIn"]) row[name] = text_(row[name]);
     });
     content.groups.forEach((group, number) => {
       group.number = number;

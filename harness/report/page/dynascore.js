@@ -35,9 +35,7 @@
 
   function robust(rows, accuracy, value, higher, cutoff) {
     const side = higher ? -1 : 1;
-    const ordered = Array.from(rows).sort(
-      (a, b) => side * (value[a] - value[b]) || accuracy[b] - accuracy[a] || a - b
-    );
+    const ordered = Array.from(rows).sort((a, b) => side * (value[a] - value[b]) || accuracy[b] - accuracy[a] || a - b);
     const levels = []; // accuracies of the rows that stand for a group, ascending
     const values = [];
     for (const row of ordered) {

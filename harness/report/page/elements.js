@@ -41,19 +41,31 @@
       element(
         "thead",
         {},
-        element("tr", {}, columns.map((column) =>
-          element("th", { scope: "col", class: column.numeric ? "number" : null }, column.text)
-        ))
+        element(
+          "tr",
+          {},
+          columns.map((column) =>
+            element("th", { scope: "col", class: column.numeric ? "number" : null }, column.text),
+          ),
+        ),
       ),
       element(
         "tbody",
         {},
         rows.map((row) =>
-          element("tr", {}, row.map((cell, at) =>
-            element(at ? "td" : "th", { scope: at ? null : "row", class: columns[at].numeric ? "number" : null }, cell)
-          ))
-        )
-      )
+          element(
+            "tr",
+            {},
+            row.map((cell, at) =>
+              element(
+                at ? "td" : "th",
+                { scope: at ? null : "row", class: columns[at].numeric ? "number" : null },
+                cell,
+              ),
+            ),
+          ),
+        ),
+      ),
     );
   }
 

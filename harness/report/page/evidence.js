@@ -54,7 +54,12 @@
       const all = data.column(known.axis, view.settings);
       const none = (value) => (Number.isNaN(value) ? null : value);
       const at = row.number;
-      const item = { value: none(all.value[at]), low: none(all.low[at]), high: none(all.high[at]), reason: all.reasons[at] };
+      const item = {
+        value: none(all.value[at]),
+        low: none(all.low[at]),
+        high: none(all.high[at]),
+        reason: all.reasons[at],
+      };
       return item.value === null ? `— ${data.whyNot(known.axis, row, view.settings)}` : parts.bounded(item);
     }
     if (column === "rank" || column === "score") {
@@ -73,7 +78,11 @@
         "div",
         { class: "dialog-head" },
         element("h2", { id: "evidence-title" }, `${label(column, view)}: ${row.system} on ${row.profile}`),
-        element("button", { type: "button", class: "close", "aria-label": "Close", onclick: () => dialog.close() }, "Close ✕")
+        element(
+          "button",
+          { type: "button", class: "close", "aria-label": "Close", onclick: () => dialog.close() },
+          "Close ✕",
+        ),
       ),
       element("p", { class: "headline" }, headline(row, column, view)),
       part("What it is made of", list(made(row, view))),
@@ -93,17 +102,30 @@
   }
 
   function list(lines) {
-    return lines.length ? element("ul", {}, lines.map((line) => element("li", {}, line))) : null;
+    return lines.length
+      ? element(
+          "ul",
+          {},
+          lines.map((line) => element("li", {}, line)),
+        )
+      : null;
   }
 
   function facts(pairs) {
     const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
-    return element("dl", {}, known.map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
+    return element(
+      "dl",
+      {},
+      known.map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]),
+    );
   }
 
   function distribution(row) {
     if (!row.quantiles) {
-      const why = row.outcome === "ok" ? data.figure(row.p50).reason || "no samples of single queries are stored" : "it has no samples";
+      const why =
+        row.outcome === "ok"
+          ? data.figure(row.p50).reason || "no samples of single queries are stored"
+          : "it has no samples";
       return part("Samples", element("p", {}, `No distribution: ${why}.`));
     }
     const at = (share) => number(row.quantiles[Math.round(share * (row.quantiles.length - 1))] * 1e3);
@@ -111,14 +133,25 @@
     return part(
       "Samples",
       element("p", {}, said),
-      element("div", { class: "two" }, ["histogram", "ecdf"].map((kind) =>
-        element("div", { class: "chart small-chart", "data-chart": kind, role: "img", "aria-label": `${kind} of latency: ${said}` })
-      ))
+      element(
+        "div",
+        { class: "two" },
+        ["histogram", "ecdf"].map((kind) =>
+          element("div", {
+            class: "chart small-chart",
+            "data-chart": kind,
+            role: "img",
+            "aria-label": `${kind} of latency: ${said}`,
+          }),
+        ),
+      ),
     );
   }
 
   function findings(row) {
-    const found = (row.findings || []).map(([cause, worth, text]) => `${cause.replaceAll("_", " ")} (${worth}): ${data.text(text)}`);
+    const found = (row.findings || []).map(
+      ([cause, worth, text]) => `${cause.replaceAll("_", " ")} (${worth}): ${data.text(text)}`,
+    );
     const notes = (row.notes || []).map((note) => data.text(note));
     const standIn = row.standIn ? [`† not the published checkpoint but a stand-in: ${row.standIn}`] : [];
     const all = [...standIn, ...found, ...notes];
@@ -139,8 +172,14 @@
       ["service time", row.service ? both(row.service) : null],
       ...Object.entries(row.stages || {}).map(([name, timing]) => [`stage ${name}`, both(timing)]),
       ...Object.entries(row.spread || {}).map(([name, item]) => [`standard deviation by ${name}`, ms(item)]),
-      ["means of trials", row.trialMeans ? row.trialMeans.map((value) => `${number(value * 1e3)} ms`).join(", ") : null],
-      ["throughput", row.throughput && row.throughput[0] !== null ? parts.bounded(data.figure(row.throughput), "queries/s") : null],
+      [
+        "means of trials",
+        row.trialMeans ? row.trialMeans.map((value) => `${number(value * 1e3)} ms`).join(", ") : null,
+      ],
+      [
+        "throughput",
+        row.throughput && row.throughput[0] !== null ? parts.bounded(data.figure(row.throughput), "queries/s") : null,
+      ],
       ["peak anonymous memory", size(row.anon)],
       ["peak mapped file pages", row.mapped === undefined ? null : bytes(row.mapped)],
       ["peak charged in all", size(row.cgroup)],
@@ -153,12 +192,19 @@
   }
 
   function job(row) {
-    const keys = [row.key, ...(row.keys || [])];
+    const keys = row.keys || [];
     return [
-      [keys.length > 1 ? "job keys" : "job key", element("span", {}, keys.map((key, at) => [at ? ", " : "", element("code", {}, key)]).flat())],
+      [
+        keys.length > 1 ? "job keys" : "job key",
+        element("span", {}, keys.map((key, at) => [at ? ", " : "", element("code", {}, key)]).flat()),
+      ],
+      ["origin", row.origin],
       ["suite", row.suite],
       ["dataset, scenario", `${row.dataset}, ${row.scenario}`],
-      ["hardware profile", `${row.profile}: ${count(row.cpus, "CPU")}, ${bytes(row.memory)}${row.gpus ? `, ${count(row.gpus, "GPU")}` : ""}`],
+      [
+        "hardware profile",
+        `${row.profile}: ${count(row.cpus, "CPU")}, ${bytes(row.memory)}${row.gpus ? `, ${count(row.gpus, "GPU")}` : ""}`,
+      ],
       ["compared with", page.content.groups[row.place].label],
       ["started", row.started],
       ["stored attempts", String(row.attempts)],
@@ -188,7 +234,7 @@
       Object.entries(MACHINE).map(([name, said]) => {
         const value = machine[name];
         return [said, value === undefined ? null : numeric.includes(name) ? String(value) : data.text(value)];
-      })
+      }),
     );
   }
 
@@ -197,11 +243,16 @@
   }
 
   function again(row) {
-    if (row.machine === undefined) return element("p", {}, "Nothing of this row was run here, so nothing here repeats it.");
+    if (row.machine === undefined)
+      return element("p", {}, "Nothing of this row was run here, so nothing here repeats it.");
     const cell = [row.system, row.dataset, row.scenario, row.profile].join("/");
     return [
       element("pre", {}, element("code", {}, `harness run SUITE.toml --fresh --only ${quoted(cell)}`)),
-      element("p", { class: "quiet" }, `SUITE.toml is the file of the suite “${row.suite}”; what is stored stays, and is compared with.`),
+      element(
+        "p",
+        { class: "quiet" },
+        `SUITE.toml is the file of the suite “${row.suite}”; what is stored stays, and is compared with.`,
+      ),
     ];
   }
 

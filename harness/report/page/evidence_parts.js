@@ -33,7 +33,8 @@
     accuracy: (row, view) => {
       const name = page.content.measures[view.state.measure];
       const item = data.figure(row.measures && row.measures[view.state.measure]);
-      const judged = row.judged === undefined ? "" : `, the mean over ${count(row.judged, "judged query", "judged queries")}`;
+      const judged =
+        row.judged === undefined ? "" : `, the mean over ${count(row.judged, "judged query", "judged queries")}`;
       const unjudged = row.unjudged ? `; ${count(row.unjudged, "query has", "queries have")} no judgements` : "";
       return [
         `points = 100 × ${name} = 100 × ${item.value === null ? bounded(item) : full(item.value)}${judged}${unjudged}`,
@@ -49,12 +50,14 @@
     p95: (row) => [
       `the smallest latency that at least 95 % of all samples do not exceed: ${samples(row)}`,
       ...Object.entries(row.atMost || {}).map(
-        ([name, item]) => `${name} is at most (confidence 0.99): ${bounded(times(data.figure(item), 1e3), "ms")}`
+        ([name, item]) => `${name} is at most (confidence 0.99): ${bounded(times(data.figure(item), 1e3), "ms")}`,
       ),
     ],
     cost,
     memory: (row) => [
-      row.anon === undefined ? "not measured" : `${number(row.anon, 0)} bytes / 2²⁰: anonymous and shared memory, no file pages`,
+      row.anon === undefined
+        ? "not measured"
+        : `${number(row.anon, 0)} bytes / 2²⁰: anonymous and shared memory, no file pages`,
       `limit: ${bytes(row.memory)}; charged in all, page cache included: ${bytes(row.cgroup)}`,
     ],
     index: (row) => [
@@ -86,10 +89,13 @@
     const terms = [term(ranking.share.accuracy, value("accuracy"), null)];
     for (const metric of ranking.metrics) terms.push(term(metric.weight, value(metric.name), metric.rate.value));
     lines.push(`Dynascore = ${terms.join(" − ")} = ${full(view.score[row.number])}`);
-    lines.push("weight × accuracy (points) − weight × value / exchange rate (AMRS) for each of the others; higher is better");
+    lines.push(
+      "weight × accuracy (points) − weight × value / exchange rate (AMRS) for each of the others; higher is better",
+    );
     for (const metric of ranking.metrics) {
       const unit = page.content.axes.find((axis) => axis.name === metric.name).unit;
-      const how = metric.rate.status === "given" ? "given" : `mode ${view.state.mode}, ${count(metric.rate.pairs, "pair")}`;
+      const how =
+        metric.rate.status === "given" ? "given" : `mode ${view.state.mode}, ${count(metric.rate.pairs, "pair")}`;
       lines.push(`exchange rate of ${metric.name}: ${full(metric.rate.value)} ${unit} for a point (${how})`);
     }
     lines.push(`rank ${view.rank[row.number]} of ${count(ranking.rows.length, "row")} of this comparison group`);

@@ -18,8 +18,8 @@ from harness.table import Row
 class Relation:
     """How the accuracies of runs compare, pair by pair.
 
-    ``runs`` gives the number of a row's run by the row's key.  ``pairs`` has ``b`` (better), ``w`` (worse), ``e``
-    (equal) or ``u`` (undecided) for the first against the second, at first x runs + second.
+    ``runs`` gives the number of a row's run by :func:`harness.per_query.name`.  ``pairs`` has ``b`` (better), ``w``
+    (worse), ``e`` (equal) or ``u`` (undecided) for the first against the second, at first x runs + second.
     """
 
     runs: Mapping[str, int]
@@ -66,7 +66,7 @@ def of(
     Args:
         found: the groups and their numbers.
         measures: names.
-        rows: keys of rows and their numbers.
+        rows: the numbers of rows, by :func:`harness.per_query.name`.
         weighing: see there.
     """
     return [_group(each, found, measures, rows, weighing) for each in found]

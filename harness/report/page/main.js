@@ -62,11 +62,12 @@
   function words() {
     const { content } = page;
     find("about").textContent = content.about.join(" · ");
-    find("made").textContent = `Made by harness ${content.harness}; nothing is fetched and nothing is sent. A view is its address: send the whole address, and who has this file sees what you see.`;
+    find("made").textContent =
+      `Made by harness ${content.harness}; nothing is fetched and nothing is sent. A view is its address: send the whole address, and who has this file sees what you see.`;
     const overhead = content.overhead.map((null_) => {
       const item = page.data.figure(null_.mean);
       const mean = item.value === null ? "not measured" : `${page.numbers.number(item.value * 1e6)} µs`;
-      return `harness itself on ${page.data.text(null_.profile)} (suite ${page.data.text(null_.suite)}, ${null_.isolation}, ${null_.validity}): ${mean} a query.`;
+      return `harness itself on ${page.data.text(null_.profile)} (suite ${page.data.text(null_.suite)}, ${null_.origin === undefined || null_.origin === null ? "" : `of ${page.data.text(null_.origin)}, `}${null_.isolation}, ${null_.validity}): ${mean} a query.`;
     });
     const how = [
       "Dynascore: weight × accuracy in points, minus weight × cost and weight × latency, each divided by its exchange rate: how much of it one point of accuracy is worth among these rows. Mode “reference” takes the mean over neighbours in accuracy, as Dynaboard does; “robust” the median over neighbours whose accuracies can be told apart.",
@@ -76,7 +77,13 @@
       ...overhead,
       ...content.notes,
     ];
-    find("notes").append(element("ul", {}, how.map((text) => element("li", {}, text))));
+    find("notes").append(
+      element(
+        "ul",
+        {},
+        how.map((text) => element("li", {}, text)),
+      ),
+    );
   }
 
   function start() {

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness import pricing, prices
-from harness.pricing import Tariff
+from harness import prices, pricing
 from harness.prices import Snapshot
+from harness.pricing import Tariff
 from harness.records import Outcome
 from harness.report.page.compact import Texts
 from harness.table import Figure, Price, Row

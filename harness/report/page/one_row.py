@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness import per_query
 from harness.records import Outcome
 from harness.report.page import money
 from harness.report.page.compact import Short, Texts, figure, numbers, rounded
@@ -51,9 +52,7 @@ def of(
         **_identity(row, place, shared),
         **(_figures(row, measures, texts) if row.outcome is Outcome.OK else {}),
         "quantiles": None if quantiles_s is None else numbers(quantiles_s, _QUANTILE),
-        "findings": [
-            [each.cause.value, each.validity.value, texts.number(each.text)] for each in row.findings
-        ],
+        "findings": [[each.cause.value, each.validity.value, texts.number(each.text)] for each in row.findings],
         # What is said by a finding is not said twice.
         "notes": _but(row.notes, {each.text for each in row.findings}, texts),
     }
@@ -63,8 +62,9 @@ def of(
 def _identity(row: Row, place: int, shared: Shared) -> dict[str, Any]:
     texts = shared.texts
     return {
-        "key": printable(row.key),
-        "keys": [printable(key) for key in row.keys if key != row.key],
+        "key": printable(per_query.name(row)),
+        "origin": texts.number(row.origin),
+        "keys": [printable(key) for key in row.keys or (row.key,)],
         "place": place,
         "suite": texts.number(row.suite),
         "system": texts.number(row.system),

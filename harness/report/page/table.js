@@ -1,13 +1,11 @@
-// The table: one page of rows at a time, each number a button that opens its evidence.
+// The table: one page of rows at a time, its filters, its order, the way about in it by keyboard.
 (function (page) {
   "use strict";
 
   const { element, find, select, fill } = page.elements;
-  const { number, interval, count, MISSING } = page.numbers;
+  const { number, count } = page.numbers;
   const PAGE = 50;
   const PRINTED = 1000; // on paper, all that pass the filter up to so many
-  const MARKS = { front: "●", contested: "◆", dominated: "○" };
-  let notes = new Map(); // reasons of missing numbers -> their marks
   let printing = false;
 
   function build() {
@@ -23,7 +21,7 @@
           autocomplete: "off",
           oninput: (event) => change({ query: event.target.value.slice(0, 200), page: 0 }, { dragging: true }),
           onchange: () => page.main.settle(),
-        })
+        }),
       ),
       select("outcome", "Outcome", [], (outcome) => change({ outcome, page: 0 })),
       select("validity", "Validity", [], (validity) => change({ validity, page: 0 })),
@@ -35,8 +33,8 @@
           id: "intervals",
           onchange: (event) => change({ intervals: event.target.checked }),
         }),
-        "95 % intervals"
-      )
+        "95 % intervals",
+      ),
     );
     find("table-box").append(
       element(
@@ -44,8 +42,8 @@
         { id: "table", class: "board" },
         element("caption", { class: "unseen", id: "caption" }),
         element("thead", {}, element("tr", { id: "head" })),
-        element("tbody", { id: "body" })
-      )
+        element("tbody", { id: "body" }),
+      ),
     );
     find("body").addEventListener("click", opened);
     find("body").addEventListener("keydown", walked);
@@ -55,7 +53,7 @@
       pager("previous", "‹ previous", (at) => at - 1),
       element("span", { id: "page-of" }),
       pager("next", "next ›", (at) => at + 1),
-      pager("last", "last »", (at, pages) => pages - 1)
+      pager("last", "last »", (at, pages) => pages - 1),
     );
   }
 
@@ -78,19 +76,24 @@
     const at = Math.min(view.state.page, last - 1);
     const from = printing ? 0 : at * PAGE;
     const rows = view.rows.slice(from, printing ? PRINTED : from + PAGE);
-    notes = new Map();
     showHead(columns, view);
     find("caption").textContent =
       "Leaderboard. Every number is a button that opens its evidence; arrow keys move between numbers.";
-    find("body").replaceChildren(...rows.map((row) => line(page.content.rows[row], columns, view)));
+    const { made, reasons } = page.cells.lines(rows, columns, view);
+    find("body").replaceChildren(...made);
     hold(find("body").querySelector("button"));
     showCount(view, from, rows.length);
-    for (const [id, there] of Object.entries({ first: at > 0, previous: at > 0, next: at < last - 1, last: at < last - 1 })) {
+    for (const [id, there] of Object.entries({
+      first: at > 0,
+      previous: at > 0,
+      next: at < last - 1,
+      last: at < last - 1,
+    })) {
       disable(find(`page-${id}`), !there);
     }
     find("page-of").textContent = `page ${at + 1} of ${number(last, 0)}`;
     find("pager").hidden = last < 2;
-    showFootnotes();
+    showFootnotes(reasons);
   }
 
   // A button that has the focus keeps it: where it can do nothing, it says so and does nothing.
@@ -127,16 +130,20 @@
             // A header that is repeated on each sheet of paper shows no buttons.
             printing
               ? element("span", { class: "sort" })
-              : element("button", { type: "button", class: "sort", onclick: () => sortBy(column.name) })
-          )
-        )
+              : element("button", { type: "button", class: "sort", onclick: () => sortBy(column.name) }),
+          ),
+        ),
       );
     }
     columns.forEach((column, at) => {
       const cell = head.children[at];
       const here = view.state.sort === column.name;
       cell.setAttribute("aria-sort", here ? (view.state.descending ? "descending" : "ascending") : "none");
-      const mark = element("span", { "aria-hidden": "true", class: "arrow" }, here ? (view.state.descending ? "▼" : "▲") : "");
+      const mark = element(
+        "span",
+        { "aria-hidden": "true", class: "arrow" },
+        here ? (view.state.descending ? "▼" : "▲") : "",
+      );
       cell.firstChild.replaceChildren(page.columns.header(column, view), mark);
     });
   }
@@ -149,111 +156,29 @@
     page.main.change({ sort: name, descending, page: 0 });
   }
 
-  function line(row, columns, view) {
-    const made = element("tr", { "data-row": row.number, class: `${row.outcome === "ok" ? "" : "failed "}${row.validity}` });
-    if (row.outcome === "ok") {
-      made.append(...columns.map((column) => cell(column, row, view)));
-      return made;
-    }
-    // A row without numbers says why over the whole width of what it lacks.
-    const lacking = columns.filter((column) => column.numeric || column.name === "front").filter((column) => column.name !== "rank");
-    for (const column of columns) {
-      if (column === lacking[0]) {
-        const why = page.data.ended(row);
-        made.append(element("td", { colspan: lacking.length, class: "why" }, button("score", element("span", {}, why), why)));
-      } else if (!lacking.includes(column)) made.append(cell(column, row, view));
-    }
-    return made;
-  }
-
-  function button(column, content, label) {
-    return element("button", { type: "button", class: "figure", tabindex: -1, "data-column": column, "aria-label": label }, content);
-  }
-
-  function cell(column, row, view) {
-    const { name } = column;
-    if (name === "system") {
-      const unranked = row.outcome === "ok" && view.why[row.number];
-      return element(
-        "th",
-        { scope: "row", "data-column": name },
-        element("span", { class: "name" }, row.system + (row.standIn ? " †" : "")),
-        unranked ? element("span", { class: "small", title: unranked }, `not ranked: ${unranked}`) : null
-      );
-    }
-    return element("td", { "data-column": name, class: column.numeric ? "number" : null }, inside(column, row, view));
-  }
-
-  function inside(column, row, view) {
-    const { name } = column;
-    if (name === "group") return `${row.dataset}: ${page.content.groups[row.place].label}`;
-    if (name === "profile") return row.profile;
-    if (name === "outcome") return button(name, row.outcome, `outcome ${row.outcome}`);
-    if (name === "validity") return validity(row);
-    if (name === "instance") return instance(row, view);
-    if (name === "front") {
-      const found = view.frontOf[row.number];
-      if (found === null) return missing(name, row, view, whyNoFront(row, view));
-      return button(name, [element("span", { "aria-hidden": "true" }, `${MARKS[found]} `), found], `front: ${found}`);
-    }
-    const value = column.value(row, view);
-    if (Number.isNaN(value)) return missing(name, row, view, whyMissing(column, row, view));
-    const shown = name === "rank" ? String(value) : name === "score" ? number(value, 2) : number(value, column.name === "accuracy" ? 1 : undefined);
-    return button(name, [shown, column.axis && view.state.intervals ? between(column, row, view) : null]);
-  }
-
-  function between(column, row, view) {
-    const item = page.data.column(column.axis, view.settings);
-    const text = interval(item.value[row.number], item.low[row.number], item.high[row.number]);
-    return text ? element("span", { class: "interval" }, text) : null;
-  }
-
-  function whyMissing(column, row, view) {
-    if (column.axis) return page.data.whyNot(column.axis, row, view.settings);
-    return view.why[row.number];
-  }
-
-  function whyNoFront(row, view) {
-    const missed = page.view.members(page.content.groups[row.place], ["accuracy", view.state.across], view.settings);
-    return missed.why.get(row.number) || null;
-  }
-
-  // "—" and the mark of its reason, which stands below the table.
-  function missing(name, row, view, reason) {
-    const text = reason || "not measured";
-    if (!notes.has(text)) notes.set(text, notes.size + 1);
-    const mark = element("sup", {}, String(notes.get(text)));
-    return button(name, [MISSING, mark], `no number: ${text}`);
-  }
-
-  function instance(row, view) {
-    const at = page.data.placed(row, view.state.snapshot);
-    if (at.usd === undefined) return missing("instance", row, view, page.data.text(at.note));
-    return button("instance", [page.data.text(at.type), element("span", { class: "interval" }, `${at.usd} US$/h`)]);
-  }
-
-  function validity(row) {
-    if (row.outcome !== "ok" && row.validity === "clean") return MISSING;
-    const causes = Array.from(
-      new Set((row.findings || []).filter(([, worth]) => worth !== "clean").map(([cause]) => cause.replaceAll("_", " ")))
-    );
-    const why = causes.length ? element("span", { class: "small" }, causes.join(", ")) : null;
-    return button("validity", [row.validity, why], `validity ${row.validity}${causes.length ? `: ${causes.join(", ")}` : ""}`);
-  }
-
   function showCount(view, from, many) {
     const all = view.groups.reduce((sum, group) => sum + group.rows.length, 0);
     const found = view.rows.length;
     const part = many && many < found ? `; here ${number(from + 1, 0)} to ${number(from + many, 0)}` : "";
     const hidden = found < all ? ` of ${number(all, 0)} (ranks are among all)` : "";
     const cut = printing && found > PRINTED ? `; printed: the first ${number(PRINTED, 0)}` : "";
-    find("count").textContent = found ? `${count(found, "row")}${hidden}${part}${cut}` : `No row of ${number(all, 0)} passes this filter.`;
+    find("count").textContent = found
+      ? `${count(found, "row")}${hidden}${part}${cut}`
+      : `No row of ${number(all, 0)} passes this filter.`;
   }
 
-  function showFootnotes() {
-    const texts = Array.from(notes.keys());
+  function showFootnotes(texts) {
     find("footnotes").replaceChildren(
-      ...(texts.length ? [element("h3", {}, "Why there is no number"), element("ol", {}, texts.map((text) => element("li", {}, text)))] : [])
+      ...(texts.length
+        ? [
+            element("h3", {}, "Why there is no number"),
+            element(
+              "ol",
+              {},
+              texts.map((text) => element("li", {}, text)),
+            ),
+          ]
+        : []),
     );
   }
 
@@ -287,7 +212,8 @@
       if (right) to = buttons[at + right];
       else {
         const next = down > 0 ? line_.nextElementSibling : line_.previousElementSibling;
-        to = next && (next.querySelector(`button[data-column="${here.dataset.column}"]`) || next.querySelector("button"));
+        to =
+          next && (next.querySelector(`button[data-column="${here.dataset.column}"]`) || next.querySelector("button"));
       }
     } else return;
     event.preventDefault();
@@ -318,7 +244,5 @@
     spoken,
     forPrint,
     button: button_,
-    MARKS,
-    PAGE,
   };
 })((window.harnessPage = window.harnessPage || {}));

@@ -60,9 +60,7 @@
     const higher = page.content.axes.find((each) => each.name === axis).higher;
     const accuracy = page.data.column("accuracy", chosen).value;
     const metric = { value: page.data.column(axis, chosen).value, higher, given };
-    return remembered(key, () =>
-      page.dynascore.rate(rows, accuracy, metric, state.mode, cutoff(group, state.measure))
-    );
+    return remembered(key, () => page.dynascore.rate(rows, accuracy, metric, state.mode, cutoff(group, state.measure)));
   }
 
   // The leaderboard of one group.
@@ -95,8 +93,8 @@
         page.front.turned(
           page.data.column(axis, chosen),
           page.content.axes.find((each) => each.name === axis).higher,
-          axis === "accuracy" ? related(group, state.measure) : null
-        )
+          axis === "accuracy" ? related(group, state.measure) : null,
+        ),
       );
       const states = page.front.states(rows, axes, systems());
       return { rows, axes, of: new Map(rows.map((row, at) => [row, states[at]])) };
@@ -139,8 +137,10 @@
   function haystacks(snapshot) {
     return remembered(`words ${snapshot}`, () =>
       page.content.rows.map((row) =>
-        [row.system, row.profile, instanceOf(row, { snapshot }) || "", row.outcome].join("\n").toLowerCase()
-      )
+        [row.system, row.profile, instanceOf(row, { snapshot }) || "", row.outcome, row.origin || ""]
+          .join("\n")
+          .toLowerCase(),
+      ),
     );
   }
 

@@ -2,7 +2,11 @@
 (function (page) {
   "use strict";
 
-  const TRIANGLE = [[1, 0, 0], [0, 1, 0], [0, 0, 1]];
+  const TRIANGLE = [
+    [1, 0, 0],
+    [0, 1, 0],
+    [0, 0, 1],
+  ];
   const NEAR = 1e-9;
   const MOST = 200; // regions; more cannot be told apart
 
@@ -53,7 +57,10 @@
         let polygon = TRIANGLE;
         for (const other of rivals) {
           if (other === row || polygon.length < 3) continue;
-          polygon = clip(polygon, terms[row].map((term, axis) => term - terms[other][axis]));
+          polygon = clip(
+            polygon,
+            terms[row].map((term, axis) => term - terms[other][axis]),
+          );
         }
         if (polygon.length >= 3) made.push({ row, polygon });
       }
