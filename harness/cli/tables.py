@@ -115,9 +115,10 @@ def page(
     measured = stored_rows(results, measures, cache, keys)
     table = tables.priced(measured, at)
     found = per_query_of(results, measures, cache)
-    title, rates = _published_as(results)
+    title, about, rates = _published_as(results)
     content = pages.Page(
         title=title or f"Results in {results.resolve().name}",
+        about=about,
         measured=measured,
         tariff=at,
         weighing=pages.weighing(table, found, rates),
@@ -127,17 +128,18 @@ def page(
     return pages.render(pages.of(content))
 
 
-def _published_as(results: Path) -> tuple[str | None, tuple[KnownRates, ...]]:
-    """The paper whose tables the folder holds, and the exchange rates that its scores follow from."""
+def _published_as(results: Path) -> tuple[str | None, tuple[str, ...], tuple[KnownRates, ...]]:
+    """The name of the paper whose tables the folder holds, what it is, and the exchange rates of its scores."""
     from harness.published import about, tables
 
     if not (results / about.NAME).is_file():
-        return None, ()
+        return None, (), ()
     from harness.report.page import KnownRates
 
     paper = tables.read(results).about
     rates = tuple(KnownRates("the paper's", each.name, "RR@10", each.amrs) for each in paper.datasets if each.amrs)
-    return paper.citation(), rates
+    who = f"{paper.authors[0].split()[-1]} et al." if len(paper.authors) > 2 else " and ".join(paper.authors)
+    return f"{who} {paper.year}, as published", (paper.citation(), f"Licence of the figures: {paper.licence}"), rates
 
 
 def stored_table(

@@ -110,3 +110,29 @@ def test_the_page_knows_the_presets_cutoffs_and_pairs(results: Made) -> None:
     count = max(runs.values()) + 1
     assert len(pairs) == count**2 and set(pairs) <= set("bweu")
     assert pairs[:: count + 1] == "e" * count, "each ranking is equal to itself"
+
+
+def test_a_terminal_gets_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.cli.tables import report
+
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    shipped = str(FOLDER.parents[2] / "results" / "published" / "santhanam2023")
+    with pytest.raises(SystemExit) as ended:
+        report.main(["--format", "html", shipped], standalone_mode=False)
+    assert ended.value.code == 2
+
+
+def test_a_file_that_is_not_a_terminal_gets_one() -> None:
+    from click.testing import CliRunner
+
+    from harness.cli import main
+
+    shipped = str(FOLDER.parents[2] / "results" / "published" / "santhanam2023")
+    done = CliRunner().invoke(main, ["report", "--format", "html", shipped])
+    assert done.exit_code == 0 and done.stdout.startswith("<!doctype html>")
+
+
+def test_the_pictures_of_the_documentation_are_there_and_small() -> None:
+    pictures = sorted((FOLDER.parents[2] / "docs" / "pictures").glob("page*.png"))
+    assert len(pictures) >= 5
+    assert all(each.stat().st_size < 300_000 for each in pictures)

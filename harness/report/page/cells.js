@@ -46,7 +46,7 @@
       return element(
         "th",
         { scope: "row", "data-column": name },
-        element("span", { class: "name" }, row.system + (row.standIn ? " †" : "")),
+        element("span", { class: row.system.length <= 24 ? "name" : null }, row.system + (row.standIn ? " †" : "")),
         unranked ? element("span", { class: "small", title: unranked }, `not ranked: ${unranked}`) : null,
       );
     }

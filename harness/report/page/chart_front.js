@@ -41,6 +41,7 @@
     const { across } = view.state;
     const all = points(view, group);
     if (!all.length) return { why: `No row that passes the filter has both an accuracy and a value of ${across}.` };
+    markLeft(all);
     const front = all.filter((point) => point.state === "front").sort((a, b) => a.x - b.x || a.y - b.y);
     const contested = all.filter((point) => point.state === "contested");
     const xAxis = looks.axis(
@@ -87,6 +88,15 @@
     };
   }
 
+  function markLeft(all) {
+    const turn = all.every((point) => point.x > 0) ? Math.log : (value) => value;
+    const places = all.map((point) => turn(point.x));
+    const [low, high] = [looks.smallest(places), looks.largest(places)];
+    all.forEach((point, at) => {
+      point.left = places[at] - low < 0.2 * (high - low);
+    });
+  }
+
   // Whole steps around all points, so that none lies on the frame.
   function room(values) {
     const step = looks.largest(values) - looks.smallest(values) > 8 ? 5 : 1;
@@ -121,6 +131,8 @@
       z: { front: 5, contested: 4, dominated: 3 }[state],
       data: some.map((point) => ({
         value: [point.x, point.y],
+        // At the left edge a centred name would lie on the axis.
+        label: { position: point.left ? [0, -15] : "top" },
         name: `${point.system}, ${point.profile}`,
         itemStyle: {
           color: hollow ? style.back : style.look(point.system).colour,
