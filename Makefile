@@ -39,6 +39,7 @@ bench-reprice: .venv/ready
 # The generated pages of docs/.
 docs: .venv/ready
 	$(BIN)/python -m docs.generate
+	$(BIN)/python -m docs.make_pictures
 
 format: .venv/ready
 	$(BIN)/ruff format .

@@ -13,7 +13,8 @@ from harness.prices import Snapshot
 from harness.published import change, errata, recompute, tables
 from harness.published.tables import Published
 from harness.report import paper, paper_tables
-from harness.report.sections import markdown
+from harness.report.markdown import escape
+from harness.report.sections import Section, as_markdown
 
 # The page stays as it is when a newer price list arrives.
 NOW = datetime.date(2026, 7, 20)
@@ -26,12 +27,12 @@ def page() -> str:
     wrong = errata.errata(published, follows)
     parts = (
         _head(published),
-        markdown(paper.recomputed(published, follows), level=2),
+        as_markdown(paper.recomputed(published, follows, escape), level=2),
         f"## {len(wrong)} errata\n\n{_ERRATA}",
-        *paper_tables.listed(wrong).notes,
+        as_markdown(Section("", items=paper_tables.listed(wrong, escape).items), level=2),
         _changed(published, follows, now),
-        markdown(paper.rented(published, follows, now), level=3),
-        markdown(paper.repriced(published, follows, now), level=3),
+        as_markdown(paper.rented(published, follows, now, escape), level=3),
+        as_markdown(paper.repriced(published, follows, now, escape), level=3),
     )
     return "\n\n".join(parts) + "\n"
 

@@ -14,9 +14,9 @@ def __getattr__(name: str) -> object:
     """What needs pandas is imported when somebody asks for it."""
     if name not in _LATER:
         raise AttributeError(f"module 'harness' has no attribute {name!r}")
-    from harness import frame
+    import importlib
 
-    return getattr(frame, name)
+    return getattr(importlib.import_module("harness.frame"), name)
 
 
 def __dir__() -> list[str]:

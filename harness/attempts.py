@@ -12,11 +12,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from harness.errors import FileError
-from harness.records import Outcome, digest
-from harness.result import Result, ResultSpec
+from harness.records import Isolation, Outcome, digest
+from harness.result import Cell, Result, ResultSpec
 
 # What attempts may differ in, in a reader's words; every other key of the spec is "parameters".
 _DIFFERENCES = {
@@ -57,6 +57,22 @@ class Job(Protocol):
 
 
 AnyJob = TypeVar("AnyJob", bound=Job)
+
+
+class Place(NamedTuple):
+    """What the jobs of a row have in common."""
+
+    cell: Cell
+    isolation: Isolation
+    origin: str | None
+
+
+def by_place(jobs: Iterable[AnyJob]) -> dict[Place, list[AnyJob]]:
+    """Jobs that may be attempts at one another, in the order given."""
+    places: dict[Place, list[AnyJob]] = defaultdict(list)
+    for job in jobs:
+        places[Place(job.result.spec.cell, job.result.spec.isolation, job.origin)].append(job)
+    return places
 
 
 def choose(

@@ -23,16 +23,17 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 import harness
-from harness import leftovers, origins, per_query, store
+from harness import leftovers, origins, per_query, remembered, store
 from harness.errors import FileError
 from harness.per_query import PerQuery
+from harness.remembered import Made, Recall
 from harness.result import JUDGED_HITS
 from harness.table import Figure, Machine, Measurements
 
-# Rows, and what they are made of by query.
-Made = tuple[Measurements, tuple[PerQuery, ...]]
-# Beside the rows: what prices are applied to, and what they are made of by query.
-_PRICEABLE, _BY_QUERY = ".prices.json", ".queries.parquet"
+# Makes rows, with whatever is remembered of some of them.
+Compute = Callable[[Recall], Made]
+# Beside the rows: what prices are applied to, what they are made of by query, and what is remembered of their cells.
+_PRICEABLE, _BY_QUERY, _CELLS = ".prices.json", ".queries.parquet", ".cells.json"
 # What numbers depend on beside our own sources.
 _LIBRARIES = ("ir-measures", "numpy", "pyarrow", "scipy")
 # The files of a job that rows are made of.
@@ -51,7 +52,7 @@ _OF_A_SUITE = ("qrels", "samples")
 def rows(
     root: Path,
     measures: Sequence[str],
-    compute: Callable[[], Made],
+    compute: Compute,
     *,
     cache: Path | None,
     say: Callable[[str], None],
@@ -72,43 +73,45 @@ def rows(
         HarnessError: whatever ``compute`` raises.
     """
     if cache is None:
-        return compute()[0]
+        return compute(remembered.nothing).rows
     path, stamp = _path(cache, root, measures), _stamp(root)
     kept = _read(path.with_suffix(_PRICEABLE) if for_prices else path, stamp)
-    return kept or _computed(root, path, stamp, compute, say)[0]
+    return kept or _computed(root, path, stamp, compute, say).rows
 
 
 def by_query(
-    root: Path, measures: Sequence[str], compute: Callable[[], Made], *, cache: Path | None, say: Callable[[str], None]
+    root: Path, measures: Sequence[str], compute: Compute, *, cache: Path | None, say: Callable[[str], None]
 ) -> dict[str, PerQuery]:
     """What those rows are made of, by :func:`harness.per_query.name`; arguments and errors as for :func:`rows`."""
     if cache is None:
-        made = compute()
+        made = compute(remembered.nothing)
     else:
         path, stamp = _path(cache, root, measures), _stamp(root)
         kept = per_query.read(path.with_suffix(_BY_QUERY), stamp)
         if kept is not None:
             return kept
         made = _computed(root, path, stamp, compute, say)
-    return {each.key: each for each in made[1]}
+    return {each.key: each for each in made.queries}
 
 
 def _path(cache: Path, root: Path, measures: Sequence[str]) -> Path:
     return cache / "tables" / f"{_name(root, measures)}.json"
 
 
-def _computed(root: Path, path: Path, stamp: str, compute: Callable[[], Made], say: Callable[[str], None]) -> Made:
+def _computed(root: Path, path: Path, stamp: str, compute: Compute, say: Callable[[str], None]) -> Made:
     """Compute, and keep what was computed."""
-    made = compute()
+    made = compute(_recall(path))
     # A run may have stored something meanwhile: then nobody knows which files these rows are made of.
     if _stamp(root) == stamp:
         try:
-            _write(path, stamp, made[0])
-            _write(path.with_suffix(_PRICEABLE), stamp, priceable(made[0]))
+            _write(path, stamp, _adapter().dump_json(made.rows, exclude_defaults=True))
+            part = _adapter().dump_json(priceable(made.rows), exclude_defaults=True)
+            _write(path.with_suffix(_PRICEABLE), stamp, part)
             with leftovers.scratch(path.parent, path.stem) as scratch:
                 whole = scratch / path.with_suffix(_BY_QUERY).name
-                per_query.write(whole, made[1], stamp)
+                per_query.write(whole, made.queries, stamp)
                 whole.replace(path.with_suffix(_BY_QUERY))
+            _write(path.with_suffix(_CELLS), stamp, remembered.dump(made.cells, _code()))
         except OSError as error:
             say(f"{path}: cannot be written: {error.strerror}; the next table is computed anew")
     return made
@@ -135,6 +138,8 @@ def kept(root: Path, cache: Path) -> Iterator[Kept]:
     """
     stamp = _stamp(root)
     for path in sorted((cache / "tables").glob("*.json")):
+        if path.name.endswith(_CELLS):
+            continue
         with contextlib.suppress(OSError), path.open("rb") as stream:
             if stream.readline().split()[:1] == [stamp.encode("ascii")]:
                 part = path.name.endswith(_PRICEABLE)
@@ -231,8 +236,26 @@ def _adapter() -> TypeAdapter[Measurements]:
     return TypeAdapter(Measurements)
 
 
+def _recall(path: Path) -> Recall:
+    """What is remembered of the cells whose rows were kept there last, whatever else has changed since."""
+    kept = _content(path)
+    rows = None if kept is None else _rows(kept[1])
+    if kept is None or rows is None:
+        return remembered.nothing
+    cells, queries = _content(path.with_suffix(_CELLS)), per_query.read(path.with_suffix(_BY_QUERY), kept[0])
+    if cells is None or cells[0] != kept[0] or queries is None:
+        return remembered.nothing
+    return remembered.recall(cells[1], rows, queries, _code())
+
+
 def _read(path: Path, stamp: str) -> Measurements | None:
     """What is kept there under that stamp; ``None``: nothing, or not what was written."""
+    kept = _content(path)
+    return _rows(kept[1]) if kept is not None and kept[0] == stamp else None
+
+
+def _content(path: Path) -> tuple[str, bytes] | None:
+    """The stamp of a file that is kept, and what it holds; ``None``: nothing, or not what was written."""
     try:
         with path.open("rb") as stream:
             if os.fstat(stream.fileno()).st_uid != os.getuid():
@@ -240,8 +263,11 @@ def _read(path: Path, stamp: str) -> Measurements | None:
             head, body = stream.readline(), stream.read()
     except OSError:
         return None
-    if head.decode("ascii", "replace").split() != [stamp, hashlib.sha256(body).hexdigest()]:
-        return None
+    stamp, _, checksum = head.decode("ascii", "replace").strip().partition(" ")
+    return (stamp, body) if checksum == hashlib.sha256(body).hexdigest() else None
+
+
+def _rows(body: bytes) -> Measurements | None:
     try:
         with _no_collection():
             return _adapter().validate_json(body)
@@ -249,9 +275,8 @@ def _read(path: Path, stamp: str) -> Measurements | None:
         return None
 
 
-def _write(path: Path, stamp: str, made: Measurements) -> None:
+def _write(path: Path, stamp: str, body: bytes) -> None:
     """Whole or absent, whoever else writes it at the same time."""
-    body = _adapter().dump_json(made, exclude_defaults=True)
     with leftovers.scratch(path.parent, path.stem) as scratch:
         whole = scratch / path.name
         whole.write_bytes(f"{stamp} {hashlib.sha256(body).hexdigest()}\n".encode("ascii") + body)

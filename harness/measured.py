@@ -43,12 +43,17 @@ class Latency(stats.Summary):
 
 @dataclass(frozen=True)
 class Measured(Generic[AnyJob]):
-    """A cell: its pooled jobs, what they say, and the verdict.  ``why_not``: why there are no latencies."""
+    """A cell: its pooled jobs, what they say, and the verdict.  ``why_not``: why there are no latencies.
+
+    ``facts`` and ``disagreements`` are what the verdict was made of beside the results.
+    """
 
     pool: pooling.Pool[AnyJob]
     latency: Latency | None
     why_not: str | None
     verdict: validity.Verdict
+    facts: steadiness.Facts | None = None
+    disagreements: int | None = None
 
 
 def measure(
@@ -81,14 +86,30 @@ def measure(
     # ValueError and KeyError are what pyarrow raises for a damaged file and for a missing column.
     except (HarnessError, OSError, ValueError, KeyError) as error:
         why_not = f"samples cannot be used: {error}"
-    verdict = validity.assess(
-        results,
-        facts,
-        missing=pool.missing,
-        disagreements=_disagreements(pool.jobs) if rankings else None,
-        levels=levels,
-    )
-    return Measured(pool, latency, why_not, verdict)
+    disagreements = _disagreements(pool.jobs) if rankings else None
+    return _judged(pool, latency, why_not, facts, disagreements, levels)
+
+
+def judge_again(
+    stored: Iterable[AnyJob],
+    facts: steadiness.Facts | None,
+    disagreements: int | None,
+    levels: machine_speed.Levels | None,
+) -> Measured[AnyJob]:
+    """A cell whose samples and rankings were looked at before: its pool and its verdict, without latencies."""
+    return _judged(pooling.pool(stored), None, None, facts, disagreements, levels)
+
+
+def _judged(
+    pool: pooling.Pool[AnyJob],
+    latency: Latency | None,
+    why_not: str | None,
+    facts: steadiness.Facts | None,
+    disagreements: int | None,
+    levels: machine_speed.Levels | None,
+) -> Measured[AnyJob]:
+    verdict = validity.assess(pool.results, facts, missing=pool.missing, disagreements=disagreements, levels=levels)
+    return Measured(pool, latency, why_not, verdict, facts, disagreements)
 
 
 def _latency(results: Sequence[Result], timed: Timings) -> Latency:

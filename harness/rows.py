@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from harness import attempts, evaluate, gpu_noise, machine_speed, measured, notes, per_query, stats, validity
+from harness import (
+    attempts,
+    evaluate,
+    gpu_noise,
+    machine_speed,
+    measured,
+    notes,
+    per_query,
+    remembered,
+    stats,
+    validity,
+)
 from harness.attempts import Job
 from harness.errors import HarnessError, StoreError
 from harness.measured import Measured
 from harness.per_query import PerQuery
 from harness.plan import NULL
 from harness.records import Isolation, Outcome
+from harness.remembered import Computed, Made, Recall, Remembered
 from harness.result import Cell, Result
 from harness.table import Figure, Machine, Measurements, Overhead, Row
 
@@ -51,7 +63,7 @@ def measure(
     keys: Collection[str] | None = None,
 ) -> Measurements:
     """The rows alone; see :func:`measure_all`."""
-    return measure_all(jobs, measures=measures, keys=keys)[0]
+    return measure_all(jobs, measures=measures, keys=keys).rows
 
 
 def measure_all(
@@ -59,7 +71,8 @@ def measure_all(
     *,
     measures: Sequence[str] = evaluate.DEFAULT_MEASURES,
     keys: Collection[str] | None = None,
-) -> tuple[Measurements, tuple[PerQuery, ...]]:
+    recall: Recall = remembered.nothing,
+) -> Made:
     """Make the rows: one for each cell, isolation and origin; and what they are made of, by query.
 
     Which of several attempts is shown, :func:`harness.attempts.choose` says; which jobs of a cell are put together,
@@ -70,6 +83,7 @@ def measure_all(
         jobs: stored jobs, in any order.
         measures: names as ir_measures writes them.
         keys: jobs to show in their cells, whatever else is stored of those; the other cells choose as ever.
+        recall: what is remembered of a cell, by the same measures; of no use with ``keys``.
 
     Raises:
         UsageError: a measure is unknown.
@@ -78,17 +92,49 @@ def measure_all(
     judge = _Judge(evaluate.parse_measures(measures))
     stored = list(jobs)
     levels = _levels(stored)
-    grouped = _by_cell(stored)
-    cells = {place: measured.measure(tries, keys, levels[place.origin]) for place, tries in grouped.items()}
-    aside = {place for place in cells if place.cell.system == NULL and any(each.cell.system != NULL for each in cells)}
-    made = [_row(cell, len(grouped[place]), judge) for place, cell in cells.items() if place not in aside]
-    rows = sorted((row for row, _ in made), key=_reading_order)
-    found = tuple(each for _, each in made if each is not None)
+    grouped = attempts.by_place(stored)
+    aside = _aside(grouped)
+    cells = {
+        place: _cell(tries, keys, levels[place.origin], recall)
+        for place, tries in grouped.items()
+        if place not in aside
+    }
+    made = [
+        (*_row(cell, len(grouped[place]), judge, earlier), cell, grouped[place])
+        for place, (cell, earlier) in cells.items()
+    ]
     overhead = sorted(
-        (_overhead(cells[place]) for place in aside),
+        (_overhead(measured.measure(grouped[place], keys, levels[place.origin])) for place in aside),
         key=lambda item: (item.suite, item.profile, item.isolation, item.origin or ""),
     )
-    return Measurements(tuple(rows), tuple(str(measure) for measure in judge.measures), tuple(overhead)), found
+    return Made(
+        Measurements(
+            tuple(sorted((row for row, *_ in made), key=_reading_order)),
+            tuple(str(measure) for measure in judge.measures),
+            tuple(overhead),
+        ),
+        tuple(found for _, found, *_ in made if found is not None),
+        tuple(
+            Computed(per_query.name(row), tuple(tries), cell.facts, cell.disagreements)
+            for row, found, cell, tries in made
+            if found is not None
+        ),
+    )
+
+
+def _aside(grouped: Mapping[attempts.Place, Sequence[Job]]) -> set[attempts.Place]:
+    """The null system's cells, unless there is no other system."""
+    null = {place for place in grouped if place.cell.system == NULL}
+    return null if len(null) < len(grouped) else set()
+
+
+def _cell(
+    tries: Sequence[Job], keys: Collection[str] | None, levels: machine_speed.Levels, recall: Recall
+) -> tuple[Measured[Job], Remembered | None]:
+    earlier = recall(tries) if keys is None else None
+    if earlier is None:
+        return measured.measure(tries, keys, levels), None
+    return measured.judge_again(tries, earlier.facts, earlier.disagreements, levels), earlier
 
 
 def shows_what_it_would(jobs: Iterable[Job], keys: Collection[str]) -> bool:
@@ -97,7 +143,7 @@ def shows_what_it_would(jobs: Iterable[Job], keys: Collection[str]) -> bool:
     Raises:
         FileError: a result's start time cannot be read.
     """
-    return all(attempts.choose(tries, keys) == attempts.choose(tries) for tries in _by_cell(jobs).values())
+    return all(attempts.choose(tries, keys) == attempts.choose(tries) for tries in attempts.by_place(jobs).values())
 
 
 def verdicts(
@@ -116,23 +162,8 @@ def verdicts(
     levels = _levels(stored)
     return {
         (place.cell, place.isolation): measured.measure(tries, keys, levels[place.origin], rankings=False).verdict
-        for place, tries in _by_cell(stored).items()
+        for place, tries in attempts.by_place(stored).items()
     }
-
-
-class _Place(NamedTuple):
-    """What the jobs of a row have in common."""
-
-    cell: Cell
-    isolation: Isolation
-    origin: str | None
-
-
-def _by_cell(jobs: Iterable[Job]) -> dict[_Place, list[Job]]:
-    cells: dict[_Place, list[Job]] = defaultdict(list)
-    for job in jobs:
-        cells[_Place(job.result.spec.cell, job.result.spec.isolation, job.origin)].append(job)
-    return cells
 
 
 def _levels(jobs: Iterable[Job]) -> dict[str | None, machine_speed.Levels]:
@@ -148,12 +179,15 @@ def _reading_order(row: Row) -> tuple[Any, ...]:
     return (*place, row.system, row.isolation, row.suite, row.scenario, row.origin or "")
 
 
-def _row(cell: Measured[Job], tries: int, judge: _Judge) -> tuple[Row, PerQuery | None]:
-    pool, found = cell.pool, None
-    row = replace(_outline(cell, tries), notes=pool.notes)
-    if pool.outcome is Outcome.OK:
-        row, found = _with_measures(_with_latency(row, cell), cell, judge)
-    return replace(row, findings=cell.verdict.findings, notes=(*row.notes, *cell.verdict.reasons)), found
+def _row(cell: Measured[Job], tries: int, judge: _Judge, earlier: Remembered | None) -> tuple[Row, PerQuery | None]:
+    pool, found, verdict = cell.pool, None, cell.verdict
+    if earlier is not None:
+        row, found = replace(earlier.row, validity=verdict.validity, transient=verdict.transient), earlier.queries
+    else:
+        row = replace(_outline(cell, tries), notes=pool.notes)
+        if pool.outcome is Outcome.OK:
+            row, found = _with_measures(_with_latency(row, cell), cell, judge)
+    return replace(row, findings=verdict.findings, notes=(*row.notes, *verdict.reasons)), found
 
 
 def _outline(cell: Measured[Job], tries: int) -> Row:

@@ -15,6 +15,7 @@ from harness.errors import UsageError
 from harness.per_query import PerQuery
 from harness.prices import Snapshot
 from harness.pricing import Tariff
+from harness.remembered import Made, Recall
 from harness.table import Measurements, Table
 
 # From so many jobs on, making rows takes long enough to say so.
@@ -131,20 +132,24 @@ def _measured(
     from harness import rows
 
     if rows.shows_what_it_would(jobs, keys):
-        return derived.rows(folder, measures, lambda: rows.measure_all(jobs, measures=measures), cache=cache, say=say)
+        return derived.rows(
+            folder,
+            measures,
+            lambda recall: rows.measure_all(jobs, measures=measures, recall=recall),
+            cache=cache,
+            say=say,
+        )
     return rows.measure(jobs, measures=measures, keys=keys)
 
 
-def _maker(
-    folder: Path, measures: Sequence[str], cache: Path | None, say: Callable[[str], None]
-) -> Callable[[], derived.Made]:
-    """Makes rows of what is stored, when nothing is kept."""
+def _maker(folder: Path, measures: Sequence[str], cache: Path | None, say: Callable[[str], None]) -> derived.Compute:
+    """Makes rows of what is stored, when what is kept does not hold."""
 
-    def make() -> derived.Made:
+    def make(recall: Recall) -> Made:
         jobs = _jobs(folder, cache, say)
         from harness import rows
 
-        return rows.measure_all(jobs, measures=measures)
+        return rows.measure_all(jobs, measures=measures, recall=recall)
 
     return make
 

@@ -33,6 +33,7 @@ class Made:
     jobs: int = 3
     dataset: str = "scifact"
     jitter: float = 0.001
+    canary_s: float = 0.010
 
 
 def put(root: Path, *cells: Made, suite: str = "quick", queries: tuple[str, ...] = QUERIES) -> Path:
@@ -71,6 +72,7 @@ def _put(store: Store, made: Made, job: int, suite: str, queries: tuple[str, ...
         load_s=1.25,
         first_query_s=0.5,
         corpus_documents=1000,
+        canary=(build.canary(made.canary_s),) * 2,
     )
     if not ok:
         store.put(result, None, None, b"")

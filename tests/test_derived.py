@@ -12,6 +12,7 @@ import pytest
 from harness import derived
 from harness.errors import FileError
 from harness.per_query import SHARES, PerQuery
+from harness.remembered import Made, Recall
 from harness.table import Figure, Measurements
 from tests import build
 
@@ -19,6 +20,8 @@ QUERIES = (
     PerQuery("k1", ("q1", "q2"), np.array([0.1 + 0.2, np.nan]), {"RR@10": np.array([1.0, 1 / 3])}, tuple(SHARES)),
 )
 MADE = Measurements((build.row(latency_mean_s=Figure(0.1 + 0.2, 1e-9, None, "said"), notes=("a note",)),), ("RR@10",))
+
+SUFFIXES = (".json", ".prices.json", ".queries.parquet", ".cells.json")
 
 
 class Folder:
@@ -37,9 +40,9 @@ class Folder:
         self.said: list[str] = []
 
     def rows(self, *measures: str, root: Path | None = None) -> Measurements:
-        def compute() -> derived.Made:
+        def compute(_recall: Recall) -> Made:
             self.made += 1
-            return MADE, QUERIES
+            return Made(MADE, QUERIES)
 
         return derived.rows(root or self.root, measures or ("RR@10",), compute, cache=self.cache, say=self.said.append)
 
@@ -177,9 +180,9 @@ def test_a_cache_that_cannot_be_written_is_told_once_and_stops_nothing(tmp_path:
 def test_rows_of_a_folder_that_changed_meanwhile_are_not_kept(tmp_path: Path) -> None:
     made = Folder(tmp_path)
 
-    def compute() -> derived.Made:
+    def compute(_recall: Recall) -> Made:
         (made.job / "result.json").write_text("a run stored this")
-        return MADE, QUERIES
+        return Made(MADE, QUERIES)
 
     derived.rows(made.root, ("RR@10",), compute, cache=made.cache, say=made.said.append)
     assert not (made.cache / "tables").exists()
@@ -187,7 +190,7 @@ def test_rows_of_a_folder_that_changed_meanwhile_are_not_kept(tmp_path: Path) ->
 
 def test_nothing_is_left_half_written(folder: Folder) -> None:
     names = {path.name for path in (folder.cache / "tables").iterdir()}
-    assert names == {folder.kept.with_suffix(suffix).name for suffix in (".json", ".prices.json", ".queries.parquet")}
+    assert names == {folder.kept.with_suffix(suffix).name for suffix in SUFFIXES}
 
 
 def test_what_rows_are_made_of_by_query_is_kept_beside(folder: Folder) -> None:
@@ -202,7 +205,7 @@ def test_what_rows_are_made_of_by_query_is_kept_beside(folder: Folder) -> None:
 def test_by_query_is_made_anew_where_it_is_lost(folder: Folder, spoil: Callable[[Path], None]) -> None:
     spoil(folder.kept.with_suffix(".queries.parquet"))
     made = derived.by_query(
-        folder.root, ("RR@10",), lambda: (MADE, QUERIES), cache=folder.cache, say=folder.said.append
+        folder.root, ("RR@10",), lambda _recall: Made(MADE, QUERIES), cache=folder.cache, say=folder.said.append
     )
     assert list(made) == [QUERIES[0].key]
 
@@ -213,12 +216,14 @@ def test_the_part_that_is_priced_is_kept_beside(folder: Folder) -> None:
     assert part.rows[0].latency_mean_s == MADE.rows[0].latency_mean_s and part.rows[0].notes == ()
 
 
-def nobody() -> derived.Made:
+def nobody(_recall: Recall) -> Made:
     raise AssertionError("rows were made again")
 
 
 def test_without_a_cache_rows_are_made_each_time(folder: Folder) -> None:
-    made = derived.rows(folder.root, ("RR@10",), lambda: (MADE, QUERIES), cache=None, say=folder.said.append)
+    made = derived.rows(
+        folder.root, ("RR@10",), lambda _recall: Made(MADE, QUERIES), cache=None, say=folder.said.append
+    )
     assert made is MADE
 
 

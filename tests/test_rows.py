@@ -295,7 +295,7 @@ def test_a_measured_row_is_priced_by_its_envelope_whatever_machine_it_was_measur
 
 
 def test_what_rows_are_made_of_by_query_is_told(make: Maker) -> None:
-    made, found = rows.measure_all([make(), make("minilm", base_ms=4.0), make("dead", outcome=Outcome.OOM)])
+    made, found, _ = rows.measure_all([make(), make("minilm", base_ms=4.0), make("dead", outcome=Outcome.OOM)])
     keys = {row.system: row.key for row in made.rows}
     by_key = {each.key: each for each in found}
     assert set(by_key) == {keys["bm25"], keys["minilm"]}

@@ -125,7 +125,7 @@ def merge(sources: tuple[str, ...], output: Path) -> None:
 @click.option(
     "--against",
     type=click.Path(path_type=Path),
-    help="A report (--format json) whose figures are to follow too, at its own prices and measures.",
+    help="A report or leaderboard (--format json) whose figures are to follow too, at its own prices and measures.",
 )
 @cache_option
 @one_line_errors

@@ -16,7 +16,7 @@ from harness.errors import UsageError
 if TYPE_CHECKING:
     from harness.leaderboard import Bound
 
-FORMATS = ("md", "csv", "json")
+FORMATS = ("md", "csv", "json", "latex")
 WEIGHTS = "accuracy=0.5,cost=0.25,latency=0.25"
 
 
@@ -103,13 +103,15 @@ def leaderboard(
 
 def _render(board: object, form: str) -> str:
     from harness.leaderboard import Leaderboard
-    from harness.report import markdown, standings, standings_data
+    from harness.report import latex, markdown, standings, standings_data, tex
 
     assert isinstance(board, Leaderboard)
     if form == "csv":
         return standings_data.as_csv(board)
     if form == "json":
         return standings_data.as_json(board)
+    if form == "latex":
+        return latex.written(standings.lay_out(board, tex.escape))
     return markdown.written(standings.lay_out(board, markdown.escape))
 
 

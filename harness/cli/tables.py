@@ -11,6 +11,7 @@ import click
 from harness.cli.asked import Market, market_options
 from harness.console import cache_option, one_line_errors, write
 from harness.errors import UsageError
+from harness.report.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("md", "csv", "json")
 PAGE = "html"
+PICTURES = ("png", "svg", "pdf")
 output_option = click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write to this file instead of the terminal."
 )
@@ -47,12 +49,17 @@ layout_option = click.option(
 @click.option(
     "--format",
     "form",
-    type=click.Choice((*FORMATS, PAGE)),
+    type=click.Choice((*FORMATS, "latex", PAGE, *PICTURES)),
     default="md",
     show_default=True,
     help="html: one file that opens in a browser, with all prices, pictures and evidence in it.",
 )
-@output_option
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write to this file instead of the terminal; pictures: to this folder.",
+)
 @layout_option
 @click.option(
     "--measures",
@@ -65,7 +72,10 @@ layout_option = click.option(
 def report(
     results: Path, form: str, layout: str, output: Path | None, measures: str | None, market: Market, cache: Path
 ) -> None:
-    """Make the table of the stored RESULTS (a folder; default: results).  Runs nothing."""
+    """Make the table of the stored RESULTS (a folder; default: results).  Runs nothing.
+
+    With png, svg or pdf: pictures of each dataset, into the folder that -o names.
+    """
     if form == PAGE:
         if layout != "rows":
             raise UsageError(f"--layout {layout}: a page has one layout of its own; leave --layout out")
@@ -73,9 +83,32 @@ def report(
             raise UsageError("--format html: a page is no text for a terminal; name a file for it with -o page.html")
         show(page(results, tuple((measures or MEASURES[layout]).split()), market, cache), output)
         return
+    if form in PICTURES:
+        _draw(results, form, layout, output, (measures or MEASURES["rows"]).split(), market, cache)
+        return
     text = _published(results, form, market) if layout == "rows" else None
     asked = tuple((measures or MEASURES[layout]).split())
     show(text or _stored(results, form, layout, asked, market, cache), output)
+
+
+def _draw(
+    results: Path, form: str, layout: str, output: Path | None, measures: list[str], market: Market, cache: Path
+) -> None:
+    """All pictures that the results have; a line on stderr for each that they have not."""
+    if output is None:
+        raise UsageError(f"--format {form} writes several files; name a folder for them with -o")
+    if layout != "rows":
+        raise UsageError(f"--layout {layout} is the shape of a table; leave it out to draw pictures")
+    from harness.pictures import album
+
+    table = stored_table(results, tuple(measures), market, cache)
+    found = album.album(table, per_query_of(results, tuple(measures), cache), measures[0])
+    for why in found.missing:
+        click.echo(printable(why), err=True)
+    for path in album.write(found.pictures, output, form):
+        click.echo(printable(str(path)))
+    if not found.pictures:
+        sys.exit(1)
 
 
 def show(text: str, output: Path | None) -> None:

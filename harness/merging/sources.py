@@ -91,7 +91,7 @@ def _folder(source: Source) -> Path:
 
 
 def _intact(folder: Path, known: origins.Known) -> jobs.Looked:
-    looked = jobs.look(folder, known, str(folder), contents=False)
+    looked = jobs.look(folder, known, str(folder))
     if looked.mismatches:
         raise FileError(
             f"{looked.mismatches[0]}; nothing was written: `harness verify` names all that is wrong there, bring it "

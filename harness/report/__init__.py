@@ -1,4 +1,4 @@
-"""A table -> text: for people (Markdown, terminal) and for programs (CSV, JSON).
+"""A table -> text: for people (Markdown, LaTeX, terminal) and for programs (CSV, JSON).
 
 The same table always gives the same bytes: nothing here looks at the clock, the machine or the environment.
 """
@@ -6,10 +6,10 @@ The same table always gives the same bytes: nothing here looks at the clock, the
 from __future__ import annotations
 
 from harness.errors import UnknownName
-from harness.report import as_csv, as_json, markdown, terminal
+from harness.report import as_csv, as_json, latex, markdown, terminal
 from harness.table import Table
 
-FORMATS = ("md", "csv", "json", "terminal")
+FORMATS = ("md", "csv", "json", "latex", "terminal")
 # A row for each cell with all that is known of it, or the shape of a paper's tables.
 LAYOUTS = ("rows", "santhanam2023")
 
@@ -37,7 +37,7 @@ def render(table: Table, format: str, *, width: int = 80, layout: str = "rows") 
         return table3.render(table, format)
     if format == "terminal":
         return terminal.render(table, width)
-    writers = {"md": markdown.render, "csv": as_csv.render, "json": as_json.render}
+    writers = {"md": markdown.render, "csv": as_csv.render, "json": as_json.render, "latex": latex.render}
     if format not in writers:
         raise UnknownName("format", format, FORMATS)
     return writers[format](table)

@@ -114,7 +114,7 @@ def _columns(table: Table, notes: Footnotes, escape: Escape, machine_of: Callabl
         saturated = "US$ per million queries (interval), saturated"
         columns.append((saturated, True, lambda row: _cost(row, row.usd_per_million_saturated, notes)))
     columns += [
-        ("outcome", False, lambda row: _outcome(row, notes)),
+        ("outcome", False, lambda row: _outcome(row, notes, escape)),
         ("validity", False, lambda row: _validity(row, notes)),
     ]
     return columns
@@ -171,10 +171,10 @@ def _gpu(row: Row, notes: Footnotes) -> str:
     return MISSING + (notes.mark("not measured") if asked else "")
 
 
-def _outcome(row: Row, notes: Footnotes) -> str:
+def _outcome(row: Row, notes: Footnotes, escape: Escape) -> str:
     ended = row.outcome is not Outcome.OK or row.detail
     detail = f"{row.outcome.value}: {row.detail or 'no detail was stored'}" if ended else None
-    return row.outcome.value + notes.mark(detail)
+    return escape(row.outcome.value) + notes.mark(detail)
 
 
 def _validity(row: Row, notes: Footnotes) -> str:

@@ -11,12 +11,13 @@ from harness.published import change, errata, recompute
 from harness.published.printed import decimal
 from harness.published.tables import Published
 from harness.report import paper_data
-from harness.report.markdown import escape
+from harness.report.latex import HEAD
 from harness.report.paper_tables import listed, tables
-from harness.report.sections import Section, markdown
-from harness.report.sheet import MISSING
+from harness.report.sections import LATEX, MARKDOWN, Dialect, Section
+from harness.report.sheet import MISSING, Escape
 
-FORMATS = ("md", "csv", "json")
+FORMATS = ("md", "csv", "json", "latex")
+_COST = "US$ per million queries = mean latency x US$ per hour / 3600 x 1,000,000"
 
 
 def render(published: Published, follows: Snapshot, now: Snapshot, format: str) -> str:
@@ -36,34 +37,38 @@ def render(published: Published, follows: Snapshot, now: Snapshot, format: str) 
         return paper_data.as_csv(published, follows, now)
     if format == "json":
         return paper_data.as_json(published, follows, now)
-    if format != "md":
+    dialects = {"md": MARKDOWN, "latex": LATEX}
+    if format not in dialects:
         raise UnknownName("format", format, FORMATS)
-    parts = [f"# {escape(published.about.title)}", _source(published)]
-    parts += [markdown(section, level=2) for section in sections(published, follows, now)]
-    return "\n\n".join(parts) + "\n"
+    return (HEAD if format == "latex" else "") + _written(published, follows, now, dialects[format])
 
 
-def sections(published: Published, follows: Snapshot, now: Snapshot) -> tuple[Section, ...]:
+def _written(published: Published, follows: Snapshot, now: Snapshot, dialect: Dialect) -> str:
+    parts = (_source(published, dialect.escape), *sections(published, follows, now, dialect.escape))
+    return "\n\n".join(dialect.write(part, 1 if part is parts[0] else 2) for part in parts) + "\n"
+
+
+def sections(published: Published, follows: Snapshot, now: Snapshot, escape: Escape) -> tuple[Section, ...]:
     """Tables 1 to 3, the errata, the costs made again, and what became of them."""
     wrong = errata.errata(published, follows)
     return (
-        *tables(published, wrong),
-        listed(wrong),
-        recomputed(published, follows),
-        rented(published, follows, now),
-        repriced(published, follows, now),
+        *tables(published, wrong, escape),
+        listed(wrong, escape),
+        recomputed(published, follows, escape),
+        rented(published, follows, now, escape),
+        repriced(published, follows, now, escape),
     )
 
 
-def recomputed(published: Published, follows: Snapshot) -> Section:
+def recomputed(published: Published, follows: Snapshot, escape: Escape) -> Section:
     """Every cost from its latency and its instance's price."""
     every = recompute.costs(published, follows)
     return Section(
         "Costs, made again",
         (
-            f"Prices: {escape(str(follows))}. US$ per million queries = mean latency x US$ per hour / 3600 x"
-            " 1,000,000. A latency printed as 19 ms stands for 18.5 to 19.5 ms, so what follows is an interval; a cost"
-            " agrees if it rounds to what is printed for some latency of that interval.",
+            f"Prices: {escape(str(follows))}. {escape(_COST)}. A latency printed as 19 ms stands for"
+            " 18.5 to 19.5 ms, so what follows is an interval; a cost agrees if it rounds to what is"
+            " printed for some latency of that interval.",
             f"{sum(cost.agrees for cost in every)} of {len(every)} agree.",
         ),
         ("table", "row", "system", "latency, ms", "instance type", "US$/h", "printed", "made again", "from", "to", ""),
@@ -84,16 +89,18 @@ def recomputed(published: Published, follows: Snapshot) -> Section:
             )
             for cost in every
         ),
+        keys=3,
     )
 
 
-def rented(published: Published, follows: Snapshot, now: Snapshot) -> Section:
+def rented(published: Published, follows: Snapshot, now: Snapshot, escape: Escape) -> Section:
     """What each hardware costs an hour at both dates."""
     return Section(
         f"The same hardware, {follows.as_of} and {now.as_of}",
         (
-            f"US$ per hour, {escape(str(follows))} and {escape(str(now))}. Cheapest: the cheapest type that provides"
-            " what the hardware asks for; without GPUs never one that has some, with GPUs never one whose GPUs have"
+            f"{escape('US$ per hour')}, {escape(str(follows))} and {escape(str(now))}. Cheapest:"
+            " the cheapest type that provides what the hardware asks for; without GPUs never one that has some,"
+            " with GPUs never one whose GPUs have"
             " less memory than those of the paper's type. Burstable and bare-metal types are left out.",
         ),
         ("hardware", "paper's type", "then", "now", "cheapest then", "now", "x86_64 then", "now"),
@@ -103,24 +110,26 @@ def rented(published: Published, follows: Snapshot, now: Snapshot) -> Section:
                 escape(str(rent.hardware)),
                 escape(rent.instance_type),
                 _hourly(rent.then),
-                _same(rent, follows, now),
-                _offer(rent.cheapest_then),
-                _offer(rent.cheapest),
-                _offer(rent.cheapest_x86_then),
-                _offer(rent.cheapest_x86),
+                _same(rent, follows, now, escape),
+                _offer(rent.cheapest_then, escape),
+                _offer(rent.cheapest, escape),
+                _offer(rent.cheapest_x86_then, escape),
+                _offer(rent.cheapest_x86, escape),
             )
             for rent in change.rents(published, follows, now)
         ),
+        keys=2,
     )
 
 
-def repriced(published: Published, follows: Snapshot, now: Snapshot) -> Section:
+def repriced(published: Published, follows: Snapshot, now: Snapshot, escape: Escape) -> Section:
     """Every cost with the rents of the later date."""
     return Section(
         f"Costs, {follows.as_of} to {now.as_of}",
         (
-            f"US$ per million queries with the prices of {escape(str(now))}. On another type than the paper's the"
-            " type is substituted and the latency not re-measured: it is the paper's throughout. Rank: by cost within"
+            f"{escape('US$ per million queries')} with the prices of {escape(str(now))}. On another type than"
+            " the paper's the type is substituted and the latency not re-measured: it is the paper's throughout."
+            " Rank: by cost within"
             " its table, the printed one and that on the cheapest types.",
         ),
         ("table", "row", "system", "printed", "same type", "cheapest type", "cost", "x86_64 type", "cost", "rank"),
@@ -132,24 +141,26 @@ def repriced(published: Published, follows: Snapshot, now: Snapshot) -> Section:
                 escape(each.cost.system),
                 str(each.cost.printed),
                 _dollars(each.same),
-                _named(each.rent.cheapest, each),
+                _named(each.rent.cheapest, each, escape),
                 _dollars(each.cheapest),
-                _named(each.rent.cheapest_x86, each),
+                _named(each.rent.cheapest_x86, each, escape),
                 _dollars(each.cheapest_x86),
                 f"{each.rank_then} → {MISSING if each.rank is None else each.rank}",
             )
             for each in change.moved(published, follows, now)
         ),
+        keys=3,
     )
 
 
-def _source(published: Published) -> str:
+def _source(published: Published, escape: Escape) -> Section:
     about = published.about
-    return (
+    text = (
         f"Published, not measured here: {escape(about.citation())} Licence: {escape(about.licence)}"
         f" ({escape(about.licence_remark)}). Figures as printed; the paper prints means and no samples, so there are no"
         " percentiles, intervals or memory figures to show."
     )
+    return Section(escape(about.title), (text,))
 
 
 def _hourly(price: Fraction) -> str:
@@ -160,7 +171,7 @@ def _dollars(cost: Fraction | None) -> str:
     return MISSING if cost is None else decimal(cost, 2)
 
 
-def _same(rent: change.Rent, follows: Snapshot, now: Snapshot) -> str:
+def _same(rent: change.Rent, follows: Snapshot, now: Snapshot, escape: Escape) -> str:
     if rent.same is not None:
         return _hourly(rent.same)
     if follows.provider != now.provider:
@@ -168,16 +179,17 @@ def _same(rent: change.Rent, follows: Snapshot, now: Snapshot) -> str:
     if rent.successor is None:
         return "no price, and no type has at least its resources"
     return (
-        f"no price; successor {_offer(rent.successor)}, substituted (local hard disks are not compared), "
+        f"no price; successor {_offer(rent.successor, escape)}, substituted (local hard disks are not compared), "
         "latency not re-measured"
     )
 
 
-def _offer(offer: Offer | None) -> str:
+def _offer(offer: Offer | None, escape: Escape) -> str:
     return MISSING if offer is None else f"{escape(offer.instance.instance_type)} {offer.usd_per_hour:g}"
 
 
-def _named(offer: Offer | None, moved: change.Moved) -> str:
+def _named(offer: Offer | None, moved: change.Moved, escape: Escape) -> str:
     if offer is None:
         return MISSING
-    return "the same" if offer.instance.instance_type == moved.rent.instance_type else offer.instance.instance_type
+    name = offer.instance.instance_type
+    return "the same" if name == moved.rent.instance_type else escape(name)

@@ -8,33 +8,32 @@ from harness.published import errata
 from harness.published.about import Dataset
 from harness.published.printed import Printed
 from harness.published.tables import Accuracy, Hardware, Published, Timed
-from harness.report.markdown import escape
 from harness.report.sections import Section
-from harness.report.sheet import MISSING
+from harness.report.sheet import MISSING, Escape
 
 
-def tables(published: Published, wrong: tuple[errata.Erratum, ...]) -> tuple[Section, ...]:
+def tables(published: Published, wrong: tuple[errata.Erratum, ...], escape: Escape) -> tuple[Section, ...]:
     """Tables 1, 2 and 3 as the paper has them, with a mark at each row that an erratum is about."""
     marks: dict[tuple[str, int], str] = defaultdict(str)
     for number, each in enumerate(wrong, start=1):
         marks[each.table, each.number] += f" [E{number}]"
-    third = [_table3(published, dataset, marks) for dataset in published.about.datasets]
-    return (_table1(published), _table2(published, marks), *third, _table3c(published))
+    third = [_table3(published, dataset, marks, escape) for dataset in published.about.datasets]
+    return (_table1(published, escape), _table2(published, marks, escape), *third, _table3c(published, escape))
 
 
-def listed(wrong: tuple[errata.Erratum, ...]) -> Section:
+def listed(wrong: tuple[errata.Erratum, ...], escape: Escape) -> Section:
     """The errata, numbered as the marks in the tables."""
     if not wrong:
         return Section("Errata", ("None: every figure agrees with the others.",))
     lines = (
-        f"- [E{number}] ({each.kind.value}) Table {escape(each.table)}, row {each.number}, {escape(each.row)}."
+        f"[E{number}] ({each.kind.value}) Table {escape(each.table)}, row {each.number}, {escape(each.row)}."
         f" Printed: {escape(each.printed)}. What follows: {escape(each.follows)}. Evidence: {escape(each.evidence)}."
         for number, each in enumerate(wrong, start=1)
     )
-    return Section("Errata", ("\n".join(lines),))
+    return Section("Errata", items=tuple(lines))
 
 
-def _table1(published: Published) -> Section:
+def _table1(published: Published, escape: Escape) -> Section:
     return Section(
         "Table 1: what other papers report, each on its own machine",
         (),
@@ -52,7 +51,7 @@ def _table1(published: Published) -> Section:
     )
 
 
-def _table2(published: Published, marks: dict[tuple[str, int], str]) -> Section:
+def _table2(published: Published, marks: dict[tuple[str, int], str], escape: Escape) -> Section:
     cells = []
     for number, line in enumerate(published.table2, start=1):
         latency, taken = published.latency_of(line)
@@ -75,7 +74,7 @@ def _table2(published: Published, marks: dict[tuple[str, int], str]) -> Section:
     )
 
 
-def _table3(published: Published, dataset: Dataset, marks: dict[tuple[str, int], str]) -> Section:
+def _table3(published: Published, dataset: Dataset, marks: dict[tuple[str, int], str], escape: Escape) -> Section:
     cells: list[tuple[str, ...]] = []
     before: Timed | None = None
     for number, line in enumerate(published.table3[dataset.name], start=1):
@@ -91,10 +90,11 @@ def _table3(published: Published, dataset: Dataset, marks: dict[tuple[str, int],
         ("GPU", "CPU", "RAM, GiB", "instance type", "system", "latency, ms", "US$ per million queries"),
         (True, True, True, False, False, True, True),
         tuple(cells),
+        keys=5,
     )
 
 
-def _table3c(published: Published) -> Section:
+def _table3c(published: Published, escape: Escape) -> Section:
     datasets = published.about.datasets
     cells = []
     for system in dict.fromkeys(line.system for line in published.table3c):

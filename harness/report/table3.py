@@ -14,14 +14,14 @@ from harness.errors import UnknownName
 from harness.notes import MEMORY_METHOD, PERCENTILE_METHOD
 from harness.records import Isolation, Outcome
 from harness.report import table3_data
+from harness.report.latex import HEAD
 from harness.report.layout import shared_notes
-from harness.report.markdown import escape
-from harness.report.sections import Section, markdown
-from harness.report.sheet import MIB, MISSING, Footnotes, decimals_of, named, number, stand_ins
+from harness.report.sections import LATEX, MARKDOWN, Dialect, Section
+from harness.report.sheet import MIB, MISSING, Escape, Footnotes, decimals_of, named, number, stand_ins
 from harness.report.table3_data import Block, blocks, left_out, ordered, scale
 from harness.table import Figure, Row, Table, Validity
 
-FORMATS = ("md", "csv", "json")
+FORMATS = ("md", "csv", "json", "latex")
 
 # Notes on figures that this table has not.
 _NOT_SHOWN = (PERCENTILE_METHOD, MEMORY_METHOD, f"Index build: {BUILD_FORMULA}", f"Index storage: {STORAGE_FORMULA}")
@@ -38,23 +38,34 @@ def render(table: Table, format: str) -> str:
     Raises:
         UnknownName: there is no such format.
     """
-    writers = {"md": _markdown, "csv": table3_data.as_csv, "json": table3_data.as_json}
+    writers = {"md": _markdown, "csv": table3_data.as_csv, "json": table3_data.as_json, "latex": _latex}
     if format not in writers:
         raise UnknownName("format", format, FORMATS)
     return writers[format](table)
 
 
 def _markdown(table: Table) -> str:
-    found = blocks(table)
+    return _written(table, MARKDOWN)
+
+
+def _latex(table: Table) -> str:
+    return HEAD + _written(table, LATEX)
+
+
+def _written(table: Table, dialect: Dialect) -> str:
+    found, escape = blocks(table), dialect.escape
     if not found:
         return "".join(f"{escape(note)}\n" for note in ("No stored results.", *left_out(table)))
     rows = [row for block in found for row in block.rows]
     footnotes = Footnotes(escape)
-    parts = [*(_latencies(block, footnotes) for block in found), _accuracy(found, table.measures, footnotes)]
-    below = [f"- [{place}] {text}" for place, text in enumerate(footnotes.texts, start=1)]
+    parts = [
+        *(_latencies(block, footnotes, escape) for block in found),
+        _accuracy(found, table.measures, footnotes, escape),
+    ]
     kept = (note for note in table.notes if not note.startswith(_NOT_SHOWN))
-    below += [f"- {escape(note)}" for note in (*stand_ins(rows), *left_out(table), *kept)]
-    return "\n\n".join((*(markdown(part, level=2) for part in parts), "\n".join(below))) + "\n"
+    marked = (f"[{place}] {text}" for place, text in enumerate(footnotes.texts, start=1))
+    below = Section("", items=(*marked, *(escape(note) for note in (*stand_ins(rows), *left_out(table), *kept))))
+    return "\n\n".join(dialect.write(part, 2) for part in (*parts, below)) + "\n"
 
 
 def _common(rows: Sequence[Row]) -> tuple[str, ...]:
@@ -64,7 +75,7 @@ def _common(rows: Sequence[Row]) -> tuple[str, ...]:
     return tuple(note for note in rows[0].notes if all(note in row.notes for row in rows))
 
 
-def _latencies(block: Block, notes: Footnotes) -> Section:
+def _latencies(block: Block, notes: Footnotes, escape: Escape) -> Section:
     """Table 3a or 3b, and what holds for all of its rows."""
     said, machine_of = shared_notes(block.rows)
     common = _common(block.rows)
@@ -72,13 +83,13 @@ def _latencies(block: Block, notes: Footnotes) -> Section:
     cells: list[tuple[str, ...]] = []
     hardware: tuple[str, ...] = ()
     for row in block.rows:
-        here = _hardware(row, notes)
+        here = _hardware(row, notes, escape)
         if row.outcome is not Outcome.OK and hardware[:3] == here[:3]:
             here = hardware  # a job that failed does not say how much GPU memory it needs, which the price hangs on
         where, hardware = ("",) * 4 if here == hardware else here, here
         told = [note for note in row.notes if note not in common]
-        line = (_system(row), _latency(row, notes, (*told, machine_of(row))), _cost(row, notes))
-        cells.append((*where, *line, _interval(row)) if bounds else (*where, *line))
+        line = (_system(row, escape), _latency(row, notes, (*told, machine_of(row)), escape), _cost(row, notes, escape))
+        cells.append((*where, *line, _interval(row, escape)) if bounds else (*where, *line))
     headers = ["GPU", "CPU", "RAM, GiB", "instance type (US$/h)", "system", "latency, ms", "US$ per million queries"]
     numeric = [True, True, True, False, False, True, True]
     if bounds:
@@ -86,36 +97,36 @@ def _latencies(block: Block, notes: Footnotes) -> Section:
         numeric.append(True)
     title = f"{escape(block.label)}: latency and cost"
     after = " ".join(escape(note if note.endswith(".") else f"{note}.") for note in (*common, *said))
-    return Section(title, (), tuple(headers), tuple(numeric), tuple(cells), (after,) if after else ())
+    return Section(title, (), tuple(headers), tuple(numeric), tuple(cells), (after,) if after else (), keys=5)
 
 
-def _hardware(row: Row, notes: Footnotes) -> tuple[str, ...]:
+def _hardware(row: Row, notes: Footnotes, escape: Escape) -> tuple[str, ...]:
     price = MISSING if row.price is None else f"{escape(row.price.instance_type)} ({row.price.usd_per_hour:g})"
     held = (str(row.gpus), str(row.cpus), f"{row.memory_limit_bytes / GIB:g}")
     return (*held, price + notes.mark(row.price_note))
 
 
-def _system(row: Row) -> str:
+def _system(row: Row, escape: Escape) -> str:
     usual = row.isolation in (Isolation.CONTAINER, Isolation.PUBLISHED)
     said = [] if usual else [row.isolation.value]
     said += [f"of {escape(row.origin)}"] if row.origin else []
     return named(row, escape) + (f" ({', '.join(said)})" if said else "")
 
 
-def _latency(row: Row, notes: Footnotes, told: Sequence[str | None]) -> str:
+def _latency(row: Row, notes: Footnotes, told: Sequence[str | None], escape: Escape) -> str:
     """The mean, or how the cell ended; and whatever doubts it."""
     doubt = f" {row.validity.value}" if row.validity in _DOUBTED else ""
     if row.outcome is not Outcome.OK:
         detail = f"{row.outcome.value}: {row.detail or 'no detail was stored'}"
-        return f"{row.outcome.value}{doubt}{notes.mark(detail, *told)}"
+        return f"{escape(row.outcome.value)}{doubt}{notes.mark(detail, *told)}"
     mean = row.latency_mean_s
     shown = MISSING if mean.value is None else number(mean.value * 1e3)
     return f"{shown}{doubt}{notes.mark(mean.reason, *told)}"
 
 
-def _cost(row: Row, notes: Footnotes) -> str:
+def _cost(row: Row, notes: Footnotes, escape: Escape) -> str:
     if row.outcome is not Outcome.OK:
-        return str(row.outcome.value)
+        return escape(row.outcome.value)
     usd = row.usd_per_million
     return MISSING + notes.mark(usd.reason) if usd.value is None else number(usd.value)
 
@@ -124,16 +135,16 @@ def _has_bounds(row: Row) -> bool:
     return row.latency_mean_s.low is not None and row.latency_mean_s.high is not None
 
 
-def _interval(row: Row) -> str:
+def _interval(row: Row, escape: Escape) -> str:
     """Ends of the mean's interval for queries like these, in the mean's decimals."""
     mean = row.latency_mean_s
     if mean.value is None or mean.low is None or mean.high is None:
-        return MISSING if row.outcome is Outcome.OK else str(row.outcome.value)
+        return MISSING if row.outcome is Outcome.OK else escape(row.outcome.value)
     decimals = decimals_of(mean.value * 1e3)
     return f"{mean.low * 1e3:.{decimals}f}–{mean.high * 1e3:.{decimals}f}"  # noqa: RUF001
 
 
-def _accuracy(found: Sequence[Block], measures: Sequence[str], notes: Footnotes) -> Section:
+def _accuracy(found: Sequence[Block], measures: Sequence[str], notes: Footnotes, escape: Escape) -> Section:
     """Table 3c, and the size of the indexes."""
     several = len(found) > 1
     headers, readers = ["system"], []
@@ -149,7 +160,8 @@ def _accuracy(found: Sequence[Block], measures: Sequence[str], notes: Footnotes)
     for first in ordered({row.system: row for block in found for row in block.rows}.values()):
         line = [named(first, escape)]
         for block, read, why in readers:
-            line.append(_one(tuple(row for row in block.rows if row.system == first.system), read, why, notes))
+            of_it = tuple(row for row in block.rows if row.system == first.system)
+            line.append(_one(of_it, read, why, notes, escape))
         cells.append(tuple(line))
     title = "Accuracy" + ("" if several else f" on {escape(found[0].label)}")
     return Section(title, (), tuple(headers), (False, *(True for _ in readers)), tuple(cells))
@@ -171,13 +183,13 @@ def _index(row: Row) -> tuple[float | None, str | None]:
     return (None, "not measured") if row.index_bytes is None else (row.index_bytes / MIB, None)
 
 
-def _one(rows: Sequence[Row], read: _Read, why: str, notes: Footnotes) -> str:
+def _one(rows: Sequence[Row], read: _Read, why: str, notes: Footnotes, escape: Escape) -> str:
     """What the rows of a system have in common, or from where to where they go; those in no doubt count first."""
     ended = [row for row in rows if row.outcome is Outcome.OK]
     if not rows:
         return MISSING + notes.mark("not measured on this dataset")
     if not ended:
-        return ", ".join(dict.fromkeys(row.outcome.value for row in rows))
+        return ", ".join(dict.fromkeys(escape(row.outcome.value) for row in rows))
     valid = [row for row in ended if row.validity is not Validity.INVALID]
     values = [read(row) for row in valid or ended]
     known = [value for value, _ in values if value is not None]

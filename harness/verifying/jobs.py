@@ -13,8 +13,9 @@ from harness.errors import FileError, HarnessError
 from harness.records import digest
 from harness.store import StoredJob
 from harness.untrusted import open_regular
-from harness.verifying import runs, samples
+from harness.verifying import samples
 from harness.verifying.mismatch import Mismatch, shown
+from harness.verifying.runs import Runs
 
 _FILES = frozenset({store.SAMPLES, store.RUN, store.LOG})
 
@@ -34,14 +35,14 @@ def is_one(names: frozenset[str]) -> bool:
     return store.RESULT in names or bool(names & _FILES)
 
 
-def look(folder: Path, known: origins.Known, place: str, *, contents: bool = True) -> Looked:
+def look(folder: Path, known: origins.Known, place: str, runs: Runs | None = None) -> Looked:
     """Recompute whatever can be of the job that lies there; damaged files are mismatches, never errors.
 
     Args:
         folder: the job's.
         known: says whose it is.
         place: names the folder.
-        contents: look into samples and run too; else the record, the files' hashes and their places are enough.
+        runs: checks runs, and samples are checked too; ``None``: the record, files' hashes and places are enough.
     """
     path = folder / store.RESULT
     try:
@@ -57,8 +58,8 @@ def look(folder: Path, known: origins.Known, place: str, *, contents: bool = Tru
         return Looked(folder, None, (Mismatch(f"{place}/{store.RESULT}", _damaged(error), "a readable result"),))
     found = [*_place(job, spec, place), *_files(job, place)]
     damaged = {mismatch.place for mismatch in found}
-    checks: tuple[tuple[str, samples.Check], ...] = ((store.SAMPLES, samples.check), (store.RUN, runs.check))
-    for name, check in checks if contents else ():
+    checks: dict[str, samples.Check] = {} if runs is None else {store.SAMPLES: samples.check, store.RUN: runs.check}
+    for name, check in checks.items():
         # What is said of the content of a file that is not the one that was stored says nothing.
         if f"{place}/{name}" not in damaged:
             found += _guarded(name, job, place, check)

@@ -11,6 +11,7 @@ from typing import Any
 from harness import derived, rows
 from harness.errors import HarnessError
 from harness.per_query import PerQuery
+from harness.remembered import Made
 from harness.store import StoredJob
 from harness.verifying.mismatch import Mismatch, differences
 
@@ -21,7 +22,7 @@ _ROWS: dict[str, tuple[str, ...]] = {"rows": (), "overhead": (), "left_out": ("k
 _SENTENCES = ("notes", "price_note", "reasons", "reason")
 
 # Rows without money by these measures, and what they are made of by query.
-Measured = Callable[[Sequence[str]], derived.Made]
+Measured = Callable[[Sequence[str]], Made]
 
 
 @dataclass
@@ -29,9 +30,9 @@ class Recomputed:
     """Makes rows of the jobs that can be read, once for each choice of measures."""
 
     jobs: Sequence[StoredJob]
-    _made: dict[tuple[str, ...], derived.Made] = field(default_factory=dict)
+    _made: dict[tuple[str, ...], Made] = field(default_factory=dict)
 
-    def __call__(self, measures: Sequence[str]) -> derived.Made:
+    def __call__(self, measures: Sequence[str]) -> Made:
         """The rows and what they are made of; errors as :func:`harness.rows.measure`."""
         names = tuple(measures)
         if names not in self._made:
@@ -47,7 +48,7 @@ def look(root: Path, cache: Path, measured: Measured) -> Iterator[Mismatch]:
             yield Mismatch(place, "damaged", "nothing: the next table makes them anew")
             continue
         try:
-            again, by_query = measured(found.measures)
+            again, by_query, _ = measured(found.measures)
         except HarnessError as error:
             yield Mismatch(place, f"{len(found.rows)} rows", f"none: {error}")
             continue

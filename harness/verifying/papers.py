@@ -13,6 +13,7 @@ from harness.prices import Snapshot
 from harness.published import as_rows, tables
 from harness.published.errata import errata
 from harness.published.tables import Published
+from harness.remembered import Made
 from harness.report import paper
 from harness.verifying import reports
 from harness.verifying.mismatch import Mismatch, differences
@@ -37,7 +38,7 @@ def look(root: Path, reported: Report | None) -> Iterator[Mismatch]:
         yield from _paper(reported, published, follows)
     else:
         # Published rows have their own measures, whatever is asked for.
-        yield from reports.against(reported, lambda _: (as_rows.measurements(published, follows), ()))
+        yield from reports.against(reported, lambda _: Made(as_rows.measurements(published, follows), ()))
 
 
 def _paper(reported: Report, published: Published, follows: Snapshot) -> Iterator[Mismatch]:

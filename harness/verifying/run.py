@@ -14,6 +14,7 @@ from harness.store import StoredJob
 from harness.verifying import inputs, kept, papers, reports
 from harness.verifying import jobs as single
 from harness.verifying.mismatch import Mismatch
+from harness.verifying.runs import Runs
 
 # Told how many of how many jobs are done.
 Progress = Callable[[int, int], None]
@@ -52,9 +53,9 @@ def verify(
     places = sorted(each for each in folders if isinstance(each, Path))
     if not places and not unreadable:
         raise UsageError(f"{root}: no stored job in it; give the folder that holds results")
-    known, looked = origins.Known(), []
+    known, runs, looked = origins.Known(), Runs(), []
     for number, folder in enumerate(places, start=1):
-        looked.append(single.look(folder, known, _below(root, folder)))
+        looked.append(single.look(folder, known, _below(root, folder), runs))
         progress(number, len(places))
     found = [*unreadable, *(mismatch for each in looked for mismatch in each.mismatches)]
     for suite in sorted({folder.absolute().parents[4] for folder in places}):

@@ -3,38 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from harness import evaluate, store
+from harness.evaluate import Qrels, Run
 from harness.records import Outcome
 from harness.result import JUDGED_HITS
 from harness.store import StoredJob
 
+# A cell's jobs lie beside each other, and mostly rank alike.
+_MOST = 16
 
-def check(job: StoredJob) -> Iterator[tuple[str, str, str]]:
-    """A run ranks queries of the sample alone, with no more hits than were asked for; and it can be judged.
 
-    Raises:
-        FileError: the run, its judgements or the query sample cannot be read.
-    """
-    if job.run_path is None:
-        if job.result.outcome is Outcome.OK:
-            yield store.RUN, "no run", "that of its first trial: the job ended ok"
-        return
-    if not job.run_path.stat().st_size:
-        yield store.RUN, "an empty file", "a run, compressed: even one without hits has a head"
-        return
-    run, k = evaluate.read_run(job.run_path), job.result.spec.k
-    strangers = sorted(run.rankings.keys() - set(job.sample_ids()))
-    if strangers:
-        yield store.RUN, f"{len(strangers)} queries such as {strangers[0]!r}", "queries of its sample alone"
-    long = [query for query, ranking in run.rankings.items() if len(ranking) > k]
-    if long:
-        count = len(run.rankings[long[0]])
-        yield store.RUN, f"{count} hits for query {long[0]!r}, too many for {len(long)} queries", f"at most {k}"
-    path = job.qrels_path()
-    qrels = evaluate.read_qrels(path)
-    if evaluate.of_hits_alone(path):
+@dataclass
+class Runs:
+    """Checks one run after another; runs of the same bytes, and judgements, are read once."""
+
+    _runs: dict[str, Run] = field(default_factory=dict)
+    _qrels: dict[Path, Qrels] = field(default_factory=dict)
+
+    def check(self, job: StoredJob) -> Iterator[tuple[str, str, str]]:
+        """A run ranks queries of the sample alone, with no more hits than were asked for; and it can be judged.
+
+        Its checksum has been verified: that names its content here.
+
+        Raises:
+            FileError: the run, its judgements or the query sample cannot be read.
+        """
+        if job.run_path is None:
+            if job.result.outcome is Outcome.OK:
+                yield store.RUN, "no run", "that of its first trial: the job ended ok"
+            return
+        if not job.run_path.stat().st_size:
+            yield store.RUN, "an empty file", "a run, compressed: even one without hits has a head"
+            return
+        run, k = self._run(job.run_path, job.result.files.get(store.RUN)), job.result.spec.k
+        strangers = sorted(run.rankings.keys() - set(job.sample_ids()))
+        if strangers:
+            yield store.RUN, f"{len(strangers)} queries such as {strangers[0]!r}", "queries of its sample alone"
+        long = [query for query, ranking in run.rankings.items() if len(ranking) > k]
+        if long:
+            count = len(run.rankings[long[0]])
+            yield store.RUN, f"{count} hits for query {long[0]!r}, too many for {len(long)} queries", f"at most {k}"
+        yield from self._judged(job, run)
+
+    def _judged(self, job: StoredJob, run: Run) -> Iterator[tuple[str, str, str]]:
+        path = job.qrels_path()
+        if not evaluate.of_hits_alone(path):
+            if path not in self._qrels:
+                self._qrels[path] = evaluate.read_qrels(path)
+            return
+        qrels = evaluate.read_qrels(path)
         hits = {(query, document) for query, ranking in run.rankings.items() for document in ranking}
         judged = {(query, document) for query, documents in qrels.items() for document in documents}
         if hits != judged:
             yield JUDGED_HITS, f"judgements of {len(judged)} hits", f"those of the {len(hits)} hits of its run"
+
+    def _run(self, path: Path, sha256: str | None) -> Run:
+        if sha256 is None:
+            return evaluate.read_run(path)
+        if sha256 not in self._runs:
+            if len(self._runs) == _MOST:
+                self._runs.pop(next(iter(self._runs)))
+            self._runs[sha256] = evaluate.read_run(path)
+        return self._runs[sha256]

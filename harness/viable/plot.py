@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from harness.errors import FileError
+from harness.pictures import canvas
+from harness.pictures.look import text
 from harness.records import digest
 from harness.viable.curve import Curve
 from harness.viable.probing import MIB
@@ -31,30 +31,13 @@ def draw(curve: Curve, stem: Path) -> tuple[Path, ...]:
     Raises:
         FileError: one cannot be written.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")  # no display takes part
-    # The same curve gives the same bytes.
-    matplotlib.rcParams.update({"svg.hashsalt": "harness", "font.size": 10})
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 4.8), layout="constrained")
-    _points(axes, curve)
-    _marks(axes, curve)
-    _frame(axes, curve)
-    paths = tuple(stem.with_name(f"{stem.name}.{form}") for form in FORMATS)
-    try:
-        stem.parent.mkdir(parents=True, exist_ok=True)
-        for path in paths:
-            metadata: dict[str, Any] = {"Date": None} if path.suffix == ".svg" else {}
-            partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-            figure.savefig(partial, format=path.suffix[1:], dpi=150, metadata=metadata)
-            partial.replace(path)
-    except OSError as error:
-        raise FileError(f"{stem}: cannot be written: {error.strerror}; choose another --output") from error
-    finally:
-        pyplot.close(figure)
-    return paths
+    with canvas.settings():
+        figure = canvas.blank(8, 4.8)
+        axes = figure.add_subplot()
+        _points(axes, curve)
+        _marks(axes, curve)
+        _frame(axes, curve)
+        return tuple(canvas.save(figure, stem.with_name(f"{stem.name}.{form}")) for form in FORMATS)
 
 
 def _points(axes: Axes, curve: Curve) -> None:
@@ -114,7 +97,8 @@ def _frame(axes: Axes, curve: Curve) -> None:
     axes.set_xlabel("memory limit, MiB")
     axes.set_ylabel("latency, ms")
     knee = "" if curve.knee_bytes else " (no knee)"
-    axes.set_title(f"{curve.system} on {curve.dataset}, {curve.cpus} CPU{'s' if curve.cpus > 1 else ''}{knee}")
+    name = f"{curve.system} on {curve.dataset}, {curve.cpus} CPU{'s' if curve.cpus > 1 else ''}{knee}"
+    axes.set_title(text(name, 90))
     axes.grid(axis="y", color="#dddddd", linewidth=0.6)
     axes.legend(loc="best", fontsize=8)
 

@@ -93,7 +93,7 @@ def test_one_origin_alone_is_still_named(two: tuple[Path, Path]) -> None:
 
 def test_per_query_values_of_two_origins_do_not_meet(two: tuple[Path, Path]) -> None:
     merge("ours", "theirs")
-    made, found = rows.measure_all(read_jobs(Path("out")))
+    made, found, _ = rows.measure_all(read_jobs(Path("out")))
     ok = [row for row in made.rows if row.outcome is Outcome.OK]
     assert len({each.key for each in found}) == len(found) == len(ok) == 6
     assert len({row.key for row in ok}) == 3, "their keys are the same"

@@ -1,0 +1,122 @@
+"""A priced table -> the pictures that it has, and why it has not the others.
+
+Rows of one place (:mod:`harness.place`) stand in one picture; a picture's file is named by its dataset and kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness import place as places
+from harness.errors import UnknownName
+from harness.per_query import PerQuery
+from harness.pictures import KINDS, canvas, chosen, look
+from harness.pictures.chosen import Missing, Rows
+from harness.place import Place
+from harness.records import digest
+from harness.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_LONGEST_NAME = 60
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One that can be drawn: the stem of its file, and what draws it (within the settings of the canvas)."""
+
+    name: str
+    kind: str
+    place: Place
+    draw: Callable[[], Figure]
+
+
+@dataclass(frozen=True)
+class Album:
+    """The pictures of a table, and a sentence on each that it has not."""
+
+    pictures: tuple[Picture, ...]
+    missing: tuple[str, ...]
+
+
+def album(
+    table: Table,
+    found: Mapping[str, PerQuery],
+    measure: str,
+    kinds: Sequence[str] = KINDS,
+    *,
+    mode: str = "reference",
+    amrs: Mapping[str, float] | None = None,
+) -> Album:
+    """What can be drawn of a table.
+
+    Args:
+        table: priced rows.
+        found: what rows are made of, by :func:`harness.per_query.name`; published rows have none.
+        measure: what accuracy is.
+        kinds: of :data:`harness.pictures.KINDS`.
+        mode: how Dynascores find their rates, of :data:`harness.dynascore.MODES`.
+        amrs: rates that are fixed instead, by axis.
+
+    Raises:
+        UnknownName: the table has no such measure, or there is no such mode.
+    """
+    if measure not in table.measures:
+        raise UnknownName("measure", measure, table.measures)
+    grouped: dict[Place, list[int]] = defaultdict(list)
+    for number, row in enumerate(table.rows):
+        grouped[places.of(row)].append(number)
+    looks = look.looks(row.system for row in table.rows)
+    called = _names(list(grouped))
+    pictures, missing = [], []
+    for place, numbers in grouped.items():
+        there = replace(table, rows=tuple(table.rows[number] for number in numbers))
+        rows = Rows(there, found, measure, looks, called[place][1], mode, amrs or {})
+        for kind in kinds:
+            try:
+                pictures.append(Picture(f"{called[place][0]}-{kind}", kind, place, chosen.MAKERS[kind](rows)))
+            except Missing as why:
+                missing.append(f"{called[place][1]}: no picture of {why}")
+    return Album(tuple(pictures), tuple(missing))
+
+
+def write(pictures: Sequence[Picture], folder: Path, form: str) -> Iterator[Path]:
+    """Draw pictures into files of one of :data:`harness.pictures.canvas.FORMATS`, one after the other.
+
+    Raises:
+        FileError: one cannot be written.
+    """
+    for picture in pictures:
+        with canvas.settings(9):
+            yield canvas.save(picture.draw(), folder / f"{picture.name}.{form}")
+
+
+def _names(every: Sequence[Place]) -> dict[Place, tuple[str, str]]:
+    """For each place the start of its files' names, and what people call it: its dataset, and what sets it apart."""
+    parts = {place: _apart(place, [other for other in every if other.dataset == place.dataset]) for place in every}
+    found: dict[Place, tuple[str, str]] = {}
+    for place, words in parts.items():
+        stem = _file_name("-".join(words))
+        same = sum(_file_name("-".join(other)) == stem for other in parts.values()) > 1
+        found[place] = (f"{stem}-{digest(list(place))[:8]}" if same else stem, ", ".join(words))
+    return found
+
+
+def _apart(place: Place, same: Sequence[Place]) -> tuple[str, ...]:
+    """A place's dataset, and what tells it from the dataset's other places in words."""
+    fields = (place.suite or "measured", place.scenario, place.isolation)
+    others = [(other.suite or "measured", other.scenario, other.isolation) for other in same]
+    told = [field for number, field in enumerate(fields) if len({other[number] for other in others}) > 1]
+    return (place.dataset, *told)
+
+
+def _file_name(text: str) -> str:
+    """A name that any file system takes and that leads nowhere; one that had to change says so by a hash."""
+    safe = re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")[:_LONGEST_NAME]
+    return safe if safe and safe == text.lower() else f"{safe or 'dataset'}-{digest(text)[:8]}"

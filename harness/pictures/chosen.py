@@ -1,0 +1,281 @@
+"""Rows that may be compared -> the records of each picture; or why there is none."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from harness import axes, leaderboard, per_query
+from harness.dynascore import Status
+from harness.errors import UsageError
+from harness.leaderboard import Asked, Leaderboard
+from harness.per_query import PerQuery
+from harness.pictures import cost, distributions, instances, look, memory, ranks, winners
+from harness.pictures.frame import Frame
+from harness.pictures.look import Look
+from harness.records import Isolation, Outcome
+from harness.table import Row, Table, Validity
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Drawing = Callable[[], "Figure"]
+
+
+class Missing(Exception):
+    """There is no such picture; the text says of what, and why not."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table of rows that may be compared, what each is made of by query, and what they are called."""
+
+    table: Table
+    found: Mapping[str, PerQuery]
+    measure: str
+    looks: Mapping[str, Look]
+    called: str
+    mode: str
+    amrs: Mapping[str, float]
+
+    @cached_property
+    def ranked(self) -> Leaderboard:
+        """By Dynascore with the first preset's weights."""
+        return leaderboard.build(self.table, self.found, self._asked(mode=self.mode, amrs=self.amrs))
+
+    @cached_property
+    def by_cost(self) -> Leaderboard:
+        """With the front over accuracy and cost."""
+        return leaderboard.build(self.table, self.found, self._asked(rank_by="cost", front=("accuracy", "cost")))
+
+    def _asked(self, **changes: object) -> Asked:
+        return Asked(self.table.rows[0].dataset, self.measure, **changes)  # type: ignore[arg-type]
+
+    def frame(self, title: str, notes: Iterable[str], left_out: Iterable[tuple[Row, str]]) -> Frame:
+        """Title and small print: of what, at which prices, which rows are in doubt and which are not there."""
+        table, rows = self.table, self.table.rows
+        said = [f"Prices: {table.price_provider} {table.price_region}, {table.price_term}, {table.price_date}."]
+        if rows[0].isolation is Isolation.PUBLISHED:
+            said.append("Published figures, not measured here: no intervals are known.")
+        elif rows[0].isolation is not Isolation.CONTAINER:
+            said.append(f"Isolation: {rows[0].isolation.value}; no limits were enforced.")
+        doubted = [_named(row) for row in rows if row.validity is Validity.NOISY and row.outcome is Outcome.OK]
+        said += [f"Noisy: {look.listed(doubted)}."] if doubted else []
+        absent = [f"{_named(row)} ({look.text(why, 60)})" for row, why in left_out]
+        said += [f"Not drawn: {look.listed(absent)}."] if absent else []
+        return Frame(f"{self.called}: {title}", (" ".join((*notes, *said)),), self.looks)
+
+    @property
+    def cost_label(self) -> str:
+        """The cost axis: which of the two models it is."""
+        model = "sequential" if self.table.rows[0].scenario == "single_stream" else "saturated"
+        return f"cost, US$ per million queries ({model})"
+
+    def usable(self) -> tuple[list[Row], list[tuple[Row, str]]]:
+        """Rows that ran and are not invalid; and the others with why."""
+        kept, others = [], []
+        for row in self.table.rows:
+            why = leaderboard.rankable(row, ())
+            if why is None:
+                kept.append(row)
+            else:
+                others.append((row, _short(row, why)))
+        return kept, others
+
+
+def _named(row: Row) -> str:
+    return f"{row.system} on {row.profile}"
+
+
+def _short(row: Row, why: str) -> str:
+    return why if row.outcome is Outcome.OK else row.outcome.value
+
+
+def _hardware(row: Row) -> str:
+    return row.profile if row.price is None else f"{row.profile}, {row.price.instance_type}"
+
+
+def _board(rows: Rows, what: str, which: Callable[[Rows], Leaderboard]) -> Leaderboard:
+    try:
+        return which(rows)
+    except UsageError as error:
+        raise Missing(f"{what}: {error}") from error
+
+
+def _left_out(board: Leaderboard) -> list[tuple[Row, str]]:
+    return [(each.row, _short(each.row, each.reason)) for each in board.left_out]
+
+
+def _cost(rows: Rows) -> Drawing:
+    board = _board(rows, "cost and accuracy", lambda each: each.by_cost)
+    points = [
+        cost.Point(each.row.system, _hardware(each.row), each.figures["cost"], each.figures["accuracy"], each.state)
+        for each in board.standings
+        if each.state is not None
+    ]
+    notes = ["Bars: 95 % intervals."] if any(point.cost.low is not None for point in points) else []
+    around = rows.frame(f"cost and {rows.measure}", notes, _left_out(board))
+    return lambda: cost.draw(points, around, rows.cost_label, f"{rows.measure}, points")
+
+
+def _winners(rows: Rows) -> Drawing:
+    what = "winners over the weights"
+    board = _board(rows, what, lambda each: each.ranked)
+    rates = {name: rate.value for name, rate in board.rates.items()}
+    for name, rate in board.rates.items():
+        if rate.value is None:
+            raise Missing(f"{what}: the AMRS of {name} is undefined ({rate.status.value})")
+    candidates = []
+    for each in sorted(board.standings, key=lambda each: (each.row.system, each.row.profile, each.row.key)):
+        gains = [each.figures["accuracy"].value or 0.0]
+        for name in winners.NAMES[1:]:
+            value, rate_of = each.figures[name].value, rates[name]
+            assert value is not None and rate_of is not None
+            gains.append(-value / rate_of)
+        candidates.append(winners.Candidate(each.row.system, each.row.profile, (gains[0], gains[1], gains[2])))
+    presets = {
+        preset.name: tuple(preset.weights.get(name, 0.0) for name in winners.NAMES)
+        for preset in leaderboard.PRESETS
+        if set(preset.weights) <= set(winners.NAMES)
+    }
+    exchange = " and ".join(f"{rate:.4g} {_unit(board, name)}" for name, rate in rates.items())
+    note = (
+        f"The highest Dynascore ({_rates(board)}, {rows.measure}; a point of accuracy is worth {exchange})"
+        f" of {len(candidates)} rows. Numbers on the sides: accuracy left, cost below, latency right."
+    )
+    around = rows.frame(f"who wins under which weights ({rows.measure})", [note], _left_out(board))
+    return lambda: winners.draw(candidates, presets, around)  # type: ignore[arg-type]
+
+
+def _rates(board: Leaderboard) -> str:
+    """Where the exchange rates are from."""
+    given = all(rate.status is Status.GIVEN for rate in board.rates.values())
+    return "rates given" if given else f"mode {board.asked.mode}"
+
+
+def _unit(board: Leaderboard, name: str) -> str:
+    return axes.axis(name, board.asked.measure).unit
+
+
+def _ranks(rows: Rows) -> Drawing:
+    board = _board(rows, "ranks", lambda each: each.ranked)
+    shown = [
+        ranks.Ranked(
+            each.row.system,
+            f"{look.text(each.row.system, 24)}, {each.row.profile}",
+            each.rank,
+            f"{each.score:.2f}",
+            tuple(
+                None if span.best is None or span.worst is None else (span.best, span.worst)
+                for span in (each.by_queries, each.by_systems, each.by_weights)
+            ),
+        )
+        for each in board.standings
+        if each.rank is not None and each.score is not None
+    ]
+    if not shown:
+        why = ", ".join(f"the AMRS of {name} is {rate.status.value}" for name, rate in board.rates.items())
+        raise Missing(f"ranks: no row has a score ({why})")
+    weights = ", ".join(f"{name} {weight:g}" for name, weight in board.asked.weights.items())
+    notes = [f"Dynascore ({_rates(board)}; {rows.measure}; weights {weights})."]
+    if len(shown) > ranks.MOST_ROWS:
+        notes.append(f"The best {ranks.MOST_ROWS} of {len(shown):,} rows.")
+    if board.standings[0].by_queries.best is None:
+        notes.append(f"Ranks with other queries are not known ({board.standings[0].by_queries.reason}).")
+    around = rows.frame("ranks and how far they hold", notes, _left_out(board))
+    return lambda: ranks.draw(shown[: ranks.MOST_ROWS], around, "Dynascore")
+
+
+def _distributions(rows: Rows) -> Drawing:
+    kept, others = rows.usable()
+    drawn, without = [], []
+    for row in kept:
+        of = rows.found.get(per_query.name(row))
+        if of is None or not of.quantiles_s:
+            without.append((row, "no samples of latency"))
+        else:
+            drawn.append(distributions.Distribution(row.system, row.profile, of.quantiles_s))
+    if not drawn:
+        raise Missing(f"latency distributions: {_why_none(without or others)}")
+    kinds = list(dict.fromkeys(each.hardware for each in drawn))[: distributions.MOST_PANELS]
+    kept_out = sorted({each.hardware for each in drawn} - set(kinds))
+    notes = ["All timed samples of all trials; 51 quantiles joined by lines."]
+    notes += [f"Hardware not drawn: {look.listed(kept_out)}."] if kept_out else []
+    around = rows.frame("latency distributions", notes, [*others, *without])
+    return lambda: distributions.draw([each for each in drawn if each.hardware in kinds], around)
+
+
+def _memory(rows: Rows) -> Drawing:
+    read = axes.axis("latency", rows.measure).read
+    limits: dict[tuple[int, int], list[memory.Limit]] = defaultdict(list)
+    others = []
+    for row in rows.table.rows:
+        ran = row.outcome is Outcome.OK
+        if row.outcome is Outcome.NOT_APPLICABLE or (
+            ran and (row.validity is Validity.INVALID or read(row).value is None)
+        ):
+            others.append((row, leaderboard.rankable(row, ()) or "no latency"))
+            continue
+        hardware = f"{row.cpus} CPU{'s' if row.cpus > 1 else ''}" + (
+            f", {row.gpus} GPU{'s' if row.gpus > 1 else ''}" if row.gpus else ""
+        )
+        limits[row.cpus, row.gpus].append(
+            memory.Limit(row.system, hardware, row.memory_limit_bytes, read(row), row.outcome.value)
+        )
+    drawn, single = [], set()
+    for _, every in sorted(limits.items()):
+        several = {
+            name
+            for name in {each.system for each in every}
+            if len({each.limit_bytes for each in every if each.system == name}) > 1
+        }
+        drawn += [each for each in every if each.system in several]
+        single |= {f"{each.system}, {each.hardware}" for each in every if each.system not in several}
+    if not any(each.latency.value is not None for each in drawn):
+        why = "no system ran at any of several limits" if drawn else "each system was measured at one limit only"
+        raise Missing(f"memory limits: {_why_none(others) if others and not limits else why}")
+    kinds = list(dict.fromkeys(each.hardware for each in drawn))[: memory.MOST_PANELS]
+    notes = ["Bars: 95 % intervals."] if any(each.latency.low is not None for each in drawn) else []
+    notes += [f"Measured at one limit only, not drawn: {look.listed(sorted(single))}."] if single else []
+    around = rows.frame("latency under memory limits", notes, others)
+    return lambda: memory.draw([each for each in drawn if each.hardware in kinds], around)
+
+
+def _instances(rows: Rows) -> Drawing:
+    kept, others = rows.usable()
+    read = axes.axis("cost", rows.measure).read
+    drawn = []
+    for row in kept:
+        value = read(row).value
+        if row.price is None or value is None:
+            others.append((row, read(row).reason or "no price"))
+        else:
+            drawn.append(instances.Rented(row.system, row.price.instance_type, row.price.usd_per_hour, value))
+    if not drawn:
+        raise Missing(f"cost by instance type: {_why_none(others)}")
+    types = sorted({(each.usd_per_hour, each.instance_type) for each in drawn})
+    if len(types) < 2:
+        raise Missing(f"cost by instance type: all rows are priced on one type, {types[0][1]}")
+    shown = {name for _, name in types[: instances.MOST_TYPES]}
+    notes = [f"The cheapest {len(shown)} of {len(types)} types."] if len(shown) < len(types) else []
+    around = rows.frame("cost by instance type", notes, others)
+    return lambda: instances.draw([each for each in drawn if each.instance_type in shown], around, rows.cost_label)
+
+
+def _why_none(others: list[tuple[Row, str]]) -> str:
+    """Why no row could be drawn, by the first."""
+    row, why = others[0]
+    return f"no row has what it takes ({_named(row)}: {why}{f'; {len(others) - 1} more' if len(others) > 1 else ''})"
+
+
+MAKERS: Mapping[str, Callable[[Rows], Drawing]] = {
+    "cost": _cost,
+    "winners": _winners,
+    "ranks": _ranks,
+    "distributions": _distributions,
+    "memory": _memory,
+    "instances": _instances,
+}

@@ -1,0 +1,261 @@
+r"""A table as LaTeX (booktabs): a fragment that a paper takes in with ``\input``.
+
+Nothing in it hangs on the document's encoding, fonts or columns.  A table that is a little too wide is scaled to the
+line; a wider one comes in parts that repeat the row's name, and one that is longer than a page in further parts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from harness.report.layout import lay_out
+from harness.report.sheet import MISSING, Grid, Sheet
+from harness.report.tex import escape, finished, length
+from harness.table import Row, Table
+
+PACKAGES = r"\usepackage{array,booktabs,graphicx}"
+HEAD = f"% Made by harness.  Needs {PACKAGES}\n"
+
+# Characters of \footnotesize in a line of an article, what a column costs beside its text, and the widest text column.
+_LINE, _GAP, _WIDEST = 80, 2, 28
+# A table so much wider than the line is scaled to it; a wider one is divided into parts that are scaled less.
+_WHOLE, _SCALED = 1.45, 1.25
+# A table wider than this stands across both columns of a paper that has two.
+_ONE_COLUMN = 48
+# Lines of a page that rows may fill.
+_PAGE = 42
+_PLAIN = (r"\par\medskip\noindent\begin{minipage}{\linewidth}", r"\end{minipage}\par\medskip")
+# A caption outside of a float, with no package.
+_IN_PLACE = (f"{_PLAIN[0]}\\makeatletter\\def\\@captype{{table}}\\makeatother", _PLAIN[1])
+
+
+def render(table: Table) -> str:
+    """LaTeX: a table for each dataset, suite and scenario, with its footnotes; then what holds for all.
+
+    Columns that are empty or the same in every row are left out and named.  Deterministic; ASCII; ends with a newline.
+    """
+    groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for row in table.rows:
+        groups[row.dataset, row.suite, row.scenario].append(row)
+    if not groups:
+        return f"{HEAD}No stored results.\n"
+    parts = [HEAD.rstrip("\n")]
+    for number, rows in enumerate(groups.values(), start=1):
+        parts.append(_body(lay_out(replace(table, rows=tuple(rows), notes=()), escape), f"tab:harness-{number}"))
+    parts.append(listed([escape(note) for note in table.notes]))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def written(sheet: Sheet, label: str = "tab:harness") -> str:
+    """A sheet whose texts :func:`harness.report.tex.escape` has made harmless, as LaTeX; its one table may float."""
+    return f"{HEAD}\n{_body(sheet, label, floating=True)}\n"
+
+
+def _body(sheet: Sheet, label: str, *, floating: bool = False) -> str:
+    """The tables, footnotes and notes of a sheet."""
+    shown, left_out = _that_differ(sheet)
+    parts = [captioned(shown, label, floating=floating)]
+    if sheet.below is not None:
+        parts.append(captioned(sheet.below, f"{label}-below", floating=floating))
+    marked = [f"[{mark}] {text}" for mark, text in enumerate(sheet.footnotes, start=1)]
+    parts.append(listed((*marked, *sheet.notes, *left_out)))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _that_differ(cells: Grid) -> tuple[Grid, list[str]]:
+    """Without the columns that are empty in every row, or in which every row says the same word; and what they say."""
+    columns = {column: list(dict.fromkeys(row[column] for row in cells.cells)) for column in range(len(cells.headers))}
+    empty, same = [], []
+    for column in range(cells.keys, len(cells.headers)):
+        told, header = columns[column], escape(cells.headers[column])
+        if all(text.startswith(MISSING) for text in told):
+            # What marks say is said of a column that is gone.
+            marks = dict.fromkeys(mark for text in told for mark in text.removeprefix(MISSING).split())
+            empty.append(" ".join((header, *marks)))
+        elif len(told) == 1 and not cells.numeric[column] and len(cells.cells) > 1:
+            same.append(f"{header}: {told[0]}")
+        else:
+            continue
+        del columns[column]
+    said = [f"Empty in every row: {'; '.join(empty)}."] if empty else []
+    said += [f"The same in every row: {'; '.join(same)}."] if same else []
+    shown = Grid(
+        cells.caption,
+        tuple(cells.headers[column] for column in columns),
+        tuple(cells.numeric[column] for column in columns),
+        tuple(tuple(row[column] for column in columns) for row in cells.cells),
+        cells.keys,
+    )
+    return shown, said
+
+
+def grid(
+    headers: Sequence[str],
+    numeric: Sequence[bool],
+    cells: Sequence[Sequence[str]],
+    caption: str,
+    label: str,
+    *,
+    keys: int = 1,
+) -> str:
+    r"""One table with a caption: a ``table``, or where it takes several parts, each where it is written.
+
+    Args:
+        headers: any texts.
+        numeric: the columns that stand to the right.
+        cells: rows of finished texts: escaped, but for our own dashes and marks.
+        caption: finished, as the cells.
+        label: for ``\ref``; of a table in several parts the first one has it.
+        keys: how many leading columns name a row; each part of a wide table has them.
+    """
+    rows = tuple(tuple(row) for row in cells)
+    return captioned(Grid(caption, tuple(headers), tuple(numeric), rows, keys), label, floating=True)
+
+
+def captioned(cells: Grid, label: str, *, floating: bool = False) -> str:
+    """A table that is laid out, with its caption and label.
+
+    Only one of a single part floats: LaTeX holds back a few floats, and a table may have hundreds of parts.
+    """
+    parts = list(_parts(cells))
+    written = []
+    for number, part in enumerate(parts, start=1):
+        of = "" if len(parts) == 1 else f" ({number} of {len(parts)})"
+        named = [f"\\caption{{{finished(cells.caption or 'All stored results')}{of}}}"]
+        named += [f"\\label{{{re.sub('[^A-Za-z0-9:.-]', '-', label)}}}"] if number == 1 else []
+        kind = "table*" if part.width > _ONE_COLUMN else "table"
+        begin, end = (f"\\begin{{{kind}}}[htbp]", f"\\end{{{kind}}}") if floating and not of else _IN_PLACE
+        written.append("\n".join((begin, *named, *part.lines, end)))
+    return "\n\n".join(written)
+
+
+def in_place(cells: Grid) -> str:
+    """A table without a caption that stands where it is written."""
+    return "\n\n".join("\n".join((_PLAIN[0], *part.lines, _PLAIN[1])) for part in _parts(cells))
+
+
+def listed(items: Sequence[str]) -> str:
+    """A list in small print, of finished texts; one that begins with our own mark, ``[1]``, hangs on that."""
+    if not items:
+        return ""
+    lines = [re.sub(r"\A(\[[A-Z]?\d+\])?", _item, finished(text), count=1) for text in items]
+    return "\n".join((r"{\footnotesize\sloppy", r"\begin{itemize}", *lines, r"\end{itemize}}"))
+
+
+def _item(mark: re.Match[str]) -> str:
+    return f"\\item[{{{mark[1]}}}]" if mark[1] else "\\item "
+
+
+@dataclass(frozen=True)
+class _Part:
+    width: int
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Column:
+    """How one is set: to the right, as wide as its widest cell, or in lines of ``width`` characters."""
+
+    header: str
+    right: bool
+    width: int
+    folded: bool
+
+    @property
+    def setting(self) -> str:
+        if self.folded:
+            return f">{{\\raggedright\\arraybackslash}}p{{{self.width / 2:g}em}}"
+        return "r" if self.right else "l"
+
+
+def _parts(cells: Grid) -> Iterator[_Part]:
+    rows = [[finished(cell) for cell in row] for row in cells.cells]
+    columns = [_column(cells, rows, number) for number in range(len(cells.headers))]
+    for numbers in _panels(columns, cells.keys):
+        chosen = [columns[number] for number in numbers]
+        for page in _pages([[row[number] for number in numbers] for row in rows], chosen):
+            yield _Part(sum(column.width + _GAP for column in chosen), tuple(_tabular(chosen, page)))
+
+
+def _column(cells: Grid, rows: Sequence[Sequence[str]], number: int) -> _Column:
+    right = cells.numeric[number]
+    words = max((len(word) for word in cells.headers[number].split()), default=0)
+    widest = max((length(row[number]) for row in rows), default=0)
+    folded = not right and widest > _WIDEST
+    width = max(min(widest, _WIDEST) if folded else widest, words)
+    lines, line = [], ""
+    for word in cells.headers[number].split():
+        if line and len(line) + 1 + len(word) > max(width, 11):
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}".strip()
+    lines.append(line)
+    stacked = r"\\".join(finished(escape(each)) for each in lines)
+    side = "r" if right else "l"
+    header = stacked if len(lines) == 1 else f"\\begin{{tabular}}[b]{{@{{}}{side}@{{}}}}{stacked}\\end{{tabular}}"
+    return _Column(header, right, max(width, *(len(each) for each in lines)), folded)
+
+
+def _panels(columns: Sequence[_Column], keys: int) -> list[list[int]]:
+    """Column numbers of each part: those that name the row, then as many others as fit."""
+    widths = [column.width + _GAP for column in columns]
+    if sum(widths) <= _LINE * _WHOLE:
+        return [list(range(len(columns)))]
+    widest = round(_LINE * _SCALED)
+    fewest = len(_filled(widths, keys, widest))
+    # Parts of about the same width look better than full ones and a rest.
+    return next(
+        panels for line in range(widest // 2, widest + 1) if len(panels := _filled(widths, keys, line)) <= fewest
+    )
+
+
+def _filled(widths: Sequence[int], keys: int, line: int) -> list[list[int]]:
+    """Column numbers of each part, where a line has so many characters."""
+    panels: list[list[int]] = []
+    left = 0
+    for number in range(keys, len(widths)):
+        if widths[number] > left or not panels:
+            panels.append(list(range(keys)))
+            left = line - sum(widths[:keys])
+        panels[-1].append(number)
+        left -= widths[number]
+    return panels
+
+
+def _pages(rows: Sequence[list[str]], columns: Sequence[_Column]) -> Iterator[list[list[str]]]:
+    """Rows that fit on a page together."""
+    page: list[list[str]] = []
+    filled = 0
+    for row in rows:
+        high = max(
+            1 + (length(cell) // each.width if each.folded else 0) for cell, each in zip(row, columns, strict=True)
+        )
+        if page and filled + high > _PAGE:
+            yield page
+            page, filled = [], 0
+        page.append(row)
+        filled += high
+    yield page
+
+
+def _tabular(columns: Sequence[_Column], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield r"\centering\footnotesize\setlength{\tabcolsep}{4pt}%"
+    # Scaled only where it is wider than the line.
+    yield r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
+    yield f"\\begin{{tabular}}{{@{{}}{''.join(column.setting for column in columns)}@{{}}}}"
+    yield r"\toprule"
+    yield _line([column.header for column in columns])
+    yield r"\midrule"
+    yield from (_line(row) for row in rows)
+    yield r"\bottomrule"
+    yield r"\end{tabular}}"
+
+
+def _line(cells: Sequence[str]) -> str:
+    # A row that begins with "[" or "*" would be taken for an argument of the line before.
+    line = " & ".join(cell.strip() for cell in cells)
+    return f"{'{}' if line.startswith(('[', '*')) else ''}{line} \\\\"
