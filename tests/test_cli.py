@@ -41,6 +41,9 @@ def test_run_prints_the_table_and_where_things_lie(harness, bench: Bench) -> Non
     assert "planted" in done.stdout and "cpu1-mem256m (fake)" in done.stdout
     assert "1 jobs run, 0 were done before" in done.stdout
     assert "results/test-suite/report.md" in done.stdout
+    page = bench.folder / "results" / "test-suite" / "report.html"
+    assert f"{page.relative_to(bench.folder)} (open it in a browser)" in done.stdout
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert (bench.folder / "results" / "test-suite" / "report.md").read_text().startswith("**dataset tiny")
     again = harness("run", "test-suite.toml", "--launcher", "fake")
     assert "0 jobs run, 1 were done before" in again.stdout

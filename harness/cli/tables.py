@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from harness.leaderboard import Asked
     from harness.orchestrator import Summary
     from harness.per_query import PerQuery
+    from harness.report.page import KnownRates
     from harness.table import Measurements, Table
 
 
 FORMATS = ("md", "csv", "json")
+PAGE = "html"
 PICTURES = ("png", "svg", "pdf")
 output_option = click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write to this file instead of the terminal."
@@ -45,7 +47,14 @@ layout_option = click.option(
 
 @click.command()
 @click.argument("results", type=click.Path(path_type=Path), default=Path("results"))
-@click.option("--format", "form", type=click.Choice((*FORMATS, "latex", *PICTURES)), default="md", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice((*FORMATS, "latex", PAGE, *PICTURES)),
+    default="md",
+    show_default=True,
+    help="html: one file that opens in a browser, with all prices, pictures and evidence in it.",
+)
 @click.option(
     "-o",
     "--output",
@@ -68,6 +77,13 @@ def report(
 
     With png, svg or pdf: pictures of each dataset, into the folder that -o names.
     """
+    if form == PAGE:
+        if layout != "rows":
+            raise UsageError(f"--layout {layout}: a page has one layout of its own; leave --layout out")
+        if output is None and sys.stdout.isatty():
+            raise UsageError("--format html: a page is no text for a terminal; name a file for it with -o page.html")
+        show(page(results, tuple((measures or MEASURES[layout]).split()), market, cache), output)
+        return
     if form in PICTURES:
         _draw(results, form, layout, output, (measures or MEASURES["rows"]).split(), market, cache)
         return
@@ -136,6 +152,44 @@ def _published(results: Path, form: str, market: Market) -> str | None:
     return paper.render(published, published.follows(), market.snapshot(), form)
 
 
+def page(
+    results: Path, measures: tuple[str, ...], market: Market, cache: Path, keys: frozenset[str] | None = None
+) -> str:
+    """The page of what is stored there, opening with these prices."""
+    from harness import pricing, tables
+    from harness.report import page as pages
+
+    at = pricing.tariff(market.snapshot())
+    measured = stored_rows(results, measures, cache, keys)
+    table = tables.priced(measured, at)
+    found = per_query_of(results, measures, cache)
+    title, about, rates = _published_as(results)
+    content = pages.Page(
+        title=title or f"Results in {results.resolve().name}",
+        about=about,
+        measured=measured,
+        tariff=at,
+        weighing=pages.weighing(table, found, rates),
+        quantiles_s={key: each.quantiles_s for key, each in found.items()},
+        notes=table.notes,
+    )
+    return pages.render(pages.of(content))
+
+
+def _published_as(results: Path) -> tuple[str | None, tuple[str, ...], tuple[KnownRates, ...]]:
+    """The name of the paper whose tables the folder holds, what it is, and the exchange rates of its scores."""
+    from harness.published import about, tables
+
+    if not (results / about.NAME).is_file():
+        return None, (), ()
+    from harness.report.page import KnownRates
+
+    paper = tables.read(results).about
+    rates = tuple(KnownRates("the paper's", each.name, "RR@10", each.amrs) for each in paper.datasets if each.amrs)
+    who = f"{paper.authors[0].split()[-1]} et al." if len(paper.authors) > 2 else " and ".join(paper.authors)
+    return f"{who} {paper.year}, as published", (paper.citation(), f"Licence of the figures: {paper.licence}"), rates
+
+
 def stored_table(
     results: Path, measures: tuple[str, ...], market: Market, cache: Path, keys: frozenset[str] | None = None
 ) -> Table:
@@ -189,8 +243,11 @@ def finish(folder: Path, measures: tuple[str, ...], summary: Summary, cache: Pat
     table = stored_table(folder, measures, Market(), cache, summary.keys)
     click.echo(render(table, "terminal", width=Console().width), nl=False)
     write(folder / "report.md", render(table, "md"))
+    write(folder / "report.html", page(folder, measures, Market(), cache, summary.keys))
     click.echo(f"\n{len(summary.jobs)} jobs run, {summary.done_before} were done before")
-    click.echo(f"results: {folder}\nreport:  {folder / 'report.md'}")
+    click.echo(
+        f"results: {folder}\nreport:  {folder / 'report.md'}\npage:    {folder / 'report.html'} (open it in a browser)"
+    )
 
 
 COMMANDS = (report,)

@@ -1,0 +1,210 @@
+// Accuracy against what it costs, with the Pareto front (Figure 1 of Santhanam et al. 2023).
+(function (page) {
+  "use strict";
+
+  const { number } = page.numbers;
+  const { charts, looks } = page;
+  const SHAPES = { front: "circle", contested: "diamond", dominated: "circle" };
+  const MOST_BARS = 150;
+  const MOST_LABELS = 40;
+
+  function axisOf(name) {
+    return page.content.axes.find((axis) => axis.name === name);
+  }
+
+  function labelOf(name) {
+    const axis = axisOf(name);
+    return name === "cost" ? axis.unit : `${axis.label}, ${axis.unit}`;
+  }
+
+  function points(view, group) {
+    const { across } = view.state;
+    const { of } = page.view.front(group, view.state, across);
+    const x = page.data.column(across, view.settings);
+    const y = page.data.column("accuracy", view.settings);
+    return view.rows
+      .filter((row) => of.has(row))
+      .map((row) => ({
+        row,
+        state: of.get(row),
+        x: x.value[row],
+        y: y.value[row],
+        ends: [x.low[row], x.high[row], y.low[row], y.high[row]],
+        system: page.content.rows[row].system,
+        profile: page.content.rows[row].profile,
+      }));
+  }
+
+  function draw(view, style) {
+    const group = charts.one(view);
+    if (!group) return { why: charts.SEVERAL };
+    const { across } = view.state;
+    const all = points(view, group);
+    if (!all.length) return { why: `No row that passes the filter has both an accuracy and a value of ${across}.` };
+    markLeft(all);
+    const front = all.filter((point) => point.state === "front").sort((a, b) => a.x - b.x || a.y - b.y);
+    const contested = all.filter((point) => point.state === "contested");
+    const xAxis = looks.axis(
+      all.map((point) => point.x),
+      labelOf(across),
+      style,
+      { nameGap: 32 },
+    );
+    const thin = (some) =>
+      looks.thinned(
+        some,
+        (point) => [point.x, point.y],
+        (point) => style.look(point.system).colour,
+        [xAxis.type === "log", false],
+      );
+    const measure = page.content.measures[view.state.measure];
+    const named = front.length + contested.length <= MOST_LABELS;
+    return {
+      summary: summary(front, contested, all, across),
+      columns: [
+        { text: "system" },
+        { text: "hardware profile" },
+        { text: labelOf(across), numeric: true },
+        { text: `${measure}, points`, numeric: true },
+        { text: "front" },
+      ],
+      rows: all
+        .slice()
+        .sort((a, b) => b.y - a.y)
+        .map((point) => [point.system, point.profile, number(point.x), number(point.y, 1), point.state]),
+      legend: legend(all, style),
+      option: {
+        grid: { left: 58, right: 40, top: 16, bottom: 52 },
+        xAxis,
+        yAxis: looks.axis([0], `${measure}, points`, style, { nameGap: 40, ...room(all.map((point) => point.y)) }),
+        series: [
+          line(front, style),
+          ...(all.length <= MOST_BARS ? [bars([...front, ...contested], style)] : []),
+          scatter(thin(all.filter((point) => point.state === "dominated")), "dominated", style, false),
+          scatter(thin(contested), "contested", style, named),
+          scatter(front, "front", style, named),
+        ],
+      },
+    };
+  }
+
+  function markLeft(all) {
+    const turn = all.every((point) => point.x > 0) ? Math.log : (value) => value;
+    const places = all.map((point) => turn(point.x));
+    const [low, high] = [looks.smallest(places), looks.largest(places)];
+    all.forEach((point, at) => {
+      point.left = places[at] - low < 0.2 * (high - low);
+    });
+  }
+
+  // Whole steps around all points, so that none lies on the frame.
+  function room(values) {
+    const step = looks.largest(values) - looks.smallest(values) > 8 ? 5 : 1;
+    const min = Math.floor((looks.smallest(values) - step / 5) / step) * step;
+    return { min: Math.max(0, min), max: Math.ceil((looks.largest(values) + step / 5) / step) * step };
+  }
+
+  function summary(front, contested, all, across) {
+    const names = front.slice(0, 6).map((point) => `${point.system} on ${point.profile}`);
+    const more = front.length > 6 ? " and others" : "";
+    const said = contested.length
+      ? `; ${contested.length} contested (◆): worse by value, but the intervals do not say so`
+      : "";
+    const rest = all.length - front.length - contested.length;
+    return `Front of accuracy and ${across} (●): ${names.join(", ") || "none that passes the filter"}${more}${said}; ${rest} dominated (○).`;
+  }
+
+  function legend(all, style) {
+    const systems = Array.from(new Set(all.map((point) => point.system))).sort();
+    return systems
+      .slice(0, 24)
+      .map((system) => ({ text: system, colour: style.look(system).colour, symbol: "circle" }));
+  }
+
+  function scatter(some, state, style, named) {
+    const hollow = state === "dominated";
+    return {
+      type: "scatter",
+      name: state,
+      symbol: SHAPES[state],
+      symbolSize: { front: 11, contested: 14, dominated: 8 }[state],
+      z: { front: 5, contested: 4, dominated: 3 }[state],
+      data: some.map((point) => ({
+        value: [point.x, point.y],
+        // At the left edge a centred name would lie on the axis.
+        label: { position: point.left ? [0, -15] : "top" },
+        name: `${point.system}, ${point.profile}`,
+        itemStyle: {
+          color: hollow ? style.back : style.look(point.system).colour,
+          borderColor: hollow ? style.look(point.system).colour : style.ink,
+          borderWidth: hollow ? 1.5 : 1,
+        },
+      })),
+      label: {
+        show: named,
+        formatter: "{b}",
+        position: "top",
+        distance: 7,
+        color: style.ink,
+        fontSize: 11,
+        textBorderColor: style.back,
+        textBorderWidth: 3,
+      },
+      labelLayout: { hideOverlap: true, moveOverlap: "shiftY" },
+      tooltip: {
+        formatter: ({ name, value }) => `${name}\n${number(value[0])}; ${number(value[1], 1)} points\n${state}`,
+      },
+    };
+  }
+
+  function line(front, style) {
+    return {
+      type: "line",
+      step: "end",
+      silent: true,
+      symbol: "none",
+      z: 2,
+      lineStyle: { color: style.quiet, width: 1.5, type: "solid" },
+      data: front.map((point) => [point.x, point.y]),
+    };
+  }
+
+  // The intervals that decide who is contested.
+  function bars(some, style) {
+    return {
+      type: "custom",
+      silent: true,
+      z: 2,
+      clip: true,
+      data: some.map((point) => [point.x, point.y, ...point.ends]),
+      encode: { x: 0, y: 1 },
+      renderItem: (_, api) => {
+        const [x, y, left, right, low, high] = [0, 1, 2, 3, 4, 5].map((at) => api.value(at));
+        const children = [];
+        const stroke = { stroke: style.quiet, lineWidth: 1, opacity: 0.45 };
+        const add = (from, to) =>
+          children.push({ type: "line", shape: { x1: from[0], y1: from[1], x2: to[0], y2: to[1] }, style: stroke });
+        if (left > 0 && right > 0) add(api.coord([left, y]), api.coord([right, y]));
+        if (Number.isFinite(low) && Number.isFinite(high)) add(api.coord([x, low]), api.coord([x, high]));
+        return { type: "group", children };
+      },
+    };
+  }
+
+  function controls(view, box) {
+    if (!box.firstChild) {
+      const options = page.state.ACROSS.map((name) => [name, labelOf(name)]);
+      box.append(page.elements.select("across", "Accuracy against", options, (across) => page.main.change({ across })));
+    }
+    page.elements.find("across").value = view.state.across;
+  }
+
+  charts.register({
+    id: "front",
+    section: "pictures-first",
+    title: "Accuracy against cost, with the Pareto front",
+    key: (view) => [charts.choice(view), view.state.across].join("\n"),
+    controls,
+    draw,
+  });
+})((window.harnessPage = window.harnessPage || {}));

@@ -1,0 +1,114 @@
+"""Measured rows and all known prices -> the data of a page, as plain JSON values.
+
+What the page computes from it (scores, ranks, fronts, costs) is computed in Python by the modules that it names:
+:mod:`harness.dynascore`, :mod:`harness.pareto`, :mod:`harness.cost`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import harness
+from harness import axes, cost, per_query, place
+from harness.pricing import Tariff
+from harness.report.page import groups, money, one_row
+from harness.report.page.compact import Texts, figure
+from harness.report.page.groups import Weighing
+from harness.report.text import printable
+from harness.table import Machine, Measurements, Overhead, Row
+
+# Version of the data inside a page; a page reads its own alone.
+CONTENT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a page is made of.
+
+    ``tariff`` has the prices that it opens with; ``quantiles_s`` those of a row's samples, by
+    :func:`harness.per_query.name`; ``notes`` are
+    sentences about methods; ``about`` says what the results are, in one line each.
+    """
+
+    title: str
+    measured: Measurements
+    tariff: Tariff
+    weighing: Weighing
+    quantiles_s: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    about: tuple[str, ...] = ()
+
+
+def of(page: Page) -> dict[str, Any]:
+    """The data of a page.
+
+    Raises:
+        FileError: a file of prices or facts is missing or wrong.
+    """
+    measures = page.measured.measures
+    shared = one_row.Shared()
+    found = groups.numbered(page.measured.rows)
+    # Equal scores stand in this order; the page has it from here, as JavaScript orders texts in another way.
+    rows = sorted(page.measured.rows, key=_order)
+    lines = [
+        one_row.of(row, found[place.of(row)], measures, page.quantiles_s.get(per_query.name(row)) or None, shared)
+        for row in rows
+    ]
+    known = money.tariffs(page.tariff)
+    texts = shared.texts
+    content = {
+        "version": CONTENT_VERSION,
+        "title": printable(page.title),
+        "about": [printable(line) for line in page.about],
+        "harness": harness.__version__,
+        "measures": [printable(name) for name in measures],
+        "axes": [_axis(each) for each in (axes.accuracy(""), *axes.OTHERS.values())],
+        "presets": [{"name": name, "weights": dict(weights)} for name, weights in page.weighing.presets],
+        "formulas": {model.name: [model.formula, model.meaning] for model in cost.MODELS},
+        "snapshots": money.snapshots(shared.needs, known, texts),
+        "snapshot": money.default(page.tariff, known),
+        "groups": groups.of(
+            found, measures, {per_query.name(row): number for number, row in enumerate(rows)}, page.weighing
+        ),
+        "machines": [_machine(each, texts) for each in shared.machines],
+        "overhead": [_overhead(each, texts) for each in page.measured.overhead],
+        "notes": [printable(note) for note in page.notes],
+        "rows": lines,
+    }
+    return {**content, "texts": texts.all()}
+
+
+def _order(row: Row) -> tuple[str, str, str]:
+    return row.system, row.profile, per_query.name(row)
+
+
+def _axis(axis: axes.Axis) -> dict[str, Any]:
+    return {"name": axis.name, "label": axis.label, "unit": axis.unit, "higher": axis.higher}
+
+
+def _machine(machine: Machine, texts: Texts) -> dict[str, Any]:
+    """A machine's facts, those that are known."""
+    facts = {name: value for name, value in dataclasses.asdict(machine).items() if value not in (None, (), [])}
+    return {
+        name: texts.number(value if isinstance(value, str) else ", ".join(value))
+        if isinstance(value, str | tuple | list)
+        else value
+        for name, value in facts.items()
+    }
+
+
+def _overhead(null: Overhead, texts: Texts) -> dict[str, Any]:
+    return {
+        "suite": texts.number(null.suite),
+        "profile": texts.number(null.profile),
+        "isolation": null.isolation.value,
+        "origin": texts.number(null.origin),
+        "outcome": null.outcome.value,
+        "detail": texts.number(null.detail),
+        "validity": null.validity.value,
+        "key": printable(null.key),
+        "mean": figure(null.latency_mean_s, texts, digits=4),
+    }

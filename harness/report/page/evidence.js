@@ -1,0 +1,260 @@
+// The evidence of one number, in a dialog: what it is made of, its samples, its notes, its job, how to repeat it.
+(function (page) {
+  "use strict";
+
+  const { element, find, grid } = page.elements;
+  const { number, bytes, count } = page.numbers;
+  const { data, parts } = page;
+  let open = null; // what is shown: {row, column}
+  let drawn = []; // charts in the dialog
+
+  function build() {
+    const dialog = find("evidence");
+    dialog.addEventListener("close", closed);
+    dialog.addEventListener("click", (event) => {
+      if (event.target === dialog) dialog.close(); // beside it
+    });
+  }
+
+  // As the state says; called after the table was made.
+  function show(view) {
+    const wanted = view.state.evidence;
+    const dialog = find("evidence");
+    if (wanted === null) {
+      if (dialog.open) dialog.close();
+      return;
+    }
+    const same = open && dialog.open && open.row === wanted.row && open.column === wanted.column;
+    if (same) return;
+    open = wanted;
+    fillIn(dialog, page.content.rows[wanted.row], wanted.column, view);
+    if (!dialog.open) dialog.showModal();
+    dialog.scrollTop = 0;
+    drawn = page.charts.distribution(page.content.rows[wanted.row], dialog); // a closed dialog has no width
+  }
+
+  function closed() {
+    const was = open;
+    open = null;
+    for (const chart of drawn) chart.dispose();
+    drawn = [];
+    if (page.main.current().evidence !== null) page.main.change({ evidence: null });
+    const back = was && page.table.button(was.row, was.column);
+    if (back) back.focus();
+  }
+
+  function label(column, view) {
+    const known = page.columns.COLUMNS.find((each) => each.name === column);
+    return page.columns.header(known, view);
+  }
+
+  function headline(row, column, view) {
+    const known = page.columns.COLUMNS.find((each) => each.name === column);
+    if (known.axis) {
+      const all = data.column(known.axis, view.settings);
+      const none = (value) => (Number.isNaN(value) ? null : value);
+      const at = row.number;
+      const item = {
+        value: none(all.value[at]),
+        low: none(all.low[at]),
+        high: none(all.high[at]),
+        reason: all.reasons[at],
+      };
+      return item.value === null ? `— ${data.whyNot(known.axis, row, view.settings)}` : parts.bounded(item);
+    }
+    if (column === "rank" || column === "score") {
+      const value = view[column][row.number];
+      return Number.isNaN(value) ? "—" : number(value, column === "rank" ? 0 : 3);
+    }
+    if (column === "front") return view.frontOf[row.number] || "—";
+    if (column === "instance") return data.text(data.placed(row, view.state.snapshot).type) || "—";
+    return row[column];
+  }
+
+  function fillIn(dialog, row, column, view) {
+    const made = parts.MADE_OF[column] || (() => []);
+    const content = [
+      element(
+        "div",
+        { class: "dialog-head" },
+        element("h2", { id: "evidence-title" }, `${label(column, view)}: ${row.system} on ${row.profile}`),
+        element(
+          "button",
+          { type: "button", class: "close", "aria-label": "Close", onclick: () => dialog.close() },
+          "Close ✕",
+        ),
+      ),
+      element("p", { class: "headline" }, headline(row, column, view)),
+      part("What it is made of", list(made(row, view))),
+      distribution(row),
+      findings(row),
+      part("All figures of this row", figures(row)),
+      part("Job", facts(job(row))),
+      part("Environment", environment(row)),
+      part("To measure it again", again(row)),
+    ];
+    dialog.replaceChildren(...content.filter(Boolean));
+  }
+
+  function part(title, ...content) {
+    const known = content.flat().filter(Boolean);
+    return known.length ? element("section", {}, element("h3", {}, title), known) : null;
+  }
+
+  function list(lines) {
+    return lines.length
+      ? element(
+          "ul",
+          {},
+          lines.map((line) => element("li", {}, line)),
+        )
+      : null;
+  }
+
+  function facts(pairs) {
+    const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
+    return element(
+      "dl",
+      {},
+      known.map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]),
+    );
+  }
+
+  function distribution(row) {
+    if (!row.quantiles) {
+      const why =
+        row.outcome === "ok"
+          ? data.figure(row.p50).reason || "no samples of single queries are stored"
+          : "it has no samples";
+      return part("Samples", element("p", {}, `No distribution: ${why}.`));
+    }
+    const at = (share) => number(row.quantiles[Math.round(share * (row.quantiles.length - 1))] * 1e3);
+    const said = `${parts.samples(row)}; minimum ${at(0)} ms, median ${at(0.5)} ms, maximum ${at(1)} ms`;
+    return part(
+      "Samples",
+      element("p", {}, said),
+      element(
+        "div",
+        { class: "two" },
+        ["histogram", "ecdf"].map((kind) =>
+          element("div", {
+            class: "chart small-chart",
+            "data-chart": kind,
+            role: "img",
+            "aria-label": `${kind} of latency: ${said}`,
+          }),
+        ),
+      ),
+    );
+  }
+
+  function findings(row) {
+    const found = (row.findings || []).map(
+      ([cause, worth, text]) => `${cause.replaceAll("_", " ")} (${worth}): ${data.text(text)}`,
+    );
+    const notes = (row.notes || []).map((note) => data.text(note));
+    const standIn = row.standIn ? [`† not the published checkpoint but a stand-in: ${row.standIn}`] : [];
+    const all = [...standIn, ...found, ...notes];
+    return part("Findings and notes", all.length ? list(all) : null);
+  }
+
+  function figures(row) {
+    if (row.outcome !== "ok") return null;
+    const ms = (short) => (short ? parts.bounded(parts.times(data.figure(short), 1e3), "ms") : null);
+    const size = (value) => (value === undefined ? "— (not measured)" : bytes(value));
+    const both = ([mean, middle]) => `mean ${ms(mean)}; median ${ms(middle)}`;
+    return facts([
+      ...page.content.measures.map((name, at) => [name, parts.bounded(data.figure(row.measures && row.measures[at]))]),
+      ["mean latency", ms(row.mean)],
+      ["p50", ms(row.p50)],
+      ["p95", ms(row.p95)],
+      ["p99", ms(row.p99)],
+      ["service time", row.service ? both(row.service) : null],
+      ...Object.entries(row.stages || {}).map(([name, timing]) => [`stage ${name}`, both(timing)]),
+      ...Object.entries(row.spread || {}).map(([name, item]) => [`standard deviation by ${name}`, ms(item)]),
+      [
+        "means of trials",
+        row.trialMeans ? row.trialMeans.map((value) => `${number(value * 1e3)} ms`).join(", ") : null,
+      ],
+      [
+        "throughput",
+        row.throughput && row.throughput[0] !== null ? parts.bounded(data.figure(row.throughput), "queries/s") : null,
+      ],
+      ["peak anonymous memory", size(row.anon)],
+      ["peak mapped file pages", row.mapped === undefined ? null : bytes(row.mapped)],
+      ["peak charged in all", size(row.cgroup)],
+      ["peak GPU memory", row.gpus ? size(row.gpuMemory) : null],
+      ["energy of the GPUs", row.energy === undefined ? null : `${number(row.energy)} J`],
+      ["index", size(row.index)],
+      ["load", row.load === undefined ? null : `${number(row.load)} s`],
+      ["first query", row.first === undefined ? null : `${number(row.first)} s`],
+    ]);
+  }
+
+  function job(row) {
+    const keys = row.keys || [];
+    return [
+      [
+        keys.length > 1 ? "job keys" : "job key",
+        element("span", {}, keys.map((key, at) => [at ? ", " : "", element("code", {}, key)]).flat()),
+      ],
+      ["origin", row.origin],
+      ["suite", row.suite],
+      ["dataset, scenario", `${row.dataset}, ${row.scenario}`],
+      [
+        "hardware profile",
+        `${row.profile}: ${count(row.cpus, "CPU")}, ${bytes(row.memory)}${row.gpus ? `, ${count(row.gpus, "GPU")}` : ""}`,
+      ],
+      ["compared with", page.content.groups[row.place].label],
+      ["started", row.started],
+      ["stored attempts", String(row.attempts)],
+      ["page cache", data.text(row.pageCache)],
+      ["harness on CPUs of its own", row.apart === undefined ? null : row.apart ? "yes" : "no"],
+    ];
+  }
+
+  const MACHINE = {
+    cpu_model: "processor",
+    architecture: "architecture",
+    kernel: "kernel",
+    cgroup_version: "cgroup version",
+    docker_version: "Docker",
+    harness_version: "harness",
+    harness_commit: "harness commit",
+    gpu_models: "GPUs",
+    instance_type: "instance type",
+    host_cpus: "CPUs of harness and job",
+  };
+
+  function environment(row) {
+    if (row.machine === undefined) return element("p", {}, "Published, not measured here: no environment is known.");
+    const machine = page.content.machines[row.machine];
+    const numeric = ["cgroup_version", "host_cpus"];
+    return facts(
+      Object.entries(MACHINE).map(([name, said]) => {
+        const value = machine[name];
+        return [said, value === undefined ? null : numeric.includes(name) ? String(value) : data.text(value)];
+      }),
+    );
+  }
+
+  function quoted(text) {
+    return `'${text.replaceAll("'", "'\\''")}'`;
+  }
+
+  function again(row) {
+    if (row.machine === undefined)
+      return element("p", {}, "Nothing of this row was run here, so nothing here repeats it.");
+    const cell = [row.system, row.dataset, row.scenario, row.profile].join("/");
+    return [
+      element("pre", {}, element("code", {}, `harness run SUITE.toml --fresh --only ${quoted(cell)}`)),
+      element(
+        "p",
+        { class: "quiet" },
+        `SUITE.toml is the file of the suite “${row.suite}”; what is stored stays, and is compared with.`,
+      ),
+    ];
+  }
+
+  page.evidence = { build, show, grid };
+})((window.harnessPage = window.harnessPage || {}));

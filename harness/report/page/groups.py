@@ -1,0 +1,115 @@
+"""Comparison groups as a page's data: what rows have in common to be compared, and what they are weighed with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness import place
+from harness.place import Place
+from harness.records import digest
+from harness.report.text import printable
+from harness.table import Row
+
+
+@dataclass(frozen=True)
+class Relation:
+    """How the accuracies of runs compare, pair by pair.
+
+    ``runs`` gives the number of a row's run by :func:`harness.per_query.name`.  ``pairs`` has ``b`` (better), ``w``
+    (worse), ``e`` (equal) or ``u`` (undecided) for the first against the second, at first x runs + second.
+    """
+
+    runs: Mapping[str, int]
+    pairs: str
+
+
+@dataclass(frozen=True)
+class KnownRates:
+    """Exchange rates (AMRS) that somebody published: units of each metric for a point of ``measure``."""
+
+    name: str
+    dataset: str
+    measure: str
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """What rankings need beside the rows.
+
+    ``presets`` are weights by name; ``cutoffs`` the robust mode's, in points, by group and measure; ``relations``
+    how accuracies compare, by group and measure.
+    """
+
+    presets: tuple[tuple[str, Mapping[str, float]], ...]
+    cutoffs: Mapping[tuple[Place, str], float] = field(default_factory=dict)
+    relations: Mapping[tuple[Place, str], Relation] = field(default_factory=dict)
+    rates: tuple[KnownRates, ...] = ()
+
+
+def numbered(rows: Iterable[Row]) -> dict[Place, int]:
+    """Groups in the order in which their first rows stand."""
+    found: dict[Place, int] = {}
+    for row in rows:
+        found.setdefault(place.of(row), len(found))
+    return found
+
+
+def of(
+    found: Mapping[Place, int], measures: Sequence[str], rows: Mapping[str, int], weighing: Weighing
+) -> list[dict[str, Any]]:
+    """Each group.
+
+    Args:
+        found: the groups and their numbers.
+        measures: names.
+        rows: the numbers of rows, by :func:`harness.per_query.name`.
+        weighing: see there.
+    """
+    return [_group(each, found, measures, rows, weighing) for each in found]
+
+
+def _group(
+    each: Place, found: Mapping[Place, int], measures: Sequence[str], rows: Mapping[str, int], weighing: Weighing
+) -> dict[str, Any]:
+    known = {name: weighing.relations.get((each, name)) for name in measures}
+    return {
+        # The same in every page of the same results: a view that was sent fits a page that was made again.
+        "id": digest(json.dumps(each))[:8],
+        "dataset": printable(each.dataset),
+        "scenario": each.scenario,
+        "label": printable(_label(each, [other for other in found if other.dataset == each.dataset])),
+        "cutoffs": {name: weighing.cutoffs[each, name] for name in measures if (each, name) in weighing.cutoffs},
+        "relations": {
+            name: {
+                "runs": {str(rows[key]): run for key, run in relation.runs.items() if key in rows},
+                "pairs": relation.pairs,
+            }
+            for name, relation in known.items()
+            if relation is not None
+        },
+        "rates": [
+            {"name": known_as.name, "measure": known_as.measure, "values": dict(known_as.values)}
+            for known_as in weighing.rates
+            if known_as.dataset == each.dataset and known_as.measure in measures
+        ],
+    }
+
+
+def _label(each: Place, others: Sequence[Place]) -> str:
+    """The scenario, the isolation, and whatever tells it from the other groups of its dataset."""
+    parts = [each.scenario, each.isolation, f"top {each.k}"]
+    if each.suite is not None:
+        parts.append(f"table {each.suite}")
+    if each.latency_target_s is not None:
+        parts.append(f"{each.latency_percentile:g} % within {each.latency_target_s * 1e3:g} ms")
+    for name, hashes in (
+        ("queries", [other.sample_sha256 for other in (each, *others)]),
+        ("documents", [other.corpus_sha256 for other in (each, *others)]),
+    ):
+        if len(set(hashes)) > 1:
+            parts.append(f"{name} {(hashes[0] or 'unknown')[:8]}")
+    return ", ".join(parts)
