@@ -116,6 +116,15 @@ def test_pictures_of_a_leaderboard(harness: Call, tmp_path: Path) -> None:
     assert unnamed.exit_code == 2 and "name a folder for them with -o" in unnamed.stderr
 
 
+def test_a_page_that_opens_at_the_leaderboard(harness: Call, tmp_path: Path) -> None:
+    asked = ("--dataset", "xortydi", "--mode", "robust", "--weights", "accuracy=0.2,cost=0.3,latency=0.5")
+    done = harness("leaderboard", PUBLISHED, *asked, "--amrs", "cost=35.1647", "--format", "html", "-o", "page.html")
+    assert done.exit_code == 0, done.output
+    assert "w=0.200%2C0.300%2C0.500\\u0026mode=robust\\u0026rcost=35.1647" in (tmp_path / "page.html").read_text()
+    refused = harness("leaderboard", PUBLISHED, *asked, "--at-most", "latency=5", "--format", "html", "-o", "page.html")
+    assert refused.exit_code == 2 and "leave --at-most or --at-least out" in refused.stderr
+
+
 def test_a_dataset_must_be_chosen_among_several(harness: Call) -> None:
     done = harness("leaderboard", PUBLISHED)
     assert done.exit_code == 2 and "--dataset msmarco | xortydi" in done.stderr

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.asked import Market, market_options
-from harness.cli.tables import PICTURES, draw, measures_for, per_query_of, show, stored_table
+from harness.cli.tables import (
+    PAGE,
+    PICTURES,
+    draw,
+    measures_for,
+    page,
+    per_query_of,
+    show,
+    show_page,
+    stored_table,
+)
 from harness.console import cache_option, one_line_errors
 from harness.errors import UsageError
 
@@ -48,7 +58,7 @@ WEIGHTS = "accuracy=0.5,cost=0.25,latency=0.25"
 @click.option("--suite", help="Only rows of this suite.")
 @click.option("--scenario", help="Only rows of this scenario.")
 @market_options
-@click.option("--format", "form", type=click.Choice((*FORMATS, *PICTURES)), default="md", show_default=True)
+@click.option("--format", "form", type=click.Choice((*FORMATS, PAGE, *PICTURES)), default="md", show_default=True)
 @click.option(
     "-o",
     "--output",
@@ -104,11 +114,18 @@ def leaderboard(
         scenario=scenario,
         front=_front(front),
     )
+    if form == PAGE:
+        from harness.report.page import opening
+
+        opening.check(asked)
     found = per_query_of(results, measures, cache)
     board = boards.build(table, found, asked)
     if form in PICTURES:
         there = tuple(row for row in table.rows if place.of(row) == board.place)
         draw(replace(table, rows=there), found, asked, form, output, ("ranks", "winners", "cost"))
+        return
+    if form == PAGE:
+        show_page(page(results, measures, market, cache, view=opening.fragment(asked, board.place)), output)
         return
     show(_render(board, form), output)
 

@@ -80,9 +80,7 @@ def report(
     if form == PAGE:
         if layout != "rows":
             raise UsageError(f"--layout {layout}: a page has one layout of its own; leave --layout out")
-        if output is None and sys.stdout.isatty():
-            raise UsageError("--format html: a page is no text for a terminal; name a file for it with -o page.html")
-        show(page(results, tuple((measures or MEASURES[layout]).split()), market, cache), output)
+        show_page(page(results, tuple((measures or MEASURES[layout]).split()), market, cache), output)
         return
     if form in PICTURES:
         _draw(results, form, layout, output, (measures or MEASURES["rows"]).split(), market, cache)
@@ -134,6 +132,13 @@ def show(text: str, output: Path | None) -> None:
         write(output, text)
 
 
+def show_page(text: str, output: Path | None) -> None:
+    """Into a file, or whatever is no terminal."""
+    if output is None and sys.stdout.isatty():
+        raise UsageError("--format html: a page is no text for a terminal; name a file for it with -o page.html")
+    show(text, output)
+
+
 def _stored(results: Path, form: str, layout: str, measures: tuple[str, ...], market: Market, cache: Path) -> str:
     from harness.report import render
 
@@ -153,9 +158,14 @@ def _published(results: Path, form: str, market: Market) -> str | None:
 
 
 def page(
-    results: Path, measures: tuple[str, ...], market: Market, cache: Path, keys: frozenset[str] | None = None
+    results: Path,
+    measures: tuple[str, ...],
+    market: Market,
+    cache: Path,
+    keys: frozenset[str] | None = None,
+    view: str = "",
 ) -> str:
-    """The page of what is stored there, opening with these prices."""
+    """The page of what is stored there, opening with these prices and that view."""
     from harness import pricing, tables
     from harness.report import page as pages
 
@@ -172,6 +182,7 @@ def page(
         weighing=pages.weighing(table, found, rates),
         quantiles_s={key: each.quantiles_s for key, each in found.items()},
         notes=table.notes,
+        view=view,
     )
     return pages.render(pages.of(content))
 

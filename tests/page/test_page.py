@@ -304,3 +304,16 @@ def test_the_file_that_the_command_writes(open_file: Open, tmp_path: Path, resul
     assert refused.exit_code == 2 and refused.stderr.startswith(
         "harness: --layout santhanam2023: a page has one layout"
     )
+
+
+def test_a_page_opens_with_the_view_it_was_made_with(open_file: Open, results: Made, tmp_path: Path) -> None:
+    view = "w=0.200%2C0.300%2C0.500&mode=robust"
+    path = tmp_path / "view.html"
+    path.write_text(pages.render(pages.of(replace(results, view=view))), encoding="utf-8")
+    page = open_file(path)
+    assert page.evaluate("window.location.hash") in ("", "#")
+    state = "window.harnessPage.state.parse(window.location.hash)"
+    assert page.evaluate(f"[{state}.weights, {state}.mode]") == [[200, 300, 500], "robust"]
+    usual = "window.harnessPage.state.parse('#w=0.5,0.25,0.25&mode=reference')"
+    sent = page.evaluate(f"window.harnessPage.state.format({usual})")
+    assert sorted(sent.split("&")) == ["mode=reference", "w=0.5,0.25,0.25"]

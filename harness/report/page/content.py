@@ -29,8 +29,8 @@ class Page:
     """What a page is made of.
 
     ``tariff`` has the prices that it opens with; ``quantiles_s`` those of a row's samples, by
-    :func:`harness.per_query.name`; ``notes`` are
-    sentences about methods; ``about`` says what the results are, in one line each.
+    :func:`harness.per_query.name`; ``notes`` are sentences about methods; ``about`` says what the results are, in one
+    line each.  ``view`` is the URL fragment of what it opens with, where that is not the usual.
     """
 
     title: str
@@ -40,6 +40,7 @@ class Page:
     quantiles_s: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     about: tuple[str, ...] = ()
+    view: str = ""
 
 
 def of(page: Page) -> dict[str, Any]:
@@ -70,6 +71,7 @@ def of(page: Page) -> dict[str, Any]:
         "formulas": {model.name: [model.formula, model.meaning] for model in cost.MODELS},
         "snapshots": money.snapshots(shared.needs, known, texts),
         "snapshot": money.default(page.tariff, known),
+        "view": page.view,
         "groups": groups.of(
             found, measures, {per_query.name(row): number for number, row in enumerate(rows)}, page.weighing
         ),

@@ -58,6 +58,11 @@ def numbered(rows: Iterable[Row]) -> dict[Place, int]:
     return found
 
 
+def ident(where: Place) -> str:
+    """Names a group; the same in every page of the same results, so that a view fits a page that was made again."""
+    return digest(json.dumps(where))[:8]
+
+
 def of(
     found: Mapping[Place, int], measures: Sequence[str], rows: Mapping[str, int], weighing: Weighing
 ) -> list[dict[str, Any]]:
@@ -77,8 +82,7 @@ def _group(
 ) -> dict[str, Any]:
     known = {name: weighing.relations.get((each, name)) for name in measures}
     return {
-        # The same in every page of the same results: a view that was sent fits a page that was made again.
-        "id": digest(json.dumps(each))[:8],
+        "id": ident(each),
         "dataset": printable(each.dataset),
         "scenario": each.scenario,
         "label": printable(_label(each, [other for other in found if other.dataset == each.dataset])),

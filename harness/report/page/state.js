@@ -27,7 +27,7 @@
     return rounded;
   }
 
-  function defaults() {
+  function plain() {
     const content = page.content;
     const group = largest(content.groups);
     const usual = content.presets.length ? content.presets[0].weights : { accuracy: 0.5, cost: 0.25, latency: 0.25 };
@@ -167,11 +167,19 @@
     return [snapshot.provider, snapshot.region, snapshot.term, snapshot.date].join(",");
   }
 
+  // What the page opens with: the usual, or the view that it was made with.
+  function defaults() {
+    return applied(plain(), page.content.view);
+  }
+
   function parse(fragment) {
-    let state = defaults();
+    return applied(defaults(), fragment.replace(/^#/, ""));
+  }
+
+  function applied(state, fragment) {
     let asked;
     try {
-      asked = new URLSearchParams(fragment.replace(/^#/, ""));
+      asked = new URLSearchParams(fragment);
     } catch {
       return state;
     }
