@@ -8,19 +8,16 @@ from PIL import Image
 
 from harness import pricing, tables
 from harness.catalog import data_root
+from harness.leaderboard import Asked
 from harness.pictures import album
 from harness.published import tables as published
 
 FOLDER = Path(__file__).resolve().parent / "pictures"
-# The exchange rates that the paper's Table 4 follows from.
-RATES = {
-    "msmarco": {"latency": 33.0507, "cost": 10.4392},
-    "xortydi": {"latency": 18.1102, "cost": 35.1647},
-}
 SHOWN = (
     "msmarco-santhanam2023-cost",
     "msmarco-santhanam2023-instances",
     "msmarco-santhanam2023-winners",
+    "xortydi-cost",
     "xortydi-winners",
     "xortydi-ranks",
 )
@@ -29,12 +26,13 @@ SHOWN = (
 def pictures() -> list[album.Picture]:
     """Those that are shown, at the paper's own prices."""
     folder = data_root() / "results" / "published" / "santhanam2023"
-    table = tables.priced(tables.rows_of(folder), pricing.tariff(published.read(folder).follows()))
+    paper = published.read(folder)
+    table = tables.priced(tables.rows_of(folder), pricing.tariff(paper.follows()))
     return [
         each
-        for dataset, rates in RATES.items()
-        for each in album.album(table, {}, "RR@10", amrs=rates).pictures
-        if each.place.dataset == dataset and each.name in SHOWN
+        for dataset in paper.about.datasets
+        for each in album.album(table, {}, Asked("", "RR@10", amrs=dataset.amrs)).pictures
+        if each.place.dataset == dataset.name and each.name in SHOWN
     ]
 
 

@@ -12,7 +12,7 @@ from harness.offers import Offer
 from harness.prices import Snapshot
 from harness.published import change, errata, recompute, tables
 from harness.published.tables import Published
-from harness.report import paper, paper_tables
+from harness.report import paper, paper_scores, paper_tables
 from harness.report.markdown import escape
 from harness.report.sections import Section, as_markdown
 
@@ -28,6 +28,8 @@ def page() -> str:
     parts = (
         _head(published),
         as_markdown(paper.recomputed(published, follows, escape), level=2),
+        _FIGURES,
+        *(as_markdown(each, level=3) for each in paper_scores.scores(published, follows, escape)),
         f"## {len(wrong)} errata\n\n{_ERRATA}",
         as_markdown(Section("", items=paper_tables.listed(wrong, escape).items), level=2),
         _changed(published, follows, now),
@@ -76,6 +78,21 @@ printed cost agrees if some number in that interval rounds to it. Fractions are 
 {follows.as_of}, the newest that are not younger than the paper's first version ({about.prices.as_of}); the list of
 {second.as_of} has {same} of the {len(types)} types that the paper names.
 **{agree} of {len(every)} costs agree.**"""
+
+
+_FIGURES = """## Figures 1 and 2, and Table 4
+
+At the paper's prices and exchange rates; what the marks mean is in [pictures.md](pictures.md), where the rates are
+from in [leaderboards.md](leaderboards.md). A page in which weights, prices and rates can be moved:
+`harness report results/published/santhanam2023 --format html -o page.html`.
+
+![Figure 1: cost and accuracy on MS MARCO](pictures/msmarco-santhanam2023-cost.png)
+
+![Figure 1: cost and accuracy on XOR-TyDi](pictures/xortydi-cost.png)
+
+![Figure 2: the weights under which each row wins on MS MARCO](pictures/msmarco-santhanam2023-winners.png)
+
+![Figure 2: the weights under which each row wins on XOR-TyDi](pictures/xortydi-winners.png)"""
 
 
 _ERRATA = """A contradiction is one of these:

@@ -105,6 +105,17 @@ def test_what_cannot_be_is_one_line(harness: Call, arguments: tuple[str, ...], s
     assert done.exit_code == 2 and said in done.stderr and done.stderr.count("\n") == 1
 
 
+def test_pictures_of_a_leaderboard(harness: Call, tmp_path: Path) -> None:
+    asked = ("--dataset", "msmarco", "--mode", "robust", "--at-most", "latency=100", "--format", "png")
+    done = harness("leaderboard", PUBLISHED, *asked, "-o", "pictures")
+    assert done.exit_code == 0, done.output
+    names = [Path(line).name for line in done.stdout.splitlines()]
+    assert names == ["msmarco-ranks.png", "msmarco-winners.png", "msmarco-cost.png"]
+    assert all((tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG") for name in names)
+    unnamed = harness("leaderboard", PUBLISHED, *asked)
+    assert unnamed.exit_code == 2 and "name a folder for them with -o" in unnamed.stderr
+
+
 def test_a_dataset_must_be_chosen_among_several(harness: Call) -> None:
     done = harness("leaderboard", PUBLISHED)
     assert done.exit_code == 2 and "--dataset msmarco | xortydi" in done.stderr

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from harness.cli.asked import Market, market_options
-from harness.cli.tables import measures_for, output_option, per_query_of, show, stored_table
+from harness.cli.tables import PICTURES, draw, measures_for, per_query_of, show, stored_table
 from harness.console import cache_option, one_line_errors
 from harness.errors import UsageError
 
@@ -47,8 +48,13 @@ WEIGHTS = "accuracy=0.5,cost=0.25,latency=0.25"
 @click.option("--suite", help="Only rows of this suite.")
 @click.option("--scenario", help="Only rows of this scenario.")
 @market_options
-@click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
-@output_option
+@click.option("--format", "form", type=click.Choice((*FORMATS, *PICTURES)), default="md", show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write to this file instead of the terminal; pictures: to this folder.",
+)
 @cache_option
 @one_line_errors
 def leaderboard(
@@ -76,6 +82,7 @@ def leaderboard(
     stand the exchange rates, how far each rank holds, and the Pareto front.
     """
     from harness import leaderboard as boards
+    from harness import place
     from harness.leaderboard import Asked
 
     measures = measures_for(measure)
@@ -97,7 +104,12 @@ def leaderboard(
         scenario=scenario,
         front=_front(front),
     )
-    board = boards.build(table, per_query_of(results, measures, cache), asked)
+    found = per_query_of(results, measures, cache)
+    board = boards.build(table, found, asked)
+    if form in PICTURES:
+        there = tuple(row for row in table.rows if place.of(row) == board.place)
+        draw(replace(table, rows=there), found, asked, form, output, ("ranks", "winners", "cost"))
+        return
     show(_render(board, form), output)
 
 

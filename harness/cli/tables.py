@@ -14,8 +14,9 @@ from harness.errors import UsageError
 from harness.report.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from harness.leaderboard import Asked
     from harness.orchestrator import Summary
     from harness.per_query import PerQuery
     from harness.report.page import KnownRates
@@ -94,20 +95,34 @@ def report(
 def _draw(
     results: Path, form: str, layout: str, output: Path | None, measures: list[str], market: Market, cache: Path
 ) -> None:
-    """All pictures that the results have; a line on stderr for each that they have not."""
-    if output is None:
-        raise UsageError(f"--format {form} writes several files; name a folder for them with -o")
+    """All pictures that the results have."""
     if layout != "rows":
         raise UsageError(f"--layout {layout} is the shape of a table; leave it out to draw pictures")
-    from harness.pictures import album
+    from harness.leaderboard import Asked
 
     table = stored_table(results, tuple(measures), market, cache)
-    found = album.album(table, per_query_of(results, tuple(measures), cache), measures[0])
-    for why in found.missing:
+    draw(table, per_query_of(results, tuple(measures), cache), Asked("", measures[0]), form, output)
+
+
+def draw(
+    table: Table,
+    found: Mapping[str, PerQuery],
+    asked: Asked,
+    form: str,
+    output: Path | None,
+    kinds: Sequence[str] | None = None,
+) -> None:
+    """Pictures of a table into a folder; a line on stderr for each that it has not."""
+    if output is None:
+        raise UsageError(f"--format {form} writes several files; name a folder for them with -o")
+    from harness.pictures import KINDS, album
+
+    made = album.album(table, found, asked, kinds or KINDS)
+    for why in made.missing:
         click.echo(printable(why), err=True)
-    for path in album.write(found.pictures, output, form):
+    for path in album.write(made.pictures, output, form):
         click.echo(printable(str(path)))
-    if not found.pictures:
+    if not made.pictures:
         sys.exit(1)
 
 

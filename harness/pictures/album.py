@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from harness import place as places
 from harness.errors import UnknownName
+from harness.leaderboard import Asked
 from harness.per_query import PerQuery
 from harness.pictures import KINDS, canvas, chosen, look
 from harness.pictures.chosen import Missing, Rows
@@ -48,27 +49,22 @@ class Album:
 def album(
     table: Table,
     found: Mapping[str, PerQuery],
-    measure: str,
+    asked: Asked,
     kinds: Sequence[str] = KINDS,
-    *,
-    mode: str = "reference",
-    amrs: Mapping[str, float] | None = None,
 ) -> Album:
     """What can be drawn of a table.
 
     Args:
         table: priced rows.
         found: what rows are made of, by :func:`harness.per_query.name`; published rows have none.
-        measure: what accuracy is.
+        asked: how rows are ranked, whatever their dataset.
         kinds: of :data:`harness.pictures.KINDS`.
-        mode: how Dynascores find their rates, of :data:`harness.dynascore.MODES`.
-        amrs: rates that are fixed instead, by axis.
 
     Raises:
         UnknownName: the table has no such measure, or there is no such mode.
     """
-    if measure not in table.measures:
-        raise UnknownName("measure", measure, table.measures)
+    if asked.measure not in table.measures:
+        raise UnknownName("measure", asked.measure, table.measures)
     grouped: dict[Place, list[int]] = defaultdict(list)
     for number, row in enumerate(table.rows):
         grouped[places.of(row)].append(number)
@@ -77,7 +73,8 @@ def album(
     pictures, missing = [], []
     for place, numbers in grouped.items():
         there = replace(table, rows=tuple(table.rows[number] for number in numbers))
-        rows = Rows(there, found, measure, looks, called[place][1], mode, amrs or {})
+        of_these = replace(asked, dataset=place.dataset, suite=None, scenario=None)
+        rows = Rows(there, found, of_these, looks, called[place][1])
         for kind in kinds:
             try:
                 pictures.append(Picture(f"{called[place][0]}-{kind}", kind, place, chosen.MAKERS[kind](rows)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -31,28 +31,39 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class Rows:
-    """A table of rows that may be compared, what each is made of by query, and what they are called."""
+    """A table of rows that may be compared, what each is made of by query, and what they are called.
+
+    ``asked`` says how they are ranked.
+    """
 
     table: Table
     found: Mapping[str, PerQuery]
-    measure: str
+    asked: Asked
     looks: Mapping[str, Look]
     called: str
-    mode: str
-    amrs: Mapping[str, float]
+
+    @property
+    def measure(self) -> str:
+        """What accuracy is."""
+        return self.asked.measure
 
     @cached_property
     def ranked(self) -> Leaderboard:
-        """By Dynascore with the first preset's weights."""
-        return leaderboard.build(self.table, self.found, self._asked(mode=self.mode, amrs=self.amrs))
+        """As was asked."""
+        return leaderboard.build(self.table, self.found, self.asked)
+
+    @cached_property
+    def weighed(self) -> Leaderboard:
+        """By Dynascore of accuracy, cost and latency, whatever their weights: all rows, with the rates as asked."""
+        weights = leaderboard.PRESETS[0].weights
+        asked = replace(self.asked, weights=weights, bounds=(), rank_by=None)
+        return leaderboard.build(self.table, self.found, asked)
 
     @cached_property
     def by_cost(self) -> Leaderboard:
         """With the front over accuracy and cost."""
-        return leaderboard.build(self.table, self.found, self._asked(rank_by="cost", front=("accuracy", "cost")))
-
-    def _asked(self, **changes: object) -> Asked:
-        return Asked(self.table.rows[0].dataset, self.measure, **changes)  # type: ignore[arg-type]
+        asked = replace(self.asked, bounds=(), rank_by="cost", front=("accuracy", "cost"))
+        return leaderboard.build(self.table, self.found, asked)
 
     def frame(self, title: str, notes: Iterable[str], left_out: Iterable[tuple[Row, str]]) -> Frame:
         """Title and small print: of what, at which prices, which rows are in doubt and which are not there."""
@@ -123,7 +134,7 @@ def _cost(rows: Rows) -> Drawing:
 
 def _winners(rows: Rows) -> Drawing:
     what = "winners over the weights"
-    board = _board(rows, what, lambda each: each.ranked)
+    board = _board(rows, what, lambda each: each.weighed)
     rates = {name: rate.value for name, rate in board.rates.items()}
     for name, rate in board.rates.items():
         if rate.value is None:
@@ -167,7 +178,7 @@ def _ranks(rows: Rows) -> Drawing:
             each.row.system,
             f"{look.text(each.row.system, 24)}, {each.row.profile}",
             each.rank,
-            f"{each.score:.2f}",
+            _score(each.score, board.asked.rank_by),
             tuple(
                 None if span.best is None or span.worst is None else (span.best, span.worst)
                 for span in (each.by_queries, each.by_systems, each.by_weights)
@@ -179,14 +190,20 @@ def _ranks(rows: Rows) -> Drawing:
     if not shown:
         why = ", ".join(f"the AMRS of {name} is {rate.status.value}" for name, rate in board.rates.items())
         raise Missing(f"ranks: no row has a score ({why})")
+    by = board.asked.rank_by
     weights = ", ".join(f"{name} {weight:g}" for name, weight in board.asked.weights.items())
-    notes = [f"Dynascore ({_rates(board)}; {rows.measure}; weights {weights})."]
+    notes = [] if by else [f"Dynascore ({_rates(board)}; {rows.measure}; weights {weights})."]
+    scored = f"{axes.axis(by, rows.measure).label}, {_unit(board, by)}" if by else "Dynascore"
     if len(shown) > ranks.MOST_ROWS:
         notes.append(f"The best {ranks.MOST_ROWS} of {len(shown):,} rows.")
     if board.standings[0].by_queries.best is None:
         notes.append(f"Ranks with other queries are not known ({board.standings[0].by_queries.reason}).")
     around = rows.frame("ranks and how far they hold", notes, _left_out(board))
-    return lambda: ranks.draw(shown[: ranks.MOST_ROWS], around, "Dynascore")
+    return lambda: ranks.draw(shown[: ranks.MOST_ROWS], around, scored)
+
+
+def _score(score: float, rank_by: str | None) -> str:
+    return f"{score:.2f}" if rank_by is None else f"{abs(score):.4g}"
 
 
 def _distributions(rows: Rows) -> Drawing:

@@ -12,6 +12,7 @@ from harness.published.printed import decimal
 from harness.published.tables import Published
 from harness.report import paper_data
 from harness.report.latex import HEAD
+from harness.report.paper_scores import scores
 from harness.report.paper_tables import listed, tables
 from harness.report.sections import LATEX, MARKDOWN, Dialect, Section
 from harness.report.sheet import MISSING, Escape
@@ -49,12 +50,13 @@ def _written(published: Published, follows: Snapshot, now: Snapshot, dialect: Di
 
 
 def sections(published: Published, follows: Snapshot, now: Snapshot, escape: Escape) -> tuple[Section, ...]:
-    """Tables 1 to 3, the errata, the costs made again, and what became of them."""
+    """Tables 1 to 3, the errata, costs and scores made again, and what became of the costs."""
     wrong = errata.errata(published, follows)
     return (
         *tables(published, wrong, escape),
         listed(wrong, escape),
         recomputed(published, follows, escape),
+        *scores(published, follows, escape),
         rented(published, follows, now, escape),
         repriced(published, follows, now, escape),
     )

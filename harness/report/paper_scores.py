@@ -2,29 +2,59 @@
 
 from __future__ import annotations
 
-from harness import leaderboard
+from dataclasses import replace
+
+from harness import cost, leaderboard, pricing
 from harness.leaderboard import Asked, Leaderboard
+from harness.prices import Snapshot
+from harness.published import as_rows
 from harness.published.about import Dataset
 from harness.published.tables import Published, Scored
 from harness.report.sections import Section
 from harness.report.sheet import MISSING, Escape
-from harness.table import Table
+from harness.table import Figure, Table
 
 
-def scores(published: Published, table: Table, escape: Escape) -> tuple[Section, ...]:
+def scores(published: Published, follows: Snapshot, escape: Escape) -> tuple[Section, ...]:
     """Each dataset's scores, printed and made again from the figures as printed.
 
     Args:
         published: the tables.
-        table: its rows at the prices that it follows.
+        follows: the prices that they follow.
         escape: makes texts harmless where they will stand.
     """
+    table = _table(published, follows)
     found = []
     for dataset in published.about.datasets:
         if dataset.amrs:
             asked = Asked(dataset.name, "RR@10", amrs=dataset.amrs, suite=published.about.name)
             found.append(_section(published, dataset, leaderboard.build(table, {}, asked), escape))
     return tuple(found)
+
+
+def _table(published: Published, follows: Snapshot) -> Table:
+    """Tables 3 as printed, costs too: they were made of latencies that are printed as whole milliseconds."""
+    measured, at = as_rows.measurements(published, follows), pricing.tariff(follows)
+    name = published.about.name
+    printed = {
+        f"{name}/table{dataset.table3}/{number}": Figure(float(line.cost_usd_per_million.value))
+        for dataset in published.about.datasets
+        for number, line in enumerate(published.table3[dataset.name], start=1)
+    }
+    return Table(
+        rows=tuple(
+            replace(pricing.priced(row, at), usd_per_million=printed[row.key])
+            for row in measured.rows
+            if row.key in printed
+        ),
+        measures=measured.measures,
+        price_provider=follows.provider,
+        price_region=follows.region,
+        price_date=str(follows.as_of),
+        price_source=follows.source,
+        cost_formula=cost.SEQUENTIAL.formula,
+        rounded_to=measured.rounded_to,
+    )
 
 
 def _section(published: Published, dataset: Dataset, board: Leaderboard, escape: Escape) -> Section:
@@ -44,12 +74,13 @@ def _section(published: Published, dataset: Dataset, board: Leaderboard, escape:
     return Section(
         f"Table {escape(dataset.table4)}: {escape(dataset.label)}, Dynascores made again",
         (
-            f"Weights: {escape(weights)}. AMRS: {escape(rates)} (units for a point of RR@10). Made of the figures of"
-            f" Tables 3 as printed; the largest difference is {off:.3f}, which rounding explains.",
+            f"Weights: {escape(weights)}. AMRS: {escape(rates)} (units for a point of RR@10). Made of accuracies,"
+            f" latencies and costs as printed; the largest difference is {off:.3f}, which rounding explains.",
         ),
         ("rank", "system", "hardware", "printed", "made again", "difference", "rank"),
         (True, False, False, True, True, True, True),
         tuple(cells),
+        keys=3,
     )
 
 

@@ -21,6 +21,7 @@ from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 
 from harness.errors import FileError, UnknownName
+from harness.leaderboard import Asked
 from harness.pareto import State
 from harness.per_query import SHARES, PerQuery
 from harness.pictures import KINDS, album, canvas, cost, distributions, instances, look, memory, ranks, winners
@@ -39,6 +40,8 @@ NAMES = (
     "\x1b[31m\u202e%s {0}",
 )
 MIB = 2**20
+
+ASKED = Asked("", "RR@10")
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +82,7 @@ def dots(axes: Any) -> list[tuple[float, float]]:
 
 
 def test_a_measured_table_has_every_kind(table: Table, found: Mapping[str, PerQuery]) -> None:
-    made_of = album.album(table, found, "RR@10")
+    made_of = album.album(table, found, ASKED)
     assert [each.kind for each in made_of.pictures] == list(KINDS)
     assert [each.name for each in made_of.pictures] == [f"scifact-{kind}" for kind in KINDS]
     assert made_of.missing == ()
@@ -89,7 +92,7 @@ def test_a_measured_table_has_every_kind(table: Table, found: Mapping[str, PerQu
 def test_files_are_what_their_names_say_and_the_same_each_time(
     table: Table, found: Mapping[str, PerQuery], tmp_path: Path, form: str
 ) -> None:
-    pictures = album.album(table, found, "RR@10").pictures
+    pictures = album.album(table, found, ASKED).pictures
     once, again = (list(album.write(pictures, tmp_path / name, form)) for name in ("once", "again"))
     assert [path.name for path in once] == [f"scifact-{kind}.{form}" for kind in KINDS]
     for one, other in zip(once, again, strict=True):
@@ -142,7 +145,7 @@ def test_hostile_names_are_drawn_as_text(form: str, tmp_path: Path) -> None:
     ]
     rows[-1] = replace(rows[-1], outcome=Outcome.CRASH, detail="\\input{x} $", latency_mean_s=Figure(None))
     found = {each.key: per_query(each) for each in rows if each.outcome is Outcome.OK}
-    pictures = album.album(made(rows), found, "RR@10")
+    pictures = album.album(made(rows), found, ASKED)
     assert [each.kind for each in pictures.pictures] == list(KINDS)
     for path in album.write(pictures.pictures, tmp_path / "out", form):
         assert path.parent == tmp_path / "out"
@@ -190,10 +193,10 @@ def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 def test_rows_of_other_places_have_other_pictures(table: Table, found: Mapping[str, PerQuery]) -> None:
     others = [replace(each, isolation=Isolation.PROCESS, key=f"{each.key}p") for each in table.rows]
     both = made([*table.rows, *others])
-    names = [each.name for each in album.album(both, found, "RR@10", ["cost"]).pictures]
+    names = [each.name for each in album.album(both, found, ASKED, ["cost"]).pictures]
     assert names == ["scifact-container-cost", "scifact-process-cost"]
     other_sample = [replace(each, sample_sha256="other", key=f"{each.key}s") for each in table.rows]
-    names = [each.name for each in album.album(made([*table.rows, *other_sample]), found, "RR@10", ["cost"]).pictures]
+    names = [each.name for each in album.album(made([*table.rows, *other_sample]), found, ASKED, ["cost"]).pictures]
     assert len(set(names)) == 2 and all(name.startswith("scifact-") for name in names)
 
 
@@ -201,7 +204,7 @@ def test_rows_of_other_places_have_other_pictures(table: Table, found: Mapping[s
 @given(st.lists(st.text(max_size=80), min_size=1, max_size=6, unique=True))
 def test_file_names_are_safe_and_differ(datasets: list[str]) -> None:
     table = made([row("bm25", "cpu1-mem1", 0, dataset=name) for name in datasets])
-    pictures = album.album(table, {}, "RR@10", ["cost"]).pictures
+    pictures = album.album(table, {}, ASKED, ["cost"]).pictures
     names = [each.name for each in pictures]
     assert len({name.lower() for name in names}) == len(datasets)
     for name in names:
@@ -210,7 +213,7 @@ def test_file_names_are_safe_and_differ(datasets: list[str]) -> None:
 
 
 def test_what_is_not_drawn_is_named(table: Table, found: Mapping[str, PerQuery]) -> None:
-    for picture in album.album(table, found, "RR@10").pictures:
+    for picture in album.album(table, found, ASKED).pictures:
         text = " ".join(words(picture.draw()).split())
         assert "2026-07-20" in text and "scifact" in text, picture.kind
         assert "RR@10" in text or picture.kind in ("distributions", "memory", "instances")
@@ -220,24 +223,24 @@ def test_what_is_not_drawn_is_named(table: Table, found: Mapping[str, PerQuery])
 
 def test_why_there_is_no_picture(published: Table) -> None:
     only = [each for each in published.rows if each.dataset == "xortydi"]
-    why = "\n".join(album.album(replace(published, rows=tuple(only)), {}, "RR@10").missing)
+    why = "\n".join(album.album(replace(published, rows=tuple(only)), {}, ASKED).missing)
     assert "xortydi: no picture of memory limits: each system was measured at one limit only" in why
     assert "no picture of latency distributions: no row has what it takes (BM25 on cpu1-mem64: no samples" in why
     invalid = made([replace(row("bm25", "cpu1-mem1", 0), validity=Validity.INVALID)])
-    made_of = album.album(invalid, {}, "RR@10")
+    made_of = album.album(invalid, {}, ASKED)
     assert made_of.pictures == () and len(made_of.missing) == len(KINDS)
     assert all("invalid" in each for each in made_of.missing)
     one = made([row("bm25", "cpu1-mem1", 0)])
-    why = "\n".join(album.album(one, {}, "RR@10").missing)
+    why = "\n".join(album.album(one, {}, ASKED).missing)
     assert "all rows are priced on one type, a1.medium" in why
     assert "no picture of winners over the weights: the AMRS of cost is undefined (no pair)" in why
     assert "no picture of ranks: no row has a score" in why
     with pytest.raises(UnknownName, match="unknown measure 'RR@1'"):
-        album.album(one, {}, "RR@1")
+        album.album(one, {}, Asked("", "RR@1"))
 
 
 def test_published_rows_have_the_papers_figures(published: Table) -> None:
-    names = [each.name for each in album.album(published, {}, "RR@10", ["cost", "winners"]).pictures]
+    names = [each.name for each in album.album(published, {}, ASKED, ["cost", "winners"]).pictures]
     assert {"msmarco-santhanam2023-cost", "msmarco-santhanam2023-winners", "xortydi-cost", "xortydi-winners"} <= {
         *names
     }
@@ -426,7 +429,7 @@ def test_ranks_and_their_spans_are_drawn_as_given() -> None:
 
 def test_missing_figures_are_left_out_and_not_drawn_as_nothing(table: Table, found: Mapping[str, PerQuery]) -> None:
     known = {each.key for each in table.rows if each.outcome is Outcome.OK}
-    drawn = {each.kind: axes_of(each.draw()) for each in album.album(table, found, "RR@10").pictures}
+    drawn = {each.kind: axes_of(each.draw()) for each in album.album(table, found, ASKED).pictures}
     (axes,) = drawn["cost"]
     assert len(dots(axes)) == len(known) == 21 and all(x > 0 and y > 0 for x, y in dots(axes))
     (axes,) = drawn["instances"]
