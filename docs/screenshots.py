@@ -1,6 +1,6 @@
 """The pictures of ``docs/page.md``: the published results' page as a headless Chromium shows it.
 
-``python -m docs.screenshots`` writes ``docs/pictures/*.png``; by hand, after a change of the page's looks.
+``python -m docs.screenshots`` writes ``docs/pictures/page*.png``; by hand, after a change of the page's looks.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def main() -> int:
         _part(browser, path, "page-pictures", "#pictures-more")
         _evidence(browser, path)
         browser.close()
-    large = [each for each in sorted(PICTURES.glob("*.png")) if each.stat().st_size >= MOST_BYTES]
-    for each in sorted(PICTURES.glob("*.png")):
+    large = [each for each in sorted(PICTURES.glob("page*.png")) if each.stat().st_size >= MOST_BYTES]
+    for each in sorted(PICTURES.glob("page*.png")):
         print(f"{each.name}: {each.stat().st_size / 1e3:.0f} kB{'  TOO LARGE' if each in large else ''}")
     return 1 if large else 0
 

@@ -46,10 +46,17 @@
         { text: "hardware profile" },
         { text: "US$ per million queries", numeric: true },
       ],
-      rows: shown
-        .slice()
-        .sort((a, b) => place.get(typeOf(a)) - place.get(typeOf(b)) || cost[a.number] - cost[b.number])
-        .map((row) => [typeOf(row), String(types.get(typeOf(row))), row.system, row.profile, number(cost[row.number])]),
+      rows: () =>
+        shown
+          .slice()
+          .sort((a, b) => place.get(typeOf(a)) - place.get(typeOf(b)) || cost[a.number] - cost[b.number])
+          .map((row) => [
+            typeOf(row),
+            String(types.get(typeOf(row))),
+            row.system,
+            row.profile,
+            number(cost[row.number]),
+          ]),
       legend: systems
         .slice(0, 24)
         .map((system) => ({ text: system, colour: style.look(system).colour, symbol: style.look(system).symbol })),

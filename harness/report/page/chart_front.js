@@ -6,7 +6,7 @@
   const { charts, looks } = page;
   const SHAPES = { front: "circle", contested: "diamond", dominated: "circle" };
   const MOST_BARS = 150;
-  const MOST_LABELS = 40;
+  const MOST_LABELS = 12;
 
   function axisOf(name) {
     return page.content.axes.find((axis) => axis.name === name);
@@ -58,7 +58,7 @@
         [xAxis.type === "log", false],
       );
     const measure = page.content.measures[view.state.measure];
-    const named = front.length + contested.length <= MOST_LABELS;
+    const named = (some) => some.length <= MOST_LABELS && front.length + some.length <= 2 * MOST_LABELS;
     return {
       summary: summary(front, contested, all, across),
       columns: [
@@ -68,10 +68,11 @@
         { text: `${measure}, points`, numeric: true },
         { text: "front" },
       ],
-      rows: all
-        .slice()
-        .sort((a, b) => b.y - a.y)
-        .map((point) => [point.system, point.profile, number(point.x), number(point.y, 1), point.state]),
+      rows: () =>
+        all
+          .slice()
+          .sort((a, b) => b.y - a.y)
+          .map((point) => [point.system, point.profile, number(point.x), number(point.y, 1), point.state]),
       legend: legend(all, style),
       option: {
         grid: { left: 58, right: 40, top: 16, bottom: 52 },
@@ -81,8 +82,8 @@
           line(front, style),
           ...(all.length <= MOST_BARS ? [bars([...front, ...contested], style)] : []),
           scatter(thin(all.filter((point) => point.state === "dominated")), "dominated", style, false),
-          scatter(thin(contested), "contested", style, named),
-          scatter(front, "front", style, named),
+          scatter(thin(contested), "contested", style, named(contested)),
+          scatter(front, "front", style, named(front)),
         ],
       },
     };

@@ -67,10 +67,11 @@
         { text: "mean latency, ms", numeric: true },
         { text: "outcome" },
       ],
-      rows: rows
-        .slice()
-        .sort((a, b) => (a.system < b.system ? -1 : a.system > b.system ? 1 : a.memory - b.memory))
-        .map((row) => [row.system, bytes(row.memory), number(latency[row.number]), row.outcome]),
+      rows: () =>
+        rows
+          .slice()
+          .sort((a, b) => (a.system < b.system ? -1 : a.system > b.system ? 1 : a.memory - b.memory))
+          .map((row) => [row.system, bytes(row.memory), number(latency[row.number]), row.outcome]),
       legend: [
         ...Array.from(lines.keys())
           .slice(0, 24)

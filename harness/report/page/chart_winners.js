@@ -73,7 +73,7 @@
     return {
       summary: `Winners by share of all weights: ${names.join(", ")}${known.length > 6 ? ", and others" : ""}.`,
       columns: [{ text: "system" }, { text: "hardware profile" }, { text: "share of all weights, %", numeric: true }],
-      rows: known.map(({ row, share }) => [row.system, row.profile, number(share * 100)]),
+      rows: () => known.map(({ row, share }) => [row.system, row.profile, number(share * 100)]),
       legend: known.slice(0, 12).map(({ row }, at) => ({
         text: `${at + 1} ${row.system}, ${row.profile}`,
         colour: style.look(row.system).colour,

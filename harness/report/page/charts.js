@@ -10,7 +10,7 @@
   const made = new Map(); // id -> {chart, key, ...}
   let waiting = 0;
 
-  // draw(view, style) gives {option, summary, columns, rows, legend} or {why}: words for a picture that cannot be.
+  // draw(view, style) gives {option, summary, columns, rows(), legend} or {why}: words for a picture that cannot be.
   // key(view) changes when the picture does; controls(view) may give nodes that stand above it.
   function register(each) {
     known.push(each);
@@ -129,7 +129,8 @@
 
   function fillTable(parts) {
     if (!parts.table.open || !parts.drawn) return;
-    const { columns, rows, summary } = parts.drawn;
+    const { columns, summary } = parts.drawn;
+    const rows = parts.drawn.rows();
     const cut = rows.length > MOST_ROWS ? ` The first ${MOST_ROWS} of ${number(rows.length, 0)} rows.` : "";
     const inside = element("div", { class: "scroll" }, grid(`${summary}${cut}`, columns, rows.slice(0, MOST_ROWS)));
     parts.table.replaceChildren(parts.table.firstElementChild, inside);

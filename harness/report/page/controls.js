@@ -264,17 +264,21 @@
   function sentence(ranking, view) {
     const { state } = view;
     const price = page.content.snapshots[state.snapshot];
-    const rates = ranking.metrics.map((metric) => {
+    const known = ranking.metrics.filter((metric) => metric.rate.value !== null);
+    const missing = ranking.metrics.filter((metric) => metric.rate.value === null);
+    const rates = known.map((metric) => {
       const unit = page.content.axes.find((axis) => axis.name === metric.name).unit;
-      if (metric.rate.value === null) return `${metric.name}: ${metric.rate.status}`;
       const from = metric.rate.status === "given" ? "given" : `${state.mode}, ${count(metric.rate.pairs, "pair")}`;
       return `${number(metric.rate.value)} ${unit} (${from})`;
     });
+    const none = missing.map((metric) => ` No exchange rate of ${metric.name} (${metric.rate.status}), so no scores.`);
     const cut = state.mode === "robust" ? `; accuracies within ${number(ranking.cutoff)} points are one` : "";
     const name = view.rankings.length > 1 ? `${ranking.group.dataset}, ${ranking.group.label}: ` : "";
     const parts = [
       `${name}${count(ranking.rows.length, "row")} ranked, ${ranking.why.size} not.`,
-      rates.length ? ` One point of accuracy is worth ${rates.join(" or ")}${cut}.` : " Ranked by accuracy alone.",
+      rates.length ? ` One point of accuracy is worth ${rates.join(" or ")}${cut}.` : "",
+      ...none,
+      ranking.metrics.length ? "" : " Ranked by accuracy alone.",
       ` Prices: ${price.provider} ${price.region}, ${price.term}, ${price.date}.`,
     ];
     return element("p", {}, ...parts);

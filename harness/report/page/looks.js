@@ -8,9 +8,9 @@
   const DASHES = ["solid", [8, 4], [2, 3], [10, 3, 2, 3]];
   const SYMBOLS = ["circle", "rect", "triangle", "diamond", "roundRect"];
   const CROSS = "path://M0 1L1 0L5 4L9 0L10 1L6 5L10 9L9 10L5 6L1 10L0 9L4 5Z";
-  const FEW = 300; // points that are all drawn
-  const MOST_POINTS = 800;
-  const SQUARES = 60; // to a side of a picture
+  const FEW = 200; // points that are all drawn
+  const MOST_POINTS = 400;
+  const SQUARES = 40; // to a side of a picture
   const SVG = "http://www.w3.org/2000/svg";
 
   // Colours of the page as it is shown now, and one look for each system.

@@ -4,7 +4,7 @@
 
   const { element, find, select, fill } = page.elements;
   const { number, count } = page.numbers;
-  const PAGE = 50;
+  const PAGE = 40; // laying out more would be felt while a slider moves
   const PRINTED = 1000; // on paper, all that pass the filter up to so many
   let printing = false;
 
