@@ -107,8 +107,9 @@ def relations(keys: Sequence[str], accuracy: Floats, resampled: Resampled) -> Re
     means = resampled.accuracy[:, firsts]
     signs = np.full((count, count), EQUAL, dtype=np.int8)
     tail = (1 - CONFIDENCE) / 2
+    quantile = np.nanquantile if np.isnan(means).any() else np.quantile  # many times as fast
     for one in range(count):
-        low, high = np.nanquantile(means - means[:, [one]], (tail, 1 - tail), axis=0)
+        low, high = quantile(means - means[:, [one]], (tail, 1 - tail), axis=0)
         signs[:, one] = np.where(low > 0, BETTER, np.where(high < 0, WORSE, UNDECIDED))
         signs[one, one] = EQUAL
     return Relations(dict(zip(keys, group.tolist(), strict=True)), signs)
