@@ -6,20 +6,18 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness import axes, dynascore, pareto, per_query, place, resampling, standings
+from harness import axes, dynascore, fronts, per_query, place, standings
 from harness.axes import ACCURACY, Axis
 from harness.dynascore import Entry, Rate, Weighing
 from harness.errors import UnknownName, UsageError
-from harness.pareto import Relations, State
+from harness.pareto import State
 from harness.per_query import PerQuery
 from harness.place import Place
 from harness.records import Outcome
 from harness.resampling import Resampled
-from harness.result import Cell
 from harness.standings import Span
-from harness.table import Figure, Row, Table, Validity
+from harness.table import Figure, Row, Table
 
-_SEED = 2023
 NO_QUERIES = "no samples by query"
 
 
@@ -68,7 +66,7 @@ class Asked:
     rank_by: str | None = None
     suite: str | None = None
     scenario: str | None = None
-    front: tuple[str, ...] = ("accuracy", "cost", "latency")
+    front: tuple[str, ...] = fronts.AXES
 
 
 @dataclass(frozen=True)
@@ -95,15 +93,6 @@ class LeftOut:
 
     row: Row
     reason: str
-
-
-@dataclass(frozen=True)
-class Uncertainty:
-    """What the queries say of the rows: the cut-off (points), paired comparisons, and means over resampled queries."""
-
-    cutoff: float
-    relations: Relations | None = None
-    resampled: Resampled | None = None
 
 
 @dataclass(frozen=True)
@@ -152,7 +141,7 @@ def build(table: Table, found: Mapping[str, PerQuery], asked: Asked) -> Leaderbo
     if not ranked:
         first = f"; {left_out[0].row.system}: {left_out[0].reason}" if left_out else ""
         raise UsageError(f"no row of {asked.dataset} can be ranked{first}; harness report shows what is stored")
-    known = uncertainty(ranked, found, asked.measure, table.rounded_to)
+    known = fronts.uncertainty(ranked, found, asked.measure, table.rounded_to)
     weighing = _weighing(asked, known.cutoff if asked.cutoff is None else asked.cutoff)
     entries = [_entry(row, needed) for row in ranked]
     rates = {} if asked.rank_by else dynascore.rates(entries, weighing)
@@ -164,7 +153,7 @@ def build(table: Table, found: Mapping[str, PerQuery], asked: Asked) -> Leaderbo
     by_weights = [Span(None, None, "ranked by one axis")] * len(entries)
     if not asked.rank_by:
         by_weights = standings.under_other_weights(entries, weighing, rates)
-    states = fronts(ranked, [axes.axis(name, asked.measure) for name in asked.front], known.relations)
+    states = fronts.states(ranked, [axes.axis(name, asked.measure) for name in asked.front], known.relations)
     made = [
         Standing(
             row=row,
@@ -180,67 +169,6 @@ def build(table: Table, found: Mapping[str, PerQuery], asked: Asked) -> Leaderbo
     ]
     made.sort(key=lambda each: (each.rank is None, each.rank or 0, _entry(each.row, ()).name))
     return Leaderboard(asked, where, shown, rates, weighing.cutoff, tuple(made), (*left_out, *others), table)
-
-
-def uncertainty(
-    rows: Sequence[Row], found: Mapping[str, PerQuery], measure: str, rounded_to: Mapping[str, float]
-) -> Uncertainty:
-    """What the queries say of rows that may be compared; of published rows, how they are rounded."""
-    known = resampling.aligned([found.get(per_query.name(row)) for row in rows], measure)
-    if known is None:
-        return Uncertainty(100 * rounded_to.get(measure, 0.0))
-    accuracy, latency_s = known
-    resampled = resampling.resample(accuracy, latency_s, _SEED)
-    keys = [per_query.name(row) for row in rows]
-    return Uncertainty(resampling.cutoff(accuracy), resampling.relations(keys, accuracy, resampled), resampled)
-
-
-def fronts(rows: Sequence[Row], on: Sequence[Axis], relations: Relations | None) -> dict[str, State]:
-    """Where rows stand to the Pareto front, by :func:`harness.per_query.name`; those without a figure are left out."""
-    points = []
-    for row in rows:
-        figures = {axis.name: axis.read(row) for axis in on}
-        if all(figure.value is not None for figure in figures.values()):
-            points.append(pareto.Point(per_query.name(row), row.system, figures))
-    return pareto.states(points, on, relations) if points else {}
-
-
-def contested(table: Table, found: Mapping[str, PerQuery], measure: str) -> frozenset[Cell]:
-    """The cells whose place on the front of accuracy, cost and latency is contested, each among those of its place.
-
-    Args:
-        table: priced rows.
-        found: what they are made of, by :func:`harness.per_query.name`.
-        measure: what accuracy is.
-    """
-    on = [axes.axis(name, measure) for name in Asked("", measure).front]
-    by_place: dict[Place, list[Row]] = defaultdict(list)
-    for row in table.rows:
-        if rankable(row, on) is None:
-            by_place[place.of(row)].append(row)
-    cells = set()
-    for rows in by_place.values():
-        states = fronts(rows, on, uncertainty(rows, found, measure, table.rounded_to).relations)
-        cells |= {
-            Cell(row.suite, row.system, row.dataset, row.scenario, row.profile)
-            for row in rows
-            if states[per_query.name(row)] is State.CONTESTED
-        }
-    return frozenset(cells)
-
-
-def rankable(row: Row, needed: Sequence[Axis]) -> str | None:
-    """Why a row is not ranked; ``None``: it is."""
-    if row.outcome is not Outcome.OK:
-        return f"{row.outcome.value}: {row.detail or 'no detail was stored'}"
-    if row.validity is Validity.INVALID:
-        why = next((each.text for each in row.findings if each.validity is Validity.INVALID), "see its notes")
-        return f"invalid: {why}"
-    for axis in needed:
-        figure = axis.read(row)
-        if figure.value is None:
-            return f"no {axis.label}: {figure.reason or 'not measured'}"
-    return None
 
 
 def _needed(asked: Asked) -> set[str]:
@@ -318,7 +246,7 @@ def _differs(one: Place, other: Place) -> str:
 def _sorted_out(rows: Sequence[Row], needed: Sequence[Axis], asked: Asked) -> tuple[list[Row], list[LeftOut]]:
     ranked, left_out = [], []
     for row in rows:
-        why = rankable(row, needed) or _beyond(row, asked)
+        why = fronts.rankable(row, needed) or _beyond(row, asked)
         if why is None:
             ranked.append(row)
         else:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import leaderboard
+from harness import fronts, leaderboard
 from harness.errors import UnknownName, UsageError
 from harness.leaderboard import Asked, Bound, Leaderboard
 from harness.pareto import State
@@ -165,7 +165,7 @@ def test_contested_cells_are_named() -> None:
         row("bad", 39, 20, outcome=Outcome.OOM),
     )
     b = rows[1]
-    assert leaderboard.contested(table(*rows), {}, "RR@10") == {Cell(b.suite, "b", b.dataset, b.scenario, b.profile)}
+    assert fronts.contested(table(*rows), {}, "RR@10") == {Cell(b.suite, "b", b.dataset, b.scenario, b.profile)}
 
 
 def test_the_set_of_systems_is_told() -> None:

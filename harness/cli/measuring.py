@@ -86,13 +86,13 @@ def run(
 
 def _contested(suite: Path | None, stored: Path, cache: Path) -> tuple[Path | None, frozenset[Cell]]:
     """The contested cells of what is stored there, and the suite that declares them, looked for where suites lie."""
-    from harness import leaderboard
+    from harness import fronts
     from harness.cli.tables import MEASURES
     from harness.suite import load
 
     measures = tuple(MEASURES["rows"].split())
     table = stored_table(stored, measures, Market(), cache)
-    cells = leaderboard.contested(table, per_query_of(stored, measures, cache), measures[0])
+    cells = fronts.contested(table, per_query_of(stored, measures, cache), measures[0])
     if suite is not None:
         name = load(suite).name
         return suite, frozenset(cell for cell in cells if cell.suite == name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from harness import axes, leaderboard, per_query
+from harness import axes, fronts, leaderboard, per_query
 from harness.dynascore import Status
 from harness.errors import UsageError
 from harness.leaderboard import Asked, Leaderboard
@@ -89,7 +89,7 @@ class Rows:
         """Rows that ran and are not invalid; and the others with why."""
         kept, others = [], []
         for row in self.table.rows:
-            why = leaderboard.rankable(row, ())
+            why = fronts.rankable(row, ())
             if why is None:
                 kept.append(row)
             else:
@@ -234,7 +234,7 @@ def _memory(rows: Rows) -> Drawing:
         if row.outcome is Outcome.NOT_APPLICABLE or (
             ran and (row.validity is Validity.INVALID or read(row).value is None)
         ):
-            others.append((row, leaderboard.rankable(row, ()) or "no latency"))
+            others.append((row, fronts.rankable(row, ()) or "no latency"))
             continue
         hardware = f"{row.cpus} CPU{'s' if row.cpus > 1 else ''}" + (
             f", {row.gpus} GPU{'s' if row.gpus > 1 else ''}" if row.gpus else ""

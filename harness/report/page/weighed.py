@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from harness import axes, leaderboard, place
+from harness import axes, fronts, place
 from harness.axes import ACCURACY
 from harness.leaderboard import PRESETS
 from harness.pareto import BETTER, EQUAL, WORSE, Relations
@@ -35,12 +35,12 @@ def weighing(table: Table, found: Mapping[str, PerQuery], rates: tuple[KnownRate
     for where, rows in by_place.items():
         for measure in table.measures:
             needed = [axes.axis(name, measure) for name in _NEEDED]
-            ranked = [row for row in rows if leaderboard.rankable(row, needed) is None]
+            ranked = [row for row in rows if fronts.rankable(row, needed) is None]
             # Where no row has all of them, those with an accuracy can still be told apart.
-            ranked = ranked or [row for row in rows if leaderboard.rankable(row, needed[:1]) is None]
+            ranked = ranked or [row for row in rows if fronts.rankable(row, needed[:1]) is None]
             if not ranked:
                 continue
-            known = leaderboard.uncertainty(ranked, found, measure, table.rounded_to)
+            known = fronts.uncertainty(ranked, found, measure, table.rounded_to)
             cutoffs[where, measure] = known.cutoff
             if known.relations is not None:
                 relations[where, measure] = _short(known.relations)

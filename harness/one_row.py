@@ -1,0 +1,195 @@
+"""A cell's pooled jobs -> its row: what was limited, timed, judged and used, each missing figure with its reason."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness import evaluate, gpu_noise, notes, per_query, stats
+from harness.attempts import Job
+from harness.errors import HarnessError, StoreError
+from harness.measured import Measured
+from harness.per_query import PerQuery
+from harness.records import Outcome
+from harness.remembered import Remembered
+from harness.table import Figure, Machine, Row
+
+# A measure is bounded, and its interval needs fewer than a latency's: a second of resampling for a hundred rows.
+MEASURE_RESAMPLES = 1999
+
+
+@dataclass
+class Judge:
+    """Evaluates jobs; each file of judgements is read once."""
+
+    measures: tuple[Any, ...]
+    qrels: dict[Path, evaluate.Qrels] = field(default_factory=dict)
+
+    def __call__(self, job: Job) -> evaluate.Evaluation:
+        """What a job's run is worth; HarnessError where it cannot be judged."""
+        path = job.qrels_path()
+        hits_alone = evaluate.of_hits_alone(path)
+        qrels = self.qrels.get(path) or evaluate.read_qrels(path)
+        if not hits_alone:  # those are one job's
+            self.qrels[path] = qrels
+        if job.run_path is None:
+            raise StoreError(f"{job.folder}: holds no run; measure the job again")
+        run = evaluate.read_run(job.run_path)
+        return evaluate.evaluate(run, qrels, job.sample_ids(), self.measures, hits_alone=hits_alone)
+
+
+def make(cell: Measured[Job], tries: int, judge: Judge, earlier: Remembered | None) -> tuple[Row, PerQuery | None]:
+    """The row of a cell and what it is made of by query; a cell that failed has no figures.
+
+    Args:
+        cell: its pool and verdict.
+        tries: how many jobs of it are stored.
+        judge: evaluates its run.
+        earlier: what is remembered of it, where its files have not changed.
+    """
+    pool, found, verdict = cell.pool, None, cell.verdict
+    if earlier is not None:
+        row, found = replace(earlier.row, validity=verdict.validity, transient=verdict.transient), earlier.queries
+    else:
+        row = replace(_outline(cell, tries), notes=pool.notes)
+        if pool.outcome is Outcome.OK:
+            row, found = _with_measures(_with_latency(row, cell), cell, judge)
+    return replace(row, findings=verdict.findings, notes=(*row.notes, *verdict.reasons)), found
+
+
+def _outline(cell: Measured[Job], tries: int) -> Row:
+    """The row without what must be computed from samples and runs; a failed cell's row ends here."""
+    pool, result = cell.pool, cell.pool.lead.result
+    spec, environment, done = result.spec, result.environment, pool.outcome is Outcome.OK
+    results = pool.results if done else ()
+    treatments = {each.page_cache for each in results}
+    apart = [each.placement.apart for each in results if each.placement is not None]
+    return Row(
+        suite=spec.cell.suite,
+        system=spec.cell.system,
+        dataset=spec.cell.dataset,
+        scenario=spec.cell.scenario,
+        profile=spec.cell.profile,
+        isolation=spec.isolation,
+        outcome=pool.outcome,
+        detail=pool.detail,
+        validity=cell.verdict.validity,
+        transient=cell.verdict.transient,
+        key=result.key,
+        keys=tuple(job.result.key for job in pool.jobs),
+        jobs=len(pool.jobs),
+        started_at=result.started_at,
+        machine=Machine(**{item.name: getattr(environment, item.name) for item in fields(Machine)}),
+        cpus=spec.envelope.cpus,
+        memory_limit_bytes=spec.envelope.memory_bytes,
+        gpus=spec.envelope.gpus,
+        price=None,
+        price_note=None,
+        k=spec.k,
+        sample_sha256=spec.sample_sha256,
+        corpus_sha256=spec.corpus_sha256,
+        qrels_sha256=spec.qrels_sha256,
+        peak_anon_bytes=_most(each.memory.peak_anon_bytes for each in results),
+        peak_mapped_bytes=_most(each.memory.peak_mapped_bytes for each in results),
+        peak_cgroup_bytes=_most(each.memory.peak_cgroup_bytes for each in results),
+        peak_gpu_bytes=_most(each.memory.peak_gpu_bytes for each in results),
+        gpu_energy_j=_all(gpu_noise.energy_j(each) for each in results) if done else None,
+        index_bytes=result.index.index_bytes if done and result.index else None,
+        index_build_s=result.index.build_s if done and result.index else None,
+        build_envelope=result.index.envelope if done and result.index else None,
+        corpus_documents=result.corpus_documents,
+        latency_target_s=spec.scenario_params.latency_target_s,
+        latency_percentile=spec.scenario_params.latency_percentile,
+        load_s=_middle(each.load_s for each in results),
+        first_query_s=_middle(each.first_query_s for each in results),
+        page_cache=treatments.pop() if len(treatments) == 1 else None,
+        harness_apart=all(apart) if apart else None,
+        attempts=tries,
+        stand_in=result.stand_in,
+        origin=pool.lead.origin,
+    )
+
+
+def _most(values: Iterable[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _all(values: Iterable[float | None]) -> float | None:
+    """A sum that lacks nothing."""
+    known = list(values)
+    return None if None in known else sum(value for value in known if value is not None)
+
+
+def _middle(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _with_latency(row: Row, cell: Measured[Job]) -> Row:
+    latency = cell.latency
+    if latency is None:
+        missing = Figure(None, reason=cell.why_not)
+        names = ("latency_mean_s", "latency_these_queries_s", "p50_s", "p95_s", "p99_s")
+        return replace(row, **dict.fromkeys(names, missing))  # type: ignore[arg-type]
+    return replace(
+        row,
+        queries=latency.queries,
+        trials=latency.trials,
+        latency_mean_s=latency.mean_s,
+        latency_these_queries_s=latency.these_queries_s,
+        p50_s=latency.percentiles_s["p50"],
+        p95_s=latency.percentiles_s["p95"],
+        p99_s=latency.percentiles_s["p99"],
+        at_most_s=latency.at_most_s,
+        throughput_qps=latency.throughput_qps,
+        service_s=latency.service_s,
+        stages_s=latency.stages_s,
+        spread_s=latency.spread_s,
+        trial_means_s=latency.trial_means_s,
+        trial_spread_s=latency.trial_spread_s,
+        notes=(*row.notes, *latency.notes),
+    )
+
+
+def _with_measures(row: Row, cell: Measured[Job], judge: Judge) -> tuple[Row, PerQuery]:
+    names, judged = [str(measure) for measure in judge.measures], None
+    latency = cell.latency
+    try:
+        judged = judge(cell.pool.lead)
+    except HarnessError as error:
+        missing = Figure(None, reason=f"the run cannot be judged: {error}")
+        row = replace(row, measures=dict.fromkeys(names, missing))
+    else:
+        seed = cell.pool.lead.result.spec.seed
+        deep = [str(measure) for measure in judge.measures if evaluate.looks_deeper(measure, row.k)]
+        row = replace(
+            row,
+            measures={name: _judged(judged, name, seed) for name in names},
+            queries_judged=judged.queries,
+            queries_unjudged=judged.unjudged,
+            notes=(*row.notes, *notes.of_measures(judged, deep, row.k)),
+        )
+    found = per_query.collect(
+        per_query.name(row),
+        latency.by_query_s if latency else {},
+        latency.quantiles_s if latency else (),
+        judged.per_query if judged else {},
+    )
+    return row, found
+
+
+def _judged(judged: evaluate.Evaluation, name: str, seed: int) -> Figure:
+    """A measure with its 95 % bootstrap interval over queries, where it is a mean over them."""
+    value = judged.values[name]
+    if value is None:
+        none = None if judged.queries else "no query of the sample has judgements"
+        return Figure(None, reason=none or judged.reasons.get(name))
+    if name not in judged.means:
+        return Figure(value)
+    figure = stats.bootstrap_mean(np.asarray(list(judged.per_query[name].values())), seed, resamples=MEASURE_RESAMPLES)
+    return replace(figure, value=value, reason=None)
