@@ -62,17 +62,26 @@ def by_queries(entries: Sequence[Entry], scorer: Scorer, resampled: Resampled) -
         resampled: of the same rows, in their order.
     """
     found = []
-    known = np.isfinite(resampled.latency_s)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        slower = resampled.latency_s / (np.where(known, resampled.latency_s, 0.0).sum(axis=0) / known.sum(axis=0))
-    moved = np.where(np.isfinite(slower), slower, 1.0)  # a metric that no query decides stays as it is
-    for accuracy, factor in zip(resampled.accuracy, moved, strict=True):
+    for accuracy, factor in zip(resampled.accuracy, slower(resampled), strict=True):
         drawn = [
             replace(entry, accuracy=float(points), values=_moved(entry.values, float(times)))
             for entry, points, times in zip(entries, accuracy, factor, strict=True)
         ]
         found.append(_numbers(dynascore.ranks(scorer(drawn))))
     return _spans(np.asarray(found), (1 - CONFIDENCE) / 2)
+
+
+def slower(resampled: Resampled) -> Floats:
+    """How many times its mean each row's latency is, shape (resamples, rows); 1 where no query says."""
+    known = np.isfinite(resampled.latency_s)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = resampled.latency_s / (np.where(known, resampled.latency_s, 0.0).sum(axis=0) / known.sum(axis=0))
+    return np.where(np.isfinite(found), found, 1.0)
+
+
+def moves(names: int) -> Floats:
+    """How far each weight is moved in each of 1,000 sets, shape (sets, weights)."""
+    return np.random.default_rng(_SEED).uniform(-PERTURBATION, PERTURBATION, (PERTURBED, names))
 
 
 def _moved(values: Mapping[str, float], factor: float) -> dict[str, float]:
@@ -103,9 +112,8 @@ def without_each_system(entries: Sequence[Entry], scorer: Scorer) -> list[Span]:
 def under_other_weights(entries: Sequence[Entry], weighing: Weighing, rates: Mapping[str, Rate]) -> list[Span]:
     """95 % of the ranks when each weight is moved by up to 0.1 to either side, at random, and they sum to 1 again."""
     names = [name for name, weight in weighing.weights.items() if weight]
-    rng = np.random.default_rng(_SEED)
     base = np.asarray([weighing.weights[name] for name in names])
-    drawn = np.clip(base + rng.uniform(-PERTURBATION, PERTURBATION, (PERTURBED, len(names))), 1e-9, None)
+    drawn = np.clip(base + moves(len(names)), 1e-9, None)
     drawn /= drawn.sum(axis=1, keepdims=True)
     alone = [_contributions(entries, replace(weighing, weights={name: 1.0}), rates) for name in names]
     if any(each is None for each in alone):
@@ -131,7 +139,10 @@ def _spans(ranks: Floats, tail: float) -> list[Span]:
         ranks: shape (rankings, rows).
         tail: the share that is left out on either side.
     """
-    if np.isnan(ranks).any():
-        return [Span(None, None, "no scores") for _ in range(ranks.shape[1])]
-    low, high = (np.quantile(ranks, share, axis=0, method="nearest") for share in (tail, 1 - tail))
-    return [Span(int(best), int(worst)) for best, worst in zip(low, high, strict=True)]
+    missing = np.asarray(np.isnan(ranks).any(axis=0), dtype=np.bool_)
+    known = np.where(missing, 0.0, ranks)
+    low, high = (np.quantile(known, share, axis=0, method="nearest") for share in (tail, 1 - tail))
+    return [
+        Span(None, None, "no scores") if none else Span(int(best), int(worst))
+        for none, best, worst in zip(missing, low, high, strict=True)
+    ]

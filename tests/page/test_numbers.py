@@ -338,3 +338,56 @@ def test_the_data_say_what_the_rows_say(results: Made) -> None:
         if row.latency_mean_s.value is not None:
             assert line["mean"][:3] == [row.latency_mean_s.value, row.latency_mean_s.low, row.latency_mean_s.high]
             assert len(line["quantiles"]) == 51
+
+
+def _spans(page: Page) -> dict[str, dict[str, Any]]:
+    return page.evaluate("""() => {
+      const view = harnessPage.main.view();
+      const { content, holds } = harnessPage;
+      const ranked = view.rankings.flatMap((each) => each.rows);
+      return Object.fromEntries(ranked.map((row) => [content.rows[row].key, holds.of(row, view)]));
+    }""")
+
+
+@pytest.mark.parametrize("mode", dynascore.MODES)
+def test_how_far_ranks_hold(shared: Page, results: Made, rows: Any, mode: str) -> None:
+    weights = {"accuracy": 0.5, "cost": 0.2, "latency": 0.3}
+    choose(shared, weights=[500, 200, 300], mode=mode, snapshot=None, measure=0)
+    wanted = board(results, rows[1], results.tariff, weights=weights, mode=mode)
+    shown = _spans(shared)
+    assert shown.keys() == {each.row.key for each in wanted.standings}
+    count = len(shown)
+    for each in wanted.standings:
+        spans = shown[each.row.key]
+        systems = each.by_systems
+        if systems.best is None:
+            assert "an exchange rate has no value" in str(spans["systems"])
+        else:
+            assert spans["systems"] == [systems.best, systems.worst]
+        # A fifth of the draws: the ends of the inner 95 % lie where the others put them, give or take.
+        for name, span in (("weights", each.by_weights), ("queries", each.by_queries)):
+            if span.best is None or span.worst is None:
+                assert isinstance(spans[name], str)
+                continue
+            best, worst = spans[name]
+            assert best <= worst and abs(best - span.best) + abs(worst - span.worst) <= max(4, 0.2 * count), name
+
+
+def test_with_rates_that_are_given_no_system_moves_another(shared: Page) -> None:
+    choose(shared, weights=[500, 250, 250], mode="reference", snapshot=None, measure=0, rates={"cost": 2, "latency": 9})
+    shown, rank = _spans(shared), shared.evaluate(_SHOWN)
+    assert all(spans["systems"] == [rank[key][0], rank[key][0]] for key, spans in shown.items())
+    choose(shared, rates={"cost": None, "latency": None})
+
+
+def test_the_evidence_of_a_rank_says_how_far_it_holds(open_file: Open, file: Path) -> None:
+    page = open_file(file)
+    page.locator('#body tr:nth-child(1) button[data-column="rank"]').click()
+    said = page.locator("#evidence").inner_text()
+    for part in (
+        "rank with other queries: ",
+        "rank without each other system: ",
+        "rank with weights moved by up to 0.1: ",
+    ):
+        assert part in said
+    assert "too many rows" not in said and "set of systems: " in said

@@ -31,6 +31,7 @@ SCRIPTS = (
     "columns.js",
     "state.js",
     "view.js",
+    "holds.js",
     "elements.js",
     "controls.js",
     "cells.js",

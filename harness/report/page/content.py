@@ -11,12 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 import harness
-from harness import axes, cost, per_query, place
+from harness import axes, cost, per_query, place, standings
 from harness.pricing import Tariff
 from harness.report.page import groups, money, one_row
 from harness.report.page.compact import Texts, figure
 from harness.report.page.groups import Weighing
+from harness.report.page.weighed import DRAWS
 from harness.report.text import printable
 from harness.table import Machine, Measurements, Overhead, Row
 
@@ -68,6 +71,8 @@ def of(page: Page) -> dict[str, Any]:
         "measures": [printable(name) for name in measures],
         "axes": [_axis(each) for each in (axes.accuracy(""), *axes.OTHERS.values())],
         "presets": [{"name": name, "weights": dict(weights)} for name, weights in page.weighing.presets],
+        "perturbation": standings.PERTURBATION,
+        "perturbations": np.round(standings.moves(3)[:DRAWS], 5).tolist(),
         "formulas": {model.name: [model.formula, model.meaning] for model in cost.MODELS},
         "snapshots": money.snapshots(shared.needs, known, texts),
         "snapshot": money.default(page.tariff, known),

@@ -99,7 +99,23 @@
       lines.push(`exchange rate of ${metric.name}: ${full(metric.rate.value)} ${unit} for a point (${how})`);
     }
     lines.push(`rank ${view.rank[row.number]} of ${count(ranking.rows.length, "row")} of this comparison group`);
-    return lines;
+    return [...lines, ...holds(row, view, ranking)];
+  }
+
+  // How far the rank holds, and the systems that it hangs on.
+  function holds(row, view, ranking) {
+    const found = page.holds.of(row.number, view);
+    if (!found) return [];
+    const systems = [...new Set(ranking.rows.map((number) => page.content.rows[number].system))].sort();
+    const draws = page.content.perturbations.length;
+    const ends = (span) => (span[0] === span[1] ? String(span[0]) : `${span[0]} to ${span[1]}`);
+    const said = (span, how) => (typeof span === "string" ? span : `${ends(span)}${how}`);
+    return [
+      `rank with other queries: ${said(found.queries, `; 95 % over ${draws} resamples`)}`,
+      `rank without each other system: ${said(found.systems, "")}`,
+      `rank with weights moved by up to ${page.content.perturbation}: ${said(found.weights, `; 95 % over ${draws} draws`)}`,
+      `set of systems: ${systems.join(", ")}`,
+    ];
   }
 
   function cost(row, view) {

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from harness import place
 from harness.place import Place
 from harness.records import digest
 from harness.report.text import printable
 from harness.table import Row
+
+_LARGEST = 2**16 - 1
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,13 @@ class Relation:
 
     runs: Mapping[str, int]
     pairs: str
+
+
+@dataclass(frozen=True)
+class Draws:
+    """One figure of each row over resampled queries: by the row's key, each of shape (draws,)."""
+
+    values: Mapping[str, NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -41,12 +54,15 @@ class Weighing:
     """What rankings need beside the rows.
 
     ``presets`` are weights by name; ``cutoffs`` the robust mode's, in points, by group and measure; ``relations``
-    how accuracies compare, by group and measure.
+    how accuracies compare, by group and measure; ``resampled`` accuracies (points) over resampled queries, by group and
+    measure; ``slower`` how many times the mean a row's latency is over the same resamples.
     """
 
     presets: tuple[tuple[str, Mapping[str, float]], ...]
     cutoffs: Mapping[tuple[Place, str], float] = field(default_factory=dict)
     relations: Mapping[tuple[Place, str], Relation] = field(default_factory=dict)
+    resampled: Mapping[tuple[Place, str], Draws] = field(default_factory=dict)
+    slower: Mapping[Place, Draws] = field(default_factory=dict)
     rates: tuple[KnownRates, ...] = ()
 
 
@@ -81,6 +97,7 @@ def _group(
     each: Place, found: Mapping[Place, int], measures: Sequence[str], rows: Mapping[str, int], weighing: Weighing
 ) -> dict[str, Any]:
     known = {name: weighing.relations.get((each, name)) for name in measures}
+    drawn = {name: weighing.resampled.get((each, name)) for name in measures}
     return {
         "id": ident(each),
         "dataset": printable(each.dataset),
@@ -95,11 +112,26 @@ def _group(
             for name, relation in known.items()
             if relation is not None
         },
+        "resampled": {name: _packed(draws, rows) for name, draws in drawn.items() if draws is not None},
+        "slower": _packed(weighing.slower[each], rows) if each in weighing.slower else None,
         "rates": [
             {"name": known_as.name, "measure": known_as.measure, "values": dict(known_as.values)}
             for known_as in weighing.rates
             if known_as.dataset == each.dataset and known_as.measure in measures
         ],
+    }
+
+
+def _packed(draws: Draws, rows: Mapping[str, int]) -> dict[str, Any]:
+    """Draws as whole numbers of two bytes, in units of ``scale``."""
+    scale = max((float(values.max()) for values in draws.values.values()), default=0.0) / _LARGEST or 1.0
+    return {
+        "scale": scale,
+        "rows": {
+            str(rows[key]): base64.b64encode(np.rint(values / scale).astype("<u2").tobytes()).decode("ascii")
+            for key, values in draws.values.items()
+            if key in rows
+        },
     }
 
 

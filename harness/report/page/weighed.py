@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from harness import axes, fronts, place
+import numpy as np
+from numpy.typing import NDArray
+
+from harness import axes, fronts, per_query, place, standings
 from harness.axes import ACCURACY
 from harness.leaderboard import PRESETS
 from harness.pareto import BETTER, EQUAL, WORSE, Relations
 from harness.per_query import PerQuery
 from harness.place import Place
-from harness.report.page.groups import KnownRates, Relation, Weighing
+from harness.report.page.groups import Draws, KnownRates, Relation, Weighing
 from harness.table import Row, Table
 
 _LETTERS = {BETTER: "b", EQUAL: "e", WORSE: "w"}
+# Of a leaderboard's 1,000 resamples and sets of weights, so many; none of larger groups: a file to send is small.
+DRAWS, MOST_ROWS = 200, 1000
 # A leaderboard's usual axes: its cut-off is of the rows that have all of them.
 _NEEDED = (ACCURACY, "cost", "latency")
 
@@ -32,6 +37,8 @@ def weighing(table: Table, found: Mapping[str, PerQuery], rates: tuple[KnownRate
         by_place[place.of(row)].append(row)
     cutoffs: dict[tuple[Place, str], float] = {}
     relations: dict[tuple[Place, str], Relation] = {}
+    resampled: dict[tuple[Place, str], Draws] = {}
+    slower: dict[Place, Draws] = {}
     for where, rows in by_place.items():
         for measure in table.measures:
             needed = [axes.axis(name, measure) for name in _NEEDED]
@@ -44,8 +51,17 @@ def weighing(table: Table, found: Mapping[str, PerQuery], rates: tuple[KnownRate
             cutoffs[where, measure] = known.cutoff
             if known.relations is not None:
                 relations[where, measure] = _short(known.relations)
+            if known.resampled is not None and len(ranked) <= MOST_ROWS:
+                keys = [per_query.name(row) for row in ranked]
+                resampled[where, measure] = _draws(keys, known.resampled.accuracy)
+                slower.setdefault(where, _draws(keys, standings.slower(known.resampled)))
     presets = tuple((preset.name, preset.weights) for preset in PRESETS)
-    return Weighing(presets, cutoffs, relations, rates)
+    return Weighing(presets, cutoffs, relations, resampled, slower, rates)
+
+
+def _draws(keys: Sequence[str], values: NDArray[np.float64]) -> Draws:
+    """The first draws of each row; all of its accuracies are known, and a latency that is not stays as it is."""
+    return Draws(dict(zip(keys, np.nan_to_num(values[:DRAWS]).T, strict=True)))
 
 
 def _short(relations: Relations) -> Relation:
