@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,11 +61,21 @@ def start(bench: Bench, arguments: Sequence[str], **more: str) -> subprocess.Pop
 def finish(bench: Bench, child: subprocess.Popen[bytes]) -> Finished:
     """Wait for its end."""
     peak_bytes = 0
-    if child.returncode is None:  # a signal that comes after its end finds it, and takes its status
-        _, status, usage = os.wait4(child.pid, 0)
-        child.returncode, peak_bytes = os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024
+    while child.poll() is None:
+        # The kernel's own mark of this program.  What it tells at the end (ru_maxrss) also holds what the process had
+        # when it was a copy of this one, whose libraries are many.
+        peak_bytes = max(peak_bytes, _peak_bytes(child.pid))
+        time.sleep(0.02)
     said = (bench.folder / "said.txt").read_text(encoding="utf-8", errors="replace")
     return Finished(child.returncode, said, peak_bytes)
+
+
+def _peak_bytes(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
 
 
 def run(bench: Bench, arguments: Sequence[str], **more: str) -> Finished:

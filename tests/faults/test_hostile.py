@@ -94,7 +94,13 @@ class Attacked:
 
 def _surroundings(bench: Bench) -> dict[str, str]:
     """All there is on the bench, but for what this run is to add."""
-    mine = ("said.txt", "results/test-suite/hostile", "results/test-suite/report.md", "test-suite.toml")
+    mine = (
+        "said.txt",
+        "results/test-suite/hostile",
+        "results/test-suite/report.md",
+        "results/test-suite/report.html",
+        "test-suite.toml",
+    )
     mine += ("engines/hostile/systems/", "cache/tables/")  # rows that are kept, for the results as they are now
     mine += ("cache/hashes",)  # remembered once files have lain unchanged for two seconds
     return {name: facts for name, facts in support.files(bench.folder) if not name.startswith(mine)}
