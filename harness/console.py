@@ -85,8 +85,12 @@ def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file that is whole or absent."""
+    """Write a file that is whole or absent; what is there and no file (``/dev/stdout``, a pipe) is written into."""
     try:
+        if path.exists() and not path.is_file():
+            with path.open("w", encoding="utf-8") as stream:  # a rename would put a file in a device's place
+                stream.write(text)
+            return
         partial = path.with_name(path.name + ".partial")
         partial.write_text(text, encoding="utf-8")
         partial.replace(path)

@@ -17,7 +17,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from harness import console
 from harness.cli import main
+from harness.errors import FileError
 from harness.launch.process import ProcessLauncher
 from harness.owner import me
 from tests.conftest import Bench
@@ -199,3 +201,18 @@ def _processes_with(text: str) -> list[str]:
         except OSError:
             continue
     return found
+
+
+def test_what_is_no_file_is_written_into_and_stays_what_it_is(tmp_path: Path) -> None:
+    """A rename onto /dev/null, as root, would leave the machine without one."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        console.write(pipe, "a table\n")
+        assert os.read(reader, 100) == b"a table\n"
+        assert pipe.is_fifo() and list(tmp_path.iterdir()) == [pipe]
+    finally:
+        os.close(reader)
+    with pytest.raises(FileError, match="cannot be written"):
+        console.write(tmp_path, "a table\n")
