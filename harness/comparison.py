@@ -206,7 +206,7 @@ def _side(figure: Figure) -> int:
 
 def _again(a: Row, b: Row) -> Figure | None:
     """The difference of the means, as far as it repeats; ``None`` where either was measured once."""
-    ours, theirs = np.asarray(a.trial_means_s), np.asarray(b.trial_means_s)
+    ours, theirs = _repeated(a), _repeated(b)
     if len(ours) < 2 or len(theirs) < 2:
         return None
     difference = float(theirs.mean() - ours.mean())
@@ -216,6 +216,18 @@ def _again(a: Row, b: Row) -> Figure | None:
 
     interval = ttest_ind(theirs, ours, equal_var=False).confidence_interval(stats.CONFIDENCE)
     return Figure(difference, float(interval.low), float(interval.high))
+
+
+def _repeated(row: Row) -> Floats:
+    """What repeats independently: each job's mean where there are several, else each trial's.
+
+    Trials are in the order of their jobs.  Where one was cut short it is not told whose it was: nothing then.
+    """
+    means = np.asarray(row.trial_means_s, dtype=np.float64)
+    if row.jobs == 1:
+        return means
+    whole = len(means) > 0 and row.trials in (None, len(means)) and len(means) % row.jobs == 0
+    return means.reshape(row.jobs, -1).mean(axis=1) if whole else means[:0]
 
 
 def _notes(a: Row, b: Row) -> Sequence[str]:

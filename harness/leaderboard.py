@@ -149,7 +149,7 @@ def build(table: Table, found: Mapping[str, PerQuery], asked: Asked) -> Leaderbo
     if asked.rank_by:
         scorer = standings.single(asked.rank_by, axes.axis(asked.rank_by, asked.measure).higher)
     scores = scorer(entries)
-    spans = _spans(entries, scorer, known.resampled)
+    spans = _spans(entries, scorer, known.resampled, where.scenario)
     by_weights = [Span(None, None, "ranked by one axis")] * len(entries)
     if not asked.rank_by:
         by_weights = standings.under_other_weights(entries, weighing, rates)
@@ -195,12 +195,14 @@ def _entry(row: Row, needed: Sequence[Axis]) -> Entry:
 
 
 def _spans(
-    entries: Sequence[Entry], scorer: standings.Scorer, resampled: Resampled | None
+    entries: Sequence[Entry], scorer: standings.Scorer, resampled: Resampled | None, scenario: str
 ) -> tuple[list[Span], list[Span]]:
     by_systems = standings.without_each_system(entries, scorer)
     if resampled is None:
         return [Span(None, None, NO_QUERIES)] * len(entries), by_systems
-    return standings.by_queries(entries, scorer, resampled), by_systems
+    # Elsewhere cost is made of a throughput, which no resample of queries tells anew.
+    timed = ("latency", "cost") if scenario == "single_stream" else ("latency",)
+    return standings.by_queries(entries, scorer, resampled, timed), by_systems
 
 
 def _compared(table: Table, asked: Asked) -> tuple[Place, list[Row], list[LeftOut]]:

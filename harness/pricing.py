@@ -21,7 +21,7 @@ from harness.offers import Offer
 from harness.prices import Snapshot
 from harness.records import Envelope, Outcome
 from harness.storage import StoragePrice
-from harness.table import Figure, Price, Row
+from harness.table import Figure, Measurements, Price, Row, Table
 
 _ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64"}
 # A row's price and what is to be said of it.
@@ -100,6 +100,24 @@ def priced(row: Row, tariff: Tariff) -> Row:
         build_price=build_price,
         usd_build_per_million_documents=build_cost,
         usd_storage_per_month=_storage(row, tariff),
+    )
+
+
+def table(measured: Measurements, tariff: Tariff) -> Table:
+    """All of what was measured at these prices; nothing is said about it yet."""
+    snapshot = tariff.snapshot
+    return Table(
+        rows=tuple(priced(row, tariff) for row in measured.rows),
+        measures=measured.measures,
+        price_provider=snapshot.provider,
+        price_region=snapshot.region,
+        price_date=str(snapshot.as_of),
+        price_source=snapshot.source,
+        cost_formula=cost.SEQUENTIAL.formula,
+        overhead=measured.overhead,
+        price_term=snapshot.term,
+        cost_formulas=formulas(),
+        rounded_to=measured.rounded_to,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -53,18 +53,21 @@ def single(metric: str, higher: bool) -> Scorer:
     return score
 
 
-def by_queries(entries: Sequence[Entry], scorer: Scorer, resampled: Resampled) -> list[Span]:
-    """95 % of the ranks over resampled queries: accuracy, latency, and cost in proportion to latency, move together.
+def by_queries(
+    entries: Sequence[Entry], scorer: Scorer, resampled: Resampled, timed: Collection[str] = ("latency", "cost")
+) -> list[Span]:
+    """95 % of the ranks over resampled queries: accuracy, latency, and what follows from latency, move together.
 
     Args:
         entries: the rows.
         scorer: makes their scores.
         resampled: of the same rows, in their order.
+        timed: the metrics that are in proportion to latency.
     """
     found = []
     for accuracy, factor in zip(resampled.accuracy, slower(resampled), strict=True):
         drawn = [
-            replace(entry, accuracy=float(points), values=_moved(entry.values, float(times)))
+            replace(entry, accuracy=float(points), values=_moved(entry.values, float(times), timed))
             for entry, points, times in zip(entries, accuracy, factor, strict=True)
         ]
         found.append(_numbers(dynascore.ranks(scorer(drawn))))
@@ -84,9 +87,8 @@ def moves(names: int) -> Floats:
     return np.random.default_rng(_SEED).uniform(-PERTURBATION, PERTURBATION, (PERTURBED, names))
 
 
-def _moved(values: Mapping[str, float], factor: float) -> dict[str, float]:
-    """What follows from latency, that much slower."""
-    return {name: value * factor if name in ("latency", "cost") else value for name, value in values.items()}
+def _moved(values: Mapping[str, float], factor: float, timed: Collection[str]) -> dict[str, float]:
+    return {name: value * factor if name in timed else value for name, value in values.items()}
 
 
 def without_each_system(entries: Sequence[Entry], scorer: Scorer) -> list[Span]:

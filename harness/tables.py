@@ -7,9 +7,10 @@ to price: it is imported where it is needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from harness import cost, derived, evaluate, pricing, store
+from harness import derived, evaluate, pricing, store
 from harness.attempts import Job
 from harness.errors import UsageError
 from harness.per_query import PerQuery
@@ -69,22 +70,8 @@ def priced(measured: Measurements, tariff: Tariff) -> Table:
     """The table of what was measured, at these prices."""
     from harness import notes
 
-    snapshot = tariff.snapshot
-    rows = tuple(pricing.priced(row, tariff) for row in measured.rows)
-    return Table(
-        rows=rows,
-        measures=measured.measures,
-        price_provider=snapshot.provider,
-        price_region=snapshot.region,
-        price_date=str(snapshot.as_of),
-        price_source=snapshot.source,
-        cost_formula=cost.SEQUENTIAL.formula,
-        overhead=measured.overhead,
-        notes=notes.of_table(rows, measured.overhead, snapshot, tariff.storage),
-        price_term=snapshot.term,
-        cost_formulas=pricing.formulas(),
-        rounded_to=measured.rounded_to,
-    )
+    table = pricing.table(measured, tariff)
+    return replace(table, notes=notes.of_table(table.rows, measured.overhead, tariff.snapshot, tariff.storage))
 
 
 def build(

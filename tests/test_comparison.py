@@ -60,6 +60,16 @@ def test_what_repeated_trials_do_not_show_is_not_claimed() -> None:
     assert (once.again, once.verdict) == (None, Verdict.SLOWER)
 
 
+def test_trials_of_one_process_are_not_repetitions_where_there_are_several_processes() -> None:
+    b = query("b", HARD + 4e-4)
+    # Two processes of three trials each: trials agree, processes do not.
+    trials = (0.0300, 0.0301, 0.0299, 0.0110, 0.0111, 0.0109)
+    several, _ = compare(query("a", HARD), b, trial_means_s=trials, jobs=2, trials=6)
+    assert several.again is not None and several.again.low is not None and several.again.low < -0.05
+    cut_short, _ = compare(query("a", HARD), b, trial_means_s=trials[:4], jobs=2, trials=6)
+    assert cut_short.again is None  # whose trial is missing is not told
+
+
 def test_measures_are_better_when_larger() -> None:
     rr = RNG.uniform(0, 0.5, COUNT)
     assert compare(query("a", HARD, rr), query("b", HARD, rr + 0.1))[1].verdict is Verdict.BETTER

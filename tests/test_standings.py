@@ -31,6 +31,14 @@ def test_ranks_over_queries_follow_accuracy_and_latency() -> None:
     assert moved[:2] == [Span(1, 2), Span(1, 2)]
 
 
+def test_a_cost_that_is_made_of_a_throughput_does_not_move_with_latency() -> None:
+    by_cost = standings.single("cost", higher=False)
+    rows = [entry("a", 40, 10), entry("b", 39, 12)]
+    slow = resampled([[40.0, 39.0]] * 100, [[0.01, 0.02]] * 50 + [[0.02, 0.01]] * 50)
+    assert standings.by_queries(rows, by_cost, slow) == [Span(1, 2), Span(1, 2)]
+    assert standings.by_queries(rows, by_cost, slow, ("latency",)) == [Span(1, 1), Span(2, 2)]
+
+
 def test_a_rare_rank_is_no_part_of_the_95_percent() -> None:
     rows = [entry("a", 40, 10), entry("b", 39, 10)]
     rare = [[40.0, 39.0]] * 99 + [[38.0, 39.0]]

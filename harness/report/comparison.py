@@ -62,8 +62,8 @@ def _markdown(found: Sequence[Comparison]) -> str:
 
 METHOD = (
     "Queries like these: paired by query, a query's value being its mean over trials; 95 % BCa bootstrap of the mean "
-    "difference. Measured again: 95 % Welch interval over repeated measurements of the same queries (trial means). A "
-    "latency differs only where both exclude 0.",
+    "difference. Measured again: 95 % Welch interval over repeated measurements of the same queries (fresh processes, "
+    "where there are several, else trials of one). A latency differs only where both exclude 0.",
     f"Queries that would show it: for a difference of this size, at 95 % confidence in {POWER:.0%} of samples.",
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness import cost, leaderboard, pricing
+from harness import leaderboard, pricing
 from harness.leaderboard import Asked, Leaderboard
 from harness.prices import Snapshot
 from harness.published import as_rows
@@ -34,27 +34,15 @@ def scores(published: Published, follows: Snapshot, escape: Escape) -> tuple[Sec
 
 def _table(published: Published, follows: Snapshot) -> Table:
     """Tables 3 as printed, costs too: they were made of latencies that are printed as whole milliseconds."""
-    measured, at = as_rows.measurements(published, follows), pricing.tariff(follows)
+    table = pricing.table(as_rows.measurements(published, follows), pricing.tariff(follows))
     name = published.about.name
     printed = {
         f"{name}/table{dataset.table3}/{number}": Figure(float(line.cost_usd_per_million.value))
         for dataset in published.about.datasets
         for number, line in enumerate(published.table3[dataset.name], start=1)
     }
-    return Table(
-        rows=tuple(
-            replace(pricing.priced(row, at), usd_per_million=printed[row.key])
-            for row in measured.rows
-            if row.key in printed
-        ),
-        measures=measured.measures,
-        price_provider=follows.provider,
-        price_region=follows.region,
-        price_date=str(follows.as_of),
-        price_source=follows.source,
-        cost_formula=cost.SEQUENTIAL.formula,
-        rounded_to=measured.rounded_to,
-    )
+    rows = (replace(row, usd_per_million=printed[row.key]) for row in table.rows if row.key in printed)
+    return replace(table, rows=tuple(rows))
 
 
 def _section(published: Published, dataset: Dataset, board: Leaderboard, escape: Escape) -> Section:

@@ -198,7 +198,7 @@ def _spans(board: Leaderboard) -> Iterator[str]:
     first = board.standings[0].by_queries
     yield (
         f"Rank, other queries: 95 % of the ranks over {RESAMPLES:,} resamples of the queries, the same ones for every "
-        "row; cost moves with latency."
+        f"row{'; cost moves with latency' if board.place.scenario == 'single_stream' else ''}."
         if first.best is not None
         else f"Rank, other queries: not known ({first.reason})."
     )

@@ -81,13 +81,17 @@
     const times = ranking.rows.map((number) => slower && slower.rows[number] && decoded(slower.rows[number], slower.scale));
     if (points.some((each) => !each.length)) return NO_QUERIES;
     const at = ranking.rows.indexOf(row);
+    // Cost follows from latency, but for scenarios whose cost is made of a throughput.
+    const timed = new Set(ranking.group.scenario === "single_stream" ? ["latency", "cost"] : ["latency"]);
     const found = Array.from(points[0], (_, draw) => {
       const moved = accuracy.slice();
       const columns = columnsOf(ranking).map((column) => column.slice());
       ranking.rows.forEach((number, place) => {
         moved[number] = points[place][draw];
-        // Cost follows from latency.
-        if (times[place]) for (const column of columns) column[number] *= times[place][draw];
+        if (!times[place]) return;
+        columns.forEach((column, metric) => {
+          if (timed.has(ranking.metrics[metric].name)) column[number] *= times[place][draw];
+        });
       });
       const made = ranks(ranking.rows, moved, ranking, columns, mode);
       return made && made[at];
