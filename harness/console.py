@@ -12,8 +12,8 @@ from typing import ParamSpec
 
 import click
 
-from harness import cache_folder
-from harness.errors import FileError, HarnessError, StoreError
+from harness import cache_folder, whole_file
+from harness.errors import HarnessError
 from harness.report.text import printable
 
 P = ParamSpec("P")
@@ -86,18 +86,12 @@ def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
 
 def write(path: Path, text: str) -> None:
     """Write a file that is whole or absent; what is there and no file (``/dev/stdout``, a pipe) is written into."""
-    try:
-        if path.exists() and not path.is_file():
-            with path.open("w", encoding="utf-8") as stream:  # a rename would put a file in a device's place
-                stream.write(text)
-            return
-        partial = path.with_name(path.name + ".partial")
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with path.open("w", encoding="utf-8") as stream:  # a rename would put a file in a device's place
+            stream.write(text)
+        return
+    with whole_file.writing(path) as partial:
         partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        kind, remedy = (StoreError, "make room") if full else (FileError, "choose another place")
-        raise kind(f"{path}: cannot be written: {error.strerror}; {remedy}") from error
 
 
 def columns(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:

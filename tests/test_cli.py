@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import gc
 import io
 import json
@@ -19,7 +20,7 @@ from click.testing import CliRunner, Result
 
 from harness import console
 from harness.cli import main
-from harness.errors import FileError
+from harness.errors import FileError, StoreError
 from harness.launch.process import ProcessLauncher
 from harness.owner import me
 from tests.conftest import Bench
@@ -216,3 +217,14 @@ def test_what_is_no_file_is_written_into_and_stays_what_it_is(tmp_path: Path) ->
         os.close(reader)
     with pytest.raises(FileError, match="cannot be written"):
         console.write(tmp_path, "a table\n")
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, text: str, encoding: str) -> None:
+        path.write_bytes(text[:3].encode(encoding))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(StoreError, match=r"report\.md: cannot be written: No space left on device; make room"):
+        console.write(tmp_path / "report.md", "a table\n")
+    assert not list(tmp_path.iterdir())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -80,6 +82,8 @@ def _write(connection: sqlite3.Connection, name: str, made: pd.DataFrame) -> Non
         shown.to_sql(name, connection, index=False, dtype=types)
     # Names of stages are a stranger's: SQLite knows no capitals, and no name with a zero byte.
     except (sqlite3.Error, ValueError, OverflowError) as error:
+        if "disk is full" in str(error):  # the only word that SQLite has for it
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
         raise StoreError(f"table {name}: SQLite cannot hold it: {error}; export it as parquet") from error
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import FileError
+from harness import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,15 +64,11 @@ def save(figure: Figure, path: Path) -> Path:
     """Write a figure in the format of the path's suffix; the file is whole or absent, its folder is made.
 
     Raises:
-        FileError: it cannot be written.
+        FileError, StoreError: it cannot be written.
     """
     form = path.suffix[1:]
     settle(figure)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
+    with whole_file.writing(path) as partial:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(partial, format=form, dpi=_DPI, metadata=_UNDATED[form])
-        partial.replace(path)
-    except OSError as error:
-        raise FileError(f"{path}: cannot be written: {error.strerror}; choose another --output") from error
     return path

@@ -183,7 +183,7 @@ def _pdf(content: bytes) -> None:
 
 def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(FileError, match=r"cannot be written: .*; choose another --output"):
+    with pytest.raises(FileError, match=r"cannot be written: .*; choose another place"):
         canvas.save(canvas.blank(1, 1), tmp_path / "file" / "picture.png")
 
 
