@@ -145,7 +145,7 @@ def _these(row: Row, notes: Footnotes) -> str:
         why = item.reason if row.latency_mean_s.value is not None else None
         return MISSING + (notes.mark(why) if row.outcome is Outcome.OK else "")
     decimals = decimals_of((item.value or item.high) * 1e3)
-    return f"{item.low * 1e3:.{decimals}f}–{item.high * 1e3:.{decimals}f}"  # noqa: RUF001
+    return f"{item.low * 1e3:.{decimals}f}–{item.high * 1e3:.{decimals}f}"
 
 
 def _throughput(row: Row, notes: Footnotes) -> str:

@@ -98,7 +98,7 @@ def bounded(figure: Figure, scale: float = 1.0) -> str:
     if figure.low is None and figure.high is None:
         return shown
     low, high = ("?" if end is None else f"{end * scale:.{decimals}f}" for end in (figure.low, figure.high))
-    return f"{shown} ({low}–{high})"  # noqa: RUF001
+    return f"{shown} ({low}–{high})"
 
 
 def decimals_of(value: float) -> int:

@@ -98,13 +98,13 @@ def _figure(figure: Figure, axis: Axis, notes: Footnotes) -> str:
     if axis.name != ACCURACY:
         return bounded(figure)
     low, high = figure.low, figure.high
-    return f"{figure.value:.1f}" + ("" if low is None or high is None else f" ({low:.1f}–{high:.1f})")  # noqa: RUF001
+    return f"{figure.value:.1f}" + ("" if low is None or high is None else f" ({low:.1f}–{high:.1f})")
 
 
 def _span(span: Span, notes: Footnotes) -> str:
     if span.best is None or span.worst is None:
         return MISSING + notes.mark(span.reason)
-    return str(span.best) if span.best == span.worst else f"{span.best}–{span.worst}"  # noqa: RUF001
+    return str(span.best) if span.best == span.worst else f"{span.best}–{span.worst}"
 
 
 def _left_out(board: Leaderboard, escape: Escape) -> Grid | None:

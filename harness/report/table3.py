@@ -141,7 +141,7 @@ def _interval(row: Row, escape: Escape) -> str:
     if mean.value is None or mean.low is None or mean.high is None:
         return MISSING if row.outcome is Outcome.OK else escape(row.outcome.value)
     decimals = decimals_of(mean.value * 1e3)
-    return f"{mean.low * 1e3:.{decimals}f}–{mean.high * 1e3:.{decimals}f}"  # noqa: RUF001
+    return f"{mean.low * 1e3:.{decimals}f}–{mean.high * 1e3:.{decimals}f}"
 
 
 def _accuracy(found: Sequence[Block], measures: Sequence[str], notes: Footnotes, escape: Escape) -> Section:
@@ -199,4 +199,4 @@ def _one(rows: Sequence[Row], read: _Read, why: str, notes: Footnotes, escape: E
     least, most = (f"{end(known):.{decimals}f}" for end in (min, max))
     # How fast it was says nothing of an index.
     doubt = "" if valid or read is _index else f" {Validity.INVALID.value}"
-    return least + doubt if least == most else f"{least}–{most}{doubt}{notes.mark(why)}"  # noqa: RUF001
+    return least + doubt if least == most else f"{least}–{most}{doubt}{notes.mark(why)}"

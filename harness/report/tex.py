@@ -39,15 +39,15 @@ _JOINED = ("-", ",", "'")
 # Mathematics where the symbol fonts of text may be bitmaps.
 _GLYPHS = {
     "—": r"\textemdash{}",
-    "–": r"\textendash{}",  # noqa: RUF001
-    "−": r"\ensuremath{-}",  # noqa: RUF001
+    "–": r"\textendash{}",
+    "−": r"\ensuremath{-}",
     "…": r"\textellipsis{}",
     "†": r"\ensuremath{\dagger}",
     "‡": r"\ensuremath{\ddagger}",
     "•": r"\ensuremath{\bullet}",
     "·": r"\ensuremath{\cdot}",
-    "‘": r"\textquoteleft{}",  # noqa: RUF001
-    "’": r"\textquoteright{}",  # noqa: RUF001
+    "‘": r"\textquoteleft{}",
+    "’": r"\textquoteright{}",
     "“": r"\textquotedblleft{}",
     "”": r"\textquotedblright{}",
     "§": r"\S{}",
@@ -67,13 +67,13 @@ _GLYPHS = {
     "Ø": r"\O{}",
     "ł": r"\l{}",
     "Ł": r"\L{}",
-    "ı": r"\i{}",  # noqa: RUF001
+    "ı": r"\i{}",
     "µ": r"\ensuremath{\mu}",
     "°": r"\ensuremath{^\circ}",
     "²": r"\ensuremath{^2}",
     "³": r"\ensuremath{^3}",
     "±": r"\ensuremath{\pm}",
-    "×": r"\ensuremath{\times}",  # noqa: RUF001
+    "×": r"\ensuremath{\times}",
     "÷": r"\ensuremath{\div}",
     "≤": r"\ensuremath{\leq}",
     "≥": r"\ensuremath{\geq}",

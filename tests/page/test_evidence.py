@@ -56,7 +56,7 @@ def test_a_score_shows_its_terms(page: Page) -> None:
     by_hand = 0.5 * accuracy - 0.25 * cost / view["rates"][0] - 0.25 * latency / view["rates"][1]
     assert view["score"] == pytest.approx(by_hand)
     assert f"= {view['score']:.6g}" in text
-    assert "0.5 ×" in text and "exchange rate of cost" in text  # noqa: RUF001
+    assert "0.5 ×" in text and "exchange rate of cost" in text
 
 
 def test_a_cost_shows_its_formula_its_machine_and_the_price(page: Page) -> None:

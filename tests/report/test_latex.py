@@ -127,7 +127,7 @@ def _listed(texts: Sequence[str]) -> str:
         ("a--b", "a-{}-b"),
         ("中文", "{[}U+4E2D]{[}U+6587]"),
         (
-            "Gödel, µs → 5–6 †",  # noqa: RUF001
+            "Gödel, µs → 5–6 †",
             r"G\"{o}del, \ensuremath{\mu}s \ensuremath{\rightarrow} 5\textendash{}6 \ensuremath{\dagger}",
         ),
         ("\x1b[31m", r"\textbackslash{}x1b{[}31m"),

@@ -104,8 +104,8 @@ def test_validity_stands_in_every_table(table: Table) -> None:
 def test_the_two_statements_have_a_column_each(table: Table) -> None:
     sheet = layout.lay_out(table, text.one_line)
     row = dict(zip(sheet.headers, sheet.cells[2], strict=True))
-    assert row["latency mean (95 %, queries like these), ms"] == "1.63 (1.56–1.72)"  # noqa: RUF001
-    assert row["95 %, these queries, ms"] == "1.62–1.65"  # noqa: RUF001
+    assert row["latency mean (95 %, queries like these), ms"] == "1.63 (1.56–1.72)"
+    assert row["95 %, these queries, ms"] == "1.62–1.65"
     last = dict(zip(sheet.headers, sheet.cells[5], strict=True))
     mark = last["95 %, these queries, ms"].removeprefix("— ")
     assert "needs 2 trials" in sheet.footnotes[int(mark.strip("[]")) - 1]
@@ -120,7 +120,7 @@ def test_throughput_has_a_column_only_where_a_scenario_has_one(table: Table) -> 
     sheet = layout.lay_out(dataclasses.replace(table, rows=(offline, none, one_end, table.rows[4])), str)
     column = sheet.headers.index("throughput (interval), queries/s")
     cells = [row[column].partition(" [")[0] for row in sheet.cells]
-    assert cells == ["812 (800–825)", "—", "55.5 (?–60.0)", "—"]  # noqa: RUF001
+    assert cells == ["812 (800–825)", "—", "55.5 (?–60.0)", "—"]
     assert {"interval for these queries, over 5 jobs", "no rate", "in 1 of 5 jobs no rate"} <= set(sheet.footnotes)
 
 
@@ -137,8 +137,8 @@ def test_each_cost_has_a_named_column_and_the_saturated_one_only_where_a_scenari
     sheet = layout.lay_out(dataclasses.replace(table, rows=(offline, single)), str)
     first, second = (dict(zip(sheet.headers, row, strict=True)) for row in sheet.cells)
     one, other = (f"US$ per million queries (interval), {name}" for name in ("sequential", "saturated"))
-    assert (first[other].partition(" [")[0], first[one].partition(" ")[0]) == ("0.0123 (0.0120–0.0126)", "—")  # noqa: RUF001
-    assert (second[one], second[other].partition(" ")[0]) == ("0.0868 (0.0826–0.0911)", "—")  # noqa: RUF001
+    assert (first[other].partition(" [")[0], first[one].partition(" ")[0]) == ("0.0123 (0.0120–0.0126)", "—")
+    assert (second[one], second[other].partition(" ")[0]) == ("0.0868 (0.0826–0.0911)", "—")
     assert {"no latency target", "batches price no query", "measure scenario server"} <= set(sheet.footnotes)
 
 

@@ -210,7 +210,7 @@ def test_accuracy_is_of_the_rankings_whatever_hardware_they_were_made_on() -> No
     of = {line[0]: line[1:] for line in accuracy(*ROWS)}
     assert of.pop("system") == ["RR@10, %", "Success@10, %", "index, MiB"]
     assert of["bm25"] == ["62.5", "75.0", "3.00"]
-    assert of["bt-splade-l †"][0].startswith("50.0–53.1 ["), "and a note says that they differ"  # noqa: RUF001
+    assert of["bt-splade-l †"][0].startswith("50.0–53.1 ["), "and a note says that they differ"
     assert of["colbertv2-l †"][0] == "75.0", "a noisy latency says nothing of a ranking"
     assert of["colbertv2-s †"] == ["50.0 invalid", "62.5 invalid", "3.00"], "there is no other"
     assert of["other"] == ["timeout", "timeout", "timeout"]
