@@ -19,7 +19,7 @@ images: .venv/ready
 # All tests, with whatever they need started.
 test: .venv/ready
 	scripts/test-tools
-	scripts/with-engine $(BIN)/python -m pytest
+	scripts/with-engine scripts/test
 
 # Format, lint, strict types, import contract.
 check: .venv/ready
@@ -45,9 +45,10 @@ format: .venv/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Pin the newest versions that pyproject.toml allows (needs uv).
+# Pin the newest versions that pyproject.toml allows, and of those the ones that running takes (needs uv).
 lock: .venv/ready
 	uv pip compile pyproject.toml --group dev --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-annotate --upgrade -o requirements.lock
+	uv pip compile pyproject.toml -c requirements.lock --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-annotate -o harness/remote/requirements.lock
 
 .venv/ready: requirements.lock pyproject.toml
 	scripts/make-venv $(PYTHON)

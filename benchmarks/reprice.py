@@ -29,7 +29,7 @@ from harness.launch.fake import FakeLauncher
 from harness.progress import Screen
 from harness.records import Isolation, to_json
 from harness.result import Cell, Result, job_key
-from harness.store import RESULT, StoredJob, cell_path, read_jobs
+from harness.stored_jobs import RESULT, StoredJob, cell_path, read_jobs
 
 ALLOWED_S = 2.0
 QUERIES = 300

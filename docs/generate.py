@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,12 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from docs import published_page
-from harness import cli, job_columns, store
+from harness import cli, job_columns, stored_jobs
 from harness.columns import Described
 from harness.report import columns
 from harness.result import SCHEMA_VERSION
-from harness.suite import Expectation, Offline, Protocol, Restriction, Server, Suite
-from harness.system_files import Asset, EngineFile, SystemFile
+from harness.suite import Ec2, Expectation, Offline, Protocol, Restriction, Server, Suite
+from harness.system_files import Asset, EngineFile, NotFor, SystemFile
 
 DOCS = Path(__file__).resolve().parent
 
@@ -39,7 +39,7 @@ def pages() -> dict[str, str]:
 
 def result_schema() -> str:
     """The JSON Schema of ``result.json``."""
-    schema = store.result_adapter().json_schema(mode="serialization")
+    schema = stored_jobs.result_adapter().json_schema(mode="serialization")
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = f"harness result, schema version {SCHEMA_VERSION}"
     return json.dumps(schema, indent=2, sort_keys=True) + "\n"
@@ -58,6 +58,7 @@ def suite_reference() -> str:
         + _section("`[server]`", Server)
         + _section("`[[restrict]]`", Restriction)
         + _section("`[[expect]]`", Expectation)
+        + _section("`[ec2]`", Ec2)
     )
 
 
@@ -66,6 +67,7 @@ def system_reference() -> str:
     return (
         "# System reference\n\nGenerated from `harness/catalog.py` by `make docs`.\n"
         + _section("`images/<engine>/engine.toml`", EngineFile)
+        + _section("`[[not_for]]` in `engine.toml`", NotFor)
         + _section("`images/<engine>/systems/<system>.toml`", SystemFile)
         + _section("`[[assets]]` in both", Asset)
     )
@@ -77,10 +79,17 @@ def commands() -> str:
         "# Commands\n\nGenerated from `harness/cli.py` by `make docs`.\n\n"
         "Exit codes: 0 done, 1 something failed and is stored, 2 usage, 130 stopped.\n"
     )
-    for name, command in sorted(cli.main.commands.items()):
+    for name, command in sorted(_commands(cli.main)):
         context = click.Context(command, info_name=f"harness {name}", max_content_width=100, terminal_width=100)
         text += f"\n## harness {name}\n\n```text\n{command.get_help(context)}\n```\n"
     return text
+
+
+def _commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        yield before + name, command
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{before}{name} ")
 
 
 def columns_page() -> str:

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from harness import leftovers
+from harness import leftovers, platforms
 from harness.errors import ImageError
 from harness.records import digest
 from harness.system_files import Asset
@@ -33,12 +33,10 @@ Report = Callable[[str], None]
 # What one source has of the names asked for, and a remark on it for people; the folder is for scratch.
 _Source = Callable[[list[str], Path], tuple[dict[str, Path], str]]
 
-# Images hold Linux on x86-64 with CPython 3.11 (Debian bookworm, glibc 2.36), whatever the host runs.
+# Images hold Linux with CPython 3.11 (Debian bookworm, glibc 2.36), whatever the host runs.
 _PYTHON = ("--python-version", "3.11", "--implementation", "cp", "--abi", "cp311", "--abi", "abi3", "--abi", "none")
-_PLATFORMS = (
-    *(f"manylinux_2_{minor}_x86_64" for minor in range(36, 4, -1)),
-    *(f"{legacy}_x86_64" for legacy in ("manylinux2014", "manylinux2010", "manylinux1", "linux")),
-)
+_LINUXES = (*(f"manylinux_2_{minor}" for minor in range(36, 4, -1)), "manylinux2014")
+_OLD_LINUXES = {platforms.AMD64: ("manylinux2010", "manylinux1"), platforms.ARM64: ()}
 
 # A hub that does not answer must not hold up a build for longer than this.
 _HUB_PROBE_S = 5.0
@@ -107,21 +105,25 @@ def not_pinned(owner: str, assets: tuple[Asset, ...]) -> str | None:
     )
 
 
-def wheels(lock: Path, extra_indexes: tuple[str, ...], cache: Path, report: Report) -> Path:
+def wheels(
+    lock: Path, extra_indexes: tuple[str, ...], cache: Path, report: Report, platform: str = platforms.AMD64
+) -> Path:
     """Bring the wheels of an engine's lock; return the folder that holds them and nothing else.
 
-    The host's pip does it, with the host's own configuration.  ``extra_indexes`` are asked only when that fails.
-    The hashes are checked by pip here, and by pip once more when the image is built.
+    Those for ``platform`` (``linux/arm64``) are taken, whatever this host is.  The host's pip does it, with the host's
+    own configuration.  ``extra_indexes`` are asked only when that fails.  The hashes are checked by pip here, and
+    by pip once more when the image is built.
 
     Raises:
         ImageError: a wheel cannot be had, or its hash is not the locked one.
     """
-    place = cache / "wheels" / hashlib.sha256(lock.read_bytes()).hexdigest()[:16]
+    place = cache / "wheels" / platforms.apart(hashlib.sha256(lock.read_bytes()).hexdigest()[:16], platform)
     if place.is_dir():
         return place
-    report(f"downloading the Python packages of {lock.parent.name}")
-    platforms = [part for platform in _PLATFORMS for part in ("--platform", platform)]
-    options = ["--require-hashes", "--only-binary=:all:", *_PYTHON, *platforms, "-r", str(lock)]
+    report(f"downloading the Python packages of {lock.parent.name} for {platform}")
+    linuxes = (*_LINUXES, *_OLD_LINUXES[platform], "linux")
+    tags = [part for each in linuxes for part in ("--platform", f"{each}_{platforms.kernel(platform)}")]
+    options = ["--require-hashes", "--only-binary=:all:", *_PYTHON, *tags, "-r", str(lock)]
     extra = [part for index in extra_indexes for part in ("--extra-index-url", index)]
     with _made(place) as fresh:
         failure = _pip_download(options, fresh)
@@ -129,7 +131,7 @@ def wheels(lock: Path, extra_indexes: tuple[str, ...], cache: Path, report: Repo
             failure = _pip_download([*options, *extra], fresh)
         if failure:
             raise ImageError(
-                f"engine {lock.parent.name!r}: pip cannot download what {lock.name} names: {failure}; "
+                f"engine {lock.parent.name!r}: pip cannot download what {lock.name} names for {platform}: {failure}; "
                 "check the network and pip's configuration ('pip config list'), or make the lock anew"
             )
     return place

@@ -37,6 +37,7 @@ _DIFFERENCES = {
     "k": "hits asked for",
     "seed": "seed",
     "envelope": "envelope",
+    "instance_type": "instance type",
 }
 
 

@@ -1,6 +1,7 @@
-"""The base image that all engines share, and the one that compiles for them (``toolchain``).
+"""The base image that all engines share, and the one that compiles for them (``toolchain``), for each platform.
 
-Each is pulled by digest where a registry answers, else bootstrapped here.
+Each is pulled by digest where a registry answers, else bootstrapped here.  The digest is an index's: it names the image
+of every platform.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 import docker
 from docker.errors import APIError, ImageNotFound, NotFound
 
-from harness import leftovers, locks
+from harness import apt, emulation, leftovers, locks, platforms
 from harness.catalog import images_dir
 from harness.declared import Declared, read_toml, validate
 from harness.errors import ImageError
@@ -43,26 +44,37 @@ def recipe(name: str = "base", images: Path | None = None) -> str:
     return digest({path.name: path.read_text(encoding="utf-8") for path in files if path.is_file()})
 
 
-def reference(name: str = "base", images: Path | None = None) -> str:
+def reference(name: str = "base", images: Path | None = None, platform: str = platforms.AMD64) -> str:
     """Its tag."""
-    return f"harness-{name}:{recipe(name, images)[:12]}"
+    return f"harness-{name}:{platforms.apart(recipe(name, images)[:12], platform)}"
 
 
-def ensure(client: docker.DockerClient, cache: Path, report: Callable[[str], None], name: str = "base") -> str:
+def ensure(
+    client: docker.DockerClient,
+    cache: Path,
+    report: Callable[[str], None],
+    name: str = "base",
+    platform: str | None = None,
+) -> str:
     """Make a base image unless it is there; return its tag.
+
+    Args:
+        platform: what it is for; the engine's own if not given.
 
     Raises:
         ImageError: it can neither be pulled nor bootstrapped on this host; says what to install.
     """
-    tag = reference(name)
+    platform = platform or emulation.native(client)
+    tag = reference(name, platform=platform)
     if not _is_there(client, tag):
-        with locks.alone(cache, "base-images"):  # debootstrap may have to be installed, once
+        with locks.alone(cache, tag.replace(":", "-")):  # an emulated one takes long, and holds up no other
             if not _is_there(client, tag):
                 folder = images_dir() / name
                 base = validate(BaseFile, read_toml(folder / "base.toml"), folder / "base.toml")
-                remark = _pull(client, base, folder, tag, report)
+                with locks.alone(cache, "base-images"):  # one digest is all platforms': the last pulled has its name
+                    remark = _pull(client, base, folder, tag, platform=platform, report=report)
                 if remark:
-                    _bootstrap(client, base, tag, cache=cache, remark=remark, report=report)
+                    _bootstrap(client, base, tag, platform=platform, cache=cache, remark=remark, report=report)
     return tag
 
 
@@ -75,13 +87,13 @@ def _is_there(client: docker.DockerClient, tag: str) -> bool:
 
 
 def _pull(
-    client: docker.DockerClient, base: BaseFile, folder: Path, tag: str, report: Callable[[str], None]
+    client: docker.DockerClient, base: BaseFile, folder: Path, tag: str, *, platform: str, report: Callable[[str], None]
 ) -> str | None:
     """Pull the official image and tag it; ``None``, or why it cannot be had."""
-    report(f"pulling the base image {base.image}:{base.tag}")
+    report(f"pulling the base image {base.image}:{base.tag} for {platform}")
     official = f"{base.image}@{base.digest}"
     try:
-        client.images.pull(official)
+        client.images.pull(official, platform=platform)
     except (APIError, NotFound) as error:
         return " ".join(str(error.explanation or error).split())[:200]
     # The legacy builder takes a folder; it runs one command, so that the packages can be seen in both kinds of base.
@@ -90,6 +102,7 @@ def _pull(
         tag=tag,
         buildargs={"IMAGE": official},
         labels={ORIGIN_LABEL: official},
+        platform=platform,
         network_mode="none",
         rm=True,
         forcerm=True,
@@ -98,29 +111,52 @@ def _pull(
 
 
 def _bootstrap(
-    client: docker.DockerClient, base: BaseFile, tag: str, *, cache: Path, remark: str, report: Callable[[str], None]
+    client: docker.DockerClient,
+    base: BaseFile,
+    tag: str,
+    *,
+    platform: str,
+    cache: Path,
+    remark: str,
+    report: Callable[[str], None],
 ) -> None:
     """Make the base from Debian's archive with debootstrap, which needs root."""
     cannot = f"the base image cannot be pulled ({remark})"
     if os.geteuid() != 0:
         raise ImageError(f"{cannot}, and only root can bootstrap one: connect to a registry, or run as root")
-    if shutil.which("debootstrap") is None:
-        _install_debootstrap(cannot, report)
-    report(f"bootstrapping Debian {base.suite} as {tag.partition(':')[0]} (about a minute)")
+    if not emulation.host_runs(platform):  # it runs the new root's own programs
+        raise ImageError(f"{cannot}, and this host does not run programs of {platform} to bootstrap one: install qemu")
+    with locks.alone(cache, "debootstrap"):
+        if shutil.which("debootstrap") is None:
+            _install_debootstrap(cannot, report)
+    took = "about a minute" if platform == platforms.here() else "some minutes, emulated"
+    report(f"bootstrapping Debian {base.suite} as {tag.partition(':')[0]} for {platform} ({took})")
     (cache / "logs").mkdir(parents=True, exist_ok=True)
     log = cache / "logs" / f"{tag.replace(':', '-')}.log"
     # Device nodes and foreign owners: a plain temporary folder of root's, outside a cache that may be on NFS.
     with leftovers.temporary("base") as work, log.open("wb") as sink:
         tar = work / "rootfs.tar"
         script = images_dir() / "base" / _SCRIPT
-        command = [*_apart(), "bash", str(script), base.suite, ",".join(base.packages), str(work), str(tar)]
+        wanted = [base.suite, platforms.debian(platform), ",".join(base.packages)]
+        command = [*_apart(), "bash", str(script), *wanted, str(work), str(tar)]
         done = subprocess.run(command, stdout=sink, stderr=subprocess.STDOUT, check=False)
         if done.returncode != 0:
             raise ImageError(f"{cannot}, and debootstrap failed: {_tail(log)}; the whole log is {log}")
+        _import(client, tar, tag, platform, f"debootstrap-{base.suite}")
+
+
+def _import(client: docker.DockerClient, tar: Path, tag: str, platform: str, origin: str) -> None:
+    """Make an image of a root.  An import takes it to be of the engine's own platform; a build is told another."""
+    if platform == emulation.native(client):
         repository, _, version = tag.partition(":")
-        client.api.import_image(
-            src=str(tar), repository=repository, tag=version, changes=[f"LABEL {ORIGIN_LABEL}=debootstrap-{base.suite}"]
-        )
+        changes = [f"LABEL {ORIGIN_LABEL}={origin}"]
+        client.api.import_image(src=str(tar), repository=repository, tag=version, changes=changes)
+        return
+    (tar.parent / "Dockerfile").write_text(f"FROM scratch\nADD {tar.name} /\n", encoding="utf-8")
+    (tar.parent / ".dockerignore").write_text(f"*\n!{tar.name}\n!Dockerfile\n", encoding="utf-8")
+    client.images.build(
+        path=str(tar.parent), tag=tag, labels={ORIGIN_LABEL: origin}, platform=platform, rm=True, forcerm=True
+    )
 
 
 def _apart() -> list[str]:
@@ -137,20 +173,12 @@ def _apart() -> list[str]:
 
 
 def _install_debootstrap(cannot: str, report: Callable[[str], None]) -> None:
-    if shutil.which("apt-get") is None:
+    if not apt.available():
         raise ImageError(f"{cannot}, and debootstrap is missing: install debootstrap, or connect to a registry")
     report("installing debootstrap")
-    for arguments in (["update", "-qq"], ["install", "-qq", "--no-install-recommends", "debootstrap"]):
-        done = subprocess.run(
-            ["apt-get", *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-        )
-        if done.returncode != 0:
-            last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
-            raise ImageError(f"{cannot}, and 'apt-get {arguments[0]}' failed: {last}; install debootstrap by hand")
+    failure = apt.install("debootstrap")
+    if failure:
+        raise ImageError(f"{cannot}, and {failure}; install debootstrap by hand")
 
 
 def _tail(log: Path) -> str:

@@ -10,12 +10,16 @@ from typing import Literal
 
 from harness.declared import Declared, read_toml, validate
 from harness.errors import FileError, UnknownName, did_you_mean
+from harness.platforms import AMD64, debian
 from harness.records import Scalar
-from harness.system_files import NAME, Asset, EngineFile, SystemFile
+from harness.system_files import NAME, Asset, EngineFile, NotFor, SystemFile
 
 
 class System(Declared):
-    """A system that can be measured: engine folder, parameters, assets, and the systems that it is made of."""
+    """A system that can be measured: engine folder, parameters, assets, and the systems that it is made of.
+
+    ``platform`` is what an image of it is for; launchers set theirs.
+    """
 
     name: str
     engine: str
@@ -36,11 +40,15 @@ class System(Declared):
     stand_in: str | None = None
     components: tuple[System, ...] = ()
     accelerator: Literal["cuda"] | None = None
+    platform: str = AMD64
+    not_for: tuple[NotFor, ...] = ()
 
     @property
     def lock(self) -> Path:
-        """The packages of its engine."""
-        return self.engine_dir / (f"requirements-{self.accelerator}.lock" if self.accelerator else "requirements.lock")
+        """The packages of its engine: of its platform alone where the engine has such a lock, else for all."""
+        able = f"requirements-{self.accelerator}" if self.accelerator else "requirements"
+        own = self.engine_dir / f"{able}-{debian(self.platform)}.lock"
+        return own if own.is_file() else self.engine_dir / f"{able}.lock"
 
     @property
     def image(self) -> str:
@@ -61,6 +69,21 @@ class System(Declared):
         components = tuple(each.on(gpus) for each in self.components)
         return self.model_copy(update={"accelerator": "cuda" if able else None, "components": components})
 
+    def made_for(self, platform: str) -> System:
+        """The same system on that platform (``linux/arm64``)."""
+        components = tuple(each.made_for(platform) for each in self.components)
+        return self.model_copy(update={"platform": platform, "components": components})
+
+    @property
+    def lacking(self) -> str | None:
+        """Why there is no such image of it, in one line, or None; a component's lack is its own."""
+        for each in (self, *self.components):
+            for stated in each.not_for:
+                if stated.platform == each.platform and stated.accelerator in (None, each.accelerator):
+                    kind = " for GPUs" if stated.accelerator else ""
+                    return f"engine {each.engine!r} has no {each.platform} image{kind}: {stated.reason}"
+        return None
+
     @property
     def params(self) -> dict[str, Scalar]:
         """All parameters that the adapter sees."""
@@ -75,7 +98,12 @@ class System(Declared):
     def told(self) -> str:
         """What it is, for people: with a mark where its weights are not pinned, and where they stand in for others."""
         pin = "; ".join(f"not pinned: harness pin {name}" for name in self.unpinned)
-        marks = [*([pin] if pin else []), *([f"† {self.stand_in}"] if self.stand_in else [])]
+        lacks = "; ".join(f"not for {each.platform}: {each.reason}" for each in self.not_for if not each.accelerator)
+        marks = [
+            *([pin] if pin else []),
+            *([lacks] if lacks else []),
+            *([f"† {self.stand_in}"] if self.stand_in else []),
+        ]
         return self.description + "".join(f" [{mark}]" for mark in marks)
 
     @property
@@ -166,6 +194,7 @@ def _system(path: Path, declared: SystemFile) -> System:
         toolchain=engine.toolchain,
         resumable_builds=engine.resumable_builds,
         stand_in=declared.stand_in,
+        not_for=engine.not_for,
     )
 
 

@@ -154,7 +154,7 @@ def _judge(
             return Outcome.OOM, f"the Java heap ran out; {_last_line(ended.log)}"
         why = unreadable or "it left no measurement"
         return Outcome.CRASH, f"ended with exit code {ended.exit_code}: {why}; {_last_line(ended.log)}"
-    if measurement.outcome in (Outcome.TIMEOUT, Outcome.NOT_APPLICABLE):
+    if measurement.outcome in (Outcome.TIMEOUT, Outcome.NOT_APPLICABLE, Outcome.INTERRUPTED):
         return Outcome.BAD_OUTPUT, f"the image says {measurement.outcome.value!r}, which is not its to say"
     if measurement.outcome is not Outcome.OK:
         return measurement.outcome, plain(measurement.detail or "the image does not say why")

@@ -13,6 +13,7 @@ from typing import ParamSpec
 import click
 
 from harness import cache_folder, whole_file
+from harness.aws.uri import is_s3
 from harness.errors import HarnessError
 from harness.report.text import printable
 
@@ -21,9 +22,24 @@ P = ParamSpec("P")
 # A disk that does not take what we write: the user's to mend, and no defect.
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 
+
+def results_path(text: str | Path) -> str | Path:
+    """A folder of results: a path, or the text ``s3://bucket/prefix``, which a path would not keep.
+
+    :mod:`harness.cli.places` makes a folder of either.
+    """
+    return text if isinstance(text, Path) or is_s3(text) else Path(text)
+
+
 results_option = click.option(
-    "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Where results lie."
+    "--results",
+    type=results_path,
+    metavar="PATH",
+    default=Path("results"),
+    show_default=True,
+    help="Where results lie: a folder, or s3://BUCKET/PREFIX.",
 )
+results_argument = click.argument("results", type=results_path, default=Path("results"))
 only_option = click.option(
     "--only", metavar="GLOB", help="Only cells whose system/dataset/scenario/profile (or any one of them) matches."
 )
@@ -34,6 +50,16 @@ launcher_option = click.option(
     show_default=True,
     help="docker: containers with enforced limits. process: plain child processes, CPU affinity alone is held."
     " fake: runs nothing, invents numbers; for tests.",
+)
+# Of what runs a suite: elsewhere too.
+run_launcher_option = click.option(
+    "--launcher",
+    type=click.Choice(["docker", "process", "fake", "ec2", "batch"]),
+    default="docker",
+    show_default=True,
+    help="docker: containers with enforced limits. process: plain child processes, CPU affinity alone is held."
+    " fake: runs nothing, invents numbers; for tests. ec2: containers on instances of EC2, launched and ended for it."
+    " batch: the same as jobs of AWS Batch, in the queues that `harness batch up` has made.",
 )
 cache_option = click.option(
     "--cache",

@@ -23,7 +23,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 import harness
-from harness import leftovers, origins, per_query, remembered, store
+from harness import leftovers, origins, per_query, remembered, stored_jobs
 from harness.errors import FileError
 from harness.per_query import PerQuery
 from harness.remembered import Made, Recall
@@ -37,7 +37,7 @@ _PRICEABLE, _BY_QUERY, _CELLS = ".prices.json", ".queries.parquet", ".cells.json
 # What numbers depend on beside our own sources.
 _LIBRARIES = ("ir-measures", "numpy", "pyarrow", "scipy")
 # The files of a job that rows are made of.
-_OF_A_JOB = (store.RESULT, store.SAMPLES, store.RUN, JUDGED_HITS)
+_OF_A_JOB = (stored_jobs.RESULT, stored_jobs.SAMPLES, stored_jobs.RUN, JUDGED_HITS)
 # What no price has to do with: most of a row's bytes.
 _WITHOUT: dict[str, Any] = {
     **dict.fromkeys(("qrels_sha256", "service_s", "trial_spread_s", "detail")),
@@ -195,9 +195,9 @@ def _files(root: str) -> Iterator[str]:
         for entry in _entries(folder):
             if entry.name in _OF_A_JOB:
                 job.append(entry)
-            if entry.is_dir(follow_symlinks=False) and entry.name != store.STAGING:
+            if entry.is_dir(follow_symlinks=False) and entry.name != stored_jobs.STAGING:
                 waiting.append(entry.path)
-        if any(entry.name == store.RESULT for entry in job):
+        if any(entry.name == stored_jobs.RESULT for entry in job):
             suites.add(folder.rsplit("/", 5)[0])
             yield from map(_line, job)
     for suite in suites:

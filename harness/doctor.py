@@ -13,7 +13,7 @@ from pathlib import Path
 import docker
 import requests
 
-from harness import cgroup
+from harness import cgroup, platforms
 from harness.engine import plain
 from harness.launch import gpu, host, topology
 from harness.launch.canary import Canary
@@ -87,8 +87,8 @@ def _cgroup() -> Finding:
 def _cpus() -> Finding:
     usable, online = host.cpus(), os.cpu_count() or 0
     fact = f"{usable} usable of {online}, {platform.machine()}"
-    if platform.machine() not in ("x86_64", "AMD64"):
-        return Finding(Level.FAIL, "CPUs", fact, "images are made for x86-64; take such a host")
+    if platforms.here() not in platforms.PLATFORMS:
+        return Finding(Level.FAIL, "CPUs", fact, f"images are made for {' and '.join(platforms.PLATFORMS)}; take such")
     if usable < 2:
         return Finding(Level.WARN, "CPUs", fact, "the harness shares its CPU with what it measures; take two or more")
     alone = 1

@@ -21,8 +21,8 @@ def engine_errors() -> Iterator[None]:
         yield
     except (DockerException, requests.RequestException) as error:
         raise EngineError(
-            f"the Docker engine does not answer or refuses: {plain(error)}; see `harness doctor`, or run suites with "
-            "--launcher process"
+            f"the Docker engine does not answer or refuses: {plain(error)}; see `harness doctor` (--launcher process"
+            " alone needs no engine)"
         ) from error
 
 

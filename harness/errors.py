@@ -7,7 +7,8 @@ HarnessError                 one line for the user; knows its exit code
 ├── EngineError         (1)  the Docker engine does not answer or refuses
 ├── ImageError          (1)  an image or one of its assets could not be made
 ├── JobError            (1)  one job went wrong in a way that is stored as its outcome
-└── StoreError          (1)  the results folder cannot be written, read or locked
+├── StoreError          (1)  the results folder cannot be written, read or locked
+└── AwsError            (1)  AWS refuses, is not reached, or something of it is not as it was left; knows the code
 """
 
 from __future__ import annotations
@@ -53,6 +54,16 @@ class ImageError(HarnessError):
 
 class StoreError(HarnessError):
     """The results folder does not do its part."""
+
+
+class AwsError(HarnessError):
+    """AWS does not do its part.  ``code`` is its own error code, or one of ours (``ExpiredToken``, ``AccessDenied``,
+    ``NoCredentials``, ``Busy``, ``ClockSkew``, ``Unreached`` ...).
+    """
+
+    def __init__(self, text: str, code: str = "") -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class JobError(HarnessError):

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from harness import cache_folder, evaluate, prices, pricing, store, tables
+from harness import cache_folder, evaluate, prices, pricing, stored_jobs, tables
+from harness.aws.uri import is_s3
 from harness.columns import Described, Kind
 from harness.errors import FileError, UsageError
 from harness.job_columns import JOBS, SAMPLES, stage
 from harness.report import columns
-from harness.store import StoredJob
+from harness.stored_jobs import StoredJob
 from harness.table import Table
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def load(
     """The table of stored results, priced: one row for each cell, as ``harness report --format csv`` has it.
 
     Args:
-        results: a results folder, or one of published tables.
+        results: a results folder, or one of published tables; or ``"s3://bucket/prefix"``.
         measures: names as ir_measures writes them; ``None``: RR@10, Success@10 and nDCG@10 (published tables have
             their own).
         as_of: prices of this date (text: ``YYYY-MM-DD``) or the last before it; ``None``: the newest.
@@ -54,18 +55,24 @@ def load(
     Raises:
         UsageError: there is no job in it, a measure is unknown, or there are no such prices.
         FileError: it is no folder, or something in it is damaged.
+        AwsError: it is in S3, and cannot be read.
     """
     return of_table(table(results, measures, as_of=as_of, region=region, term=term, cache=cache))
 
 
-def load_samples(results: Place) -> pd.DataFrame:
+def load_samples(results: Place, *, cache: Place | None = None) -> pd.DataFrame:
     """Every raw sample of every stored job, failed ones included: one row for each query of each trial.
+
+    Args:
+        results: a results folder, or ``"s3://bucket/prefix"``.
+        cache: where results in S3 are mirrored; ``None``: as the command line.
 
     Raises:
         UsageError: there is no stored job in it (published tables have no samples).
         FileError: it is no folder, or something in it is damaged.
+        AwsError: it is in S3, and cannot be read.
     """
-    return of_samples(stored(results))
+    return of_samples(stored(results, cache=cache))
 
 
 def table(
@@ -80,18 +87,36 @@ def table(
 ) -> Table:
     """The table that :func:`load` makes a frame of; ``say`` takes a line on what takes long."""
     names = measures.split() if isinstance(measures, str) else measures
-    place = cache_folder.default() if cache is None else Path(cache).expanduser().absolute()
+    place = _cache(cache)
     snapshot = prices.snapshot(_date(as_of), region=region, term=term)
-    measured = tables.rows_of(Path(results), tuple(names or evaluate.DEFAULT_MEASURES), cache=place, say=say)
+    measured = tables.rows_of(
+        _folder(results, place, say), tuple(names or evaluate.DEFAULT_MEASURES), cache=place, say=say
+    )
     return tables.priced(measured, pricing.tariff(snapshot))
 
 
-def stored(results: Place) -> tuple[StoredJob, ...]:
+def stored(results: Place, *, cache: Place | None = None) -> tuple[StoredJob, ...]:
     """The jobs of a results folder; errors as :func:`load_samples`."""
-    jobs = store.read_jobs(Path(results))
+    jobs = stored_jobs.read_jobs(_folder(results, _cache(cache), lambda _: None))
     if not jobs:
         raise UsageError(f"{results}: no stored job in it, so no samples; published tables have rows alone")
     return jobs
+
+
+def _cache(cache: Place | None) -> Path:
+    return cache_folder.default() if cache is None else Path(cache).expanduser().absolute()
+
+
+def _folder(results: Place, cache: Path, say: Callable[[str], None]) -> Path:
+    """The folder of results, which for those in S3 is their mirror."""
+    if not isinstance(results, str) or not is_s3(results):
+        if str(results).startswith("s3:/") and not Path(results).is_dir():
+            raise UsageError(f'{results}: a path keeps one of the two slashes; give the text "s3://..." instead')
+        return Path(results)
+    from harness.s3 import opening
+    from harness.s3.mirror import Wants, Watch
+
+    return opening.mirrored(results, cache, Wants.FIGURES, Watch(say))
 
 
 def of_table(table: Table) -> pd.DataFrame:
@@ -155,7 +180,7 @@ def _samples(job: StoredJob) -> pa.Table:
         return pa.table({**names, **numbers, **found})
     # What pyarrow raises for a damaged file, a missing column and a wrong type.
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FileError(f"{job.folder / store.SAMPLES}: damaged: {error}; measure the job again") from error
+        raise FileError(f"{job.folder / stored_jobs.SAMPLES}: damaged: {error}; measure the job again") from error
 
 
 # The first columns of the jobs' table are texts that name a job; samples have them too.

@@ -41,7 +41,16 @@ class Index:
 
 def find(cache: Path, key: str) -> Index | None:
     """The index of that key, if it was built to its end."""
-    home = cache / "indexes" / key
+    return read(folder(cache, key))
+
+
+def folder(cache: Path, key: str) -> Path:
+    """Where the index of a key is."""
+    return cache / "indexes" / key
+
+
+def read(home: Path) -> Index | None:
+    """The finished index in a folder, if there is one."""
     try:
         facts = _FACTS.validate_json((home / "facts.json").read_bytes())
     except (OSError, ValidationError):
@@ -66,10 +75,10 @@ def build(
         JobError: with the build's outcome.  Nothing is kept but what an engine with resumable builds goes on from.
         StoreError: the cache's disk is full.
     """
-    home = cache / "indexes" / key
+    home = folder(cache, key)
     with _folder(home, prepared.system.resumable_builds) as (place, before_s):
-        data, folder = place / "data", place / "job"
-        (folder / "out").mkdir(parents=True)
+        data, made = place / "data", place / "job"
+        (made / "out").mkdir(parents=True)
         spec = JobSpec(
             kind="build",
             system=prepared.system.name,
@@ -78,14 +87,14 @@ def build(
             isolation=launcher.isolation,
             corpus_size=corpus.size,
         )
-        job = Job(spec, prepared, folder, corpus.folder, data, limits)
+        job = Job(spec, prepared, made, corpus.folder, data, limits)
         ended = launcher.launch(job, progress)
         collected = collect(job, ended, corpus.unknown)
         if collected.outcome is not Outcome.OK or collected.measurement is None:
             check_room(cache)
             raise JobError(collected.outcome, f"index build: {collected.detail}")
         facts = _facts(collected.measurement, collected.memory, data, envelope, before_s)
-        leftovers.remove(folder)
+        leftovers.remove(made)
         (place / _CLOCK).unlink()
         (place / "facts.json").write_text(to_json(facts, indent=2), encoding="utf-8")
         found = find(cache, key)
@@ -163,7 +172,7 @@ def _facts(measured: Measurement, memory: Memory, data: Path, envelope: Envelope
             Outcome.BAD_OUTPUT,
             f"index build: the image takes over {measured.resumed_s:.1f} s of work, begun {before_s:.1f} s before",
         )
-    size, checksum = _content(data)
+    size, checksum = content(data)
     return IndexFacts(
         build_s=measured.build_s or 0.0,
         index_bytes=size,
@@ -180,7 +189,7 @@ def build_envelope(cpus: int, memory_bytes: int) -> Envelope:
     return Envelope("build", cpus, memory_bytes // 2 // 2**20 * 2**20, pids=2048)
 
 
-def _content(data: Path) -> tuple[int, str]:
+def content(data: Path) -> tuple[int, str]:
     """Size and hash of an index; a link or a pipe in it could lead out of it, so it is refused.
 
     Raises:

@@ -7,26 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import assets, catalog, datasets, evaluate, hardware
 from harness.catalog import System
 from harness.datasets import Dataset, QuerySample
 from harness.errors import UsageError
-from harness.launch.base import Launcher, Progress
+from harness.launch.base import Launcher, Limits, Progress
 from harness.plan import DatasetFacts, Planned, cells, plan
 from harness.progress import Screen, Watcher
-from harness.records import Envelope
+from harness.records import Envelope, Isolation
 from harness.result import Cell, Result
+from harness.share import Share
+from harness.shelf import Shelf
 from harness.stats import MIN_QUERIES
-from harness.store import read_jobs
+from harness.stored_jobs import read_jobs
 from harness.suite import Suite, dataset_name
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says about a run.  ``cells``: these alone, of those that ``only`` matches."""
+    """What the command line says about a run.
+
+    ``cells``: these alone, of those that ``only`` matches; ``shelf``: where results go besides ``results``.
+    ``share``: the part of a plan that this machine is to do, and no more.  ``instance_types``: profile -> the machine
+    that its jobs are planned for.
+    """
 
     results: Path
     cache: Path
@@ -35,6 +42,9 @@ class Options:
     fresh: bool = False
     retry_noisy: int = 0
     cells: frozenset[Cell] | None = None
+    shelf: Shelf | None = None
+    share: Share | None = None
+    instance_types: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,28 @@ class Inputs:
         """GPUs that index builds get."""
         return self.profiles[self.suite.build_profile].gpus if self.suite.build_profile else 0
 
+    @property
+    def limits(self) -> Limits:
+        """How long jobs may take."""
+        protocol = self.suite.protocol
+        return Limits(
+            load_s=protocol.load_timeout_s,
+            query_s=protocol.query_timeout_s,
+            build_s=protocol.build_timeout_s,
+            job_s=protocol.job_timeout_s,
+        )
+
+    def cell_of(self, system: str, dataset: str) -> Cell:
+        """Some cell of a system and a dataset.
+
+        Raises:
+            UsageError: the suite has none.
+        """
+        for cell in self.cells:
+            if (cell.system, cell.dataset) == (system, dataset):
+                return cell
+        raise UsageError(f"the suite {self.suite.name} has no cell of {system} on {dataset}; see `harness plan`")
+
     def images(self, cells: Iterable[Cell]) -> dict[str, System]:
         """All that these cells run or are built by, by image name."""
         return {each.image: each for cell in cells for each in (self.system(cell), self.builder(cell))}
@@ -78,7 +110,8 @@ def gather(suite: Suite, options: Options, screen: Screen | None = None) -> Inpu
         UsageError: a name or a measure is unknown, a file is wrong, ``only`` matches nothing, or a sample is too small
             for the ``server`` scenario.
     """
-    evaluate.parse_measures(suite.measures)  # a table that cannot be made is known before what costs
+    if options.share is None:  # who does a share makes no table of it
+        evaluate.parse_measures(suite.measures)  # a table that cannot be made is known before what costs
     profiles = {name: hardware.profile(name) for name in suite.profiles}
     if suite.build_profile is not None:
         profiles[suite.build_profile] = hardware.profile(suite.build_profile)
@@ -151,13 +184,32 @@ def planned(inputs: Inputs, options: Options, launcher: Launcher) -> list[Planne
     stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
     ready = {name: launcher.find(system) for name, system in inputs.images(inputs.cells).items()}
     digests = {name: found.digest for name, found in ready.items() if found}
-    return plan_with(inputs, launcher, digests, stored, options.fresh)
+    return plan_with(inputs, launcher, digests, stored, options.fresh, options.instance_types)
 
 
 def plan_with(
-    inputs: Inputs, launcher: Launcher, digests: Mapping[str, str], stored: list[Result], fresh: bool
+    inputs: Inputs,
+    launcher: Launcher,
+    digests: Mapping[str, str],
+    stored: list[Result],
+    fresh: bool,
+    instance_types: Mapping[str, str] | None = None,
 ) -> list[Planned]:
-    """Plan with these image digests (image name -> digest) and stored results."""
+    """Plan with these image digests (image name -> digest), stored results and machines (profile -> instance type)."""
+    cannot = {name: reason for name, envelope in inputs.profiles.items() if (reason := launcher.cannot(envelope))}
+    return plan_on(inputs, launcher.isolation, digests, stored, fresh, instance_types or {}, cannot)
+
+
+def plan_on(
+    inputs: Inputs,
+    isolation: Isolation,
+    digests: Mapping[str, str],
+    stored: Iterable[Result],
+    fresh: bool,
+    instance_types: Mapping[str, str],
+    cannot: Mapping[str, str],
+) -> list[Planned]:
+    """As :func:`plan_with`, for machines that may be others than this; ``cannot``: profile -> why there is none."""
     facts = {
         name: DatasetFacts(
             corpus_sha256=dataset.corpus.sha256,
@@ -168,7 +220,6 @@ def plan_with(
         )
         for name, dataset in inputs.datasets.items()
     }
-    cannot = {name: reason for name, envelope in inputs.profiles.items() if (reason := launcher.cannot(envelope))}
     return plan(
         inputs.suite,
         inputs.cells,
@@ -177,8 +228,9 @@ def plan_with(
         datasets=facts,
         digests=digests,
         cannot=cannot,
-        isolation=launcher.isolation,
+        isolation=isolation,
         stored=stored,
         fresh=fresh,
         build_gpus=inputs.build_gpus,
+        instance_types=instance_types,
     )

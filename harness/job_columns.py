@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.columns import Described, Kind
-from harness.store import StoredJob
+from harness.stored_jobs import StoredJob
 
 MIB = 2**20
 Value = str | int | float | bool | None

@@ -47,6 +47,7 @@ def look(results: Sequence[Result], known: machine_speed.Levels, queries: int | 
         *machine_speed.look(results, known),
         *gpu_noise.look(results),
         *_placed(results),
+        *_shared(results),
         *_pages(results),
     ]
 
@@ -209,6 +210,18 @@ def _placed(results: Sequence[Result]) -> list[Finding]:
             )
         )
     return found
+
+
+def _shared(results: Sequence[Result]) -> list[Finding]:
+    shared = sum(result.shared_host for result in results)
+    if not shared:
+        return []
+    text = (
+        f"other jobs of AWS Batch may have run on the same host{of_jobs(shared, len(results))}, which takes caches and "
+        "memory bandwidth whatever the limits; make its queues again without --shared (harness batch up), then "
+        f"{again(results[0].spec.cell)}"
+    )
+    return [noisy(Cause.SHARED_HOST, text)]
 
 
 def _pages(results: Sequence[Result]) -> list[Finding]:

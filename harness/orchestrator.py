@@ -16,12 +16,14 @@ from harness.indexes import Index
 from harness.inputs import Inputs, Options, gather, plan_with, planned
 from harness.jobs import assemble, job_spec, nothing
 from harness.launch import host
-from harness.launch.base import Ended, Job, Launcher, Limits, Prepared
+from harness.launch.base import Ended, Job, Launcher, Prepared
 from harness.plan import Planned, index_key, order
 from harness.progress import Screen, duration
 from harness.records import Outcome, to_json
-from harness.result import Result, job_key
-from harness.store import Store, StoredJob, check_room, read_jobs
+from harness.result import Cell, Result, job_key
+from harness.share import Follower
+from harness.store import Store, check_room
+from harness.stored_jobs import StoredJob, read_jobs
 from harness.suite import Suite
 
 
@@ -59,7 +61,7 @@ def run(suite: Suite, options: Options, launcher: Launcher, screen: Screen) -> S
 def run_inputs(inputs: Inputs, options: Options, launcher: Launcher, screen: Screen) -> Summary:
     """As :func:`run`, on inputs that are gathered already (calibration plants its own)."""
     launcher.check()
-    store = Store(options.results, inputs.suite.name)
+    store = Store(options.results, inputs.suite.name, options.shelf)
     # Before the folder is held, which clears what a dead run had staged there: its container may still write into that.
     swept = launcher.sweep()
     if swept:
@@ -83,20 +85,15 @@ class _Run:
         self.launcher = launcher
         self.screen = screen
         self.store = store
-        self.environment = environment.read(launcher.engine_version())
-        protocol = inputs.suite.protocol
-        self.limits = Limits(
-            load_s=protocol.load_timeout_s,
-            query_s=protocol.query_timeout_s,
-            build_s=protocol.build_timeout_s,
-            job_s=protocol.job_timeout_s,
-        )
+        self.follower = options.share.follower if options.share else Follower()
+        self.instance = environment.instance()
+        self.environment = environment.read(launcher.engine_version(), self.instance)
         self.prepared: dict[str, Prepared | ImageError] = {}
         self.indexes: dict[str, Index | JobError] = {}
         self.finished: list[tuple[Result, Outcome]] = []
 
     def run(self) -> Summary:
-        first = planned(self.inputs, self.options, self.launcher)
+        first = self._ours(planned(self.inputs, self.options, self.launcher))
         self._prepare(self.inputs.images(job.cell for job in first if not job.done and not job.cannot))
         stored = [job.result for job in read_jobs(self.store.folder)]
         digests = {name: found.digest for name, found in self.prepared.items() if isinstance(found, Prepared)}
@@ -105,7 +102,8 @@ class _Run:
             found = None if name in self.prepared else self.launcher.find(system)
             if found:
                 digests[name] = found.digest
-        jobs = plan_with(self.inputs, self.launcher, digests, stored, self.options.fresh)
+        jobs = self._ours(self._plan(digests, stored, self.options.fresh))
+        self._asked_for()
         todo = order(jobs, self.inputs.suite.protocol.seed)
         self._jobs(todo)
         keys = {job.latest.key for job in jobs if job.done and job.latest}
@@ -127,6 +125,25 @@ class _Run:
             keys = (keys - replaced) | better.keys()
         return Summary(len(jobs) - len(todo), tuple(self.finished), frozenset(keys))
 
+    def _plan(self, digests: Mapping[str, str], stored: list[Result], fresh: bool) -> list[Planned]:
+        return plan_with(self.inputs, self.launcher, digests, stored, fresh, self.options.instance_types)
+
+    def _ours(self, jobs: list[Planned]) -> list[Planned]:
+        """All of them; or those of our share, where another machine made the plan."""
+        share = self.options.share
+        return share.of(jobs, {job.result.key for job in self._stored()}) if share else jobs
+
+    def _asked_for(self) -> None:
+        """The indexes that our share has."""
+        for build in self.options.share.builds if self.options.share else ():
+            cell = self.inputs.cell_of(build.system, build.dataset)
+            builder = self.inputs.builder(cell)
+            if builder.image not in self.prepared:
+                self._prepare({builder.image: builder})
+            prepared = self.prepared[builder.image]
+            if isinstance(prepared, Prepared):
+                self._index(cell, prepared)
+
     def _stored(self) -> tuple[StoredJob, ...]:
         return read_jobs(self.store.folder)
 
@@ -138,7 +155,7 @@ class _Run:
         judged = {job.cell: verdicts.get((job.cell, isolation)) for job in jobs}
         doubted = {cell for cell, verdict in judged.items() if verdict and verdict.transient}
         results = [job.result for job in stored]
-        again = plan_with(self.inputs, self.launcher, digests, results, fresh=True)
+        again = self._plan(digests, results, fresh=True)
         return [job for job in again if job.cell in doubted]
 
     def _jobs(self, todo: list[Planned]) -> None:
@@ -146,11 +163,14 @@ class _Run:
         for job in todo:
             prepared = self.prepared.get(self.inputs.builder(job.cell).image)
             if isinstance(prepared, Prepared) and not job.cannot:
-                self._index(job, prepared)  # before the first timed job, so that what is left can be told from those
+                self._index(
+                    job.cell, prepared
+                )  # before the first timed job, so that what is left can be told from those
         started = time.monotonic()
         for number, job in enumerate(todo, 1):
             left = (time.monotonic() - started) / (number - 1) * (len(todo) - number + 1) if number > 1 else None
             part = f"[{number}/{len(todo)}" + (f", about {duration(left)} left]" if left is not None else "]")
+            self.follower.starts(job_key(job.spec))
             result = self._job(job, part)
             self.finished.append((result, job.expected))
             self.screen.say(_line(number, len(todo), result, job.expected))
@@ -176,7 +196,7 @@ class _Run:
         if not isinstance(prepared, Prepared) or not isinstance(builder, Prepared):
             why = builder if isinstance(prepared, Prepared) else prepared
             return self._keep(job, started_at, nothing(Outcome.CRASH, f"no image: {why}"), None, None)
-        index = self._index(job, builder)
+        index = self._index(job.cell, builder)
         if isinstance(index, JobError):
             return self._keep(job, started_at, nothing(index.outcome, index.detail), None, None)
         dataset, sample = self.inputs.datasets[job.cell.dataset], self.inputs.samples[job.cell.dataset]
@@ -184,7 +204,7 @@ class _Run:
         with self.store.scratch(job_key(job.spec)) as folder:
             (folder / "out").mkdir()
             page_cache = host.forget_pages(index.folder)
-            launched = Job(spec, prepared, folder, dataset.corpus.folder, index.folder, self.limits)
+            launched = Job(spec, prepared, folder, dataset.corpus.folder, index.folder, self.inputs.limits)
             with self.screen.task(f"{job.cell.system} {job.cell.dataset} {job.cell.profile}", part) as watcher:
                 ended = self.launcher.launch(launched, watcher)
                 collected = collect(launched, ended, dataset.corpus.unknown)
@@ -192,19 +212,22 @@ class _Run:
                 check_room(self.store.folder)
         return self._keep(job, started_at, collected, ended, index, page_cache)
 
-    def _index(self, job: Planned, prepared: Prepared) -> Index | JobError:
+    def _index(self, cell: Cell, prepared: Prepared) -> Index | JobError:
         """The cell's index, built at its first use; a failed build is not tried again in this run."""
-        system, dataset = prepared.system, self.inputs.datasets[job.cell.dataset]
+        system, dataset = prepared.system, self.inputs.datasets[cell.dataset]
         key = index_key(system, prepared.digest, dataset.corpus.sha256)
         if key not in self.indexes:
             found = indexes.find(self.options.cache, key)
             try:
                 self.indexes[key] = found or self._build_index(prepared, dataset, key)
+                self.follower.built(key, None)
             except JobError as error:
                 self.indexes[key] = error
+                self.follower.built(key, error)
         return self.indexes[key]
 
     def _build_index(self, prepared: Prepared, dataset: Dataset, key: str) -> Index:
+        self.follower.builds()
         name = self.inputs.suite.build_profile
         envelope = self.inputs.profiles[name] if name else indexes.build_envelope(host.cpus(), host.memory_bytes())
         cannot = self.launcher.cannot(envelope)
@@ -217,7 +240,7 @@ class _Run:
                 dataset.corpus,
                 key,
                 envelope=envelope,
-                limits=self.limits,
+                limits=self.inputs.limits,
                 cache=self.options.cache,
                 progress=watcher,
             )
@@ -242,13 +265,16 @@ class _Run:
         result = assemble(job, started_at, collected, ended, index, self.environment, dataset.corpus.size)
         system = self.inputs.system(job.cell)
         result = replace(result, page_cache=page_cache, stand_in=system.stand_in)
+        result = replace(result, instance=self.instance, shared_host=environment.shared_host())
         prepared = self.prepared.get(system.image)
         if isinstance(prepared, Prepared):
             result = replace(result, image_bytes=prepared.size_bytes)
         run = collected.run(job.cell.system)
         judged = dataset.judge(run) if run is not None else None
         log = ended.log if ended else b""
-        return self.store.put(result, collected.table(), run, log, judged).result
+        stored = self.store.put(result, collected.table(), run, log, judged)
+        self.follower.stored(stored)
+        return stored.result
 
 
 def _place(result: Result) -> str:

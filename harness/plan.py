@@ -96,6 +96,7 @@ def plan(
     stored: Iterable[Result],
     fresh: bool = False,
     build_gpus: int = 0,
+    instance_types: Mapping[str, str] | None = None,
 ) -> list[Planned]:
     """Say of each job of each cell whether it is done.
 
@@ -107,6 +108,7 @@ def plan(
         cannot: profile name -> why this host cannot provide it.
         fresh: measure again whatever is stored.
         build_gpus: GPUs that index builds get.
+        instance_types: profile name -> the machine that is asked for, where one is.
     """
     by_spec: dict[str, list[Result]] = {}
     for result in stored:
@@ -122,12 +124,13 @@ def plan(
         )
         key = index_key(builder, builder_digest, dataset.corpus_sha256)
         whole = _spec(suite, cell, system, envelope, dataset, image_digest, key, isolation)
+        whole = replace(whole, instance_type=(instance_types or {}).get(cell.profile))
         expected = suite.expected(cell.system, cell.profile)
         # A suite may name GPUs that this host has not; a profile that is too large is its author's to mend.
         if reason and envelope.gpus:
             expected = Outcome.NOT_APPLICABLE
         for job in range(whole.jobs):
-            attempts = by_spec.get(_identity(replace(whole, job=job)), [])
+            attempts = by_spec.get(_identity(replace(whole, job=job)), []) if by_spec else []
             planned.append(_planned(replace(whole, job=job), attempts, expected, reason, fresh))
     return planned
 

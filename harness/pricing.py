@@ -138,6 +138,12 @@ def cheapest(row: Row, tariff: Tariff) -> Placed:
     if row.published_type not in (None, price.instance_type):
         return price, "another type than the paper's; latency not re-measured"
     there, here = price.architecture, None if row.machine is None else architecture(row.machine.architecture)
+    measured = row.machine.instance_type if row.machine else None
+    if measured not in (None, price.instance_type):
+        return price, (
+            f"priced on {price.instance_type} ({there}), the cheapest type that provides the profile; latency was"
+            f" measured on {measured} ({here}), and the cost takes it to be the same there"
+        )
     if here in (there, None):
         return price, None
     return price, (

@@ -24,7 +24,10 @@ Scalar = str | int | float | bool
 
 
 class Outcome(str, Enum):
-    """How a job ended.  Every cell has one; none is ever blank."""
+    """How a job ended.  Every cell has one; none is ever blank.
+
+    ``interrupted``: its machine was taken away (spot capacity, a failed host), which says nothing of the system.
+    """
 
     OK = "ok"
     OOM = "oom"
@@ -33,6 +36,7 @@ class Outcome(str, Enum):
     BAD_OUTPUT = "bad_output"
     ENVELOPE_MISMATCH = "envelope_mismatch"
     NOT_APPLICABLE = "not_applicable"
+    INTERRUPTED = "interrupted"
 
 
 class Isolation(str, Enum):

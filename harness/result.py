@@ -26,7 +26,8 @@ from harness.records import (
 #      probes, mapped file pages, effective.numa_nodes, GPU clocks, energy and strangers, documents in the corpus.
 #      Everything in 1 kept its name and meaning.
 #   3  stand_in, index.resumed_s.  Everything in 2 kept its name and meaning.
-SCHEMA_VERSION = 3
+#   4  instance (EC2), spec.instance_type, shared_host, outcome interrupted.  Everything in 3 kept its name and meaning.
+SCHEMA_VERSION = 4
 
 # A file of a job whose dataset has answers instead of judgements: its run's hits, judged by their texts.
 JUDGED_HITS = "judged-hits.trec.gz"
@@ -164,7 +165,7 @@ class ResultSpec:
     ``index_key`` names the inputs of the index (image digest, corpus, build parameters); ``isolation`` keeps
     container, process and fake results apart.  A cell takes ``jobs`` container lives, of which this is number
     ``job``; each runs ``trials`` trials.  ``repetition`` counts attempts at the same job.  ``result_cache``: the
-    system declares one.
+    system declares one.  ``instance_type`` is the machine that was asked for (``None``: whichever runs the harness).
     """
 
     cell: Cell
@@ -190,6 +191,7 @@ class ResultSpec:
     repeats: int = 0
     scenario_params: ScenarioParams = field(default_factory=ScenarioParams)
     result_cache: bool = False
+    instance_type: str | None = None
 
 
 @dataclass(frozen=True)
@@ -228,6 +230,24 @@ class Environment:
 
 
 @dataclass(frozen=True)
+class Ec2Instance:
+    """The very machine of EC2 that a job ran on, as its metadata service says; ``None``: it does not.
+
+    ``lifecycle`` is ``on-demand``, ``spot`` ...; ``placement_group`` and ``host_id`` (of a dedicated host) say who else
+    may be near; ``cpu_platform`` is the processor's name.
+    """
+
+    instance_id: str
+    instance_type: str
+    availability_zone: str | None = None
+    ami_id: str | None = None
+    lifecycle: str | None = None
+    placement_group: str | None = None
+    host_id: str | None = None
+    cpu_platform: str | None = None
+
+
+@dataclass(frozen=True)
 class Result:
     """One stored job: spec, environment, measurement and outcome.  Immutable; no money in it.
 
@@ -235,8 +255,9 @@ class Result:
     ranked ids differ between trials (the stored run is the first trial's).  ``warmup_done`` counts the warm-up queries
     that were asked.  ``page_cache`` says what was done to the index's pages in the host's cache before the job
     (``dropped``, or ``None``: nothing).  ``gpu`` is ``None`` for a job without GPUs, or where they could not be
-    followed.  ``stand_in`` says what the system's checkpoint was, where it was not the published one. ``files`` maps
-    each file beside ``result.json`` to its sha256.
+    followed.  ``stand_in`` says what the system's checkpoint was, where it was not the published one. ``instance`` is
+    the machine, where it was one of EC2. ``shared_host``: other jobs of AWS Batch may have run there at the same time.
+    ``files`` maps each file beside ``result.json`` to its sha256.
     """
 
     key: str
@@ -271,6 +292,8 @@ class Result:
     probes: tuple[Probe, ...] = ()
     rate_qps: float | None = None
     stand_in: str | None = None
+    instance: Ec2Instance | None = None
+    shared_host: bool = False
     files: dict[str, str] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
 

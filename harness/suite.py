@@ -108,6 +108,20 @@ class Restriction(Declared):
         return _each_once(value)
 
 
+class Ec2(Declared):
+    """What ``--launcher ec2`` and ``--launcher batch`` run on, where it is not to be what profiles are priced on."""
+
+    instances: dict[str, str] = Field(
+        default={},
+        description='instance types by hardware profile, e.g. `instances = { cpu1-mem4 = "m6i.large" }`; by default'
+        " the cheapest with room for the job beside the host",
+    )
+    ami: Literal["al2023", "debian-12"] = Field(
+        default="al2023",
+        description="operating system: Amazon Linux 2023 or Debian 12; GPU profiles always have Amazon's own for GPUs",
+    )
+
+
 class Suite(Declared):
     """A declared set: systems x datasets x scenarios x hardware profiles less what is restricted, and a protocol."""
 
@@ -145,6 +159,7 @@ class Suite(Declared):
         default=(), description="profiles for some systems only, where the suite is not the whole product"
     )
     expect: tuple[Expectation, ...] = Field(default=(), description="outcomes foreseen that are not ok")
+    ec2: Ec2 = Field(default=Ec2(), description="what runs it on AWS")
 
     @field_validator("systems", "datasets", "profiles", "scenarios")
     @classmethod
@@ -212,6 +227,11 @@ def load(path: Path) -> Suite:
         )
     suite = validate(Suite, {"name": path.stem, **raw}, path)
     _check_restrictions(suite, path)
+    for name in suite.ec2.instances:
+        known = (*suite.profiles, *filter(None, (suite.build_profile,)))
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
+            raise FileError(f"{path}: key 'ec2.instances': profile {name!r} is not in this suite{hint}")
     for index, entry in enumerate(suite.expect):
         for key, name, known in (("system", entry.system, suite.systems), ("profile", entry.profile, suite.profiles)):
             if name not in known:

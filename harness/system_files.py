@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -80,6 +81,16 @@ class Asset(Declared):
         return self
 
 
+class NotFor(Declared):
+    """A platform that an engine has no image for, and why not: nobody is to find that out from a failed build."""
+
+    platform: Literal["linux/amd64", "linux/arm64"]
+    accelerator: Literal["cuda"] | None = Field(
+        default=None, description="only the image for GPUs is meant; without this key every image of the engine"
+    )
+    reason: str = Field(min_length=1, description="why, in a few words: users read it when they ask for that image")
+
+
 class EngineFile(Declared):
     """``images/<engine>/engine.toml``."""
 
@@ -104,6 +115,10 @@ class EngineFile(Declared):
     )
     resumable_builds: bool = Field(
         default=False, description="a build that ended early goes on from what it left in the index folder"
+    )
+
+    not_for: tuple[NotFor, ...] = Field(
+        default=(), description="platforms that it has no image for; it has one for every other"
     )
 
     @field_validator("assets")

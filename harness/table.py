@@ -40,6 +40,7 @@ class Cause(str, Enum):
     GPU_CLOCK = "gpu_clock"
     GPU_UNSAID = "gpu_unsaid"
     PLACEMENT = "placement"
+    SHARED_HOST = "shared_host"
     PAGE_CACHE = "page_cache"
     THREADS_UNSAID = "threads_unsaid"
     INCOMPLETE = "incomplete"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from harness import derived, evaluate, pricing, store
+from harness import derived, evaluate, pricing, stored_jobs
 from harness.attempts import Job
 from harness.errors import UsageError
 from harness.per_query import PerQuery
@@ -141,8 +141,8 @@ def _maker(folder: Path, measures: Sequence[str], cache: Path | None, say: Calla
     return make
 
 
-def _jobs(folder: Path, cache: Path | None, say: Callable[[str], None]) -> tuple[store.StoredJob, ...]:
-    jobs = store.read_jobs(folder)
+def _jobs(folder: Path, cache: Path | None, say: Callable[[str], None]) -> tuple[stored_jobs.StoredJob, ...]:
+    jobs = stored_jobs.read_jobs(folder)
     if not jobs:
         raise UsageError(f"{folder}: no finished job in it; run a suite first")
     if len(jobs) >= _MANY:

@@ -23,6 +23,7 @@ from harness.orchestrator import Summary
 from harness.prices import Snapshot
 from harness.progress import Screen
 from tests import toys
+from tests.aws import server
 from tests.stored import Maker
 
 PLANTED = Path(__file__).parent / "engines" / "planted"
@@ -54,6 +55,21 @@ def engine() -> Iterator[docker.DockerClient]:
         pytest.fail(f"no Docker engine answers ({error}); run `make test`, or deselect with -m 'not docker'")
     yield client
     client.close()
+
+
+@pytest.fixture(scope="session")
+def _aws_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with server.running(tmp_path_factory.mktemp("aws") / "moto.log") as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def aws(_aws_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty AWS on loopback, which boto3 and all child processes speak to; its endpoint."""
+    server.reset(_aws_server)
+    for name, value in server.environment(_aws_server).items():
+        monkeypatch.setenv(name, value)
+    return _aws_server
 
 
 def write_dataset(folder: Path, queries: int = 4) -> Path:

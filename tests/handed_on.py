@@ -11,7 +11,7 @@ from typing import Any
 from harness.launch.base import Job
 from harness.launch.fake import FakeLauncher
 from harness.records import Outcome
-from harness.store import RESULT
+from harness.stored_jobs import RESULT
 from tests.conftest import Bench, write_dataset
 
 QUERIES = 40

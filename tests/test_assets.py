@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import tarfile
 import time
 import zipfile
@@ -193,6 +194,24 @@ def test_extra_indexes_are_asked_only_after_a_failure(tmp_path: Path, monkeypatc
     assert [path.name for path in place.iterdir()] == ["toy.whl"]
     assets.wheels(tmp_path / "toys" / "requirements.lock", (), tmp_path / "cache", says([]))
     assert len(calls) == 2
+
+
+def test_each_platform_gets_wheels_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[set[str]] = []
+
+    def download(options: list[str], target: Path) -> None:
+        asked.append({value for key, value in itertools.pairwise(options) if key == "--platform"})
+        (target / "toy.whl").touch()
+
+    monkeypatch.setattr(assets, "_pip_download", download)
+    place = lock(tmp_path / "toys")
+    x86, arm = (
+        assets.wheels(place, (), tmp_path / "cache", says([]), platform) for platform in ("linux/amd64", "linux/arm64")
+    )
+    assert arm.name == f"{x86.name}-arm64"
+    assert {"manylinux_2_36_x86_64", "manylinux2014_x86_64", "manylinux1_x86_64", "linux_x86_64"} < asked[0]
+    assert {"manylinux_2_36_aarch64", "manylinux2014_aarch64", "linux_aarch64"} < asked[1]
+    assert all(each.endswith("_x86_64") for each in asked[0]) and all(each.endswith("_aarch64") for each in asked[1])
 
 
 def test_a_failed_download_names_engine_and_requirement_and_leaves_nothing(

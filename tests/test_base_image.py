@@ -18,17 +18,20 @@ from harness.errors import ImageError
 class Client:
     """A stand-in without any image, whose registry answers or not."""
 
-    def __init__(self, reachable: bool) -> None:
-        self.reachable = reachable
-        self.pulled: list[str] = []
+    def __init__(self, reachable: bool, architecture: str = "amd64") -> None:
+        self.reachable, self.architecture = reachable, architecture
+        self.pulled: list[tuple[str, str]] = []
         self.built: list[dict[str, Any]] = []
         self.images = self
 
     def get(self, _: str) -> None:
         raise ImageNotFound("none")
 
-    def pull(self, reference: str) -> None:
-        self.pulled.append(reference)
+    def version(self) -> dict[str, str]:
+        return {"Arch": self.architecture}
+
+    def pull(self, reference: str, platform: str) -> None:
+        self.pulled.append((reference, platform))
         if not self.reachable:
             raise APIError("no such host")
 
@@ -40,11 +43,13 @@ def ensure(client: Client, cache: Path) -> str:
     return base_image.ensure(cast(docker.DockerClient, client), cache, lambda _: None)
 
 
-def test_it_is_pulled_by_digest_where_a_registry_answers(tmp_path: Path) -> None:
-    client = Client(reachable=True)
+@pytest.mark.parametrize("architecture", ["amd64", "arm64"])
+def test_it_is_pulled_by_digest_where_a_registry_answers(tmp_path: Path, architecture: str) -> None:
+    client = Client(reachable=True, architecture=architecture)
     tag = ensure(client, tmp_path)
-    assert tag == base_image.reference()
-    (reference,) = client.pulled
+    assert tag == base_image.reference(platform=f"linux/{architecture}")
+    ((reference, platform),) = client.pulled
+    assert platform == client.built[0]["platform"] == f"linux/{architecture}"
     assert reference.startswith("python@sha256:")
     assert client.built[0]["buildargs"] == {"IMAGE": reference}
     assert client.built[0]["network_mode"] == "none"
@@ -73,6 +78,20 @@ def test_a_failed_bootstrap_shows_the_last_words_and_the_log(tmp_path: Path, mon
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(ImageError, match=r"planted: no such suite; the whole log is .*\.log$"):
         ensure(Client(reachable=False), tmp_path / "cache")
+
+
+def test_a_host_that_cannot_run_the_other_platforms_programs_does_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(base_image.emulation, "host_runs", lambda _: False)
+    with pytest.raises(ImageError, match="this host does not run programs of linux/arm64 to bootstrap one"):
+        ensure(Client(reachable=False, architecture="arm64"), tmp_path)
+
+
+def test_each_platform_has_a_base_of_its_own() -> None:
+    x86, arm = (base_image.reference("base", platform=each) for each in ("linux/amd64", "linux/arm64"))
+    assert arm == f"{x86}-arm64"
 
 
 def test_the_base_is_decided_by_its_folder(tmp_path: Path) -> None:

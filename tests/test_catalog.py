@@ -8,6 +8,7 @@ import pytest
 
 from harness import catalog
 from harness.errors import FileError, UnknownName
+from harness.platforms import ARM64
 
 SHA = "0" * 64
 ASSET = f'[[assets]]\nfolder = "m"\nlicence = "MIT"\nsha256 = {{ "w.bin" = "{SHA}" }}\n'
@@ -160,3 +161,29 @@ def test_the_users_file_pins_a_shipped_system_and_replaces_no_pinned_one(tmp_pat
     (own / "x").rename(own / "other")
     with pytest.raises(FileError, match=r"own/other/systems/y.toml: the engine 'x' has a system of this name"):
         catalog.systems(shipped, own)
+
+
+def test_what_an_engine_has_no_image_for_is_said_with_its_reason(images: Path) -> None:
+    stated = '[[not_for]]\nplatform = "linux/arm64"\nreason = "its compiler knows x86-64 alone"\n'
+    plant(images, "x", "y", engine_text=stated)
+    plant(images, "z", "gpu", engine_text=stated.replace('reason = "', 'accelerator = "cuda"\nreason = "'))
+    bound, able = catalog.system("y", images), catalog.system("gpu", images)
+    assert bound.told.endswith("[not for linux/arm64: its compiler knows x86-64 alone]") and bound.lacking is None
+    assert bound.made_for(ARM64).lacking == "engine 'x' has no linux/arm64 image: its compiler knows x86-64 alone"
+    (able.engine_dir / "requirements-cuda.lock").touch()
+    assert "[not" not in able.told and able.made_for(ARM64).lacking is None and able.on(1).lacking is None
+    assert (able.on(1).made_for(ARM64).lacking or "").startswith("engine 'z' has no linux/arm64 image for GPUs: its")
+
+
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [
+        ('platform = "linux/arm64"\n', "reason"),
+        ('platform = "linux/arm64"\nreason = ""\n', "reason"),
+        ('platform = "arm64"\nreason = "none"\n', "platform"),
+    ],
+)
+def test_nothing_is_left_out_without_a_reason(images: Path, stated: str, said: str) -> None:
+    plant(images, "x", "y", engine_text=f"[[not_for]]\n{stated}")
+    with pytest.raises(FileError, match=f"engine.toml: .*{said}"):
+        catalog.systems(images)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from harness import exporting, origins, store
+from harness import exporting, origins, stored_jobs
 from harness.cli import exchange, main
 from tests import shelf
 from tests.handed_on import change, job, put
@@ -99,7 +99,7 @@ def test_merging_says_what_lies_there_then(harness: Call) -> None:
     assert harness("merge", "results", "bob=results", "-o", "out").stdout.endswith(
         "nothing to do: out holds this already\n"
     )
-    put(job(Path("results")) / store.LOG, b"x")
+    put(job(Path("results")) / stored_jobs.LOG, b"x")
     done = harness("merge", "results", "-o", "other")
     assert done.exit_code == 2 and "nothing was written" in done.stderr and not Path("other").exists()
     assert harness("merge", "-o", "other").exit_code == 2
@@ -109,7 +109,7 @@ def test_verify_names_one_thing_a_line_and_fails(harness: Call) -> None:
     done = harness("verify")
     assert (done.exit_code, done.stdout) == (0, "12 jobs, 36 files: all follows\n")
     folder = job(Path("results"))
-    put(folder / store.LOG, b"x")
+    put(folder / stored_jobs.LOG, b"x")
     change(folder, lambda raw: raw.update(warmup_done=9))
     change(folder, lambda raw: raw["files"].update({"a\n\x1b[2Jb": "0"}))
     done = harness("verify", "results")

@@ -8,6 +8,7 @@ import docker
 import pytest
 from click.testing import CliRunner, Result
 
+from harness import emulation
 from harness.catalog import System
 from harness.cli import main
 from harness.images import making
@@ -28,13 +29,15 @@ def test_it_makes_what_is_asked_for_and_a_failure_stops_no_other(bench: Bench, e
     done = harness(bench, "lacking", "planted", "planted")
     assert done.exit_code == 1
     head, row = done.stdout.splitlines()
-    assert head.split() == ["image", "of", "size", "took", "digest", "tag"]
+    assert head.split() == ["image", "of", "platform", "size", "took", "digest", "tag"]
     image = engine.images.get(row.split()[-1])
     assert row.startswith("planted") and image.id.removeprefix("sha256:").startswith(row.split()[-2])
-    assert f"{image.attrs['Size'] / 1e6:,.0f} MB" in row
+    assert f"{image.attrs['Size'] / 1e6:,.0f} MB" in row and emulation.native(engine) in row
     assert "harness: lacking: cannot find weights of 'model'" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.docker
+@pytest.mark.usefixtures("engine")
 def test_for_gpus_it_makes_what_has_packages_for_them(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
@@ -62,6 +65,25 @@ def test_for_gpus_it_makes_what_has_packages_for_them(bench: Bench, monkeypatch:
     assert harness(bench, "planted", "--engine", "dense", "--engine", "dense").exit_code == 0
     assert made == ["planted", "dense"]
     assert harness(bench, "--engine", "dense", "--gpus").exit_code == 0 and made.pop() == "dense-cuda"
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("engine")
+def test_a_platform_is_handed_on_by_the_engines_name_for_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def ensure(_client: object, _system: System, *, platform: str | None, **_options: object) -> Image:
+        asked.append(platform)
+        return Image("tag", "sha256:00", 1, "linux/arm64")
+
+    monkeypatch.setattr(making, "ensure_engine", ensure)
+    monkeypatch.setattr(making, "ensure", ensure)
+    done = harness(bench, "planted", "--engine", "dense", "--platform", "aarch64")
+    assert done.exit_code == 0 and asked == ["linux/arm64", "linux/arm64"]
+    assert all("linux/arm64" in row for row in done.stdout.splitlines()[1:])
+    assert harness(bench, "planted").exit_code == 0 and asked.pop() is None, "the engine's own"
+    done = harness(bench, "planted", "--platform", "linux/arm46")
+    assert done.exit_code == 2 and "unknown platform 'linux/arm46'; did you mean 'linux/arm64'" in done.stderr
 
 
 def test_an_unknown_system_is_usage(bench: Bench) -> None:

@@ -137,7 +137,7 @@ def test_an_outcome_that_the_job_reports_itself_is_taken(left: Left) -> None:
     left.ends(Outcome.CRASH, "the image does not say why")
 
 
-@pytest.mark.parametrize("outcome", [Outcome.TIMEOUT, Outcome.NOT_APPLICABLE])
+@pytest.mark.parametrize("outcome", [Outcome.TIMEOUT, Outcome.NOT_APPLICABLE, Outcome.INTERRUPTED])
 def test_an_outcome_that_only_the_host_can_know_is_not_taken(left: Left, outcome: Outcome) -> None:
     left.measured(replace(MEASURED, outcome=outcome))
     left.ends(Outcome.BAD_OUTPUT, "which is not its to say")

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from checkpoints import small
 from docs import generate
-from harness import catalog, hardware, prices, report, store, suite, system_files, tables
+from harness import catalog, hardware, prices, report, stored_jobs, suite, system_files, tables
 from harness.cli import main
 from harness.images.recipe import driver_files
 from harness.launch.fake import FakeLauncher
@@ -100,7 +100,7 @@ def test_the_version_is_one() -> None:
 
 def test_the_readmes_table_has_the_columns_and_notes_of_today(bench: Bench) -> None:
     bench.run(FakeLauncher(), bench.suite())
-    jobs = store.read_jobs(bench.results)
+    jobs = stored_jobs.read_jobs(bench.results)
     made = report.render(tables.build(jobs, snapshot=prices.snapshot()), "md").splitlines()
     readme = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     (header,) = [line for line in made if line.startswith("| system")]

@@ -41,6 +41,23 @@ def test_a_processor_without_a_name_is_called_by_its_architecture(monkeypatch: p
     assert environment.cpu_model() == platform.machine()
 
 
+@pytest.mark.parametrize(
+    ("implementer", "part", "name"),
+    [
+        ("0x41", "0xd0c", "Arm Neoverse-N1"),
+        ("0x41", "0xd40", "Arm Neoverse-V1"),
+        ("0x41", "0xd99", f"{platform.machine()} (implementer 0x41, part 0xd99)"),
+        ("0xc0", "0xd0c", f"{platform.machine()} (implementer 0xc0, part 0xd0c)"),
+    ],
+)
+def test_two_arm_processors_are_not_called_the_same(
+    monkeypatch: pytest.MonkeyPatch, implementer: str, part: str, name: str
+) -> None:
+    one = f"processor\t: 0\nCPU implementer\t: {implementer}\nCPU variant\t: 0x3\nCPU part\t: {part}\n\n"
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: one * 2)
+    assert environment.cpu_model() == name
+
+
 def test_a_changed_checkout_is_dirty_and_a_package_has_no_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,6 +66,14 @@ def test_a_changed_checkout_is_dirty_and_a_package_has_no_commit(
     package.touch()
     monkeypatch.setattr(harness, "__file__", str(package))
     assert environment.commit() is None
+    # A copy of a checkout names the one that it is of.
+    (package.parent / environment.COMMIT_FILE).write_text("0123abc-dirty-1\n")
+    environment.commit.cache_clear()
+    assert environment.commit() == "0123abc-dirty-1"
+    (package.parent / environment.COMMIT_FILE).write_text("\n")
+    environment.commit.cache_clear()
+    assert environment.commit() is None
+    (package.parent / environment.COMMIT_FILE).unlink()
 
     def git(*arguments: str) -> str:
         who = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]

@@ -13,7 +13,7 @@ import pytest
 
 import harness
 from docs import generate
-from harness import frame, prices, store, tables
+from harness import frame, prices, stored_jobs, tables
 from harness.columns import Kind
 from harness.errors import FileError, UsageError
 from harness.job_columns import JOBS, SAMPLES
@@ -64,7 +64,7 @@ def test_units_prices_and_notes_travel_with_the_frame(results: Path) -> None:
 def test_rows_are_kept_where_the_command_line_keeps_them(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = harness.load(results)
     assert list((results.parent / "cache" / "tables").iterdir())
-    monkeypatch.setattr(store, "read_jobs", lambda _: pytest.fail("rows were made again"))
+    monkeypatch.setattr(stored_jobs, "read_jobs", lambda _: pytest.fail("rows were made again"))
     pd.testing.assert_frame_equal(harness.load(str(results)), before)
     with pytest.raises(pytest.fail.Exception):
         harness.load(results, cache=results.parent / "elsewhere")
@@ -81,7 +81,7 @@ def test_published_tables_are_rows_too() -> None:
 
 def test_every_raw_sample_has_its_job_beside_it(results: Path) -> None:
     made = harness.load_samples(results)
-    jobs = store.read_jobs(results)
+    jobs = stored_jobs.read_jobs(results)
     assert len(made) == sum(len(each.samples()) for each in jobs)
     assert {each.name for each in SAMPLES} <= set(made.columns)
     assert made.attrs["units"]["latency_s"] == "s"
@@ -99,7 +99,7 @@ def test_every_raw_sample_has_its_job_beside_it(results: Path) -> None:
 
 def test_damaged_samples_are_named(results: Path) -> None:
     folder = job(results)
-    put(folder / store.SAMPLES, b"no parquet")
+    put(folder / stored_jobs.SAMPLES, b"no parquet")
     with pytest.raises(FileError, match=f"{folder.name}/samples.parquet: damaged"):
         harness.load_samples(results)
 

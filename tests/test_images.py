@@ -14,11 +14,12 @@ import docker
 import pytest
 import requests
 
-from harness import base_image, locks
+from harness import base_image, emulation, locks
 from harness.catalog import System
 from harness.errors import EngineError, ImageError
 from harness.images import building, making
 from harness.images.recipe import recipe
+from harness.system_files import NotFor
 from tests.toys import with_asset
 
 # Replaces what it was given; refuses one word.
@@ -97,8 +98,37 @@ def test_an_engine_that_is_gone_is_an_engine_error(toy: System) -> None:
         def get(self, _: str) -> None:
             raise requests.exceptions.ConnectionError("Connection aborted.")
 
-    with pytest.raises(EngineError, match=r"Connection aborted\..*harness doctor"):
-        making.find(cast(docker.DockerClient, Gone()), toy)
+        def version(self) -> None:
+            self.get("")
+
+    for platform in (None, "linux/arm64"):
+        with pytest.raises(EngineError, match=r"Connection aborted\..*harness doctor"):
+            making.find(cast(docker.DockerClient, Gone()), toy, platform=platform)
+
+
+def test_what_has_no_image_on_a_platform_says_why_before_anything_is_made(toy: System, tmp_path: Path) -> None:
+    class Empty:
+        images = property(lambda self: self)
+
+        def get(self, _: str) -> None:
+            raise docker.errors.ImageNotFound("none")
+
+        def version(self) -> dict[str, str]:
+            return {"Arch": "ppc64le"}
+
+    def ensure(system: System, **options: Any) -> None:
+        making.ensure(cast(docker.DockerClient, Empty()), system, cache=tmp_path, models=None, report=print, **options)
+
+    stated = NotFor(platform="linux/arm64", reason="its compiler knows x86-64 alone")
+    bound = toy.model_copy(update={"not_for": (stated,)})
+    joined = toy.model_copy(update={"name": "both", "components": (toy, bound)})
+    line = f"'{toy.engine}' has no linux/arm64 image: its compiler knows x86-64 alone; take another platform"
+    for system in (bound, joined):
+        with pytest.raises(ImageError, match=line):
+            ensure(system, platform="linux/arm64")
+    with pytest.raises(ImageError, match="made for linux/amd64 and linux/arm64, this engine is linux/ppc64le"):
+        ensure(toy)
+    assert not list(tmp_path.glob("wheels"))
 
 
 @pytest.fixture
@@ -190,7 +220,8 @@ def test_two_at_once_build_one_image(built: docker.DockerClient, toy: System, tm
         first, second = pool.map(ensure, range(2))
     assert first == second
     built_now = [line for line in said if line.startswith("building")]
-    assert built_now == [f"building the image of the engine {toy.engine}", f"building the image of {toy.name}"]
+    wanted = [f"the image of the engine {toy.engine}", f"the image of {toy.name}"]
+    assert built_now == [f"building {each} for {emulation.native(built)}" for each in wanted]
 
 
 @pytest.mark.docker

@@ -11,12 +11,12 @@ import docker
 import pytest
 from click.testing import CliRunner
 
-from harness import store
+from harness import stored_jobs
 from harness.cli import main
 from harness.measure.output import REPEAT_TRIAL, WARMUP_TRIAL
 from harness.records import Outcome
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.alone]
 
 SUITE = """
 systems = ["bm25", "minilm"]
@@ -55,14 +55,14 @@ def test_both_systems_reach_their_known_accuracy(results: Path) -> None:
 def test_256_mib_kills_the_bi_encoder_and_not_bm25(results: Path) -> None:
     outcomes = {
         (job.result.spec.cell.system, job.result.spec.cell.profile): job.result.outcome
-        for job in store.read_jobs(results)
+        for job in stored_jobs.read_jobs(results)
     }
     assert outcomes["minilm", "cpu1-mem256m"] is Outcome.OOM
     assert outcomes["bm25", "cpu1-mem256m"] is Outcome.OK
 
 
 def test_what_was_measured_is_plausible_and_complete(results: Path) -> None:
-    for job in store.read_jobs(results):
+    for job in stored_jobs.read_jobs(results):
         result = job.result
         if result.outcome is not Outcome.OK or result.spec.cell.system == "null":
             continue
@@ -83,7 +83,7 @@ def test_what_was_measured_is_plausible_and_complete(results: Path) -> None:
 
 
 def test_the_null_system_was_measured_beside_them_once_on_each_profile(results: Path) -> None:
-    null = [job.result for job in store.read_jobs(results) if job.result.spec.cell.system == "null"]
+    null = [job.result for job in stored_jobs.read_jobs(results) if job.result.spec.cell.system == "null"]
     assert sorted(result.spec.cell.profile for result in null) == ["cpu1-mem256m", "cpu2-mem4"]
     assert {result.outcome for result in null} == {Outcome.OK}
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from harness import rows, store, tables
+from harness import rows, stored_jobs, tables
 from harness.prices import Snapshot
 from harness.records import Isolation, Outcome, Probe, ScenarioParams, to_json
 from harness.result import Cell, Memory, Placement
@@ -227,7 +227,7 @@ def test_a_result_of_the_first_schema_is_read_as_ever(make: Maker, snapshot: Sna
         del raw["spec"][name]
     del raw["memory"]["peak_mapped_bytes"]
     (tmp_path / "result.json").write_text(to_json(raw), encoding="utf-8")
-    read = replace(old, result=store.read_result(tmp_path / "result.json"))
+    read = replace(old, result=stored_jobs.read_result(tmp_path / "result.json"))
     row = one([read], snapshot)
     assert (row.outcome, row.validity, row.notes) == (Outcome.OK, Validity.CLEAN, ())
     assert row == one([old], snapshot)

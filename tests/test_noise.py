@@ -155,6 +155,13 @@ def test_shared_cpus_are_a_doubt_that_stays() -> None:
     assert "the harness had to share the job's CPUs (1 of 4)" in finding.text
 
 
+def test_a_host_that_batch_shares_is_a_doubt_that_stays() -> None:
+    (finding,) = look(result(shared_host=True))
+    assert (finding.cause, finding.validity, finding.transient) == (Cause.SHARED_HOST, Validity.NOISY, False)
+    assert "other jobs of AWS Batch may have run on the same host" in finding.text
+    assert "without --shared" in finding.text and "--fresh" in finding.text
+
+
 def test_half_cores_and_kept_pages_are_remarks() -> None:
     half = result(placement=replace(build.PLACEMENT, whole_cores=False))
     assert [finding.validity for finding in look(half)] == [Validity.CLEAN]

@@ -22,7 +22,8 @@ from harness.launch.base import Job
 from harness.launch.fake import FakeLauncher
 from harness.records import Envelope, Isolation, Outcome
 from harness.result import Cell
-from harness.store import Store, StoredJob, read_jobs
+from harness.store import Store
+from harness.stored_jobs import StoredJob, read_jobs
 from tests.conftest import Bench
 
 

@@ -64,7 +64,17 @@ def test_a_process_in_another_pid_namespace_has_another_name() -> None:
     assert not owner.dead(done.stdout.strip()), "its end cannot be seen from here"
 
 
-@pytest.mark.parametrize("name", ["", "x", "____", "a_b_c_d_e", "_".join(owner.me().split("_")[:4]), named(pid="x")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "x",
+        "____",
+        "a_b_c_d_e",
+        pytest.param("_".join(owner.me().split("_")[:4]), id="part of ours"),
+        pytest.param(named(pid="x"), id="a pid of letters"),
+    ],
+)
 def test_a_name_that_makes_no_sense_is_nobodys(name: str) -> None:
     assert not owner.dead(name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,21 @@ def test_a_row_without_gpus_is_not_priced_on_a_machine_that_has_any(tariff: Tari
     assert price is not None and price.instance_type == "plain.four"
     with_gpu = pricing.priced(row(gpus=1), tariff).price
     assert with_gpu is not None and (with_gpu.instance_type, with_gpu.gpus) == ("g.one", 1)
+
+
+def test_a_row_that_was_measured_on_another_type_says_so(tariff: Tariff) -> None:
+    machine = build.row().machine
+    assert machine is not None
+    elsewhere = pricing.priced(row(machine=replace(machine, instance_type="plain.four")), tariff)
+    assert elsewhere.price is not None and elsewhere.price.instance_type == "c.tie"
+    assert elsewhere.price_note == (
+        "priced on c.tie (arm64), the cheapest type that provides the profile; latency was measured on plain.four"
+        " (x86_64), and the cost takes it to be the same there"
+    )
+    assert (
+        pricing.priced(row(machine=replace(machine, instance_type="c.tie", architecture="aarch64")), tariff).price_note
+        is None
+    )
 
 
 def test_unless_it_was_published_for_that_very_machine(tariff: Tariff) -> None:

@@ -13,6 +13,7 @@ import pytest
 from harness.catalog import System
 from harness.images import context
 from harness.images.recipe import driver_files, engine_recipe, recipe
+from harness.platforms import AMD64, ARM64
 from tests.toys import with_asset
 
 
@@ -55,6 +56,23 @@ def test_an_accelerator_has_an_image_with_packages_of_its_own(toy: System, tmp_p
     with tarfile.open(fileobj=io.BytesIO(packed(able, tmp_path / "files", tmp_path / "files"))) as tar:
         names = [name for name in tar.getnames() if "requirements" in name]
         assert names == ["requirements.lock"] and tar.extractfile(names[0]).read() == b"other\n"  # type: ignore[union-attr]
+
+
+def test_each_platform_has_an_image_of_its_own_and_packages_where_the_engine_says_so(toy: System) -> None:
+    arm = toy.made_for(ARM64)
+    assert arm.lock == toy.lock and recipe(arm) != recipe(toy) and engine_recipe(arm) != engine_recipe(toy)
+    assert recipe(toy.made_for(AMD64)) == recipe(toy), "what x86-64 images are called does not change"
+    before = recipe(arm)
+    (toy.engine_dir / "requirements-arm64.lock").write_text("other\n")
+    (toy.engine_dir / "requirements-arm64.in").write_text("other\n")
+    assert arm.lock.name == "requirements-arm64.lock" and recipe(arm) != before
+    assert toy.lock.name == "requirements.lock" and recipe(toy) == recipe(toy.made_for(AMD64))
+    (toy.engine_dir / "requirements-cuda.lock").write_text("other\n")
+    assert arm.on(1).lock.name == "requirements-cuda.lock", "nothing says that it holds x86-64 alone"
+    (toy.engine_dir / "requirements-cuda-arm64.lock").write_text("other\n")
+    assert arm.on(1).lock.name == "requirements-cuda-arm64.lock"
+    joined = toy.model_copy(update={"components": (toy, toy)}).made_for(ARM64)
+    assert [each.platform for each in joined.components] == [ARM64, ARM64]
 
 
 def test_a_component_for_an_accelerator_names_the_joined_image(toy: System, tmp_path: Path) -> None:

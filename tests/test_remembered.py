@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness import measured, tables
-from harness.store import RUN
+from harness.stored_jobs import RUN
 from tests import shelf
 from tests.shelf import Made
 

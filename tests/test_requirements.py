@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness import catalog
+from harness.platforms import ARM64
 
 ENGINES = sorted(path.parent for path in catalog.images_dir().glob("*/engine.toml"))
 LOCKS = sorted(path for folder in ENGINES for path in folder.glob("requirements*.lock"))
@@ -43,6 +44,26 @@ def test_packages_for_gpus_are_those_for_cpus_with_another_pytorch(path: Path) -
     assert added and all(name.startswith("nvidia-") for name in added)
     cuda = {here[name].rpartition(".")[0] for name in here if re.match(r"nvidia-(cuda-(runtime|nvcc|crt)|nvvm)", name)}
     assert len(cuda) == 1, "CUDA's runtime and compiler are of one release"
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in LOCKS if path.stem.endswith("-arm64")], ids=lambda path: path.parent.name
+)
+def test_packages_for_arm64_are_those_for_x86_64_with_another_pytorch(path: Path) -> None:
+    here, there = locked(path), locked(path.with_name("requirements.lock"))
+    assert here.keys() <= there.keys() and there.keys() - here.keys() <= {"setuptools"}
+    assert {name for name in here if here[name] != there[name]} == {"torch"}
+    assert "+cpu" in there["torch"] and "+" not in here["torch"], "what PyPI has of it for CPUs alone"
+
+
+@pytest.mark.parametrize("folder", ENGINES, ids=lambda path: path.name)
+def test_every_engine_has_an_arm64_image_or_says_why_not(folder: Path) -> None:
+    """A lock that names a build for x86-64 alone has a sibling, or the engine states its reason."""
+    (system, *_) = [each for each in catalog.systems().values() if each.engine_dir == folder]
+    arm = system.made_for(ARM64)
+    assert arm.lacking is None and "+" not in "".join(locked(arm.lock).values())
+    if (folder / "requirements-cuda.lock").exists():
+        assert "compute capability" in (arm.on(1).lacking or "") and system.on(1).lacking is None
 
 
 @pytest.mark.parametrize("folder", ENGINES, ids=lambda path: path.name)

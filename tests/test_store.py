@@ -20,6 +20,7 @@ from harness.records import EffectiveEnvelope, Outcome, Phase, Probe, ScenarioPa
 from harness.result import (
     CanaryReading,
     Counters,
+    Ec2Instance,
     Environment,
     GpuReading,
     GpuUse,
@@ -30,12 +31,13 @@ from harness.result import (
     ResultSpec,
     job_key,
 )
-from harness.store import RESULT, Store, cell_path, read_jobs, read_result
+from harness.store import Store
+from harness.stored_jobs import RESULT, cell_path, read_jobs, read_result
 from tests.build import GOLDEN_SPEC
 from tests.measure.test_envelope import SEEN
 
-GOLDEN = {version: Path(__file__).parent / "golden" / f"result.v{version}.json" for version in (1, 2, 3)}
-SCHEMA = {version: Path(__file__).parents[1] / "docs" / f"result.v{version}.schema.json" for version in (1, 2, 3)}
+GOLDEN = {version: Path(__file__).parent / "golden" / f"result.v{version}.json" for version in (1, 2, 3, 4)}
+SCHEMA = {version: Path(__file__).parents[1] / "docs" / f"result.v{version}.schema.json" for version in (1, 2, 3, 4)}
 HOST = Environment("a cpu", "x86_64", 2, 1 << 34, "6.18", 1, "20.10.24", "0.1.0", "abc")
 TABLE = pa.table({"query_id": ["q0"], "trial": pa.array([0], pa.int32()), "warmup": [False], "latency_ns": [5]})
 
@@ -157,8 +159,8 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(
         (b"\xff", "damaged: 'utf-8' codec"),
         (b"[]", "damaged: 'list' object"),
         (b"[" * 100_000, "damaged: maximum recursion depth"),
-        (b"{}", "schema version None, this harness reads 1 to 3; update harness"),
-        (b'{"schema_version": 4}', "schema version 4, this harness reads 1 to 3; update harness"),
+        (b"{}", "schema version None, this harness reads 1 to 4; update harness"),
+        (b'{"schema_version": 5}', "schema version 5, this harness reads 1 to 4; update harness"),
         (b'{"schema_version": 1}', "damaged: key 'key': "),
     ],
 )
@@ -250,7 +252,7 @@ NEW_SPEC = replace(
 FULL_2 = replace(
     FULL,
     spec=NEW_SPEC,
-    key=job_key(NEW_SPEC),
+    key="471090ed28220fc3",
     effective=replace(SEEN, threads={"torch_intraop": 1}),
     memory=replace(FULL.memory, peak_mapped_bytes=3 << 20, peak_gpu_bytes=4 << 20),
     canary=(
@@ -273,16 +275,25 @@ FULL_3 = replace(
     stand_in="a small model, trained for a minute",
     schema_version=3,
 )
+EC2_SPEC = replace(NEW_SPEC, instance_type="c7g.large")
+FULL_4 = replace(
+    FULL_3,
+    spec=EC2_SPEC,
+    key=job_key(EC2_SPEC),
+    shared_host=True,
+    instance=Ec2Instance("i-0", "c7g.large", "us-east-1a", "ami-0", "spot", "a-group", "h-0", "Neoverse-V1"),
+    schema_version=4,
+)
 
 
-@pytest.mark.parametrize(("version", "meant"), [(1, FULL), (2, FULL_2), (3, FULL_3)])
+@pytest.mark.parametrize(("version", "meant"), [(1, FULL), (2, FULL_2), (3, FULL_3), (4, FULL_4)])
 def test_the_golden_result_of_each_version_is_read_for_ever(version: int, meant: Result) -> None:
     """Never change those files: they stand for all that was ever stored.  Convert old versions when reading."""
     assert read_result(GOLDEN[version]) == meant
 
 
 def test_no_field_is_left_out_of_the_golden_result() -> None:
-    raw = json.loads(GOLDEN[3].read_text())
+    raw = json.loads(GOLDEN[4].read_text())
     records: list[tuple[dict[str, Any], type]] = [
         (raw, Result),
         (raw["index"], IndexFacts),
@@ -293,6 +304,7 @@ def test_no_field_is_left_out_of_the_golden_result() -> None:
         (raw["canary"][0], CanaryReading),
         (raw["canary"][0]["gpu"], GpuReading),
         (raw["gpu"], GpuUse),
+        (raw["instance"], Ec2Instance),
         (raw["counters"], Counters),
         (raw["placement"], Placement),
         (raw["probes"][0], Probe),
@@ -307,14 +319,15 @@ def test_what_an_old_version_did_not_hold_is_not_measured_never_0() -> None:
     assert old.corpus_documents is None
     assert old.index is not None and old.index.resumed_s is None
     assert old.stand_in is None and read_result(GOLDEN[2]).stand_in is None
+    assert old.instance is None and read_result(GOLDEN[3]).spec.instance_type is None
     assert old.effective is not None and old.effective.numa_nodes is None
     assert old.canary == () and old.counters == Counters() and old.gpu is None
     assert (old.spec.jobs, old.spec.job, old.spec.repeats) == (1, 0, 0), "as every job of that version was"
 
 
-@pytest.mark.parametrize("made", [FULL_3, result()])
+@pytest.mark.parametrize("made", [FULL_4, result()])
 def test_what_is_stored_follows_the_published_schema(tmp_path: Path, store: Store, made: Result) -> None:
-    schema = json.loads(SCHEMA[3].read_text())
+    schema = json.loads(SCHEMA[4].read_text())
     with store.held():
         stored = json.loads((put(store, replace(made, key="k")) / RESULT).read_text())
     jsonschema.validate(stored, schema)

@@ -23,7 +23,7 @@ from harness.inputs import Options
 from harness.launch.base import Launcher, Progress
 from harness.progress import Screen
 from harness.records import Isolation, Outcome
-from harness.store import read_jobs
+from harness.stored_jobs import read_jobs
 from harness.suite import Protocol
 
 SYSTEM = "calibration"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.store import StoredJob
+from harness.stored_jobs import StoredJob
 from harness.table import Cause, Finding, Row, Validity
 
 # What the counters and the canary say of the machine: nothing that a case here plants.

@@ -12,7 +12,9 @@ import click
 
 import harness
 from harness.cli import (
+    batch,
     compare,
+    ec2,
     exchange,
     images,
     leaderboard,
@@ -20,6 +22,7 @@ from harness.cli import (
     measuring,
     money,
     reprice,
+    s3,
     tables,
     viable,
 )
@@ -32,7 +35,11 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminated)
 
 
-for _commands in (measuring, viable, tables, leaderboard, compare, reprice, exchange, money, images, machine):
+_MODULES = (
+    *(measuring, viable, tables, leaderboard, compare, reprice, exchange, s3, money, images, machine),
+    *(ec2, batch),
+)
+for _commands in _MODULES:
     for _command in _commands.COMMANDS:
         main.add_command(_command)
 

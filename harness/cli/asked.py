@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness import platforms
+from harness.errors import UnknownName, UsageError
+
 if TYPE_CHECKING:
     from harness.inputs import Options
     from harness.launch.base import Launcher
@@ -56,6 +59,18 @@ def market_options(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
+def platform_option(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """``--platform``, by any of its names, handed over by Docker's."""
+
+    def parsed(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
+        try:
+            return platforms.parse(given) if given is not None else None
+        except UnknownName as error:  # click reads options before the command's own errors are caught
+            raise click.BadParameter(str(error)) from error
+
+    return click.option("--platform", metavar="linux/amd64|linux/arm64", callback=parsed, help=what)
+
+
 def run_options(suite: Path, results: Path, only: str | None, fresh: bool, cache: Path) -> Options:
     """What a run is told, with folders that do not hang on where we are."""
     from harness.inputs import Options
@@ -63,12 +78,21 @@ def run_options(suite: Path, results: Path, only: str | None, fresh: bool, cache
     return Options(results.absolute(), cache.expanduser().absolute(), suite.absolute().parent, only, fresh)
 
 
-def chosen_launcher(name: str, cache: Path, models: Path | None) -> Launcher:
-    """The launcher of that name; the caller closes it."""
+def chosen_launcher(name: str, cache: Path, models: Path | None, emulated: str | None = None) -> Launcher:
+    """The launcher of that name; the caller closes it.
+
+    Args:
+        emulated: a platform that it is to make images for, and to run jobs of even where that is emulated.
+
+    Raises:
+        UsageError: this launcher has no other platform than the host's.
+    """
     if name == "docker":
         from harness.launch.docker import DockerLauncher
 
-        return DockerLauncher(cache, models)
+        return DockerLauncher(cache, models, platform=emulated, emulated=emulated is not None)
+    if emulated is not None:
+        raise UsageError(f"--platform is for containers, not for --launcher {name}; leave one of the two away")
     if name == "process":
         from harness.launch.process import ProcessLauncher
 

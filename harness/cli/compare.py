@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from harness.cli.asked import Market, market_options
+from harness.cli.places import mirrored
 from harness.cli.tables import FORMATS, measures_option, output_option, per_query_of, show, stored_table
-from harness.console import cache_option, one_line_errors, results_option
+from harness.console import cache_option, one_line_errors, results_option, results_path
 
 
 @click.command()
@@ -16,7 +17,7 @@ from harness.console import cache_option, one_line_errors, results_option
 @click.argument("b")
 @results_option
 @click.option(
-    "--with", "others", type=click.Path(path_type=Path), help="Look for B in this folder.  [default: --results]"
+    "--with", "others", type=results_path, metavar="PATH", help="Look for B in this folder.  [default: --results]"
 )
 @measures_option
 @market_options
@@ -24,6 +25,7 @@ from harness.console import cache_option, one_line_errors, results_option
 @output_option
 @cache_option
 @one_line_errors
+@mirrored("results", "others")
 def compare(
     a: str,
     b: str,

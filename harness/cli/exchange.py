@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.asked import Market, market_options
+from harness.cli.places import as_given, mirrored, named_as_given, source
 from harness.cli.tables import measures_option
-from harness.console import cache_option, one_line_errors
+from harness.console import cache_option, one_line_errors, results_argument
 from harness.errors import UsageError
 from harness.report.text import printable
 
 if TYPE_CHECKING:
-    from harness.store import StoredJob
+    from harness.stored_jobs import StoredJob
     from harness.table import Table
 
 # As harness.exporting.FORMATS, which is imported when something is exported.
 FORMATS = ("parquet", "sqlite", "csv", "ir_metadata")
-results_argument = click.argument("results", type=click.Path(path_type=Path), default=Path("results"))
 
 
 @click.command()
@@ -36,6 +36,7 @@ results_argument = click.argument("results", type=click.Path(path_type=Path), de
 @market_options
 @cache_option
 @one_line_errors
+@mirrored("results", wants="ALL")
 def export(
     results: Path,
     form: str,
@@ -96,16 +97,17 @@ def _ir_metadata(results: Path, measures: tuple[str, ...], output: Path, name: s
 
 
 def _jobs(results: Path) -> tuple[StoredJob, ...]:
-    from harness import store
+    from harness import stored_jobs
 
-    return store.read_jobs(results)
+    return stored_jobs.read_jobs(results)
 
 
 @click.command()
 @click.argument("sources", metavar="[NAME=]RESULTS...", nargs=-1, required=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder to make.")
+@cache_option
 @one_line_errors
-def merge(sources: tuple[str, ...], output: Path) -> None:
+def merge(sources: tuple[str, ...], output: Path, cache: Path) -> None:
     """Join results folders of several people or machines in one, each under the name of its origin.
 
     An origin is called as its folder unless it is given a NAME; folders that were merged before keep their origins.
@@ -113,8 +115,10 @@ def merge(sources: tuple[str, ...], output: Path) -> None:
     """
     from harness import merging
 
-    with _bar("verifying") as step:
-        made = merging.merge(merging.named(sources), output, progress=step)
+    with named_as_given(cache):
+        found = merging.named(source(each, cache) for each in sources)
+        with _bar("verifying") as step:
+            made = merging.merge(found, output, progress=step)
     for origin in made.origins:
         click.echo(f"{origin.name}: {origin.jobs:,} jobs")
     click.echo(f"written: {output}" if made.new else f"nothing to do: {output} holds this already")
@@ -129,6 +133,7 @@ def merge(sources: tuple[str, ...], output: Path) -> None:
 )
 @cache_option
 @one_line_errors
+@mirrored("results", wants="ALL", thorough=True)
 def verify(results: Path, against: Path | None, cache: Path) -> None:
     """Recompute all checksums and derived figures of the stored RESULTS (a folder; default: results).
 
@@ -139,7 +144,7 @@ def verify(results: Path, against: Path | None, cache: Path) -> None:
     with _bar("verifying") as step:
         found = verifying.verify(results, cache=cache.expanduser().absolute(), against=against, progress=step)
     for mismatch in found.mismatches:
-        click.echo(printable(str(mismatch)))
+        click.echo(printable(as_given(str(mismatch), cache)))
     if found.mismatches:
         click.echo(f"{found.looked_at}: {len(found.mismatches):,} do not follow", err=True)
         sys.exit(1)

@@ -6,12 +6,15 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 
+from harness.cli.asked import platform_option
 from harness.console import cache_option, columns, models_option, one_line_errors
 from harness.errors import ImageError, UnknownName
 
@@ -27,10 +30,18 @@ if TYPE_CHECKING:
 @click.argument("systems", nargs=-1)
 @click.option("--engine", "engines", multiple=True, metavar="NAME", help="Also an engine's, without any weights.")
 @click.option("--gpus", is_flag=True, help="Those for hardware profiles with GPUs, of engines that have such.")
+@platform_option("Those for this platform (arm64: Graviton), emulated where it is not the engine's own.")
 @cache_option
 @models_option
 @one_line_errors
-def images(systems: tuple[str, ...], engines: tuple[str, ...], gpus: bool, cache: Path, models: Path | None) -> None:
+def images(
+    systems: tuple[str, ...],
+    engines: tuple[str, ...],
+    gpus: bool,
+    platform: str | None,
+    cache: Path,
+    models: Path | None,
+) -> None:
     """Make the images of SYSTEMS, or without any the one of each engine (no weights), and say how large they are.
 
     `harness run` makes what it needs by itself; this makes it beforehand.  Exit code 1 if one cannot be made.
@@ -45,13 +56,15 @@ def images(systems: tuple[str, ...], engines: tuple[str, ...], gpus: bool, cache
         client = docker.from_env(timeout=120)
     screen, rows, complaints = Screen(Console(stderr=True)), [], []
     with closing(client):
-        for what, made, took_s in _made(client, wanted, cache.expanduser().absolute(), models, screen):
+        how = _How(client, cache.expanduser().absolute(), models, platform, screen)
+        for what, made, took_s in _made(how, wanted):
             if isinstance(made, ImageError):
                 complaints.append(str(made))
             else:
                 size = f"{made.size_bytes / 1e6:,.0f} MB"
-                rows.append((what, size, f"{took_s:.1f} s", made.digest.removeprefix("sha256:")[:12], made.reference))
-    columns(("image of", "size", "took", "digest", "tag"), rows)
+                short = made.digest.removeprefix("sha256:")[:12]
+                rows.append((what, made.platform, size, f"{took_s:.1f} s", short, made.reference))
+    columns(("image of", "platform", "size", "took", "digest", "tag"), rows)
     for complaint in complaints:
         click.echo(f"harness: {complaint}", err=True)
     sys.exit(1 if complaints else 0)
@@ -70,13 +83,18 @@ def _wanted(systems: tuple[str, ...], engines: tuple[str, ...], gpus: int) -> li
     return chosen or [(each, True) for each in known.values() if each.accelerator or not gpus]
 
 
-def _made(
-    client: docker.DockerClient,
-    wanted: list[tuple[System, bool]],
-    cache: Path,
-    models: Path | None,
-    screen: Screen,
-) -> Iterator[tuple[str, Image | ImageError, float]]:
+@dataclass(frozen=True)
+class _How:
+    """What making an image takes, whichever it is."""
+
+    client: docker.DockerClient
+    cache: Path
+    models: Path | None
+    platform: str | None
+    screen: Screen
+
+
+def _made(how: _How, wanted: list[tuple[System, bool]]) -> Iterator[tuple[str, Image | ImageError, float]]:
     """Each image with the seconds that it took, or why there is none; one that fails stops no other."""
     from harness.images import making
 
@@ -85,11 +103,9 @@ def _made(
         started = time.monotonic()
         made: Image | ImageError
         try:
-            with screen.task(f"{what}: image"):
-                if engine:
-                    made = making.ensure_engine(client, system, cache=cache, report=screen.say)
-                else:
-                    made = making.ensure(client, system, cache=cache, models=models, report=screen.say)
+            with how.screen.task(f"{what}: image"):
+                ensure = making.ensure_engine if engine else partial(making.ensure, models=how.models)
+                made = ensure(how.client, system, cache=how.cache, report=how.screen.say, platform=how.platform)
         except ImageError as error:
             made = error
         yield what, made, time.monotonic() - started

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.asked import Market, market_options
+from harness.cli.places import mirrored
 from harness.cli.tables import (
     PAGE,
     PICTURES,
@@ -21,7 +22,7 @@ from harness.cli.tables import (
     show_page,
     stored_table,
 )
-from harness.console import cache_option, one_line_errors
+from harness.console import cache_option, one_line_errors, results_argument
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ WEIGHTS = "accuracy=0.5,cost=0.25,latency=0.25"
 
 
 @click.command()
-@click.argument("results", type=click.Path(path_type=Path), default=Path("results"))
+@results_argument
 @click.option("--dataset", help="Whose rows are ranked.  [default: the only one]")
 @click.option("--measure", default="RR@10", show_default=True, help="What accuracy is, as ir_measures writes it.")
 @click.option(
@@ -67,6 +68,7 @@ WEIGHTS = "accuracy=0.5,cost=0.25,latency=0.25"
 )
 @cache_option
 @one_line_errors
+@mirrored("results")
 def leaderboard(
     results: Path,
     dataset: str | None,

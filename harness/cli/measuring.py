@@ -7,11 +7,15 @@ import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 
-from harness.cli.asked import Market, chosen_launcher, run_options
+from harness.cli.asked import Market, chosen_launcher, platform_option, run_options
+from harness.cli.batch import run_on_batch
+from harness.cli.elsewhere import Elsewhere, ec2_options, run_on_ec2
+from harness.cli.places import as_given, mirrored, named_as_given, of_suite, writable
 from harness.cli.tables import finish, per_query_of, stored_table
 from harness.console import (
     cache_option,
@@ -21,11 +25,18 @@ from harness.console import (
     one_line_errors,
     only_option,
     results_option,
+    results_path,
     retry_option,
+    run_launcher_option,
     write,
 )
 from harness.errors import UsageError
 from harness.result import Cell
+
+if TYPE_CHECKING:
+    from harness.inputs import Options
+    from harness.launch.base import Launcher
+    from harness.suite import Suite
 
 
 @click.command()
@@ -36,18 +47,21 @@ from harness.result import Cell
 @click.option(
     "--contested",
     metavar="RESULTS",
-    type=click.Path(path_type=Path),
+    type=results_path,
     help="Measure again those cells stored there whose place on the Pareto front (accuracy, cost, latency) is "
     "contested, and no others.",
 )
 @retry_option(0, "Measure noisy cells again, at most N times, where the reason may pass.")
-@launcher_option
+@run_launcher_option
+@ec2_options
 @cache_option
 @models_option
+@click.option("--part", type=click.Path(path_type=Path), hidden=True, help="For boxes: what their agent wrote.")
 @one_line_errors
+@mirrored("contested")
 def run(
     suite: Path | None,
-    results: Path,
+    results: Path | str,
     only: str | None,
     fresh: bool,
     contested: Path | None,
@@ -55,6 +69,8 @@ def run(
     launcher: str,
     cache: Path,
     models: Path | None,
+    part: Path | None,
+    elsewhere: Elsewhere,
 ) -> None:
     """Run what SUITE (a TOML file) declares and is not done yet, then print the table.
 
@@ -69,19 +85,51 @@ def run(
     if contested is not None:
         suite, cells = _contested(suite, contested, cache)
         if not cells:
-            click.echo(f"nothing in {contested} is contested: every row is on the front or surely dominated", err=True)
+            said = f"nothing in {contested} is contested: every row is on the front or surely dominated"
+            click.echo(as_given(said, cache), err=True)
             return
     if suite is None:
         raise UsageError("name the SUITE to run, e.g. harness run suites/quickstart.toml")
     loaded = load(suite)
-    options = run_options(suite, results, only, fresh or cells is not None, cache)
-    options = replace(options, retry_noisy=retry_noisy, cells=cells)
-    with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
-        summary = orchestrator.run(loaded, options, chosen, Screen(Console(stderr=True)))
-    finish(results / loaded.name, loaded.measures, summary, options.cache)
+    if part is not None:
+        assert isinstance(results, Path)
+        options = run_options(suite, results, only, fresh, cache)
+        with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
+            sys.exit(0 if _do_part(part, loaded, options, chosen) else 1)
+    elsewhere_run = {"ec2": run_on_ec2, "batch": run_on_batch}.get(launcher)
+    if elsewhere_run is not None:
+        of_suite(results, loaded.name, cache, "RECORDS")  # what is stored decides what is launched
+    with writable(results, cache) as place:
+        options = run_options(suite, place.folder, only, fresh or cells is not None, cache)
+        options = replace(options, retry_noisy=retry_noisy, cells=cells, shelf=place.shelf)
+        if elsewhere_run is not None:
+            sys.exit(elsewhere_run(loaded, options, elsewhere, models, place))
+        elsewhere.refuse(launcher)
+        with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
+            summary = orchestrator.run(loaded, options, chosen, Screen(Console(stderr=True)))
+        finish(place, loaded.name, loaded.measures, summary)
     for complaint in summary.complaints:
         click.echo(f"harness: {complaint}", err=True)
     sys.exit(1 if summary.unforeseen else 0)
+
+
+def _do_part(file: Path, suite: Suite, options: Options, launcher: Launcher) -> bool:
+    """Do another machine's part of the suite; whether all of it was handed over."""
+    from harness import orchestrator
+    from harness.aws import uri
+    from harness.aws.connections import Connections
+    from harness.aws.objects import Objects
+    from harness.progress import Screen
+    from harness.remote import doing
+
+    assignment, screen = doing.read_assignment(file), Screen(Console(stderr=True))
+    work = Objects(Connections(), uri.parse(assignment.work))
+    following = doing.HandingOver(assignment, work, options.cache, screen.say)
+    try:
+        orchestrator.run(suite, doing.options(options, suite, assignment, following), launcher, screen)
+    finally:
+        following.finish()  # also where the rest cannot be done: what is measured is worth having
+    return not following.status.troubles
 
 
 def _contested(suite: Path | None, stored: Path, cache: Path) -> tuple[Path | None, frozenset[Cell]]:
@@ -119,7 +167,7 @@ def _contested(suite: Path | None, stored: Path, cache: Path) -> tuple[Path | No
 @models_option
 @one_line_errors
 def plan(
-    suite: Path, results: Path, only: str | None, fresh: bool, launcher: str, cache: Path, models: Path | None
+    suite: Path, results: Path | str, only: str | None, fresh: bool, launcher: str, cache: Path, models: Path | None
 ) -> None:
     """Show what `harness run SUITE` would run and what is done, and run nothing."""
     from harness import inputs
@@ -127,7 +175,8 @@ def plan(
     from harness.suite import load
 
     loaded = load(suite)
-    options = run_options(suite, results, only, fresh, cache)
+    with named_as_given(cache):
+        options = run_options(suite, of_suite(results, loaded.name, cache, "RECORDS"), only, fresh, cache)
     with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
         gathered = inputs.gather(loaded, options, Screen(Console(stderr=True)))
         jobs = inputs.planned(gathered, options, chosen)
@@ -145,11 +194,14 @@ def plan(
 @click.command()
 @click.argument("system")
 @click.option("--profile", default="cpu1-mem1", show_default=True, help="Hardware profile to check under.")
+@platform_option("Check the image for this platform, emulated where it is not the engine's own.")
 @launcher_option
 @cache_option
 @models_option
 @one_line_errors
-def conformance(system: str, profile: str, launcher: str, cache: Path, models: Path | None) -> None:
+def conformance(
+    system: str, profile: str, platform: str | None, launcher: str, cache: Path, models: Path | None
+) -> None:
     """Check SYSTEM against the container contract with a ten-document corpus."""
     from harness import catalog, hardware, leftovers
     from harness.conformance import examine
@@ -157,7 +209,7 @@ def conformance(system: str, profile: str, launcher: str, cache: Path, models: P
 
     declared, envelope = catalog.system(system), hardware.profile(profile)
     failed = 0
-    with closing(chosen_launcher(launcher, cache.expanduser().absolute(), models)) as chosen:
+    with closing(chosen_launcher(launcher, cache.expanduser().absolute(), models, platform)) as chosen:
         chosen.check()
         cannot = chosen.cannot(envelope)
         if cannot:
@@ -184,7 +236,7 @@ def conformance(system: str, profile: str, launcher: str, cache: Path, models: P
 @cache_option
 @one_line_errors
 def calibrate(
-    results: Path,
+    results: Path | str,
     only: str | None,
     repeats: int,
     retry_noisy: int,
@@ -201,9 +253,11 @@ def calibrate(
     from harness.calibration import run, table
     from harness.progress import Screen
 
-    options, started = run_options(Path(), results, None, True, cache), time.monotonic()
-    with closing(chosen_launcher(launcher, options.cache, None)) as chosen:
-        lines = run.calibrate(options, run.Wanted(only, repeats, retry_noisy), chosen, Screen(Console(stderr=True)))
+    started = time.monotonic()
+    with writable(results, cache) as place:
+        options = replace(run_options(Path(), place.folder, None, True, cache), shelf=place.shelf)
+        with closing(chosen_launcher(launcher, options.cache, None)) as chosen:
+            lines = run.calibrate(options, run.Wanted(only, repeats, retry_noisy), chosen, Screen(Console(stderr=True)))
     remark = table.summary(lines, time.monotonic() - started)
     click.echo(table.render(lines, remark, form), nl=False)
     if output is not None:

@@ -8,12 +8,13 @@ from pathlib import Path
 import click
 
 from harness.cli.asked import Market, market_options
+from harness.cli.places import mirrored
 from harness.cli.tables import FORMATS, measures_option, output_option, show, stored_rows
-from harness.console import cache_option, one_line_errors
+from harness.console import cache_option, one_line_errors, results_argument
 
 
 @click.command()
-@click.argument("results", type=click.Path(path_type=Path), default=Path("results"))
+@results_argument
 @market_options
 @click.option(
     "--against",
@@ -25,6 +26,7 @@ from harness.console import cache_option, one_line_errors
 @measures_option
 @cache_option
 @one_line_errors
+@mirrored("results")
 def reprice(
     results: Path,
     market: Market,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.asked import Market, market_options
-from harness.console import cache_option, one_line_errors, write
+from harness.cli.places import Opened, as_given, mirrored
+from harness.console import cache_option, one_line_errors, results_argument, write
 from harness.errors import UsageError
 from harness.report.text import printable
 
@@ -46,7 +47,7 @@ layout_option = click.option(
 
 
 @click.command()
-@click.argument("results", type=click.Path(path_type=Path), default=Path("results"))
+@results_argument
 @click.option(
     "--format",
     "form",
@@ -70,6 +71,7 @@ layout_option = click.option(
 @market_options
 @cache_option
 @one_line_errors
+@mirrored("results")
 def report(
     results: Path, form: str, layout: str, output: Path | None, measures: str | None, market: Market, cache: Path
 ) -> None:
@@ -225,7 +227,7 @@ def stored_rows(
     place = cache.expanduser().absolute()
 
     def say(text: str) -> None:
-        click.echo(text, err=True)
+        click.echo(as_given(text, place), err=True)
 
     return tables.rows_of(results, measures, keys=keys, cache=place, say=say, for_prices=for_prices)
 
@@ -245,19 +247,22 @@ def per_query_of(results: Path, measures: tuple[str, ...], cache: Path) -> Mappi
     return tables.per_query_of(results, measures, cache=cache.expanduser().absolute())
 
 
-def finish(folder: Path, measures: tuple[str, ...], summary: Summary, cache: Path) -> None:
+def finish(place: Opened, suite: str, measures: tuple[str, ...], summary: Summary) -> None:
     """Print the table, write the report, and say where everything lies."""
     from rich.console import Console
 
     from harness.report import render
 
+    folder, cache = place.folder / suite, place.cache
     table = stored_table(folder, measures, Market(), cache, summary.keys)
     click.echo(render(table, "terminal", width=Console().width), nl=False)
-    write(folder / "report.md", render(table, "md"))
-    write(folder / "report.html", page(folder, measures, Market(), cache, summary.keys))
+    written, opens = folder / "report.md", folder / "report.html"
+    write(written, render(table, "md"))
+    write(opens, page(folder, measures, Market(), cache, summary.keys))
+    place.publish(written, opens)
     click.echo(f"\n{len(summary.jobs)} jobs run, {summary.done_before} were done before")
     click.echo(
-        f"results: {folder}\nreport:  {folder / 'report.md'}\npage:    {folder / 'report.html'} (open it in a browser)"
+        f"results: {place.shown(folder)}\nreport:  {place.shown(written)}\npage:    {opens} (open it in a browser)"
     )
 
 

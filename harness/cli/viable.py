@@ -14,6 +14,7 @@ import click
 from rich.console import Console
 
 from harness.cli.asked import Market, chosen_launcher, market_options
+from harness.cli.places import as_given, of_suite, writable
 from harness.console import cache_option, launcher_option, models_option, one_line_errors, results_option
 from harness.errors import HarnessError
 from harness.report.text import printable
@@ -30,7 +31,7 @@ class Bench:
     system: str
     dataset: str
     queries: int
-    results: Path
+    results: Path | str
     launcher: str
     cache: Path
     models: Path | None
@@ -41,14 +42,18 @@ class Bench:
         """The subject, ready to be asked; everything that can be checked before it costs time is."""
         from harness import catalog, datasets
         from harness.progress import Screen
-        from harness.viable.probing import Probing, subject
+        from harness.viable.probing import SUITE, Probing, subject
         from harness.viable.run import Viability
 
         system, cache = catalog.system(self.system), self.cache.expanduser().absolute()
         asked = subject(system, datasets.find(self.dataset, Path.cwd()), cache, self.queries)
         screen = Screen(Console(stderr=True))
-        with closing(chosen_launcher(self.launcher, cache, self.models)) as launcher:
-            probing = Probing(asked, self.results.absolute(), cache, launcher, screen, fresh=self.fresh)
+        with (
+            writable(self.results, cache) as place,
+            closing(chosen_launcher(self.launcher, cache, self.models)) as launcher,
+        ):
+            results = of_suite(self.results, SUITE, cache).absolute()
+            probing = Probing(asked, results, cache, launcher, screen, fresh=self.fresh, shelf=place.shelf)
             yield Viability(probing, question)
 
 
@@ -172,7 +177,8 @@ def viable(bench: Bench, cpus: str, gpus: int, wanted: Wanted, step: str, market
 
     click.echo(shown.verdicts(found, snapshot, form), nl=False)
     for why in refused:
-        click.echo(f"harness: {printable(str(why))}; evidence: {asking.probing.folder}", err=True)
+        said = f"harness: {printable(str(why))}; evidence: {asking.probing.folder}"
+        click.echo(as_given(said, bench.cache), err=True)
     if refused:
         sys.exit(max(why.exit_code for why in refused))
     sys.exit(0 if all(each.limit_bytes is not None for each in found) else 1)
@@ -226,8 +232,10 @@ def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, output: Path |
         found = curves.measure(asking, cpus, rungs)
     name = plot.default_name(cpus, gpus, len(asking.probing.subject.queries.sample), rungs)
     paths = plot.draw(found, output or asking.probing.folder / name)
+    for path in paths if output is None else ():
+        asking.probing.publish(path)
     click.echo(shown.curve(found, form), nl=False)
-    click.echo(f"plots: {' '.join(map(str, paths))}", err=True)
+    click.echo(as_given(f"plots: {' '.join(map(str, paths))}", bench.cache), err=True)
 
 
 COMMANDS = (viable, validate, curve)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.datasets import beir, dureader, files, msmarco, own, trec, xortydi
+from harness.datasets import beir, dureader, files, msmarco, own, shipped, trec, xortydi
 from harness.datasets.records import Source
 from harness.errors import FileError, did_you_mean
 
@@ -68,6 +68,9 @@ def read(folder: Path, split: str | None) -> Source:
     Raises:
         FileError: no format or more than one fits, the split is not there, or a file is wrong.
     """
+    # No format for people, so that no message names it.
+    if split is None and shipped.is_shipped(folder):
+        return shipped.read(folder)
     found = _recognise(folder)
     if found.splits is None:
         if split is not None:

@@ -20,7 +20,7 @@ from harness.errors import HarnessError, StoreError
 from harness.exporting.whole import new_folder
 from harness.records import Outcome
 from harness.result import Cell, Result
-from harness.store import StoredJob
+from harness.stored_jobs import StoredJob
 
 # The names that TIRA gives a run and what is said of it.
 FILE = "ir-metadata.yml"

@@ -15,7 +15,7 @@ from harness import frame
 from harness.errors import StoreError
 from harness.exporting.whole import new_file
 from harness.report import as_csv
-from harness.store import StoredJob
+from harness.stored_jobs import StoredJob
 from harness.table import Table
 
 # A table of the database that documents the others.

@@ -31,12 +31,14 @@ def build(
     arguments: dict[str, str],
     labels: dict[str, str],
     cache: Path,
+    platform: str | None = None,
 ) -> None:
     """Build ``tag`` from a context.
 
     Args:
         what: names it for people (``system 'bm25'``).
         cache: the log goes to ``logs/`` below it.
+        platform: what the image is for (``linux/arm64``); the engine's own if not given.
 
     Raises:
         ImageError: a step failed; says which, its last words, and where the log is.
@@ -53,6 +55,7 @@ def build(
             tag=tag,
             buildargs=arguments,
             labels=labels,
+            platform=platform,
             network_mode="none",
             # A stranger's weights are read in there: what they say of their size is not to take the host's memory.
             container_limits={"memory": _half_of_memory(), "memswap": _half_of_memory()},

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness import base_image
 from harness.catalog import System, images_dir
+from harness.platforms import AMD64
 from harness.records import digest
 from harness.system_files import Asset
 
@@ -15,8 +16,8 @@ from harness.system_files import Asset
 _DRIVER_MODULES = ("__init__.py", "cgroup.py", "kernel_files.py", "records.py")
 
 # Files of an engine's folder that people or the host read, and no image holds.
-_HOST_ONLY = ("engine.toml", "requirements.in", "requirements-cuda.in")
-_LOCK = re.compile(r"requirements(-[a-z]+)?\.lock")
+_HOST_ONLY = re.compile(r"engine\.toml|requirements(-[a-z0-9]+)*\.in")
+_LOCK = re.compile(r"requirements(-[a-z0-9]+)*\.lock")
 
 
 def engine_recipe(system: System) -> str:
@@ -28,6 +29,8 @@ def engine_recipe(system: System) -> str:
         "driver": _hashes(driver_files()),
         "assets": _declared(system.engine_assets),
     }
+    if system.platform != AMD64:  # which was the only one at first: its recipes stay what they were
+        decides["platform"] = system.platform
     if system.toolchain:
         decides["toolchain"] = base_image.recipe("toolchain")
     return digest(decides)
@@ -60,7 +63,7 @@ def dockerfile(system: System) -> Path:
 def engine_files(system: System) -> dict[str, Path]:
     """The files of an engine's folder that go into the build, by name; of its locks the one that is meant."""
     files = {path.name: path for path in sorted(system.engine_dir.iterdir()) if path.is_file()}
-    own = {name: path for name, path in files.items() if name not in _HOST_ONLY and not _LOCK.fullmatch(name)}
+    own = {name: path for name, path in files.items() if not (_HOST_ONLY.fullmatch(name) or _LOCK.fullmatch(name))}
     return {**own, "requirements.lock": system.lock}
 
 

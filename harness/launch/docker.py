@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,13 +14,13 @@ import requests
 from docker.errors import DockerException
 from docker.models.containers import Container
 
-from harness import cgroup
+from harness import cgroup, emulation
 from harness.catalog import System
 from harness.engine import engine_errors
 from harness.errors import EngineError, ImageError
 from harness.images import making
 from harness.kernel_files import KeptOpen, read_text
-from harness.launch import enforced, gpu, host, topology
+from harness.launch import emulated, enforced, gpu, host, leases
 from harness.launch.base import Ended, Job, Prepared, Progress, Report, Stopped
 from harness.launch.canary import Canary
 from harness.launch.container import LABEL, LOG_BYTES, NOBODY, arguments
@@ -29,25 +28,34 @@ from harness.launch.counters import CgroupCounters, CounterTrace
 from harness.launch.follow import Looks, follow
 from harness.launch.memory import CgroupMemory, MemoryTrace
 from harness.launch.sampler import Sampler
+from harness.launch.waiting import Waiting
 from harness.launch.watch import Watch
 from harness.owner import dead
 from harness.records import Envelope, Isolation, Outcome
 from harness.result import Placement
 
-# What an engine may take to end a container that was killed.
-_KILL_S = 60
 # What the engine says when the fault is the image's (its entry point, its user), not its own.
 _NO_START = ("OCI runtime", "executable file not found", "no such file or directory", "permission denied", "No command")
 
 
 class DockerLauncher:
-    """Launches jobs on the engine that the environment names (``DOCKER_HOST``, else the local socket)."""
+    """Launches jobs on the engine that the environment names (``DOCKER_HOST``, else the local socket).
+
+    Args:
+        platform: what images are made for (``linux/arm64``); the engine's own if not given.
+        emulated: jobs may run where the engine only emulates that platform.  Their times say nothing of it: never for a
+            job that is measured.
+    """
 
     isolation = Isolation.CONTAINER
 
-    def __init__(self, cache: Path, models: Path | None = None) -> None:
+    def __init__(
+        self, cache: Path, models: Path | None = None, *, platform: str | None = None, emulated: bool = False
+    ) -> None:
         self._cache = cache
         self._models = models
+        self._platform = platform
+        self._emulated = emulated
         self._client: docker.DockerClient | None = None
         self._canary = Canary()
 
@@ -76,13 +84,22 @@ class DockerLauncher:
     def find(self, system: System) -> Prepared | None:
         """The image, if it was built from exactly this recipe."""
         with engine_errors():
-            image = making.find(self.client, system)
+            image = making.find(self.client, system, platform=self._platform)
         return _prepared(system, image) if image else None
 
     def prepare(self, system: System, report: Report) -> Prepared:
         """Build the image where it is missing."""
+        if self._emulated and self._platform:  # the image may be there from before a reboot, what runs it not
+            emulation.ensure(self.client, self._platform, self._cache, report)
         with engine_errors():
-            image = making.ensure(self.client, system, cache=self._cache, models=self._models, report=report)
+            image = making.ensure(
+                self.client,
+                system,
+                cache=self._cache,
+                models=self._models,
+                report=report,
+                platform=self._platform,
+            )
             volumes = self.client.images.get(image.digest).attrs["Config"].get("Volumes")
         if volumes:
             # The engine would give each a writable folder on the host's disk, under a root that is to be read-only.
@@ -90,21 +107,30 @@ class DockerLauncher:
         return _prepared(system, image)
 
     def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
-        """Run one container from start to end and remove it."""
-        placement = topology.place(job.spec.envelope.cpus)
-        job.write_spec(placement.cpuset)
-        _open_to_job_user(job)
-        with host.aside(placement), engine_errors():
-            container = self.client.containers.create(**arguments(job, placement))
-            try:
-                # GPUs before the start: the baseline is what they hold without the job.
-                with gpu.following(job.spec.envelope.gpus) as gpus:
-                    ended = self._run(container, job, placement, progress, gpus)
-            except BaseException:
-                with suppress(EngineError):  # the first error says more, and the next run sweeps
-                    _remove(container)
-                raise
-            _remove(container)
+        """Run one container from start to end and remove it.
+
+        Raises:
+            ImageError: its image is for another platform than the engine's.
+        """
+        if not self._emulated:
+            emulated.refuse(self.client, job.prepared)
+        with leases.placed(job.spec.envelope.cpus) as placement:
+            job.write_spec(placement.cpuset)
+            _open_to_job_user(job)
+            with host.aside(placement), engine_errors():
+                return self._launch(job, placement, progress)
+
+    def _launch(self, job: Job, placement: Placement, progress: Callable[[Progress], None]) -> Ended:
+        container = self.client.containers.create(**arguments(job, placement))
+        try:
+            # GPUs before the start: the baseline is what they hold without the job.
+            with gpu.following(job.spec.envelope.gpus) as gpus:
+                ended = self._run(container, job, placement, progress, gpus)
+        except BaseException:
+            with suppress(EngineError):  # the first error says more, and the next run sweeps
+                _remove(container)
+            raise
+        _remove(container)
         return ended
 
     def _run(
@@ -121,7 +147,7 @@ class DockerLauncher:
         refused = _start(container)
         if refused:
             return Ended(None, False, None, None, refused, MemoryTrace(), 0.0, b"", placement=placement)
-        waiting = _Waiting(container)
+        waiting = Waiting(container)
         group = _group(container)
         with _sampling(group, placement, gpus) as sampler:
             stopped = enforced.refusal(group, job.spec.envelope, placement.cpuset) or follow(
@@ -166,7 +192,7 @@ class DockerLauncher:
 
 
 def _prepared(system: System, image: making.Image) -> Prepared:
-    return Prepared(system, image.digest, image.digest, image.size_bytes)
+    return Prepared(system.made_for(image.platform), image.digest, image.digest, image.size_bytes)
 
 
 def _open_to_job_user(job: Job) -> None:
@@ -200,43 +226,6 @@ def _kill(container: Container) -> None:
     except docker.errors.APIError as error:
         if error.status_code not in (404, 409):  # it ended by itself meanwhile
             raise
-
-
-class _Waiting(threading.Thread):
-    """Waits for a container's end: one request that stays open, so that waiting costs the measured CPUs nothing."""
-
-    def __init__(self, container: Container) -> None:
-        super().__init__(daemon=True, name="container-wait")
-        self._container = container
-        self._broken = False
-        self.ended = threading.Event()
-        self.start()
-
-    def run(self) -> None:
-        """Block until the container ends or the engine goes away."""
-        try:
-            self._container.wait(timeout=None)
-        except (DockerException, requests.RequestException):
-            self._broken = True
-        finally:
-            self.ended.set()
-
-    def result(self) -> None:
-        """Return when the container has ended.
-
-        Raises:
-            EngineError: the engine went away meanwhile: it takes its containers down with it, so that what their end
-                looks like says nothing about the job.
-        """
-        if not self.ended.wait(_KILL_S):
-            raise EngineError(
-                f"the Docker engine did not end a container within {_KILL_S} s; see `harness doctor`, then run again"
-            )
-        if self._broken:
-            raise EngineError(
-                "the Docker engine went away while a job ran; see that it is back (`harness doctor`), then run again: "
-                "what was finished is kept, and what is left of the job is removed"
-            )
 
 
 def _group(container: Container) -> cgroup.Cgroup | None:

@@ -18,13 +18,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from harness import assets, leftovers
+from harness import assets, leftovers, platforms
 from harness.catalog import System
 from harness.errors import ImageError
 from harness.images import components, context
 from harness.images.recipe import driver_files, part_files, recipe
 from harness.kernel_files import KeptOpen
-from harness.launch import gpu, host, topology
+from harness.launch import gpu, host, leases
 from harness.launch.base import Ended, Job, Prepared, Progress, Report, thread_environment
 from harness.launch.canary import Canary
 from harness.launch.counters import ProcessCounters
@@ -75,14 +75,18 @@ class ProcessLauncher:
 
     def find(self, system: System) -> Prepared | None:
         """The system's environment, if it was made from exactly this recipe."""
+        system = system.made_for(platforms.here())
         folder = self._folder(system)
         return Prepared(system, self._digest(system), str(folder)) if folder.is_dir() else None
 
     def prepare(self, system: System, report: Report) -> Prepared:
         """Install the engine's packages into a folder of the cache, renamed into place when whole."""
+        system = system.made_for(platforms.here())
         found = self.find(system)
         if found:
             return found
+        if system.lacking:
+            raise ImageError(f"system {system.name!r}: {system.lacking}; take another host (docs/platforms.md)")
         assets.check_pinned(system.name, system.system_assets)  # before the packages, which take their time
         folder = self._folder(system)
         partial = leftovers.in_the_making(folder)
@@ -105,13 +109,13 @@ class ProcessLauncher:
 
     def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
         """Run one child to its end; its whole process group goes with it."""
-        placement = topology.place(job.spec.envelope.cpus)
-        job.write_spec(placement.cpuset)
         with (
+            leases.placed(job.spec.envelope.cpus) as placement,
             (job.folder / "log").open("w+b") as log,
             host.aside(placement),
             gpu.following(job.spec.envelope.gpus) as gpus,
         ):
+            job.write_spec(placement.cpuset)
             looks = Looks(self._canary, placement, job, gpus)
             looks.look("before")
             started = time.monotonic()
@@ -170,7 +174,7 @@ class ProcessLauncher:
                 f"system {system.name}: the engines' locks are for Python {_LOCK_PYTHON[0]}.{_LOCK_PYTHON[1]}; run"
                 f" harness with it, or set {PYTHON_VARIABLE} to an interpreter that has the engine's packages"
             )
-        wheels = assets.wheels(system.lock, system.extra_indexes, self._cache, report)
+        wheels = assets.wheels(system.lock, system.extra_indexes, self._cache, report, system.platform)
         report(f"{system.name}: installing the engine's packages")
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--require-hashes"]
         done = subprocess.run(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import origins, store
+from harness import origins, stored_jobs
 from harness.errors import FileError, UsageError
 from harness.verifying import inputs, jobs
 
@@ -62,7 +62,7 @@ def gather(sources: Sequence[Source], progress: Progress) -> list[Part]:
         FileError: a folder cannot be read, or something in it is damaged.
         UsageError: a folder holds no job, or several origins and is to have one name.
     """
-    found = [(source, tuple(store.result_paths(_folder(source)))) for source in sources]
+    found = [(source, tuple(stored_jobs.result_paths(_folder(source)))) for source in sources]
     total, done = sum(len(paths) for _, paths in found), 0
     taken = {source.name for source in sources if source.name is not None}
     looked: list[tuple[Source, list[jobs.Looked]]] = []
@@ -120,10 +120,10 @@ def _parts(source: Source, whole: Sequence[jobs.Looked], taken: set[str]) -> Ite
         spec = each.job.result.spec
         yield Part(
             origin=origin,
-            target=store.cell_path(spec.cell) / each.job.result.key,
+            target=stored_jobs.cell_path(spec.cell) / each.job.result.key,
             folder=each.folder,
             sha256=each.sha256,
-            files=(store.RESULT, *sorted(each.job.result.files)),
+            files=(stored_jobs.RESULT, *sorted(each.job.result.files)),
             inputs=tuple(_inputs(each.folder.absolute().parents[4], (spec.qrels_sha256, spec.sample_sha256))),
         )
 

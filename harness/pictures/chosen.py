@@ -231,7 +231,7 @@ def _memory(rows: Rows) -> Drawing:
     others = []
     for row in rows.table.rows:
         ran = row.outcome is Outcome.OK
-        if row.outcome is Outcome.NOT_APPLICABLE or (
+        if row.outcome in (Outcome.NOT_APPLICABLE, Outcome.INTERRUPTED) or (
             ran and (row.validity is Validity.INVALID or read(row).value is None)
         ):
             others.append((row, fronts.rankable(row, ()) or "no latency"))

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import attempts, origins, store
+from harness import attempts, origins, stored_jobs
 from harness.errors import FileError, HarnessError
 from harness.records import digest
-from harness.store import StoredJob
+from harness.stored_jobs import StoredJob
 from harness.untrusted import open_regular
 from harness.verifying import samples
 from harness.verifying.mismatch import Mismatch, shown
 from harness.verifying.runs import Runs
 
-_FILES = frozenset({store.SAMPLES, store.RUN, store.LOG})
+_FILES = frozenset({stored_jobs.SAMPLES, stored_jobs.RUN, stored_jobs.LOG})
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Looked:
 
 def is_one(names: frozenset[str]) -> bool:
     """Whether files of these names are a stored job's, or what is left of one."""
-    return store.RESULT in names or bool(names & _FILES)
+    return stored_jobs.RESULT in names or bool(names & _FILES)
 
 
 def look(folder: Path, known: origins.Known, place: str, runs: Runs | None = None) -> Looked:
@@ -44,21 +44,23 @@ def look(folder: Path, known: origins.Known, place: str, runs: Runs | None = Non
         place: names the folder.
         runs: checks runs, and samples are checked too; ``None``: the record, files' hashes and places are enough.
     """
-    path = folder / store.RESULT
+    path = folder / stored_jobs.RESULT
     try:
         with open_regular(path) as file:
             content = file.read()
-        result = store.read_result(path)
+        result = stored_jobs.read_result(path)
         spec = json.loads(content)["spec"]
         job = StoredJob(folder, result, known.of_job(folder))
         attempts.started(job)
     except FileNotFoundError:
-        return Looked(folder, None, (Mismatch(place, "files of a job", f"{store.RESULT} beside them"),))
+        return Looked(folder, None, (Mismatch(place, "files of a job", f"{stored_jobs.RESULT} beside them"),))
     except (HarnessError, OSError, ValueError) as error:
-        return Looked(folder, None, (Mismatch(f"{place}/{store.RESULT}", _damaged(error), "a readable result"),))
+        return Looked(folder, None, (Mismatch(f"{place}/{stored_jobs.RESULT}", _damaged(error), "a readable result"),))
     found = [*_place(job, spec, place), *_files(job, place)]
     damaged = {mismatch.place for mismatch in found}
-    checks: dict[str, samples.Check] = {} if runs is None else {store.SAMPLES: samples.check, store.RUN: runs.check}
+    checks: dict[str, samples.Check] = (
+        {} if runs is None else {stored_jobs.SAMPLES: samples.check, stored_jobs.RUN: runs.check}
+    )
     for name, check in checks.items():
         # What is said of the content of a file that is not the one that was stored says nothing.
         if f"{place}/{name}" not in damaged:
@@ -82,23 +84,23 @@ def _place(job: StoredJob, spec: object, place: str) -> Iterator[Mismatch]:
     """The key is the hash of the spec as it was written, of whatever version; and the folder says what was measured."""
     key = digest(spec)[:16]
     if job.result.key != key:
-        yield Mismatch(f"{place}/{store.RESULT}: key", job.result.key, f"{key}, the hash of its spec")
-    lies, belongs = job.folder.absolute(), store.cell_path(job.result.spec.cell) / job.result.key
+        yield Mismatch(f"{place}/{stored_jobs.RESULT}: key", job.result.key, f"{key}, the hash of its spec")
+    lies, belongs = job.folder.absolute(), stored_jobs.cell_path(job.result.spec.cell) / job.result.key
     if lies.parts[-len(belongs.parts) :] != belongs.parts:
         yield Mismatch(f"{place}: folder", str(Path(*lies.parts[-6:])), f"{belongs}, as its spec says")
     index = job.result.index
     if index and index.resumed_s is not None and not 0 <= index.resumed_s <= index.build_s:
-        yield Mismatch(f"{place}/{store.RESULT}: index.resumed_s", f"{index.resumed_s}", f"0 to {index.build_s}")
+        yield Mismatch(f"{place}/{stored_jobs.RESULT}: index.resumed_s", f"{index.resumed_s}", f"0 to {index.build_s}")
 
 
 def _files(job: StoredJob, place: str) -> Iterator[Mismatch]:
     """The files beside the record are those that it names, to the last byte."""
-    names = {entry.name for entry in job.folder.iterdir()} - {store.RESULT}
+    names = {entry.name for entry in job.folder.iterdir()} - {stored_jobs.RESULT}
     for name in sorted(names - job.result.files.keys()):
-        yield Mismatch(f"{place}/{name}", "is there", f"no such file: {store.RESULT} does not name it")
+        yield Mismatch(f"{place}/{name}", "is there", f"no such file: {stored_jobs.RESULT} does not name it")
     for name, sha256 in sorted(job.result.files.items()):
         if Path(name).name != name:
-            yield Mismatch(f"{place}/{store.RESULT}: files", shown(name), "names of files beside it")
+            yield Mismatch(f"{place}/{stored_jobs.RESULT}: files", shown(name), "names of files beside it")
             continue
         try:
             with open_regular(job.folder / name) as file:
@@ -107,7 +109,7 @@ def _files(job: StoredJob, place: str) -> Iterator[Mismatch]:
             yield Mismatch(f"{place}/{name}", _damaged(error), f"a file of sha256 {sha256}")
             continue
         if actual != sha256:
-            yield Mismatch(f"{place}/{name}", f"sha256 {actual}", f"{sha256}, by its {store.RESULT}")
+            yield Mismatch(f"{place}/{name}", f"sha256 {actual}", f"{sha256}, by its {stored_jobs.RESULT}")
 
 
 def _damaged(error: Exception) -> str:

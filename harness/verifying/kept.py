@@ -12,7 +12,7 @@ from harness import derived, rows
 from harness.errors import HarnessError
 from harness.per_query import PerQuery
 from harness.remembered import Made
-from harness.store import StoredJob
+from harness.stored_jobs import StoredJob
 from harness.verifying.mismatch import Mismatch, differences
 
 # What names a row in a report, whatever stands above it.

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import origins, store
+from harness import origins, stored_jobs
 from harness.errors import FileError, UsageError
 from harness.published import about
-from harness.store import StoredJob
+from harness.stored_jobs import StoredJob
 from harness.verifying import inputs, kept, papers, reports
 from harness.verifying import jobs as single
 from harness.verifying.mismatch import Mismatch
@@ -78,7 +78,7 @@ def _folders(root: Path) -> Iterator[Path | Mismatch]:
     """Folders of jobs, or of what is left of one; what cannot be looked into is said, and the rest goes on."""
     unread: list[OSError] = []
     for place, folders, names in os.walk(root, onerror=unread.append):
-        folders[:] = [name for name in folders if name != store.STAGING]
+        folders[:] = [name for name in folders if name != stored_jobs.STAGING]
         if single.is_one(frozenset(names)):
             yield Path(place)
     yield from (Mismatch(str(error.filename), f"cannot be read: {error.strerror}", "a folder") for error in unread)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness import evaluate, store
+from harness import evaluate, stored_jobs
 from harness.evaluate import Qrels, Run
 from harness.records import Outcome
 from harness.result import JUDGED_HITS
-from harness.store import StoredJob
+from harness.stored_jobs import StoredJob
 
 # A cell's jobs lie beside each other, and mostly rank alike.
 _MOST = 16
@@ -33,19 +33,23 @@ class Runs:
         """
         if job.run_path is None:
             if job.result.outcome is Outcome.OK:
-                yield store.RUN, "no run", "that of its first trial: the job ended ok"
+                yield stored_jobs.RUN, "no run", "that of its first trial: the job ended ok"
             return
         if not job.run_path.stat().st_size:
-            yield store.RUN, "an empty file", "a run, compressed: even one without hits has a head"
+            yield stored_jobs.RUN, "an empty file", "a run, compressed: even one without hits has a head"
             return
-        run, k = self._run(job.run_path, job.result.files.get(store.RUN)), job.result.spec.k
+        run, k = self._run(job.run_path, job.result.files.get(stored_jobs.RUN)), job.result.spec.k
         strangers = sorted(run.rankings.keys() - set(job.sample_ids()))
         if strangers:
-            yield store.RUN, f"{len(strangers)} queries such as {strangers[0]!r}", "queries of its sample alone"
+            yield stored_jobs.RUN, f"{len(strangers)} queries such as {strangers[0]!r}", "queries of its sample alone"
         long = [query for query, ranking in run.rankings.items() if len(ranking) > k]
         if long:
             count = len(run.rankings[long[0]])
-            yield store.RUN, f"{count} hits for query {long[0]!r}, too many for {len(long)} queries", f"at most {k}"
+            yield (
+                stored_jobs.RUN,
+                f"{count} hits for query {long[0]!r}, too many for {len(long)} queries",
+                f"at most {k}",
+            )
         yield from self._judged(job, run)
 
     def _judged(self, job: StoredJob, run: Run) -> Iterator[tuple[str, str, str]]:

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from harness import store
+from harness import stored_jobs
 from harness.measure.output import MAX_PROBES, REPEAT_TRIAL, WARMUP_TRIAL
 from harness.records import Outcome
-from harness.store import StoredJob
+from harness.stored_jobs import StoredJob
 from harness.verifying.mismatch import differences
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ def check(job: StoredJob) -> Told:
     """
     table = job.samples()
     if job.result.outcome is Outcome.OK and not table.num_rows:
-        yield store.SAMPLES, "no samples", f"those of {job.result.spec.sample_size} queries: the job ended ok"
+        yield stored_jobs.SAMPLES, "no samples", f"those of {job.result.spec.sample_size} queries: the job ended ok"
         return
     asked = job.sample_ids()
     if len(asked) != job.result.spec.sample_size:
         yield (
-            f"{store.RESULT}: spec.sample_size",
+            f"{stored_jobs.RESULT}: spec.sample_size",
             f"{job.result.spec.sample_size}",
             f"{len(asked)}, as many as its query sample has",
         )
@@ -57,7 +57,11 @@ def _times(table: pa.Table) -> Told:
             values = table.column(name).to_pylist()
             wrong = [value for value in values if (value is None and least) or (value is not None and value < least)]
             if wrong:
-                yield f"{store.SAMPLES}: {name}", f"{len(wrong)} such as {wrong[0]}", f"at least {least} ns throughout"
+                yield (
+                    f"{stored_jobs.SAMPLES}: {name}",
+                    f"{len(wrong)} such as {wrong[0]}",
+                    f"at least {least} ns throughout",
+                )
 
 
 def _trials(job: StoredJob, trials: list[int]) -> Told:
@@ -66,7 +70,7 @@ def _trials(job: StoredJob, trials: list[int]) -> Told:
     wrong = sorted(set(trials) - {WARMUP_TRIAL, REPEAT_TRIAL, *range(first, first + count)})
     if wrong:
         follows = f"{first} to {first + count - 1}, by its spec"
-        yield f"{store.SAMPLES}: trial", ", ".join(map(str, wrong[:5])), follows
+        yield f"{stored_jobs.SAMPLES}: trial", ", ".join(map(str, wrong[:5])), follows
 
 
 def _numbers(job: StoredJob) -> tuple[int, int]:
@@ -86,12 +90,12 @@ def _whole(job: StoredJob, counts: Counter[tuple[int, str]], asked: tuple[str, .
         if found:
             trial, query = min(found)
             many = f"{found.total()} samples {what}, e.g. query {query!r} of trial {trial}"
-            yield store.SAMPLES, many, f"{len(asked)} queries in each of {count} trials"
+            yield stored_jobs.SAMPLES, many, f"{len(asked)} queries in each of {count} trials"
     spec = job.result.spec
     again = Counter({query: number for (trial, query), number in counts.items() if trial == REPEAT_TRIAL})
     expected = min(spec.repeats, spec.sample_size) if spec.cell.scenario == "single_stream" else 0
     if len(again) != expected or set(again.values()) - {2} or set(again) - set(asked):
-        yield f"{store.SAMPLES}: repeats", f"{again.total()} of {len(again)} queries", f"2 of each of {expected}"
+        yield f"{stored_jobs.SAMPLES}: repeats", f"{again.total()} of {len(again)} queries", f"2 of each of {expected}"
 
 
 def _facts(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> Told:
@@ -105,8 +109,8 @@ def _facts(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> Told:
         ("warmup_done", result.warmup_done, trials.count(WARMUP_TRIAL)),
         ("first_query_s", result.first_query_s, first_s),
     ):
-        for each in differences(f"{store.RESULT}: {name}", stored, follows):
-            yield each.place, each.stored, f"{each.follows}, by {store.SAMPLES}"
+        for each in differences(f"{stored_jobs.RESULT}: {name}", stored, follows):
+            yield each.place, each.stored, f"{each.follows}, by {stored_jobs.SAMPLES}"
 
 
 def _probes(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> Told:
@@ -123,8 +127,8 @@ def _probes(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> Told:
         late = sum(ns > round(target.latency_target_s * 1e9) for ns in timed)
         stored = {"queries": probe.queries, "late": probe.late, "latency_s": probe.latency_s}
         follows = {"queries": len(timed), "late": late, "latency_s": timed[rank - 1] / 1e9}
-        for each in differences(f"{store.RESULT}: probe {number}", stored, follows):
-            yield each.place, each.stored, f"{each.follows}, by {store.SAMPLES}"
+        for each in differences(f"{stored_jobs.RESULT}: probe {number}", stored, follows):
+            yield each.place, each.stored, f"{each.follows}, by {stored_jobs.SAMPLES}"
     believed = [probe.rate_qps for probe in result.probes if probe.check and probe.passed]
-    for each in differences(f"{store.RESULT}: rate_qps", result.rate_qps, believed[-1] if believed else None):
+    for each in differences(f"{stored_jobs.RESULT}: rate_qps", result.rate_qps, believed[-1] if believed else None):
         yield each.place, each.stored, f"{each.follows}, the rate that passed twice"

@@ -17,7 +17,8 @@ from harness.plan import NO_IMAGE
 from harness.progress import Screen
 from harness.records import Envelope, Isolation, Outcome, digest
 from harness.result import Cell, Environment, Result, ResultSpec
-from harness.store import StoredJob, cell_path, read_jobs
+from harness.shelf import Shelf
+from harness.stored_jobs import StoredJob, cell_path, read_jobs
 from harness.suite import Suite
 
 SUITE = "viable"
@@ -73,6 +74,7 @@ class Probing:
         launcher: runs them; must hold envelopes.
         screen: tells what goes on.
         fresh: from now on, as if nothing were stored.
+        shelf: where results go besides.
 
     Raises:
         UsageError: the launcher holds no envelope.
@@ -81,7 +83,15 @@ class Probing:
     """
 
     def __init__(
-        self, subject: Subject, results: Path, cache: Path, launcher: Launcher, screen: Screen, *, fresh: bool = False
+        self,
+        subject: Subject,
+        results: Path,
+        cache: Path,
+        launcher: Launcher,
+        screen: Screen,
+        *,
+        fresh: bool = False,
+        shelf: Shelf | None = None,
     ) -> None:
         if launcher.isolation is Isolation.PROCESS:
             raise UsageError(
@@ -90,7 +100,7 @@ class Probing:
         self.subject = subject
         self.screen = screen
         self.measured = 0
-        self._options = Options(results, cache, results, fresh=True)
+        self._options = Options(results, cache, results, fresh=True, shelf=shelf)
         self._launcher = launcher
         self._images: dict[str, Prepared] = {}
         self._ready(subject.system)
@@ -110,6 +120,11 @@ class Probing:
     def folder(self) -> Path:
         """Where this subject's jobs lie."""
         return self._folder
+
+    def publish(self, path: Path) -> None:
+        """Let a file that was made beside the jobs go where these go besides."""
+        if self._options.shelf:
+            self._options.shelf.write(path.absolute(), path.read_bytes())
 
     def cannot(self, envelope: Envelope) -> str | None:
         """Why this host does not provide it, or None."""
@@ -218,9 +233,12 @@ class Probing:
 
     def _mark(self, since: datetime) -> None:
         """Nothing before counts, also when this search is cut off and gone on with."""
+        content = (since.isoformat(timespec="milliseconds") + "\n").encode("ascii")
+        if self._options.shelf:
+            self._options.shelf.write(self._folder / _SINCE, content)
         try:
             partial = self._folder / f"{_SINCE}.partial"
-            partial.write_text(since.isoformat(timespec="milliseconds") + "\n", encoding="ascii")
+            partial.write_bytes(content)
             partial.replace(self._folder / _SINCE)
         except OSError as error:
             raise StoreError(
@@ -248,7 +266,7 @@ class _NotJobs(Screen):
 
 def _counts(result: Result) -> bool:
     """Does a job say something of its limit?  It ran, and neither host nor engine made it end as it did."""
-    no_evidence = (Outcome.NOT_APPLICABLE, Outcome.ENVELOPE_MISMATCH)
+    no_evidence = (Outcome.NOT_APPLICABLE, Outcome.ENVELOPE_MISMATCH, Outcome.INTERRUPTED)
     full = result.outcome is Outcome.CRASH and (result.detail or "").startswith("the disk has less than")
     return result.wall_s > 0 and result.outcome not in no_evidence and result.spec.image_digest != NO_IMAGE and not full
 

@@ -10,7 +10,7 @@ from harness.attempts import started
 from harness.errors import UsageError
 from harness.launch import host
 from harness.records import Envelope
-from harness.store import StoredJob
+from harness.stored_jobs import StoredJob
 from harness.viable.asked import MEAN, Criteria, check_proves
 from harness.viable.judge import Judgement, judge
 from harness.viable.probing import MIB, Probing, envelope

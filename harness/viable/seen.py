@@ -11,7 +11,7 @@ from harness.errors import StoreError
 from harness.records import Outcome
 from harness.result import Result
 from harness.stats import MIN_QUERIES, percentile
-from harness.store import StoredJob
+from harness.stored_jobs import StoredJob
 from harness.table import Figure
 from harness.viable.asked import MEAN
 

@@ -57,7 +57,7 @@ def smallest(asked: Viability, cpus: int) -> Verdict:
         settled = replace(higher, probes=first.probes)
     session.tried += session.against(first.limit, settled)
     found = verdict(settled, session.tried, base, session.criteria, step)
-    stored.put(asked.probing.folder, found, session.criteria, base)
+    asked.probing.publish(stored.put(asked.probing.folder, found, session.criteria, base))
     return found
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Bootstraps a minimal Debian and writes it as a tar: rootfs.sh SUITE PACKAGE[,PACKAGE...] WORK_FOLDER TAR_FILE
-# Needs root and debootstrap.  The Debian mirror is the one that the host's apt uses, else Debian's own.
+# Bootstraps a minimal Debian and writes it as a tar: rootfs.sh SUITE ARCHITECTURE PACKAGE[,PACKAGE...] WORK_FOLDER TAR_FILE
+# Needs root and debootstrap, and for an architecture that is not the host's an emulator that the kernel knows of.  The Debian mirror is the one that the host's apt uses, else Debian's own.
 set -euo pipefail
 
-suite=$1 packages=$2 work=$3 tar_file=$4
+suite=$1 architecture=$2 packages=$3 work=$4 tar_file=$5
 root=$work/rootfs
 
 mirror=
@@ -13,7 +13,7 @@ if command -v apt-get >/dev/null; then
     mirror=$(apt-get indextargets --format '$(REPO_URI)' "Codename: $suite" "Origin: Debian" 2>/dev/null |
         grep -m1 . || true)
 fi
-debootstrap --variant=minbase --include="$packages" "$suite" "$root" ${mirror:+"$mirror"}
+debootstrap --arch="$architecture" --variant=minbase --include="$packages" "$suite" "$root" ${mirror:+"$mirror"}
 
 mkdir -p "$root/opt/harness"
 chroot "$root" dpkg-query -W >"$root/opt/harness/base-packages.txt"

@@ -20,7 +20,7 @@ from harness.launch.base import Ended, Job, Progress
 from harness.launch.fake import FakeLauncher
 from harness.progress import Screen
 from harness.records import Isolation, Outcome
-from harness.store import read_jobs
+from harness.stored_jobs import read_jobs
 
 ONCE = Wanted()
 

@@ -26,7 +26,7 @@ from harness.inputs import Options
 from harness.launch.docker import DockerLauncher
 from harness.progress import Screen
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.alone]
 
 CACHE = Path(next(str(option.default) for option in main.commands["run"].params if option.name == "cache")).expanduser()
 

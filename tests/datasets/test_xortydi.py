@@ -17,7 +17,7 @@ from harness.launch.fake import FakeLauncher
 from harness.launch.process import ProcessLauncher
 from harness.records import Outcome, Query
 from harness.result import JUDGED_HITS
-from harness.store import StoredJob, read_jobs
+from harness.stored_jobs import StoredJob, read_jobs
 from tests.conftest import Bench
 from tests.datasets import examples
 from tests.datasets.conftest import Example, load, said, swap

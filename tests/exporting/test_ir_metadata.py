@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from harness import exporting, store
+from harness import exporting, stored_jobs
 from harness.errors import FileError, UsageError
 from harness.evaluate import DEFAULT_MEASURES
 from tests.handed_on import change, job, put
@@ -18,7 +18,7 @@ SECTIONS = {"platform", "implementation", "resources", "method", "research goal"
 
 
 def exported(results: Path, out: str = "meta", **options: Any) -> dict[str, dict[str, Any]]:
-    jobs = store.read_jobs(results)
+    jobs = stored_jobs.read_jobs(results)
     assert exporting.ir_metadata(results, jobs, DEFAULT_MEASURES, Path(out), **options) == len(jobs)
     return {path.parent.name: yaml.safe_load(path.read_text()) for path in Path(out).rglob("ir-metadata.yml")}
 
@@ -27,7 +27,7 @@ def test_each_job_has_a_file_beside_its_run(results: Path) -> None:
     found = exported(results)
     folder = job(results)
     made = found[folder.name]
-    record = store.read_result(folder / store.RESULT)
+    record = stored_jobs.read_result(folder / stored_jobs.RESULT)
     assert made.keys() - {"tag", "schema version", "harness"} == SECTIONS - {"actor"}
     assert made["tag"] == "planted"
     assert made["platform"]["hardware"]["cpu"]["model"] == record.environment.cpu_model
@@ -42,7 +42,7 @@ def test_each_job_has_a_file_beside_its_run(results: Path) -> None:
     assert evaluation["reported measures"] == list(DEFAULT_MEASURES)
     assert evaluation["values"]["Success@10"] == 1.0 and evaluation["judged queries"] == 40
     run = Path("meta") / folder.relative_to(results) / "run.txt.gz"
-    assert gzip.decompress(run.read_bytes()) == gzip.decompress((folder / store.RUN).read_bytes())
+    assert gzip.decompress(run.read_bytes()) == gzip.decompress((folder / stored_jobs.RUN).read_bytes())
 
 
 def test_what_is_not_known_is_left_out(results: Path) -> None:
@@ -68,7 +68,7 @@ def test_actors_are_those_that_say_so(results: Path) -> None:
 
 def test_a_run_that_cannot_be_judged_says_why(results: Path) -> None:
     folder = job(results)
-    put(folder / store.RUN, b"no gzip")
+    put(folder / stored_jobs.RUN, b"no gzip")
     evaluation = exported(results)[folder.name]["research goal"]["evaluation"]
     assert "values" not in evaluation and "damaged" in evaluation["not computed"]
 
@@ -95,12 +95,12 @@ def test_a_folder_that_holds_something_is_left_alone(results: Path) -> None:
 
 def test_a_failure_leaves_nothing(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="unknown measure"):
-        exporting.ir_metadata(results, store.read_jobs(results), ("none@1",), Path("meta"))
+        exporting.ir_metadata(results, stored_jobs.read_jobs(results), ("none@1",), Path("meta"))
 
     def stop(done: int) -> None:
         if done == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        exporting.ir_metadata(results, store.read_jobs(results), (), Path("meta"), done=stop)
+        exporting.ir_metadata(results, stored_jobs.read_jobs(results), (), Path("meta"), done=stop)
     assert not Path("meta").exists() and not list(Path().glob("meta*"))

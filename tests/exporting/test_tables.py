@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import harness
-from harness import exporting, frame, store
+from harness import exporting, frame, stored_jobs
 from harness.errors import FileError, StoreError
 from harness.table import Figure, Row, Table, Timing
 
@@ -29,7 +29,7 @@ def test_parquet_is_the_frame_with_units_at_its_columns(table: Table, results: P
 
 
 def test_sqlite_has_types_and_documents_itself(table: Table, results: Path) -> None:
-    jobs = store.read_jobs(results)
+    jobs = stored_jobs.read_jobs(results)
     exporting.sqlite(table, jobs, Path("out.db"), samples=True)
     connection = sqlite3.connect("out.db")
     rows = pd.read_sql("select * from rows", connection)

@@ -18,7 +18,7 @@ from harness import prices, tables
 from harness.launch.container import LABEL
 from harness.owner import dead
 from harness.report import render
-from harness.store import read_jobs
+from harness.stored_jobs import read_jobs
 from tests.conftest import Bench
 
 

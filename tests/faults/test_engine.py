@@ -12,12 +12,12 @@ import pytest
 
 from harness.launch.container import LABEL
 from harness.records import Outcome
-from harness.store import read_jobs
+from harness.stored_jobs import read_jobs
 from tests.conftest import Bench
 from tests.faults import support
 from tests.faults.proxy import Proxy, wait_until
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.alone]
 
 _PROTOCOL = """[protocol]
 name = "interleaved"

@@ -19,7 +19,7 @@ import pytest
 
 from harness.records import Outcome
 from harness.result import Result
-from harness.store import StoredJob, read_jobs
+from harness.stored_jobs import StoredJob, read_jobs
 from tests.conftest import Bench, make_bench
 from tests.faults import support
 

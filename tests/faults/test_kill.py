@@ -16,7 +16,7 @@ import pytest
 
 from harness.launch.fake import FakeLauncher
 from harness.records import Outcome
-from harness.store import read_jobs
+from harness.stored_jobs import read_jobs
 from tests.conftest import Bench
 from tests.faults import support
 from tests.faults.proxy import wait_until
@@ -175,10 +175,13 @@ from harness import base_image
 class Engine:
     images = property(lambda self: self)
 
+    def version(self):
+        return {"Arch": "amd64"}
+
     def get(self, _):
         raise ImageNotFound("none")
 
-    def pull(self, _):
+    def pull(self, *_, **__):
         raise APIError("no registry")
 
 base_image.ensure(Engine(), Path(sys.argv[1]), print)

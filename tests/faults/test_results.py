@@ -13,7 +13,7 @@ import docker
 import pytest
 
 from harness.records import Outcome
-from harness.store import read_jobs
+from harness.stored_jobs import read_jobs
 from tests.conftest import Bench
 from tests.faults import support
 

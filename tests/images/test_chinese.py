@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from harness import catalog, evaluate
 from harness.cli import main
 from harness.records import Outcome
-from harness.store import read_jobs
+from harness.stored_jobs import read_jobs
 from tests.images.conftest import CACHE
 
 pytestmark = pytest.mark.docker

@@ -21,7 +21,7 @@ from harness.launch.process import ProcessLauncher
 from harness.progress import Screen
 from harness.records import Envelope, Hit, Outcome
 from harness.result import Result
-from harness.store import read_jobs
+from harness.stored_jobs import read_jobs
 from tests.conftest import PLANTED, Bench
 from tests.images.test_fusing import fusing
 

@@ -21,7 +21,7 @@ from harness.launch.container import LABEL
 from harness.launch.docker import DockerLauncher
 from harness.owner import me
 from harness.records import Isolation, Outcome
-from harness.store import read_jobs
+from harness.stored_jobs import read_jobs
 from tests.conftest import Bench
 
 pytestmark = pytest.mark.docker

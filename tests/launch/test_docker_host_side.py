@@ -29,12 +29,12 @@ from harness.launch.docker import DockerLauncher
 from harness.owner import me
 from harness.records import Envelope, Outcome, Phase
 from harness.result import Counters
-from harness.store import read_jobs
+from harness.stored_jobs import read_jobs
 from tests.conftest import Bench
 from tests.launch.test_docker import ours
 from tests.test_records import JOB
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.alone]
 
 PHASE = """
 import json, time

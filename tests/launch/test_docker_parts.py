@@ -11,10 +11,12 @@ import docker
 import pytest
 import requests
 
-from harness.errors import EngineError
+from harness.errors import EngineError, ImageError
 from harness.launch import docker as module
+from harness.launch import waiting
 from harness.launch.container import LOG_BYTES, arguments
-from harness.launch.docker import DockerLauncher, _log, _Waiting, group_of
+from harness.launch.docker import DockerLauncher, _log, group_of
+from harness.launch.waiting import Waiting
 from harness.records import Outcome
 from harness.result import Placement
 from tests.launch.test_follow import Stage
@@ -51,6 +53,39 @@ class Scripted:
         self.calls.append("remove")
         if self._remove:
             raise self._remove
+
+
+class Engine:
+    """An engine on x86-64 with one container and one image, of which it says what that is for."""
+
+    def __init__(self, container: Scripted, architecture: str = "amd64") -> None:
+        self.images = self.containers = self
+        self.container, self.attrs, self.created = container, {"Architecture": architecture}, 0
+
+    def version(self) -> dict[str, str]:
+        return {"Arch": "amd64"}
+
+    def get(self, _: str) -> Engine:
+        return self
+
+    def create(self, **_: Any) -> Scripted:
+        self.created += 1
+        return self.container
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_what_an_emulator_takes_is_never_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool
+) -> None:
+    """The image itself is asked what it is for: nobody can bring one in under another name."""
+    engine = Engine(Scripted(remove=requests.ConnectionError("refused")), "arm64")
+    launcher = DockerLauncher(tmp_path, platform="linux/arm64", emulated=allowed)
+    line = (
+        "could not be removed" if allowed else r"is for linux/arm64, which this engine \(linux/amd64\) could only emul"
+    )
+    with pytest.raises(EngineError if allowed else ImageError, match=line):
+        launched(engine.container, tmp_path, monkeypatch, launcher, engine)
+    assert engine.created == allowed
 
 
 def test_the_containers_own_cgroup_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,9 +141,9 @@ def test_the_engine_has_some_time_to_end_a_container(monkeypatch: pytest.MonkeyP
     hung = threading.Event()
     container = Scripted()
     monkeypatch.setattr(container, "wait", lambda timeout: hung.wait(30))
-    monkeypatch.setattr(module, "_KILL_S", 0.1)
+    monkeypatch.setattr(waiting, "_KILL_S", 0.1)
     with pytest.raises(EngineError, match="did not end a container"):
-        _Waiting(container).result()  # type: ignore[arg-type]
+        Waiting(container).result()  # type: ignore[arg-type]
     hung.set()
 
 
@@ -126,14 +161,19 @@ def test_an_image_that_does_not_start_is_a_crash_and_is_removed(
     assert container.calls == ["remove"]
 
 
-def launched(container: Scripted, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def launched(
+    container: Scripted,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    launcher: DockerLauncher | None = None,
+    engine: Engine | None = None,
+) -> Any:
     stage = Stage(folder)
     (folder / "spec.json").write_text("{}")
-    launcher = DockerLauncher(folder)
+    launcher = launcher or DockerLauncher(folder)
     launcher._canary = stage  # type: ignore[assignment]
     monkeypatch.setattr(stage, "look", lambda when, placement, folder: None)
-    client = type("Client", (), {"containers": type("All", (), {"create": lambda self, **_: container})()})
-    launcher._client = client  # type: ignore[assignment]
+    launcher._client = engine or Engine(container)  # type: ignore[assignment]
     return launcher.launch(stage.job, lambda _: None)
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from harness import prices, store, tables
+from harness import prices, stored_jobs, tables
 from harness.errors import FileError, UnknownName, UsageError
 from harness.launch.base import Job
 from harness.launch.fake import FakeLauncher
 from harness.plan import NO_IMAGE
 from harness.records import Isolation, Outcome
 from harness.report import render
-from harness.store import read_jobs
+from harness.stored_jobs import read_jobs
 from tests.conftest import Bench, write_dataset
 
 EXPECT = '[[expect]]\nsystem = "planted"\nprofile = "cpu1-mem256m"\noutcome = "oom"\n'
@@ -142,7 +142,7 @@ def test_an_interrupted_run_keeps_what_is_finished_and_goes_on_from_there(bench:
     with pytest.raises(KeyboardInterrupt):
         bench.run(FakeLauncher(interrupt), path)
     assert len(read_jobs(bench.results)) == 1
-    assert not list(bench.results.rglob(store.STAGING))
+    assert not list(bench.results.rglob(stored_jobs.STAGING))
     summary = bench.run(FakeLauncher(), path)
     assert summary.done_before == 1 and len(summary.jobs) == 2
 

@@ -13,7 +13,7 @@ from harness.launch.process import ProcessLauncher
 from harness.launch.tree import process_tree
 from harness.records import Isolation, Outcome
 from harness.result import SCHEMA_VERSION
-from harness.store import read_jobs
+from harness.stored_jobs import read_jobs
 from tests.conftest import Bench
 from tests.launch.nvml import Nvml
 
@@ -166,11 +166,15 @@ def test_warm_up_goes_on_until_it_is_steady_and_no_longer(bench: Bench) -> None:
 class Busy(Nvml):
     """Takes 100 W; the job's processes are on GPU 0, with whoever else the test puts there."""
 
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(monkeypatch)
+        self.before = set(process_tree(os.getpid()))  # servers of other tests are no job's
+
     def DeviceGetTotalEnergyConsumption(self, handle: int) -> int:
         return time.perf_counter_ns() // 10_000
 
     def DeviceGetComputeRunningProcesses(self, handle: int) -> list[object]:
-        ours = dict.fromkeys(process_tree(os.getpid())[1:], 1 << 20)
+        ours = dict.fromkeys((pid for pid in process_tree(os.getpid()) if pid not in self.before), 1 << 20)
         self.compute[0] = {**ours, **self.graphics[0]}
         return super().DeviceGetComputeRunningProcesses(handle)
 

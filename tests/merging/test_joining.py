@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from harness import frame, merging, origins, place, rows, store, verifying
+from harness import frame, merging, origins, place, rows, stored_jobs, verifying
 from harness.errors import FileError, StoreError, UsageError
 from harness.merging import joining as module
 from harness.records import Outcome
 from harness.report import render
-from harness.store import read_jobs
+from harness.stored_jobs import read_jobs
 from harness.table import Cause
 from tests import build
 from tests.handed_on import change, job, put
@@ -31,7 +31,7 @@ def two(results: Path) -> tuple[Path, Path]:
     ours, theirs = Path("ours"), Path("theirs")
     shutil.copytree(results, ours)
     shutil.copytree(results, theirs)
-    for path in sorted(theirs.rglob(store.RESULT)):
+    for path in sorted(theirs.rglob(stored_jobs.RESULT)):
         change(path.parent, lambda raw: raw["environment"].update(cpu_model="Another CPU"))
     return ours, theirs
 
@@ -164,15 +164,15 @@ def test_a_merged_folder_of_several_origins_takes_no_name(two: tuple[Path, Path]
 
 
 DAMAGE = {
-    "samples": lambda folder: put(folder / store.SAMPLES, b"x"),
-    "record": lambda folder: put(folder / store.RESULT, b"{"),
-    "missing": lambda folder: (folder / store.LOG).unlink(),
+    "samples": lambda folder: put(folder / stored_jobs.SAMPLES, b"x"),
+    "record": lambda folder: put(folder / stored_jobs.RESULT, b"{"),
+    "missing": lambda folder: (folder / stored_jobs.LOG).unlink(),
     "more": lambda folder: (folder / "more.txt").write_text("x"),
     "key": lambda folder: change(folder, lambda raw: raw["spec"].update(seed=99)),
     "place": lambda folder: folder.rename(folder.with_name("0" * 16)),
     "judgements": lambda folder: put(next((folder.parents[4] / "qrels").iterdir()), b"x"),
     "sample": lambda folder: put(next((folder.parents[4] / "samples").iterdir()), b"[]"),
-    "link": lambda folder: ((folder / store.LOG).unlink(), (folder / store.LOG).symlink_to("/etc/passwd")),
+    "link": lambda folder: ((folder / stored_jobs.LOG).unlink(), (folder / stored_jobs.LOG).symlink_to("/etc/passwd")),
 }
 
 
@@ -204,8 +204,8 @@ def test_what_is_there_already_is_left_alone(two: tuple[Path, Path]) -> None:
 
 def test_files_are_linked_or_copied(two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     merge("ours")
-    linked = job(Path("out")) / store.SAMPLES
-    assert linked.stat().st_ino == (job(two[0]) / store.SAMPLES).stat().st_ino
+    linked = job(Path("out")) / stored_jobs.SAMPLES
+    assert linked.stat().st_ino == (job(two[0]) / stored_jobs.SAMPLES).stat().st_ino
 
     def no_links(*_: object, **__: object) -> None:
         raise OSError(18, "Invalid cross-device link")
@@ -213,7 +213,7 @@ def test_files_are_linked_or_copied(two: tuple[Path, Path], monkeypatch: pytest.
     monkeypatch.setattr(module.os, "link", no_links)
     merge("ours", out="copied")
     assert tree(Path("copied")) == tree(Path("out"))
-    assert (job(Path("copied")) / store.SAMPLES).stat().st_nlink == 1
+    assert (job(Path("copied")) / stored_jobs.SAMPLES).stat().st_nlink == 1
 
 
 def test_a_disk_that_takes_nothing_leaves_nothing(two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:

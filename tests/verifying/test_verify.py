@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness import derived, frame, merging, origins, per_query, store, tables, verifying
+from harness import derived, frame, merging, origins, per_query, stored_jobs, tables, verifying
 from harness import leaderboard as boards
 from harness.errors import FileError, UsageError
 from harness.report import paper, render, standings_data
@@ -44,20 +44,20 @@ def _samples(edit: Callable[[dict[str, list[Any]]], object]) -> Callable[[Path],
     """Other samples, with the checksum that belongs to them."""
 
     def damage(folder: Path) -> None:
-        columns = pq.read_table(folder / store.SAMPLES).to_pydict()
+        columns = pq.read_table(folder / stored_jobs.SAMPLES).to_pydict()
         edit(columns)
-        schema = pq.read_schema(folder / store.SAMPLES)
+        schema = pq.read_schema(folder / stored_jobs.SAMPLES)
         sink = pa.BufferOutputStream()
         pq.write_table(pa.table(columns, schema=schema), sink)
-        replace(folder, store.SAMPLES, sink.getvalue().to_pybytes())
+        replace(folder, stored_jobs.SAMPLES, sink.getvalue().to_pybytes())
 
     return damage
 
 
 def _run(edit: Callable[[str], str]) -> Callable[[Path], None]:
     def damage(folder: Path) -> None:
-        text = edit(gzip.decompress((folder / store.RUN).read_bytes()).decode())
-        replace(folder, store.RUN, gzip.compress(text.encode()))
+        text = edit(gzip.decompress((folder / stored_jobs.RUN).read_bytes()).decode())
+        replace(folder, stored_jobs.RUN, gzip.compress(text.encode()))
 
     return damage
 
@@ -78,11 +78,16 @@ def _first(columns: dict[str, list[Any]], name: str, value: Any) -> None:
 
 # What is damaged in the job; the place below it, what is stored, what follows.
 DAMAGE: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
-    "log": (lambda f: put(f / store.LOG, b"x"), "log.txt.gz", "sha256 ", ", by its result.json"),
-    "missing": (lambda f: (f / store.LOG).unlink(), "log.txt.gz", "cannot be read: No such file", "a file of sha256"),
+    "log": (lambda f: put(f / stored_jobs.LOG, b"x"), "log.txt.gz", "sha256 ", ", by its result.json"),
+    "missing": (
+        lambda f: (f / stored_jobs.LOG).unlink(),
+        "log.txt.gz",
+        "cannot be read: No such file",
+        "a file of sha256",
+    ),
     "more": (lambda f: (f / "more").write_text(""), "more", "is there", "no such file"),
     "folder for file": (
-        lambda f: ((f / store.LOG).unlink(), (f / store.LOG).mkdir()),
+        lambda f: ((f / stored_jobs.LOG).unlink(), (f / stored_jobs.LOG).mkdir()),
         "log.txt.gz",
         "cannot be read",
         "a file of sha256",
@@ -93,10 +98,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
         "../x",
         "files beside it",
     ),
-    "record": (lambda f: put(f / store.RESULT, b'{"x'), "result.json", "damaged", "a readable result"),
+    "record": (lambda f: put(f / stored_jobs.RESULT, b'{"x'), "result.json", "damaged", "a readable result"),
     "version": (_set(schema_version=99), "result.json", "schema version 99", "a readable result"),
     "time": (_set(started_at="noon"), "result.json", "started_at 'noon' is no ISO time", "a readable result"),
-    "no record": (lambda f: (f / store.RESULT).unlink(), "", "files of a job", "result.json beside them"),
+    "no record": (lambda f: (f / stored_jobs.RESULT).unlink(), "", "files of a job", "result.json beside them"),
     "spec": (lambda f: change(f, lambda raw: raw["spec"].update(k=4)), "result.json: key", "", "the hash of its spec"),
     "place": (
         lambda f: change(f, lambda raw: raw["spec"]["cell"].update(profile="cpu9")),
@@ -113,7 +118,12 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
         "99.0",
         "0 to 2.0",
     ),
-    "samples": (lambda f: replace(f, store.SAMPLES, b"x"), "samples.parquet", "cannot be read", "what can be read"),
+    "samples": (
+        lambda f: replace(f, stored_jobs.SAMPLES, b"x"),
+        "samples.parquet",
+        "cannot be read",
+        "what can be read",
+    ),
     "negative": (
         _samples(lambda c: _first(c, "latency_ns", -5)),
         "samples.parquet: latency_ns",
@@ -135,12 +145,12 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
         "2 of each of 2",
     ),
     "column": (
-        lambda f: replace(f, store.SAMPLES, _parquet({"trial": [0]})),
+        lambda f: replace(f, stored_jobs.SAMPLES, _parquet({"trial": [0]})),
         "samples.parquet",
         "cannot be read",
         "what can be read",
     ),
-    "run": (lambda f: replace(f, store.RUN, b"x"), "run.trec.gz", "damaged after line 0", "what can be read"),
+    "run": (lambda f: replace(f, stored_jobs.RUN, b"x"), "run.trec.gz", "damaged after line 0", "what can be read"),
     "stranger": (
         _run(lambda text: text + "q99 Q0 d1 1 1.0 x\n"),
         "run.trec.gz",
@@ -163,7 +173,7 @@ def test_each_damage_is_named_at_its_place(results: Path, name: str) -> None:
     damage, place, stored, follows = DAMAGE[name]
     folder, other = job(results), job(results, "greedy")
     damage(folder)
-    put(other / store.LOG, b"x")  # the rest is still verified
+    put(other / stored_jobs.LOG, b"x")  # the rest is still verified
     found = verify(results)
     below = folder.relative_to(results)
     here = [each for each in found if each.place.startswith((f"{below}/", f"{below}:")) or each.place == str(below)]
@@ -191,14 +201,14 @@ def test_no_spoilt_file_ends_it(results: Path, way: str) -> None:
     folder = job(results)
     suite = folder.parents[4]
     for path in (*folder.iterdir(), *(suite / "qrels").iterdir(), *(suite / "samples").iterdir()):
-        content, record = path.read_bytes(), (folder / store.RESULT).read_bytes()
+        content, record = path.read_bytes(), (folder / stored_jobs.RESULT).read_bytes()
         spoilt = SPOILT[way](content)
         put(path, spoilt)
         assert verify(folder), f"{path.name} {way}"
-        if path.parent == folder and path.name not in (store.RESULT, store.LOG):
+        if path.parent == folder and path.name not in (stored_jobs.RESULT, stored_jobs.LOG):
             replace(folder, path.name, spoilt)
             assert verify(folder), f"{path.name} {way}, with its checksum"
-            put(folder / store.RESULT, record)
+            put(folder / stored_jobs.RESULT, record)
         put(path, content)
     assert verify(folder) == ()
 
@@ -396,11 +406,11 @@ def test_merged_results_are_what_was_merged(results: Path) -> None:
     assert not any(place.startswith("results/") for place in found)
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_keys_of_older_versions_follow_from_their_own_specs(tmp_path: Path, version: int) -> None:
     raw = json.loads((GOLDEN / f"result.v{version}.json").read_text())
     cell = raw["spec"]["cell"]
     folder = tmp_path.joinpath(*(cell[name] for name in ("suite", "system", "dataset", "scenario", "profile")))
     (folder / raw["key"]).mkdir(parents=True)
-    (folder / raw["key"] / store.RESULT).write_text(json.dumps(raw))
+    (folder / raw["key"] / stored_jobs.RESULT).write_text(json.dumps(raw))
     assert not [each for each in verify(tmp_path) if "key" in each.place or "folder" in each.place]

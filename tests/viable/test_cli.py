@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from harness import datasets
 from harness.cli import main
 from harness.launch.fake import FakeLauncher
-from harness.store import read_jobs
+from harness.stored_jobs import read_jobs
 from harness.viable import plot
 from tests.conftest import Bench
 from tests.viable.conftest import Scripted, needs

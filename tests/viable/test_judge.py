@@ -11,7 +11,7 @@ import pytest
 from harness.errors import JobError
 from harness.records import Envelope, Outcome
 from harness.result import Memory
-from harness.store import StoredJob
+from harness.stored_jobs import StoredJob
 from harness.table import Figure
 from harness.viable.asked import Criteria, Least, Target
 from harness.viable.judge import against, judge

@@ -11,7 +11,7 @@ from harness import prices
 from harness.errors import EngineError, HarnessError, JobError, UsageError
 from harness.launch.base import Ended, Job
 from harness.records import Outcome
-from harness.store import read_jobs
+from harness.stored_jobs import read_jobs
 from harness.viable import curve, shown
 from harness.viable.asked import Criteria, Least, Target
 from harness.viable.probing import MIB, SUITE

@@ -31,7 +31,7 @@ from harness.viable.smallest import smallest
 from harness.viable.verdict import Verdict
 from tests.calibration.test_with_docker import CACHE
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.alone]
 
 QUERIES, WARMUP = 60, 20
 # Where memory alone is planted, no busy machine shall play a part.

@@ -1,25 +1,32 @@
-"""Copy a jar without the native libraries and debug files of platforms that images never run on.
+"""Copy a jar without the native libraries and debug files of platforms that this image never runs on.
 
 Usage: slim_jar.py SOURCE_FOLDER TARGET_FOLDER (every .jar of the one is written to the other)
 """
 
 from __future__ import annotations
 
+import platform
 import re
 import sys
 import zipfile
 from pathlib import Path
 
-# Any native file goes, unless a part of its path names Linux on x86-64 (each project spells that its own way).
+# Any native file goes, unless a part of its path names Linux on this machine (each project spells that its own way).
 NATIVE = re.compile(r"\.(so|dll|dylib|jnilib|pdb)$|\.dSYM/", re.IGNORECASE)
-OURS = re.compile(r"(^|/)(linux-x64|linux-x86_64|linux/x86_64|linux/amd64)/", re.IGNORECASE)
+NAMES = {"x86_64": "x64|x86_64|amd64", "aarch64": "arm64|aarch64|aarch_64"}
+
+
+def ours(machine: str) -> re.Pattern[str]:
+    """What the path of a native file for Linux on that machine holds."""
+    return re.compile(rf"(^|/)linux[-/]({NAMES[machine]})/", re.IGNORECASE)
 
 
 def slim(source: Path, target: Path) -> None:
     """Copy the jar ``source`` to ``target``, entry by entry in the same order, with foreign natives left out."""
+    kept = ours(platform.machine())
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as new:
         for entry in old.infolist():
-            if NATIVE.search(entry.filename) and not OURS.search(entry.filename):
+            if NATIVE.search(entry.filename) and not kept.search(entry.filename):
                 continue
             new.writestr(entry, old.read(entry))
 

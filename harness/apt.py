@@ -1,0 +1,29 @@
+"""Debian packages that making images takes, installed on the host where we may."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+
+def available() -> bool:
+    """Whether this is a Debian or Ubuntu, and we are root on it."""
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
+def install(package: str) -> str | None:
+    """Install it; None, or which step failed with its last words."""
+    for arguments in (["update", "-qq"], ["install", "-qq", "--no-install-recommends", package]):
+        done = subprocess.run(
+            ["apt-get", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+        )
+        if done.returncode != 0:
+            last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+            return f"'apt-get {arguments[0]}' failed: {last}"
+    return None

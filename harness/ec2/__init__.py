@@ -1,0 +1,1 @@
+"""A suite on EC2: which machines, what they cost, started, watched, brought home, and gone."""

@@ -1,0 +1,97 @@
+"""harness itself as a tar, laid out as a checkout: what a box runs is what its orchestrator runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import harness
+from harness import environment
+from harness.catalog import data_root, own_images_dir
+from harness.errors import UsageError
+
+LOCK = "requirements.lock"
+# The user's own engines, where there are some (HARNESS_IMAGES).
+OWN_IMAGES = "own-images"
+_DATA = ("images", "instance_profiles", "datasets")
+_LEFT_OUT = ("__pycache__", "shipped")
+_MOST_BYTES = 512 << 20
+# Packages without wheels for arm64, which a box does not need: it scores no run.
+_X86_ONLY = ("pytrec-eval-terrier",)
+
+
+def entries() -> list[tuple[str, Path | bytes]]:
+    """Everything of the bundle by its name in it, in order of the names.
+
+    Raises:
+        UsageError: it is far too large, so that something else lies in these folders.
+    """
+    package = Path(harness.__file__).resolve().parent
+    found: dict[str, Path | bytes] = {}
+    for path in _files(package):
+        found[f"harness/{path.relative_to(package).as_posix()}"] = path
+    for name in _DATA:
+        folder = data_root() / name
+        for path in _files(folder):
+            found[f"{name}/{path.relative_to(folder).as_posix()}"] = path
+    own = own_images_dir()
+    for engine in sorted(own.iterdir()) if own else ():
+        # A folder of one's own may hold whatever else; what is no engine and no system is not looked at.
+        if engine.is_dir() and ((engine / "engine.toml").is_file() or (engine / "systems").is_dir()):
+            for path in _files(engine):
+                found[f"{OWN_IMAGES}/{engine.name}/{path.relative_to(engine).as_posix()}"] = path
+    found[LOCK] = lock().encode()
+    found[f"harness/{environment.COMMIT_FILE}"] = f"{environment.commit() or ''}\n".encode()
+    size = sum(each.stat().st_size for each in found.values() if isinstance(each, Path))
+    if size > _MOST_BYTES:
+        raise UsageError(
+            f"harness and the engines take {size >> 20} MiB, more than {_MOST_BYTES >> 20}: no weights belong there;"
+            " declare them as assets, and move other files out of HARNESS_IMAGES"
+        )
+    return sorted(found.items())
+
+
+def lock() -> str:
+    """The packages that harness needs to run, each pinned with hashes, for both architectures."""
+    text = (Path(__file__).resolve().parent / LOCK).read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if line.partition("==")[0] in _X86_ONLY:
+            text = text.replace(line, line.replace(" \\", " ; platform_machine == 'x86_64' \\"))
+    return text
+
+
+def pins(*names: str) -> list[str]:
+    """Some packages' requirements, as they stand in the lock, each on one line.
+
+    Raises:
+        KeyError: one is not there, or only under conditions.
+    """
+    joined = lock().replace("\\\n", " ").splitlines()
+    known = {line.partition("==")[0]: " ".join(line.split()) for line in joined if ";" not in line}
+    return [known[name] for name in names]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files of a folder that are harness' own: in a checkout those that git does not ignore."""
+    listed = _listed(folder)
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _LEFT_OUT)
+        for name in sorted(names):
+            path = Path(place, name)
+            hidden = name.startswith(".") or name.endswith((".pyc", "~"))
+            if not hidden and path.is_file() and (listed is None or path in listed):
+                yield path
+
+
+def _listed(folder: Path) -> set[Path] | None:
+    """What git knows of a folder, and what it has not been told of yet; ``None``: it is in no checkout of ours."""
+    if not (data_root() / ".git").exists() or not folder.is_relative_to(data_root()):
+        return None
+    command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        done = subprocess.run(command, capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return {folder / os.fsdecode(name) for name in done.stdout.split(b"\0") if name}

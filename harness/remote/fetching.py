@@ -1,0 +1,145 @@
+"""What was shipped, brought from S3 to this machine, and checked: nothing is used that is not exactly what was sent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+import docker
+from docker.errors import ImageNotFound
+from docker.models.images import Image
+
+from harness import indexes, leftovers
+from harness.aws.objects import Objects
+from harness.engine import engine_errors
+from harness.errors import AwsError, JobError
+from harness.indexes import Index
+from harness.launch.base import Report
+from harness.remote import shipping, tarballs
+from harness.remote.records import Input, ShippedImage
+
+# Text packs well, and still nobody's corpus is so much larger than its tar.
+_MOST_TIMES = 1000
+_LEAST_BYTES = 1 << 30
+# Between tries of one download.
+_WAITS_S = (1.0, 5.0, 20.0)
+
+
+def image(objects: Objects, client: docker.DockerClient, shipped: ShippedImage, cache: Path, say: Report) -> None:
+    """Let the engine have an image under its tag, unless it has it.
+
+    Raises:
+        AwsError: it is not there or not what was shipped.
+        EngineError: the engine does not answer, or refuses.
+    """
+    if _has(client, shipped.digest) is None:
+        if shipped.file is None:
+            raise AwsError(
+                f"the image of {shipped.image} is in no file; this harness takes none from registries", "Bad"
+            )
+        say(f"loading the image of {shipped.image}, {shipped.file.size_bytes / 2**20:.1f} MiB")
+        with _downloaded(objects, shipped.file, cache) as file, engine_errors():
+            client.images.load(cast(bytes, file))  # streams it
+    found = _has(client, shipped.digest)
+    if found is None:
+        raise AwsError(
+            f"the image of {shipped.image}: after loading, no image here has the id {shipped.digest}; does one of the"
+            " engines use the containerd image store, which names images otherwise? switch it off in both or in none",
+            "BadImage",
+        )
+    repository, _, tag = shipped.reference.rpartition(":")
+    with engine_errors():
+        found.tag(repository, tag)
+
+
+def dataset(objects: Objects, shipped: Input, folder: Path, cache: Path, say: Report) -> None:
+    """Unpack a dataset into a folder, which must not be there yet.
+
+    Raises:
+        AwsError: it is not there or not what was shipped.
+    """
+    say(f"fetching the dataset {folder.name}, {shipped.size_bytes / 2**20:.1f} MiB")
+    folder.mkdir(parents=True)
+    with _downloaded(objects, shipped, cache) as file:
+        tarballs.unpack(file, folder, what=str(objects.place.below(shipped.name)), most_bytes=_most(shipped))
+
+
+def index(objects: Objects, key: str, shipped: Input, cache: Path, say: Report) -> Index:
+    """Let the cache have an index, unless it has it.
+
+    Raises:
+        AwsError: it is not there or not what was built.
+    """
+    found = indexes.find(cache, key)
+    if found:
+        return found
+    say(f"fetching the index {key}, {shipped.size_bytes / 2**20:.1f} MiB")
+    home, what = indexes.folder(cache, key), str(objects.place.below(shipped.name))
+    home.parent.mkdir(parents=True, exist_ok=True)
+    partial = leftovers.in_the_making(home)
+    partial.mkdir()
+    try:
+        with _downloaded(objects, shipped, cache) as file:
+            tarballs.unpack(file, partial, what=what, most_bytes=_most(shipped), allowed=_in_index)
+        made = indexes.read(partial)
+        if made is None or not _is_whole(made):
+            raise AwsError(
+                f"{what}: holds another index than its {shipping.FACTS} says; delete it, run again", "BadInput"
+            )
+        partial.chmod(0o755)
+        leftovers.remove(home)  # damaged, else it had been found
+        partial.rename(home)
+    finally:
+        leftovers.remove(partial)
+    return Index(home / shipping.INDEX_DATA, made.facts)
+
+
+def _is_whole(index: Index) -> bool:
+    try:
+        return indexes.content(index.folder) == (index.facts.index_bytes, index.facts.content_sha256)
+    except JobError:
+        return False
+
+
+def _in_index(name: str) -> bool:
+    return name in (shipping.FACTS, shipping.INDEX_DATA) or name.startswith(f"{shipping.INDEX_DATA}/")
+
+
+def _most(shipped: Input) -> int:
+    return _LEAST_BYTES + _MOST_TIMES * shipped.size_bytes
+
+
+@contextmanager
+def _downloaded(objects: Objects, shipped: Input, cache: Path) -> Iterator[IO[bytes]]:
+    """The content of what was shipped, which is as its record says."""
+    place = objects.place.below(shipped.name)
+    if objects.size(shipped.name) != shipped.size_bytes:
+        raise AwsError(f"{place}: is not there, or has another size than was shipped; run again", "BadInput")
+    with leftovers.scratch(cache / "shipping", "fetched") as folder, (folder / "fetched").open("w+b") as file:
+        if _download(objects, shipped.name, file) != shipped.sha256:
+            raise AwsError(f"{place}: its content is not what was shipped; delete it, then run again", "BadInput")
+        file.seek(0)
+        yield file
+
+
+def _download(objects: Objects, name: str, file: IO[bytes]) -> str:
+    """Download; what breaks off on the way is begun anew, a few times."""
+    for wait_s in _WAITS_S:
+        try:
+            return objects.download(name, file)
+        except AwsError:
+            time.sleep(wait_s)
+            file.seek(0)
+            file.truncate()
+    return objects.download(name, file)
+
+
+def _has(client: docker.DockerClient, digest: str) -> Image | None:
+    with engine_errors():
+        try:
+            return client.images.get(digest)
+        except ImageNotFound:
+            return None

@@ -1,0 +1,86 @@
+"""What a new instance is told to do: a script that makes it a box, and that powers it off whatever happens."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.aws.uri import S3Uri
+from harness.errors import UsageError
+from harness.remote import bundling
+from harness.remote.records import VERSION, Input
+
+# EC2's own limit, before it is encoded.
+MOST_BYTES = 16_384
+_TEMPLATE = Path(__file__).resolve().parent / "user-data.sh"
+# boto3 and all that it needs: with these a box fetches the bundle, in which the other packages' pins are.
+BOTO3 = ("boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six", "urllib3")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_ACCESS_KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
+_ACCOUNT = re.compile(r"(?<!\d)\d{12}(?!\d)")
+_SECRET_VARIABLES = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
+
+
+@dataclass(frozen=True)
+class Boot:
+    """What one box is to do: a part of a run, whose inputs and jobs lie at ``work``.
+
+    ``limit_s`` is the longest that it may live, in seconds; ``gpus``: refuse to go on without.
+    """
+
+    work: S3Uri
+    run_id: str
+    part: str
+    bundle: Input
+    region: str
+    limit_s: int
+    gpus: bool
+
+
+def refuse_accounts(work: S3Uri) -> None:
+    """See that a work place names no account: user data, messages and logs name it.
+
+    Raises:
+        UsageError: it seems to.
+    """
+    if _ACCOUNT.search(str(work)):
+        raise UsageError(
+            "the work place has twelve digits in its name, as accounts have, and harness writes none of those down;"
+            " choose another bucket or prefix"
+        )
+
+
+def render(boot: Boot) -> str:
+    """The script (bash) for Amazon Linux 2023, its GPU variant for ECS, and Debian 12.
+
+    Raises:
+        UsageError: it would be larger than EC2 takes, or hold a secret.
+    """
+    for what, name in (("run id", boot.run_id), ("part", boot.part), ("region", boot.region)):
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"{what} {name!r}: letters, digits, '.', '_' and '-' only")
+    refuse_accounts(boot.work)
+    if boot.limit_s < 60:
+        raise UsageError(f"a box that may live {boot.limit_s} s does nothing; allow at least a minute")
+    values = {
+        "WORK": shlex.quote(str(boot.work)),
+        "RUN": boot.run_id,
+        "PART": boot.part,
+        "BUNDLE": shlex.quote(boot.bundle.name),
+        "BUNDLE_SHA256": shlex.quote(boot.bundle.sha256),
+        "LIMIT_S": str(boot.limit_s),
+        "GPUS": "yes" if boot.gpus else "no",
+        "REGION": boot.region,
+        "VERSION": str(VERSION),
+        "PINS": "\n".join(bundling.pins(*BOTO3)),
+    }
+    text = re.sub(r"@([A-Z0-9_]+)@", lambda found: values[found[1]], _TEMPLATE.read_text(encoding="utf-8"))
+    size = len(text.encode())
+    if size > MOST_BYTES:
+        raise UsageError(f"user data of {size:,} bytes, EC2 takes {MOST_BYTES:,}; shorten the prefix of {boot.work}")
+    if _ACCESS_KEY.search(text) or any(value and value in text for value in map(os.environ.get, _SECRET_VARIABLES)):
+        raise UsageError("user data would hold an AWS key, which anyone on the machine can read; is it in --work?")
+    return text

@@ -1,0 +1,38 @@
+"""moto's server, mended where AWS is kinder.
+
+Ending an instance once more is no error there: moto deletes its network interfaces each time, and fails the second
+time.  EC2 answers many at once: moto walks its dictionaries while another request adds to them, and fails with a page
+of HTML, so it gets one request of EC2 after the other.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from contextlib import nullcontext
+from typing import Any
+
+from moto import server
+from moto.ec2.models.instances import Instance
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication
+
+_really = Instance.terminate
+_dispatch = DomainDispatcherApplication.__call__
+_alone, _in_turn = threading.Lock(), threading.Lock()
+
+
+def _terminate(self: Instance) -> Any:
+    with _alone:
+        return copy.copy(self._state) if self._state.name == "terminated" else _really(self)
+
+
+def _one_by_one(self: DomainDispatcherApplication, environ: dict[str, Any], start_response: Any) -> Any:
+    signed_for = environ.get("HTTP_AUTHORIZATION", "")
+    with _in_turn if "/ec2/aws4_request" in signed_for else nullcontext():
+        return _dispatch(self, environ, start_response)
+
+
+if __name__ == "__main__":
+    DomainDispatcherApplication.__call__ = _one_by_one  # type: ignore[method-assign]
+    Instance.terminate = _terminate  # type: ignore[method-assign]
+    server.main()

@@ -1,0 +1,68 @@
+"""moto's server on loopback: the AWS of the tests, spoken to over HTTP."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+# Planted: they must turn up in nothing that harness writes.
+ACCESS_KEY = "AKIAPLANTED7KEY7ID7X"
+SECRET_KEY = "planted/secret/Q7xW9zR2mK4vT8bN1cJ5hL3pF6dG0sYa"
+TOKEN = "planted-session-token-Zk83JxQ"
+ACCOUNT = "123456789012"  # moto's
+REGION = "us-east-1"
+SECRETS = (ACCESS_KEY, SECRET_KEY, TOKEN, ACCOUNT)
+
+
+@contextmanager
+def running(log: Path) -> Iterator[str]:
+    """Start a server of one's own; gives its endpoint."""
+    with log.open("wb") as sink:
+        command = [sys.executable, str(Path(__file__).with_name("moto_server.py")), "-H", "127.0.0.1", "-p", "0"]
+        server = subprocess.Popen(command, stdout=sink, stderr=subprocess.STDOUT)
+    try:
+        yield _endpoint(server, log)
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+def _endpoint(server: subprocess.Popen[bytes], log: Path) -> str:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = re.search(r"http://127\.0\.0\.1:\d+", log.read_text(errors="replace"))
+        if found:
+            return found[0]
+        if server.poll() is not None:
+            raise RuntimeError(f"moto's server ended: {log.read_text(errors='replace')[-500:]}")
+        time.sleep(0.1)
+    raise RuntimeError("moto's server did not start within a minute")
+
+
+def reset(endpoint: str) -> None:
+    """Forget everything."""
+    request = urllib.request.Request(f"{endpoint}/moto-api/reset", method="POST")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        json.load(answer)
+
+
+def environment(endpoint: str) -> dict[str, str]:
+    """What makes boto3 speak to that server."""
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "AWS_SESSION_TOKEN": TOKEN,
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_CONFIG_FILE": "/dev/null",
+        "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }

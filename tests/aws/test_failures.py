@@ -1,0 +1,68 @@
+"""What AWS says when it refuses, as one line."""
+
+from __future__ import annotations
+
+import pytest
+from botocore.exceptions import ClientError
+from botocore.parsers import ResponseParserError
+
+from harness.aws.failures import aws_errors, concealed
+from harness.errors import AwsError
+
+
+@pytest.mark.parametrize(
+    ("code", "expected", "words"),
+    [
+        ("ExpiredToken", "ExpiredToken", "log in again"),
+        ("UnauthorizedOperation", "AccessDenied", "not permitted"),
+        ("AccessDenied", "AccessDenied", "docs/ec2.md"),
+        ("InvalidClientTokenId", "NoCredentials", "does not know"),
+        ("SlowDown", "Busy", "again later"),
+        ("InternalError", "Busy", "again later"),
+        ("RequestTimeTooSkewed", "ClockSkew", "clock"),
+        ("InsufficientInstanceCapacity", "InsufficientInstanceCapacity", "InsufficientInstanceCapacity"),
+    ],
+)
+def test_each_code_says_what_to_do(code: str, expected: str, words: str) -> None:
+    error = {"Error": {"Code": code, "Message": "User: arn:aws:iam::123456789012:user/x\nmay not"}}
+    with pytest.raises(AwsError, match=words) as caught, aws_errors("launching c7g.large"):
+        raise ClientError(error, "RunInstances")
+    assert caught.value.code == expected
+    assert str(caught.value).startswith("launching c7g.large: ")
+    assert "\n" not in str(caught.value)
+    assert "123456789012" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "expected"),
+    [
+        ("Unavailable", 503, "Busy"),
+        ("EC2ThrottledException", 400, "Busy"),
+        ("RequestTimeout", 400, "Busy"),
+        ("OperationAborted", 409, "Busy"),
+        ("502", 502, "Busy"),
+        ("504", 504, "Busy"),
+        ("SomethingNew", 500, "Busy"),
+        # A status of 500 that says more than that.
+        ("InsufficientInstanceCapacity", 500, "InsufficientInstanceCapacity"),
+        ("InsufficientVolumeCapacity", 500, "InsufficientVolumeCapacity"),
+        ("NotImplemented", 501, "NotImplemented"),
+        ("SomethingNew", 400, "SomethingNew"),
+    ],
+)
+def test_what_passes_is_known_by_code_and_by_status(code: str, status: int, expected: str) -> None:
+    error = {"Error": {"Code": code, "Message": "x"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    with pytest.raises(AwsError) as caught, aws_errors("x"):
+        raise ClientError(error, "X")  # type: ignore[arg-type]
+    assert caught.value.code == expected
+
+
+def test_accounts_and_keys_are_concealed() -> None:
+    text = "arn:aws:iam::123456789012:role/x AKIAIOSFODNN7EXAMPLE size 1234567890123"
+    assert concealed(text) == "arn:aws:iam::<account>:role/x <access key> size 1234567890123"
+
+
+def test_a_page_in_the_place_of_an_answer_is_passing() -> None:
+    with pytest.raises(AwsError, match="no answer that can be read") as caught, aws_errors("listing"):
+        raise ResponseParserError("invalid XML received: b'<!doctype html>'")
+    assert caught.value.code == "Busy"

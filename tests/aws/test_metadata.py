@@ -1,0 +1,74 @@
+"""What a machine of EC2 knows of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness import environment
+from harness.aws import metadata
+from harness.result import Ec2Instance
+from tests.aws import server
+from tests.remote import imds
+
+ENDPOINT = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[imds.Metadata]:
+    monkeypatch.delenv("AWS_EC2_METADATA_DISABLED", raising=False)
+    # Must not be used: the answer is for this machine alone.
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with imds.running(imds.of()) as running:
+        monkeypatch.setenv(ENDPOINT, running.endpoint)
+        yield running
+
+
+def test_an_instance_knows_itself_and_names_no_account(service: imds.Metadata) -> None:
+    expected = Ec2Instance(
+        "i-0123456789abcdef0", "c7g.large", f"{server.REGION}a", "ami-0123456789abcdef0", "on-demand"
+    )
+    assert metadata.instance() == expected
+    service.paths |= {"placement/group-name": "together", "placement/host-id": "h-1"}
+    found = environment.instance()
+    assert found and (found.placement_group, found.host_id) == ("together", "h-1")
+    assert found.cpu_platform == environment.cpu_model()
+    assert environment.read(None).instance_type == "c7g.large"
+    assert not [path for path in service.asked if "iam" in path or "identity" in path]
+
+
+def test_elsewhere_nobody_is_asked(service: imds.Metadata, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(ENDPOINT)
+    monkeypatch.setattr(metadata, "_DMI", tmp_path)
+    monkeypatch.setattr(metadata, "_USUAL", service.endpoint)
+    (tmp_path / "sys_vendor").write_text("QEMU\n")
+    assert metadata.instance() is None and metadata.spot_notice() is None and service.tokens == set()
+    (tmp_path / "sys_vendor").write_text("Amazon EC2\n")
+    assert metadata.instance() is not None
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    assert metadata.instance() is None
+
+
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1", "file:///etc", "nonsense"])
+def test_a_service_that_does_not_answer_is_none(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_EC2_METADATA_DISABLED", raising=False)
+    monkeypatch.setenv(ENDPOINT, endpoint)
+    assert metadata.instance() is None and metadata.spot_notice() is None
+
+
+def test_nonsense_is_not_taken_for_an_answer(service: imds.Metadata) -> None:
+    service.paths["ami-id"] = "<html>\x1b[2J"
+    found = metadata.instance()
+    assert found and found.ami_id is None
+    service.paths["instance-type"] = "x" * 200
+    assert metadata.instance() is None
+
+
+def test_a_notice_is_told(service: imds.Metadata) -> None:
+    assert metadata.spot_notice() is None
+    service.announce(time="2026-05-05T10:00:00Z")
+    assert metadata.spot_notice() == "terminate at 2026-05-05T10:00:00Z"
+    service.paths["spot/instance-action"] = "[]"
+    assert metadata.spot_notice() == "an interruption"

@@ -1,0 +1,169 @@
+"""Objects in S3, through a server that speaks its API."""
+
+from __future__ import annotations
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from botocore.utils import parse_timestamp
+
+from harness.aws import conditional, connections
+from harness.aws.connections import Connections
+from harness.aws.objects import Objects
+from harness.aws.uri import parse
+from harness.errors import AwsError
+from tests.aws import server
+from tests.ec2.faults import Injected
+
+
+@pytest.fixture
+def objects(aws: str) -> Objects:
+    made = Connections()
+    made.client("s3").create_bucket(Bucket="bucket")
+    return Objects(made, parse("s3://bucket/some/where"))
+
+
+def test_what_was_put_is_listed_read_and_deleted(objects: Objects) -> None:
+    objects.put("a/1", b"one")
+    objects.put("a/2", b"two")
+    objects.put("b", b"three")
+    assert [each.name for each in objects.list()] == ["a/1", "a/2", "b"]
+    assert [each.name for each in objects.list("a/", after="a/1")] == ["a/2"]
+    assert [each.name for each in objects.below("a").list()] == ["1", "2"]
+    assert objects.get("a/2", 100) == b"two"
+    assert objects.size("b") == 5
+    assert objects.delete(["a/1", "a/2"]) == 2
+    assert [each.name for each in objects.list()] == ["b"]
+
+
+def test_an_etag_is_the_md5_of_the_content(objects: Objects) -> None:
+    objects.put("a", b"content")
+    assert next(objects.list()).etag == hashlib.md5(b"content", usedforsecurity=False).hexdigest()
+
+
+@pytest.mark.parametrize("text", ["2026-11-22T07:36:46.000Z", "2026-11-22T07:36:46Z", "2026-11-22T07:36:46+00:00"])
+def test_times_are_read_as_botocore_reads_them(text: str) -> None:
+    assert connections._timestamp(text) == parse_timestamp(text)
+    assert connections._timestamp(text).tzinfo is not None
+    assert connections._timestamp("Sun, 22 Nov 2026 07:36:46 GMT") == parse_timestamp("Sun, 22 Nov 2026 07:36:46 GMT")
+    assert connections._timestamp(1_700_000_000) == parse_timestamp(1_700_000_000)
+
+
+def test_nothing_there_is_none(objects: Objects) -> None:
+    assert objects.get("nothing", 100) is None
+    assert objects.size("nothing") is None
+    assert list(objects.list("nothing")) == []
+
+
+def test_a_new_object_is_never_written_over(objects: Objects) -> None:
+    assert objects.put_new("a", b"first")
+    assert not objects.put_new("a", b"second")
+    assert objects.get("a", 100) == b"first"
+
+
+def test_a_write_that_s3_could_not_decide_is_tried_again(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    """409 says nothing about whether there is such an object."""
+    monkeypatch.setattr(conditional, "_PAUSE_S", 0.0)
+    made = Connections()
+    twice = Injected(made, "s3.PutObject", lambda number, _: "ConditionalRequestConflict" if number < 2 else None)
+    assert Objects(made, objects.place).put_new("a", b"first")
+    assert objects.get("a", 100) == b"first" and twice.raised == 2
+
+
+def test_a_write_that_s3_never_decides_is_neither_done_nor_there(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conditional, "_PAUSE_S", 0.0)
+    made = Connections()
+    Injected(made, "s3.PutObject", lambda *_: "ConditionalRequestConflict")
+    with pytest.raises(AwsError, match="try again") as caught:
+        Objects(made, objects.place).put_new("a", b"first")
+    assert caught.value.code == "Busy" and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [5, (8 << 20) + 5])
+def test_what_is_renewed_is_as_it_was(objects: Objects, size: int) -> None:
+    """The larger one goes in parts."""
+    objects.put("a", b"x" * size)
+    before = objects.client.head_object(Bucket="bucket", Key=objects.place.key("a"))["ETag"]
+    objects.renew("a")
+    assert objects.get("a", 16 << 20) == b"x" * size
+    after = objects.client.head_object(Bucket="bucket", Key=objects.place.key("a"))["ETag"]
+    assert (before == after) == (size == 5), "it was written anew"
+
+
+def test_of_many_who_write_at_once_one_succeeds(objects: Objects) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda number: objects.put_new("a", b"%d" % number), range(8)))
+    assert sum(won) == 1
+    assert objects.get("a", 100) == b"%d" % won.index(True)
+
+
+def test_a_listing_goes_on_past_a_thousand(objects: Objects) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: objects.put(f"{number:05}", b""), range(1003)))
+    assert len(list(objects.list())) == 1003
+
+
+def test_a_file_goes_up_and_down_whole(objects: Objects, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(range(256)) * 50_000)  # more than one part
+    objects.upload("file", path)
+    with (tmp_path / "back").open("wb") as sink:
+        assert objects.download("file", sink) == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert (tmp_path / "back").read_bytes() == path.read_bytes()
+
+
+def test_more_than_was_expected_is_refused(objects: Objects) -> None:
+    objects.put("a", b"x" * 100)
+    with pytest.raises(AwsError, match="larger than"):
+        objects.get("a", 99)
+
+
+def test_a_bucket_that_is_not_there_is_one_line(objects: Objects) -> None:
+    missing = Objects(Connections(), parse("s3://no-such-bucket/x"))
+    with pytest.raises(AwsError, match=r"no-such-bucket.*\(NoSuchBucket\)") as caught:
+        list(missing.list())
+    assert "\n" not in str(caught.value)
+
+
+def test_no_credentials_is_one_line(monkeypatch: pytest.MonkeyPatch, aws: str) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name)
+    with pytest.raises(AwsError, match="no AWS credentials") as caught:
+        list(Objects(Connections(), parse("s3://bucket")).list())
+    assert caught.value.code == "NoCredentials"
+
+
+def test_no_region_is_one_line(monkeypatch: pytest.MonkeyPatch, aws: str) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name)
+    with pytest.raises(AwsError, match="no AWS region"):
+        Connections().client("ec2")
+
+
+def test_nobody_listening_is_one_line(monkeypatch: pytest.MonkeyPatch, aws: str) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    with pytest.raises(AwsError, match="not reached") as caught:
+        list(Objects(Connections(), parse("s3://bucket")).list())
+    assert not any(secret in str(caught.value) for secret in server.SECRETS)
+
+
+def test_an_answer_that_breaks_off_is_one_line(
+    objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from botocore.exceptions import ResponseStreamingError
+    from botocore.response import StreamingBody
+
+    def read(self: StreamingBody, amt: int | None = None) -> bytes:
+        raise ResponseStreamingError(error="connection reset")
+
+    objects.put("a", b"x")
+    monkeypatch.setattr(StreamingBody, "read", read)
+    with pytest.raises(AwsError, match="not reached"):
+        objects.get("a", 1000)
+    with pytest.raises(AwsError, match="not reached"), (tmp_path / "a").open("wb") as sink:
+        objects.download("a", sink)

@@ -1,0 +1,84 @@
+"""An image for agents, as the official Python image is, made of what this machine has; and the host's side of it.
+
+Nothing is downloaded: its ``pip`` hands out the packages that the tests themselves run with.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import site
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import docker
+
+from harness import base_image, cache_folder
+
+# What jobs mount, and this process' own place in it.
+MOUNTED = Path("/var/lib/harness")
+HOST = MOUNTED / f"test-{os.getpid()}"
+NAME = "harness-test-agent"
+_PIP = """
+import pathlib, sys
+arguments = sys.argv[1:]
+assert "--require-hashes" in arguments, arguments
+target = pathlib.Path(arguments[arguments.index("--target") + 1])
+pins = pathlib.Path(arguments[arguments.index("-r") + 1]).read_text()
+assert "--hash=sha256:" in pins, pins
+for each in pathlib.Path({site!r}).iterdir():
+    if each.name not in ("pip", "harness"):
+        (target / each.name).symlink_to(each)
+"""
+
+
+def _linked(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+@contextmanager
+def packages() -> Iterator[Path]:
+    """The tests' own packages where containers of agents see them."""
+    place = HOST / "site"
+    shutil.rmtree(HOST, ignore_errors=True)
+    try:
+        [own] = [Path(each) for each in site.getsitepackages() if (Path(each) / "boto3").is_dir()]
+        left_out = shutil.ignore_patterns("playwright", "__pycache__", "mypy*", "*.pth")
+        shutil.copytree(own, place, copy_function=_linked, ignore=left_out, symlinks=True)
+        yield place
+    finally:
+        shutil.rmtree(HOST, ignore_errors=True)
+
+
+@contextmanager
+def image(engine: docker.DockerClient, told: dict[str, str]) -> Iterator[str]:
+    """An image whose containers have this environment; its name."""
+    base = base_image.ensure(engine, cache_folder.usual().expanduser(), print)
+    with packages() as own:
+        lines = [f"FROM {base}", "COPY pip.py /usr/lib/python3/dist-packages/pip.py"]
+        lines += [f'ENV {name}="{value}"' for name, value in {**told, "HARNESS_BOX_HOME": HOST}.items()]
+        files = {"Dockerfile": "\n".join(lines), "pip.py": _PIP.format(site=str(own))}
+        context = io.BytesIO()
+        with tarfile.open(fileobj=context, mode="w") as tar:
+            for name, text in files.items():
+                entry = tarfile.TarInfo(name)
+                entry.size = len(text.encode())
+                tar.addfile(entry, io.BytesIO(text.encode()))
+        context.seek(0)
+        tag = f"{NAME}-{os.getpid()}:latest"
+        engine.images.build(fileobj=context, custom_context=True, tag=tag, network_mode="none", rm=True, forcerm=True)
+        try:
+            yield tag
+        finally:
+            engine.images.remove(tag, force=True)
+
+
+def siblings(engine: docker.DockerClient) -> list[str]:
+    """Containers that agents have started and that are still there."""
+    return [str(each.id) for each in engine.containers.list(all=True, filters={"label": "harness.batch"})]

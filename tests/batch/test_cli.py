@@ -1,0 +1,115 @@
+"""The commands, as far as they need no jobs: what they print, and what they say when it cannot be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from harness.aws.connections import Connections
+from harness.cli import main
+from tests.aws import server
+from tests.conftest import Bench
+
+WORK = "s3://harness-work/place"
+
+
+def harness(*words: str) -> Result:
+    return CliRunner().invoke(main, [*words], env={"HARNESS_WORK": WORK})
+
+
+@pytest.fixture
+def suite(bench: Bench) -> str:
+    return str(bench.suite())
+
+
+def test_up_and_down_list_what_they_touch(aws: str, suite: str) -> None:
+    first, second = (harness("batch", "up", suite) for _ in range(2))
+    assert first.exit_code == second.exit_code == 0, first.output
+    made = [line.split()[-1] for line in first.output.splitlines() if line.startswith("made ")]
+    assert [line.split()[-1] for line in second.output.splitlines() if line.startswith("as it was")] == made
+    assert "harness-test-suite-planted-cpu1-mem256m" in made
+    shown = harness("batch", "ls").output
+    assert all(name in shown for name in made)
+    gone = harness("batch", "down", "test-suite")
+    assert [line.split()[-1] for line in gone.output.splitlines() if line.startswith("removed")] == made[::-1]
+    for said in (first, gone):
+        assert not [secret for secret in server.SECRETS if secret in said.output]
+
+
+def test_an_instance_that_stays_is_said_loudly(aws: str, suite: str) -> None:
+    """Batch ends its instances with their environment; whoever removed that by hand may have left one."""
+    assert harness("batch", "up", suite).exit_code == 0
+    client = Connections(server.REGION).client("ec2")
+
+    def start(**more: str) -> str:
+        tags = [{"Key": f"harness:{key}", "Value": value} for key, value in {"suite": "test-suite", **more}.items()]
+        asked = [{"ResourceType": "instance", "Tags": tags}]
+        started = client.run_instances(ImageId="ami-1", MinCount=1, MaxCount=1, TagSpecifications=asked)
+        return str(started["Instances"][0]["InstanceId"])
+
+    instance, box = start(launcher="batch"), start(owner="o")
+    shown = harness("batch", "ls").output
+    assert instance in shown
+    assert box not in shown, "a box of EC2, of the same suite"
+    done = harness("batch", "down", suite)
+    assert done.exit_code == 1
+    assert f"STILL ALIVE AND COSTING MONEY: {instance}" in done.output
+    client.terminate_instances(InstanceIds=[instance])
+    assert harness("batch", "down", suite).exit_code == 0
+
+
+def test_the_template_needs_no_account(suite: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    done = harness("batch", "template", suite, "--region", "us-east-1")
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.output)
+    assert {each["Type"] for each in document["Resources"].values()} >= {
+        "AWS::Batch::ComputeEnvironment",
+        "AWS::Batch::JobQueue",
+        "AWS::Batch::JobDefinition",
+    }
+
+
+def test_by_default_agents_are_the_official_python_by_digest(suite: str) -> None:
+    document = json.loads(harness("batch", "template", suite, "--region", "us-east-1").output)
+    base = (Path(__file__).parents[2] / "images" / "base" / "base.toml").read_text()
+    for each in document["Resources"].values():
+        if each["Type"] == "AWS::Batch::JobDefinition":
+            name, _, digest = each["Properties"]["ContainerProperties"]["Image"].partition("@")
+            assert name == "public.ecr.aws/docker/library/python"
+            assert f'digest = "{digest}"' in base
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("up", "{suite}", "--instance", "c5.lage"), "unknown instance type 'c5.lage'"),
+        (("up", "{suite}", "--instance", "t3.large"), "t3.large is burstable"),
+        (("up", "{suite}", "--region", "mars-1"), "mars-1"),
+        (("up", "{suite}", "--work", "/tmp/x"), "is no place in S3"),
+        (("up", "{suite}", "--shared", "--instance", "c5.large"), ""),
+        (("up", "nowhere.toml"), "nowhere.toml: no such file"),
+    ],
+)
+def test_what_cannot_be_is_one_line(aws: str, suite: str, words: tuple[str, ...], said: str) -> None:
+    done = harness("batch", *(word.format(suite=suite) for word in words))
+    assert done.exit_code == (2 if said else 0), done.output
+    assert said in done.output
+    assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--spot",), "--spot is for --launcher ec2"),
+        (("--max-instances", "3"), "--max-instances is for --launcher ec2"),
+        (("--retry-noisy", "1"), "--retry-noisy is not for --launcher batch"),
+    ],
+)
+def test_what_up_decides_run_does_not_take(suite: str, more: tuple[str, ...], said: str) -> None:
+    done = harness("run", suite, "--launcher", "batch", *more)
+    assert done.exit_code == 2
+    assert said in done.output

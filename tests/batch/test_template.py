@@ -1,0 +1,64 @@
+"""The template, as CloudFormation's own linter sees it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import hardware, instances
+from harness.batch.resources import resources
+from harness.batch.template import template
+from harness.batch.wanted import Stack, Wanted
+from tests.aws import server
+
+LINT = Path(sys.executable).with_name("cfn-lint")
+
+
+def lint(path: Path) -> str:
+    done = subprocess.run(
+        [LINT, "--regions", server.REGION, "--include-checks", "I", "--", path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (0, 2, 4, 6, 8), done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("changes", [{}, {"spot": True, "most_instances": 9}, {"suite": "a.b_c-d"}])
+def test_it_is_clean(changes: dict[str, Any], stack: Callable[..., Stack], tmp_path: Path) -> None:
+    gpu = Wanted("bm25", hardware.profile("gpu1-cpu1-mem4"), instances.read("aws")["g4dn.xlarge"], 600)
+    made = stack(**changes)
+    made = stack(**{**changes, "wanted": (*made.wanted, gpu)})
+    path = tmp_path / "template.json"
+    path.write_text(template(made.suite, resources(made)))
+    assert lint(path) == ""
+
+
+def test_the_linter_would_find_a_mistake(stack: Callable[..., Stack], tmp_path: Path) -> None:
+    document = json.loads(template("quick", resources(stack())))
+    document["Resources"]["JobRole"]["Properties"]["Polices"] = []
+    path = tmp_path / "template.json"
+    path.write_text(json.dumps(document))
+    assert "Polices" in lint(path)
+
+
+def test_it_names_no_account_and_no_role(stack: Callable[..., Stack]) -> None:
+    text = template("quick", resources(stack()))
+    assert not [secret for secret in server.SECRETS if secret in text]
+    assert "RoleName" not in text  # CAPABILITY_IAM is enough
+    assert "arn:aws:" not in text
+
+
+def test_a_stack_can_be_updated(stack: Callable[..., Stack]) -> None:
+    """CloudFormation would make a second environment of the same name, and remove one that a queue needs."""
+    for each in json.loads(template("quick", resources(stack())))["Resources"].values():
+        if each["Type"] == "AWS::Batch::ComputeEnvironment":
+            assert each["Properties"]["ReplaceComputeEnvironment"] is False
+            assert "DesiredvCpus" not in each["Properties"]["ComputeResources"]

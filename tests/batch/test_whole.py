@@ -1,0 +1,241 @@
+"""From an empty account to a table and back: moto's Batch starts the job's containers on a real engine."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from harness.aws.connections import Connections
+from harness.batch.kinds import Place
+from harness.records import Outcome
+from harness.stored_jobs import StoredJob, read_jobs
+from tests.aws import server
+from tests.batch import agents
+from tests.batch.test_making import everything
+from tests.conftest import Bench, write_dataset
+from tests.remote import imds
+
+pytestmark = pytest.mark.docker
+
+TYPE = "c5.large"
+WORK = "s3://harness-work/a/place"
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClient) -> Iterator[tuple[str, str]]:
+    """An AWS whose Batch starts containers, and the image that its agents are made of."""
+    folder = tmp_path_factory.mktemp("aws")
+    with server.running(folder / "moto.log") as endpoint, imds.running(imds.of(instance_type=TYPE)) as metadata:
+        told = server.environment(endpoint)
+        del told["AWS_EC2_METADATA_DISABLED"]
+        told["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = metadata.endpoint
+        with agents.image(engine, told) as image:
+            yield endpoint, image
+
+
+@pytest.fixture
+def place(cloud: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Place:
+    server.reset(cloud[0])
+    for name, value in server.environment(cloud[0]).items():
+        monkeypatch.setenv(name, value)
+    made = Place(Connections(server.REGION))
+    made.client("s3").create_bucket(Bucket="harness-work")
+    return made
+
+
+def harness(bench: Bench, *arguments: str, code: int = 0) -> str:
+    """Run a command as a user does."""
+    environment = {"HARNESS_WORK": WORK, **os.environ, "HARNESS_CACHE": str(bench.cache), "COLUMNS": "200"}
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", *arguments],
+        cwd=bench.folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == code, said
+    assert not [secret for secret in server.SECRETS if secret in said], said
+    return said
+
+
+def up(bench: Bench, cloud: tuple[str, str], *more: str) -> str:
+    return harness(bench, "batch", "up", "test-suite.toml", "--instance", TYPE, "--agent-image", cloud[1], *more)
+
+
+def run(bench: Bench, *more: str, code: int = 0) -> str:
+    given = ("run", "test-suite.toml", "--launcher", "batch", "--instance", TYPE, "--yes")
+    return harness(bench, *given, *more, code=code)
+
+
+def stored(bench: Bench) -> list[StoredJob]:
+    return list(read_jobs(bench.results / "test-suite"))
+
+
+def no_secrets(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            assert not [secret for secret in server.SECRETS if secret.encode() in content], path
+
+
+def objects(place: Place) -> dict[str, bytes]:
+    s3 = place.client("s3")
+    listed = s3.list_objects_v2(Bucket="harness-work").get("Contents", [])
+    return {
+        each["Key"]: s3.get_object(Bucket="harness-work", Key=each["Key"])["Body"].read()
+        for each in listed
+        if "/runs/" in each["Key"]
+    }
+
+
+def submitted(place: Place) -> list[dict[str, Any]]:
+    """All jobs that Batch was ever given, children of arrays left out."""
+    jobs = place.client("batch").describe_jobs(jobs=[])["jobs"]
+    return [each for each in jobs if ":" not in each["jobId"]]
+
+
+def test_up_run_table_down(bench: Bench, cloud: tuple[str, str], place: Place, engine: docker.DockerClient) -> None:
+    """Two datasets of one system are the children of one array, which waits for the index that a job builds."""
+    write_dataset(bench.folder / "other", queries=3)
+    bench.suite(datasets=["./tiny", "./other"])
+    assert "not in AWS Batch yet" in run(bench, code=2)
+    assert up(bench, cloud).count("made ") > 5
+    said = run(bench)
+    assert "tiny" in said and "other" in said
+    results = [job.result for job in stored(bench)]
+    assert [result.outcome for result in results] == [Outcome.OK, Outcome.OK]
+    for result in results:
+        assert result.spec.instance_type == result.environment.instance_type == TYPE
+        assert result.instance is not None and result.instance.instance_id.startswith("i-")
+        assert result.shared_host is False
+        assert result.effective is not None
+        assert result.effective.memory_bytes == result.spec.envelope.memory_bytes
+    sizes = sorted(each.get("arrayProperties", {}).get("size", 1) for each in submitted(place))
+    assert sizes == [1, 2]
+    no_secrets(bench.results)
+    for name, content in objects(place).items():
+        assert not [secret for secret in server.SECRETS if secret.encode() in content], name
+    logs = place.client("logs").filter_log_events(logGroupName="/aws/batch/job")["events"]
+    assert not [secret for secret in server.SECRETS if secret in str([each["message"] for each in logs])]
+    # Nothing is left to do, and nothing more is submitted.
+    run(bench)
+    assert len(submitted(place)) == 2
+    assert "removed" in harness(bench, "batch", "down", "test-suite.toml")
+    assert not any(everything(place).values())
+    assert not agents.siblings(engine)
+    assert "nothing of harness" in harness(bench, "batch", "ls")
+
+
+def test_the_page_takes_a_user_from_nothing_to_a_table_and_back(
+    bench: Bench, cloud: tuple[str, str], place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every command of docs/batch.md, in its order; only the suite behind the name is a small one."""
+    monkeypatch.setenv("HARNESS_AGENT_IMAGE", cloud[1])
+    place.client("s3").delete_bucket(Bucket="harness-work")
+    made = bench.suite('[ec2]\ninstances = { cpu1-mem256m = "c5.large", cpu1-mem1 = "c5.large" }\n')
+    (bench.folder / "suites").mkdir()
+    text = made.read_text().replace("./tiny", "../tiny")
+    (bench.folder / "suites" / "quickstart.toml").write_text(text)
+    page = (Path(__file__).parents[2] / "docs" / "batch.md").read_text()
+    commands = [line[2:] for block in re.findall(r"```console\n(.*?)```", page, re.S) for line in block.splitlines()]
+    said: dict[str, str] = {}
+    for command in commands:
+        if command.startswith("export "):
+            name, _, value = command.removeprefix("export ").partition("=")
+            monkeypatch.setenv(name, value)
+            continue
+        first, *words = shlex.split(command)
+        assert first == "harness", command
+        target = words[words.index(">") + 1] if ">" in words else None
+        words = words[: words.index(">")] if target else words
+        said[command] = harness(bench, *words)
+        if target:
+            (bench.folder / target).write_text(said[command])
+    assert [job.result.outcome for job in read_jobs(bench.results / "quickstart")] == [Outcome.OK]
+    ran = next(text for command, text in said.items() if "--max-usd" in command)
+    assert "planted" in ran and "c5.large" in ran
+    assert "AWSTemplateFormatVersion" in (bench.folder / "harness-batch.json").read_text()
+    assert "nothing of harness" in said["harness batch ls"]
+    assert not place.client("s3").list_buckets()["Buckets"]
+    left = everything(place)
+    assert not any(left.values()), left
+
+
+@contextmanager
+def started(bench: Bench) -> Iterator[subprocess.Popen[bytes]]:
+    """An orchestrator that runs beside the test, and is killed at its end."""
+    command = [sys.executable, "-m", "harness", "run", "test-suite.toml", "--launcher", "batch", "--instance", TYPE]
+    environment = {"HARNESS_WORK": WORK, **os.environ, "HARNESS_CACHE": str(bench.cache)}
+    with (bench.folder / "orchestrator.log").open("wb") as log:
+        child = subprocess.Popen(
+            [*command, "--yes"], cwd=bench.folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+        try:
+            yield child
+        finally:
+            child.kill()
+            child.wait()
+
+
+def test_what_lies_about_its_envelope_is_refused_once_whoever_watches(
+    bench: Bench, cloud: tuple[str, str], place: Place
+) -> None:
+    """On a shared host; its orchestrator is killed as soon as something is submitted, and the next one goes on."""
+    bench.plant("boasts", threads=99)
+    bench.suite(systems=["boasts"])
+    up(bench, cloud, "--shared")
+    with started(bench) as child:
+        wait(lambda: submitted(place), child)
+    said = run(bench, code=1)
+    assert "goes on with the open run" in said
+    [job] = stored(bench)
+    assert job.result.outcome is Outcome.ENVELOPE_MISMATCH
+    assert "99 threads" in (job.result.detail or "")
+    assert job.result.shared_host is True
+    # A measured failure is a result: its job has done what it could, and was begun once.
+    assert [(each["status"], len(each["attempts"])) for each in submitted(place)] == [("SUCCEEDED", 1)] * 2
+    harness(bench, "batch", "down", "test-suite.toml")
+    assert not any(everything(place).values())
+
+
+def test_cancelled_it_ends_everywhere_and_says_what_was_interrupted(
+    bench: Bench, cloud: tuple[str, str], place: Place, engine: docker.DockerClient
+) -> None:
+    bench.plant("slow", service_s=60)
+    bench.suite(systems=["slow"])
+    up(bench, cloud)
+    with started(bench) as child:
+        wait(lambda: "slow-search" in " ".join(each.name for each in engine.containers.list()), child)
+    assert "jobs of test-suite are not finished" in harness(bench, "batch", "down", "test-suite.toml", code=2)
+    assert "running" in harness(bench, "batch", "ls")
+    assert "1 jobs ended" in harness(bench, "batch", "cancel", "test-suite.toml")
+    wait(lambda: not agents.siblings(engine))
+    wait(lambda: "slow-search" not in " ".join(each.name for each in engine.containers.list(all=True)))
+    said = run(bench, code=1)
+    [job] = stored(bench)
+    assert job.result.outcome is Outcome.INTERRUPTED, said
+    assert "cancelled by harness batch cancel" in (job.result.detail or ""), job.result.detail
+    harness(bench, "batch", "down", "test-suite")
+    assert not any(everything(place).values())
+
+
+def wait(done: Callable[[], Any], child: subprocess.Popen[bytes] | None = None) -> None:
+    until = time.monotonic() + 240
+    while not done():
+        assert time.monotonic() < until, "waited for minutes"
+        assert child is None or child.poll() is None, "the orchestrator ended"
+        time.sleep(0.2)

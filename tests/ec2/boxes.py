@@ -1,0 +1,193 @@
+"""Boxes without machines: threads that watch moto for launched instances and do in S3 what a box would."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import boto3
+import numpy as np
+
+from harness.aws.connections import Connections
+from harness.aws.objects import Objects
+from harness.aws.uri import S3Uri
+from harness.ec2 import fleet
+from harness.ec2.fleet import Seen
+from harness.records import Outcome
+from harness.remote import handover, layout, shipping
+from harness.remote.records import MOST_BYTES, Beat, End, Input, Part, PartJob, dump, read
+from harness.result import Ec2Instance, ResultSpec, job_key
+from harness.store import Store
+from tests import build
+
+Specs = Callable[[PartJob], ResultSpec]
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What befalls a box: after so many jobs it dies, falls silent, gets a spot notice, or ends with an error."""
+
+    after: int = 10**9
+    dies: bool = False
+    silent: bool = False
+    notice: str | None = None
+    error: str | None = None
+    cut_off: bool = False
+    damages: bool = False
+    no_index: bool = False
+
+
+@dataclass
+class Boxes:
+    """All of a test's boxes.
+
+    ``fates`` by part name; ``pause_s`` is what a job takes; ``worked`` the parts that boxes began.
+    """
+
+    endpoint: str
+    work: S3Uri
+    specs: Specs
+    region: str = "us-east-1"
+    fates: dict[str, Fate] = field(default_factory=dict)
+    pause_s: float = 0.0
+    poll_s: float = 0.1
+    # Of the sample: where there are some, jobs have samples and a run, and a table can be made of them.
+    queries: tuple[str, ...] = ()
+    worked: list[str] = field(default_factory=list)
+    measured: list[str] = field(default_factory=list)
+    errors: list[BaseException] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # Clients of their own: what tests inject into the orchestrator's must not reach boxes.
+        self.connections = Connections(self.region)
+        self.objects = Objects(self.connections, self.work)
+        self.ec2 = boto3.client("ec2", region_name=self.region)
+        self.alive: set[str] = set()
+        self._threads: list[threading.Thread] = []
+        self._stop = threading.Event()
+        self._watcher = threading.Thread(target=self._guarded, args=(self._watch,), daemon=True)
+
+    def __enter__(self) -> Boxes:
+        self._watcher.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._watcher.join(30)
+        for thread in self._threads:
+            thread.join(30)
+        assert not self.errors, self.errors
+
+    def _guarded(self, what: Callable[..., None], *arguments: object) -> None:
+        try:
+            what(*arguments)
+        except BaseException as error:  # noqa: BLE001 - told by __exit__
+            self.errors.append(error)
+
+    def _watch(self) -> None:
+        begun: set[str] = set()
+        while not self._stop.is_set():
+            shown = fleet.instances(self.connections, self.region)
+            self.alive = {box.instance_id for box in shown if box.alive}
+            for box in shown:
+                if box.alive and box.instance_id not in begun:
+                    begun.add(box.instance_id)
+                    self._threads.append(threading.Thread(target=self._guarded, args=(self._box, box), daemon=True))
+                    self._threads[-1].start()
+            time.sleep(self.poll_s)
+
+    def _lives(self, box: Seen) -> bool:
+        return box.instance_id in self.alive and not self._stop.is_set()
+
+    def _box(self, box: Seen) -> None:
+        run, part_name = self._told(box)
+        assert (run, part_name) == (box.tags["harness:run"], box.tags["harness:part"])
+        self.worked.append(part_name)
+        place = self.objects.below(layout.run(run))
+        content = place.get(layout.part(part_name), MOST_BYTES)
+        assert content is not None, f"launched before its part {part_name} was written"
+        part = read(Part, part_name, content)
+        fate = self.fates.get(part_name, Fate())
+        beat = Beat(part_name, box.instance_id, "fetching", 0, len(part.jobs))
+        place.put(layout.beat(part_name), dump(beat))
+        for build_ in part.builds if not fate.no_index else ():
+            self._hand_over_index(build_.key)
+        handed: list[str] = []
+        for number, job in enumerate(part.jobs):
+            beat = replace(beat, phase="measuring", done=number, current=job.key)
+            if not self._lives(box):
+                return
+            if number >= fate.after and self._befallen(fate, box, place, beat, handed):
+                return
+            place.put(layout.beat(part_name), dump(beat))
+            if self.pause_s:
+                time.sleep(self.pause_s)
+            if not self._lives(box):
+                return
+            packed = b"nothing" if fate.damages and number == 0 else packed_job(self.specs(job), box, self.queries)
+            assert place.put_new(layout.job(job.key), packed), f"{job.key} was measured twice"
+            self.measured.append(job.key)
+            handed.append(job.key)
+        if len(part.jobs) <= fate.after < 10**9 and self._befallen(fate, box, place, beat, handed):
+            return
+        place.put_new(layout.end(part_name), dump(End(part_name, box.instance_id, True, "", tuple(handed))))
+        self._off(box)
+
+    def _befallen(self, fate: Fate, box: Seen, place: Objects, beat: Beat, handed: list[str]) -> bool:
+        place.put(layout.beat(beat.part), dump(replace(beat, notice=fate.notice)))
+        if fate.dies:
+            self._off(box)
+        elif fate.error is not None:
+            place.put_new(
+                layout.end(beat.part),
+                dump(End(beat.part, box.instance_id, False, fate.error, tuple(handed), fate.cut_off)),
+            )
+            self._off(box)
+        else:
+            assert fate.silent or fate.notice
+        return True
+
+    def _off(self, box: Seen) -> None:
+        """Power off: shutdown behaviour terminate."""
+        self.ec2.terminate_instances(InstanceIds=[box.instance_id])
+
+    def _told(self, box: Seen) -> tuple[str, str]:
+        """What its user data says."""
+        import base64
+
+        answer = self.ec2.describe_instance_attribute(InstanceId=box.instance_id, Attribute="userData")
+        text = base64.b64decode(answer["UserData"]["Value"]).decode()
+        found = re.search(r"\brun=(\S+) part=(\S+) ", text)
+        assert found, text[:500]
+        return found[1], found[2]
+
+    def _hand_over_index(self, key: str) -> None:
+        name = shipping.index_name(key)
+        self.objects.put(name, b"index")
+        self.objects.put_new(f"{name}.json", dump(Input(name, hashlib.sha256(b"index").hexdigest(), 5)))
+
+
+def packed_job(spec: ResultSpec, box: Seen, queries: tuple[str, ...] = ()) -> bytes:
+    """A finished job as a box hands it over."""
+    made = build.result(Outcome.OK, minute=1)
+    assert spec.instance_type == box.instance_type, "planned for another type"
+    result = replace(
+        made,
+        key=job_key(spec),
+        spec=spec,
+        environment=replace(made.environment, instance_type=box.instance_type),
+        instance=Ec2Instance(box.instance_id, box.instance_type, box.zone),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder), spec.cell.suite)
+        with store.held():
+            samples = build.samples(np.full((1, len(queries)), 0.002), first_trial=spec.job, names=queries)
+            run = "".join(f"{query} Q0 d{number} 1 1.0 x\n" for number, query in enumerate(queries)).encode()
+            table = (samples, run) if queries else (None, None)
+            return handover.pack(store.put(result, *table, b"said").folder)

@@ -1,0 +1,153 @@
+"""The whole path: the command as typed, the user data that AWS recorded executed by stand-in instances, the table."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import docker
+import pytest
+
+from harness.aws.connections import Connections
+from harness.aws.objects import Objects
+from harness.aws.uri import S3Uri
+from harness.records import Outcome
+from harness.remote import layout
+from harness.stored_jobs import StoredJob, read_jobs
+from tests.aws import server
+from tests.conftest import Bench
+from tests.ec2.conftest import launched_and_terminated
+from tests.remote import fleet, standin
+
+pytestmark = pytest.mark.docker
+
+WORK = "s3://harness-whole/here"
+SYSTEMS = ("first", "second")
+PROTOCOL = '[protocol]\nname = "interleaved"\nwarmup_queries = 2\ntrials = 6\nrepeats = 0\nk = 3\n'
+# A first boot downloads packages.
+LONG_S = 1200
+
+
+class Typed:
+    """Commands as a user types them, each in a process of its own."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.path = bench.suite(PROTOCOL, systems=list(SYSTEMS))
+        self.said: list[str] = []
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "harness", *arguments],
+            cwd=self.bench.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "HARNESS_CACHE": str(self.bench.cache)},
+        )
+
+    def end(self, process: subprocess.Popen[str], code: int = 0) -> str:
+        said, _ = process.communicate(timeout=LONG_S)
+        self.said.append(said)
+        assert process.returncode == code, said
+        return said
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        return self.end(self.start(*arguments), code)
+
+    @property
+    def run(self) -> list[str]:
+        return [
+            *("run", str(self.path), "--results", str(self.bench.results), "--launcher", "ec2", "--work", WORK),
+            *("--instances-per-type", "2", "--max-usd", "5", "--yes"),
+        ]
+
+    @property
+    def stored(self) -> tuple[StoredJob, ...]:
+        folder = self.bench.results / "test-suite"
+        return read_jobs(folder) if folder.is_dir() else ()
+
+
+@pytest.fixture(scope="module")
+def ground(engine: docker.DockerClient) -> standin.Ground:
+    return standin.ground(engine)
+
+
+@pytest.fixture
+def typed(bench: Bench, aws: str, engine: docker.DockerClient) -> Iterator[Typed]:
+    for name in SYSTEMS:
+        bench.plant(name, service_s=0.3)
+    # Images of this test alone, which it may remove.
+    with (bench.folder / "engines" / "planted" / "adapter.py").open("a") as adapter:
+        adapter.write(f"# {bench.folder}\n")
+    yield Typed(bench)
+    for image in _images(engine):
+        engine.images.remove(image, force=True)
+
+
+def _images(engine: docker.DockerClient) -> list[str]:
+    return [
+        tag
+        for image in engine.images.list()
+        for tag in image.tags
+        if tag.startswith(("harness-first:", "harness-second:"))
+    ]
+
+
+def wait_until(condition: Callable[[], object], timeout_s: float = LONG_S) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.2)
+
+
+def test_a_table_from_two_instances_at_once_one_of_which_dies(
+    typed: Typed, ground: standin.Ground, tmp_path: Path
+) -> None:
+    made = typed("ec2", "up", WORK)
+    assert "harness run SUITE --launcher ec2" in made
+    work = Objects(Connections(server.REGION), S3Uri("harness-whole", "here"))
+
+    def arrived() -> list[str]:
+        return [each.name for each in work.list("runs/") if f"/{layout.JOBS}/" in each.name]
+
+    with fleet.watching(ground, tmp_path / "instances") as boxes:
+        running = typed.start(*typed.run)
+
+        def at_work() -> list[standin.StandIn]:
+            return [box for box in list(boxes.boxes.values()) if not box.ended.is_set() and box.containers()]
+
+        # The index is built by one box before; then two measure at once.
+        wait_until(lambda: running.poll() is not None or (arrived() and len(at_work()) == 2))
+        assert running.poll() is None, running.communicate()
+        at_work()[0].kill()
+        said = typed.end(running)
+        logs = [box.log for box in boxes.boxes.values()]
+        assert all(box.ended.is_set() and not box.containers() for box in boxes.boxes.values())
+        again = typed(*typed.run)
+    # The builder, two that measured at once, and the one in the dead one's place.
+    assert len(logs) == 4, said
+    assert launched_and_terminated() == (4, 4)
+    assert "0 jobs run, 12 were done before" in again
+    good = [job for job in typed.stored if job.result.outcome is Outcome.OK]
+    assert Counter(job.result.spec.cell.system for job in good) == dict.fromkeys(SYSTEMS, 6)
+    assert Counter(job.result.outcome for job in typed.stored) <= Counter({Outcome.OK: 12, Outcome.INTERRUPTED: 1})
+    for job in good:
+        instance = job.result.instance
+        assert instance is not None and instance.instance_type == job.result.spec.instance_type
+        assert re.fullmatch(r"i-[0-9a-f]+", instance.instance_id) and instance.availability_zone and instance.ami_id
+        assert job.run_path is not None and len(job.samples()) > 0
+    for system in SYSTEMS:
+        assert re.search(rf"{system} .*cpu1-mem256m", said), said
+    assert (typed.bench.results / "test-suite" / "report.html").exists()
+    assert "no instance and no left-over disk of ours" in typed("ec2", "ls", "--region", server.REGION)
+    typed("ec2", "down", WORK, "--results-too")
+    texts = [*typed.said, *logs, *(path.read_text() for path in typed.bench.results.rglob("result.json"))]
+    assert not [secret for secret in server.SECRETS for text in texts if secret in text]

@@ -1,0 +1,56 @@
+"""An image of the other platform than the engine's own, made and checked for real, under emulation."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import pytest
+from click.testing import CliRunner
+
+from harness import catalog, emulation, platforms
+from harness.cli import main
+from harness.errors import ImageError
+from harness.images import making
+from harness.launch import emulated
+from harness.launch.base import Prepared
+from tests.images.conftest import CACHE
+
+pytestmark = pytest.mark.docker
+BINFMT = Path("/proc/sys/fs/binfmt_misc")
+
+
+@pytest.fixture
+def foreign(engine: docker.DockerClient) -> Iterator[str]:
+    """A platform that is not the engine's own; what runs its programs is taken from the kernel again if it was us."""
+    (other,) = {*platforms.PLATFORMS} - {emulation.native(engine)}
+    entry, mounted = BINFMT / f"qemu-{platforms.kernel(other)}", os.path.ismount(BINFMT)
+    listed = entry.exists()
+    yield other
+    if entry.exists() and not listed:
+        entry.write_text("-1")
+    if os.path.ismount(BINFMT) and not mounted:
+        subprocess.run(["umount", str(BINFMT)], check=True)
+
+
+def test_an_image_of_the_other_platform_keeps_the_contract_and_is_not_measured(
+    engine: docker.DockerClient, foreign: str
+) -> None:
+    done = CliRunner().invoke(main, ["conformance", "null", "--platform", foreign, "--cache", str(CACHE)])
+    assert done.exit_code == 0, done.output
+    said = [line for line in done.stdout.splitlines() if line.startswith(("ok", "FAIL"))]
+    assert len(said) == 7 and not [line for line in said if line.startswith("FAIL")]
+
+    null = catalog.system("null")
+    image = making.find(engine, null, platform=foreign)
+    assert image is not None and image.platform == foreign and image.reference != making._Wanted.system(null).reference
+    assert engine.images.get(image.digest).attrs["Architecture"] == platforms.debian(foreign)
+    machine = engine.containers.run(
+        image.digest, ["-c", "import os; print(os.uname().machine)"], entrypoint="python3", remove=True
+    )
+    assert machine.decode().strip() == platforms.kernel(foreign)
+    with pytest.raises(ImageError, match=f"its image is for {foreign}, which this engine .* could only emulate"):
+        emulated.refuse(engine, Prepared(null, image.digest, image.digest))

@@ -1,0 +1,44 @@
+"""Of a jar's native libraries an image keeps those of its own platform."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from harness import catalog
+
+NATIVES = {
+    "x86_64": ["ai/native/linux-x64/a.so", "linux/amd64/b.so", "lib/linux-x86_64/cpu/c.so", "snappy/Linux/x86_64/d.so"],
+    "aarch64": ["ai/native/linux-aarch64/a.so", "linux/aarch64/b.so", "snappy/Linux/aarch64/d.so", "linux-arm64/e.so"],
+}
+FOREIGN = ["ai/native/osx-aarch64/a.dylib", "win/amd64/b.dll", "linux/arm/b.so", "linux/riscv64/b.so"]
+PLAIN = ["META-INF/MANIFEST.MF", "org/Class.class", "linux/readme.txt"]
+
+
+@pytest.fixture
+def slim_jar() -> ModuleType:
+    path = catalog.images_dir() / "parts" / "jvm" / "slim_jar.py"
+    spec = importlib.util.spec_from_file_location("slim_jar", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("machine", list(NATIVES))
+def test_natives_of_the_images_own_platform_stay(
+    slim_jar: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    source, target = tmp_path / "old.jar", tmp_path / "new.jar"
+    with zipfile.ZipFile(source, "w") as jar:
+        for name in (*PLAIN, *FOREIGN, *NATIVES["aarch64"], *NATIVES["x86_64"]):
+            jar.writestr(name, name)
+    slim_jar.slim(source, target)
+    with zipfile.ZipFile(target) as jar:
+        assert jar.namelist() == [*PLAIN, *NATIVES[machine]]

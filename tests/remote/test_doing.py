@@ -1,0 +1,298 @@
+"""`harness run --part`: only the part, each job handed over once it is stored, whatever S3 does meanwhile."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from harness import orchestrator, suite
+from harness.aws.objects import Objects
+from harness.ec2 import policy
+from harness.errors import AwsError, FileError
+from harness.inputs import Options
+from harness.launch.fake import FakeLauncher
+from harness.progress import Screen
+from harness.remote import arriving, doing, handover, layout, shipping
+from harness.remote.doing import HandingOver
+from harness.remote.records import Assignment, Part, Status, dump, read
+from harness.result import job_key
+from harness.store import Store
+from harness.stored_jobs import StoredJob, read_jobs
+from tests.aws.policies import allows
+from tests.conftest import Bench
+from tests.remote.planning import Planning
+
+INTERLEAVED = '[protocol]\nname = "interleaved"\nwarmup_queries = 2\ntrials = 3\nk = 3\n'
+
+
+@pytest.fixture
+def planning(bench: Bench, work: Objects) -> Planning:
+    return Planning(bench, bench.suite(INTERLEAVED), FakeLauncher(), work)
+
+
+class OneBox:
+    """Does a part in this process, with results and a cache of its own."""
+
+    def __init__(self, planning: Planning, part: Part, folder: Path) -> None:
+        self.folder, self.planning, self.said = folder, planning, list[str]()
+        self.assignment = Assignment(str(planning.work.place), part, str(folder / "status.json"))
+        self.waited: list[float] = []
+        folder.mkdir()
+
+    def follower(self, work: Objects | None = None, patience_s: float = 1000.0) -> HandingOver:
+        return HandingOver(
+            self.assignment,
+            work or self.planning.work,
+            self.folder / "cache",
+            self.said.append,
+            patience_s=patience_s,
+            sleep=self.waited.append,
+        )
+
+    def run(self, follower: HandingOver) -> None:
+        bench = self.planning.bench
+        usual = Options(self.folder / "results", self.folder / "cache", bench.folder)
+        loaded = suite.load(bench.folder / "test-suite.toml")
+        options = doing.options(usual, loaded, self.assignment, follower)
+        orchestrator.run(loaded, options, FakeLauncher(), Screen(Console(file=StringIO())))
+        follower.finish()
+
+    @property
+    def status(self) -> Status:
+        return read(Status, "status", (self.folder / "status.json").read_bytes())
+
+    @property
+    def stored(self) -> dict[str, StoredJob]:
+        return {job.result.key: job for job in read_jobs(self.folder / "results")}
+
+
+def arrived(planning: Planning) -> list[str]:
+    return arriving.waiting(planning.run, ())
+
+
+def test_each_job_is_handed_over_before_the_next_one_starts(planning: Planning, tmp_path: Path) -> None:
+    box, seen = OneBox(planning, planning.part(), tmp_path / "box"), []
+
+    class Watching(HandingOver):
+        def starts(self, key: str) -> None:
+            super().starts(key)
+            seen.append((len(box.stored), len(arrived(planning)), box.status.done, box.status.current == key))
+
+    box.run(Watching(box.assignment, planning.work, tmp_path / "cache", box.said.append))
+    assert seen == [(0, 0, 0, True), (1, 1, 1, True), (2, 2, 2, True)]
+    assert arrived(planning) == sorted(planning.specs)
+    assert (box.status.phase, box.status.done, box.status.total, box.status.troubles) == ("finishing", 3, 3, ())
+    assert sorted(box.status.handed_over) == sorted(planning.specs)
+
+
+def test_what_was_handed_over_comes_home_as_it_was_stored(planning: Planning, tmp_path: Path) -> None:
+    box = OneBox(planning, planning.part(), tmp_path / "box")
+    box.run(box.follower())
+    store = Store(tmp_path / "home", "test-suite")
+    with store.held():
+        for key, spec in planning.specs.items():
+            with pytest.raises(AwsError, match=r"planned for c7g\.large, it was measured on None"):
+                arriving.bring(planning.run, key, spec, store)  # this is no machine of EC2
+    packed = {key: handover.pack(job.folder) for key, job in box.stored.items()}
+    assert {key: planning.run.get(layout.job(key), 1 << 20) for key in packed} == packed
+
+
+def test_only_the_parts_jobs_are_done(planning: Planning, tmp_path: Path) -> None:
+    whole = planning.part()
+    box = OneBox(planning, replace(whole, jobs=whole.jobs[1:2]), tmp_path / "box")
+    box.run(box.follower())
+    assert list(box.stored) == arrived(planning) == [whole.jobs[1].key]
+
+
+def test_a_later_attempt_has_its_own_number(planning: Planning, tmp_path: Path) -> None:
+    whole = planning.part()
+    job = whole.jobs[0]
+    key = job_key(replace(planning.specs[job.key], repetition=5))
+    box = OneBox(planning, replace(whole, jobs=(replace(job, repetition=5, key=key),)), tmp_path / "box")
+    box.run(box.follower())
+    assert {key: found.result.spec.repetition for key, found in box.stored.items()} == {key: 5}
+
+
+def test_an_index_that_is_asked_for_is_handed_over_before_the_first_job(planning: Planning, tmp_path: Path) -> None:
+    part = planning.part(builds=True)
+    box, there = OneBox(planning, part, tmp_path / "box"), []
+
+    class Watching(HandingOver):
+        def starts(self, key: str) -> None:
+            there.append(shipping.find_index(planning.work, part.builds[0].key))
+
+    box.run(Watching(box.assignment, planning.work, box.folder / "cache", box.said.append))
+    assert len(part.builds) == 1 and len(there) == 3 and None not in there
+
+
+def test_every_write_is_one_that_a_boxs_role_allows(planning: Planning, tmp_path: Path) -> None:
+    """moto would let all of them pass."""
+    box = OneBox(planning, planning.part(builds=True), tmp_path / "box")
+    given, written = policy.box(planning.work.place), list[str]()
+
+    def look(params: dict[str, str], **_: object) -> None:
+        once = {"s3_if_none_match": params["IfNoneMatch"]} if "IfNoneMatch" in params else {}
+        written.append(params["Key"])
+        assert allows(given, "s3:PutObject", f"arn:aws:s3:::{params['Bucket']}/{params['Key']}", **once), params["Key"]
+
+    client = planning.work.client
+    client.meta.events.register("provide-client-params.s3.PutObject", look)
+    client.meta.events.register("provide-client-params.s3.CreateMultipartUpload", look)
+    box.run(box.follower())
+    planning.run.put_new(layout.end(box.assignment.part.name), b"{}")
+    planning.run.put(layout.beat(box.assignment.part.name), b"{}")
+    planning.run.put(layout.log(box.assignment.part.name), b"")
+    assert len(written) == 3 + 2 + 3 and len({key for key in written if "/indexes/" in key}) == 2
+
+
+def test_indexes_alone_are_built_and_handed_over(planning: Planning, tmp_path: Path) -> None:
+    part = planning.part(builds=True, jobs=())
+    box = OneBox(planning, part, tmp_path / "box")
+    box.run(box.follower())
+    assert shipping.find_index(planning.work, part.builds[0].key) and not arrived(planning)
+    assert box.status.troubles == ()
+
+
+def test_an_index_that_is_not_asked_for_stays(planning: Planning, tmp_path: Path) -> None:
+    box = OneBox(planning, planning.part(), tmp_path / "box")
+    box.run(box.follower())
+    assert not list(planning.work.list(layout.INDEXES))
+
+
+class Flaky(Objects):
+    """S3 that is out of reach for so many writes."""
+
+    failing = 0
+    tried = 0
+
+    def put_new(self, name: str, content: bytes) -> bool:
+        type(self).tried += 1
+        if type(self).tried <= self.failing:
+            raise AwsError("S3 is busy", "Busy")
+        return super().put_new(name, content)
+
+    def below(self, *names: str) -> Flaky:
+        return type(self)(self._connections, self.place.below(*names))
+
+
+def flaky(work: Objects, writes: int) -> Objects:
+    made = type("Flaky", (Flaky,), {"failing": writes, "tried": 0})
+    return made(work._connections, work.place)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("failing", [1, 2, 5, 9])
+def test_s3_that_does_not_answer_stops_no_job_and_loses_none(planning: Planning, tmp_path: Path, failing: int) -> None:
+    box = OneBox(planning, planning.part(), tmp_path / "box")
+    box.run(box.follower(flaky(planning.work, failing)))
+    assert arrived(planning) == sorted(planning.specs) and box.status.troubles == ()
+    assert any("waits to be handed over: S3 is busy" in line for line in box.said)
+    # Each of three jobs tries once, then the end as often as it takes, waiting longer each time.
+    assert box.waited == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0][: max(0, failing - 3)]
+
+
+def test_s3_that_never_answers_is_told_and_the_jobs_stay_on_disk(planning: Planning, tmp_path: Path) -> None:
+    box = OneBox(planning, planning.part(), tmp_path / "box")
+    with pytest.raises(AwsError, match="S3 is busy"):
+        box.run(box.follower(flaky(planning.work, 10_000), patience_s=100))
+    assert len(box.stored) == 3 and sum(box.waited) >= 100 and not arrived(planning)
+    assert len(box.status.troubles) == 3 and box.status.handed_over == ()
+
+
+def test_the_same_job_is_there_already(planning: Planning, tmp_path: Path) -> None:
+    box = OneBox(planning, planning.part(), tmp_path / "box")
+    box.run(box.follower())
+    key, job = next(iter(box.stored.items()))
+    again = box.follower()
+    again.stored(job)
+    assert again.status.handed_over == (key,) and again.status.troubles == ()
+
+
+def test_another_job_under_its_name_is_left_there_and_told(planning: Planning, tmp_path: Path) -> None:
+    box = OneBox(planning, planning.part(), tmp_path / "box")
+    key = sorted(planning.specs)[0]
+    planning.run.put(layout.job(key), b"somebody's")
+    box.run(box.follower())
+    assert planning.run.get(layout.job(key), 100) == b"somebody's"
+    (trouble,) = box.status.troubles
+    assert "another job lies there" in trouble and key in trouble
+    assert sorted([*box.status.handed_over, key]) == sorted(planning.specs)
+
+
+class NotYet(Flaky):
+    """S3 that says of a new job that it is there, and does not show it."""
+
+    def put_new(self, name: str, content: bytes) -> bool:
+        type(self).tried += 1
+        return type(self).tried > self.failing and super(Flaky, self).put_new(name, content)
+
+
+def test_a_job_that_is_there_and_cannot_be_read_is_not_lost(planning: Planning, tmp_path: Path) -> None:
+    box = OneBox(planning, planning.part(), tmp_path / "box")
+    work = type("NotYet", (NotYet,), {"failing": 2, "tried": 0})(planning.work._connections, planning.work.place)
+    box.run(box.follower(work))
+    assert box.status.troubles == () and arrived(planning) == sorted(planning.specs)
+
+
+def command(box: OneBox, launcher: str = "fake") -> subprocess.CompletedProcess[str]:
+    file = box.folder / "part.json"
+    file.write_bytes(dump(box.assignment))
+    suite_file = box.planning.bench.folder / "test-suite.toml"
+    arguments = ["run", str(suite_file), "--launcher", launcher, "--part", str(file)]
+    arguments += ["--results", str(box.folder / "results"), "--cache", str(box.folder / "cache")]
+    return subprocess.run(
+        [sys.executable, "-m", "harness", *arguments], capture_output=True, text=True, check=False, env=os.environ
+    )
+
+
+def test_the_command_does_the_part(planning: Planning, tmp_path: Path) -> None:
+    box = OneBox(planning, planning.part(), tmp_path / "box")
+    done = command(box)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert arrived(planning) == sorted(planning.specs)
+
+
+def _other_key(part: Part) -> Part:
+    return replace(part, jobs=(replace(part.jobs[0], key="0" * 16), *part.jobs[1:]))
+
+
+def _other_type(part: Part) -> Part:
+    return replace(part, instance_type="m5.large")
+
+
+def _other_suite(part: Part) -> Part:
+    cell = replace(part.jobs[0].cell, system="unknown")
+    return replace(part, jobs=(replace(part.jobs[0], cell=cell),))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (_other_key, "would be another job here"),
+        (_other_type, "would be another job here"),
+        (_other_suite, "the suite here does not declare it"),
+    ],
+)
+def test_a_job_that_is_another_one_here_is_refused_before_anything_runs(
+    planning: Planning, tmp_path: Path, change: Callable[[Part], Part], says: str
+) -> None:
+    box = OneBox(planning, change(planning.part()), tmp_path / "box")
+    done = command(box)
+    assert done.returncode == 2 and re.search(rf"^harness: .*{says}.*$", done.stderr, re.M), done.stderr
+    assert not arrived(planning) and not (box.folder / "results" / "test-suite" / "planted").exists()
+
+
+def test_a_file_that_is_no_part_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("{}")
+    with pytest.raises(AwsError, match="no record of this harness"):
+        doing.read_assignment(tmp_path / "x")
+    with pytest.raises(FileError, match="cannot be read: No such file"):
+        doing.read_assignment(tmp_path / "missing")

@@ -1,0 +1,433 @@
+"""What is shipped is there again on the other side, exactly; and it is shipped once."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import tomllib
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import IO, cast
+
+import docker
+import nltk.data
+import pytest
+from nltk import tokenize
+
+from harness import catalog, datasets, environment, indexes
+from harness.aws.objects import Objects
+from harness.catalog import System
+from harness.datasets import Dataset, answers
+from harness.ec2.shipper import S3Shipper
+from harness.errors import AwsError, ImageError, UsageError
+from harness.indexes import Index
+from harness.launch.docker import DockerLauncher
+from harness.records import Envelope, to_json
+from harness.remote import bundling, fetching, shipping
+from harness.remote.records import Input, dump
+from harness.result import IndexFacts
+from tests.conftest import write_dataset
+from tests.datasets import examples
+
+ROOT = Path(__file__).resolve().parents[2]
+KEY = "0123456789abcdef01234567"
+
+
+def names(objects: Objects) -> list[str]:
+    return [each.name for each in objects.list()]
+
+
+def content(objects: Objects, shipped: Input) -> bytes:
+    found = objects.get(shipped.name, 1 << 30)
+    assert found is not None and len(found) == shipped.size_bytes
+    assert hashlib.sha256(found).hexdigest() == shipped.sha256
+    return found
+
+
+# ---- bundle
+
+
+def test_the_bundle_is_a_checkout_that_runs(
+    work: Objects, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HARNESS_IMAGES", raising=False)
+    shipped = shipping.bundle(work, said.append, cache=tmp_path)
+    place = tmp_path / "bundle"
+    with tarfile.open(fileobj=io.BytesIO(content(work, shipped))) as tar:
+        found = tar.getnames()
+        tar.extractall(place, filter="data")
+    assert {name.partition("/")[0] for name in found} == {
+        *("harness", "images", "instance_profiles", "datasets", "requirements.lock")
+    }
+    assert not [name for name in found if "__pycache__" in name or "/." in name or name.endswith(".pyc")]
+    code = (
+        "import harness; from harness import catalog, environment\n"
+        "print(harness.__file__, environment.commit(), *catalog.systems())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(place)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == [str(place / "harness/__init__.py"), environment.commit(), *catalog.systems()]
+
+
+def test_it_is_shipped_once_and_again_when_something_changed(
+    work: Objects, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own"
+    (own / "mine" / "systems").mkdir(parents=True)
+    (own / "mine" / "engine.toml").write_text("x")
+    (own / "letters").mkdir()
+    (own / "letters" / "private.txt").write_text("x")
+    (own / "mine" / ".secret").write_text("x")
+    monkeypatch.setenv("HARNESS_IMAGES", str(own))
+    first = shipping.bundle(work, said.append, cache=tmp_path)
+    before = names(work)
+    assert shipping.bundle(work, said.append, cache=tmp_path) == first
+    assert names(work) == before and len(before) == 2 and len(said) == 1
+    with tarfile.open(fileobj=io.BytesIO(content(work, first))) as tar:
+        assert [name for name in tar.getnames() if name.startswith("own")] == ["own-images/mine/engine.toml"]
+    (own / "mine" / "engine.toml").chmod(0o755)
+    assert shipping.bundle(work, said.append, cache=tmp_path) != first and len(said) == 2
+    assert not list((tmp_path / "shipping").iterdir()), "nothing is left in the cache"
+
+
+def test_an_installed_package_gives_the_same_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HARNESS_IMAGES", raising=False)
+    here = {name: read(each) for name, each in bundling.entries()}
+    site = tmp_path / "site"
+    for name, content in here.items():
+        top, _, rest = name.partition("/")
+        # Where the wheel puts them (pyproject.toml, force-include).
+        path = site / name if top == "harness" else site / "harness" / "shipped" / top / rest
+        if name != "requirements.lock" and not name.endswith("/COMMIT"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+    (site / "somebodys.py").write_text("x = 1")
+    code = "from harness.remote import bundling\nprint(*sorted(name for name, _ in bundling.entries()), sep='\\n')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(site)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == sorted(here)
+
+
+def read(content: Path | bytes) -> bytes:
+    return content if isinstance(content, bytes) else content.read_bytes()
+
+
+def test_the_runtime_lock_agrees_with_the_main_one() -> None:
+    main = {line.split(" ")[0] for line in (ROOT / "requirements.lock").read_text().splitlines() if "==" in line}
+    runtime = (ROOT / "harness/remote/requirements.lock").read_text()
+    ours = {line.split(" ")[0] for line in runtime.splitlines() if "==" in line and not line.startswith(" ")}
+    assert ours < main
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert {line.partition(">")[0] for line in project} <= {each.partition("==")[0] for each in ours}
+    assert "pytest" not in {each.partition("==")[0] for each in ours}
+    whole = (ROOT / "requirements.lock").read_text()
+    hashes = [line for line in runtime.splitlines() if "--hash" in line]
+    assert hashes and all(line.rstrip(" \\") in whole for line in hashes)
+
+
+def test_on_arm_what_has_no_wheel_is_left_out(tmp_path: Path) -> None:
+    text = bundling.lock()
+    assert "pytrec-eval-terrier==" in text
+    line = next(line for line in text.splitlines() if line.startswith("pytrec-eval-terrier"))
+    assert line.endswith(" ; platform_machine == 'x86_64' \\")
+    (tmp_path / "x").write_text(text.replace(" ; platform_machine == 'x86_64'", ""))
+    assert (tmp_path / "x").read_text() == (ROOT / "harness/remote/requirements.lock").read_text()
+
+
+# ---- datasets
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """NLTK's sentence model here; nothing of NLTK's elsewhere."""
+    folder = tmp_path / "nltk" / "tokenizers" / "punkt_tab" / "english"
+    folder.mkdir(parents=True)
+    folder.parents[2].chmod(0o700)
+    (folder / "abbrev_types.txt").write_text("d.c\ndr\ninc\n")
+    for name in ("collocations.tab", "sent_starters.txt", "ortho_context.tab"):
+        (folder / name).write_text("")
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path / "nltk")])
+    forget()
+    yield folder.parents[2]
+    forget()
+
+
+def forget() -> None:
+    tokenize._get_punkt_tokenizer.cache_clear()
+    answers.need_tokenizer.cache_clear()
+
+
+def hashes(dataset: Dataset) -> list[object]:
+    drawn = datasets.draw(dataset, 2, 1, 7)
+    return [
+        *(dataset.name, dataset.corpus.sha256, dataset.corpus.size, dataset.corpus.empty),
+        *(dataset.qrels_sha256, drawn.sample_sha256, drawn.warmup_sha256, dataset.queries, dataset.judgements),
+    ]
+
+
+def there_and_back(dataset: Dataset, work: Objects, tmp_path: Path) -> Dataset:
+    """The dataset as a box loads it."""
+    shipped = shipping.dataset(work, dataset, tmp_path / "cache", lambda _: None)
+    assert shipping.dataset(work, dataset, tmp_path / "cache", lambda _: None) == shipped
+    folder = tmp_path / "elsewhere" / dataset.name
+    fetching.dataset(work, shipped, folder, tmp_path / "other", lambda _: None)
+    return datasets.load(datasets.find(f"./{dataset.name}", folder.parent), tmp_path / "other")
+
+
+@pytest.mark.parametrize("heading", [name for name, text in examples.sections().items() if examples._FILE.search(text)])
+def test_a_dataset_of_any_format_is_the_same_there(
+    heading: str, work: Objects, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = datasets.load(examples.write(heading, tmp_path / "data"), tmp_path / "cache")
+    here = hashes(dataset)
+    back = there_and_back(dataset, work, tmp_path)
+    assert hashes(back) == here
+    run = "".join(f"{q.query_id} Q0 {line} 1 1.0 x\n" for q in dataset.queries for line in ids(dataset)).encode()
+    if dataset.answers:
+        # Only what came along can be used there.
+        monkeypatch.setattr(nltk.data, "path", [path for path in nltk.data.path if "elsewhere" in path])
+        forget()
+    assert back.judge(run) == dataset.judge(run)
+
+
+def ids(dataset: Dataset) -> list[str]:
+    return (dataset.corpus.folder / "ids.txt").read_text(encoding="utf-8").splitlines()
+
+
+def test_judgements_of_queries_that_there_are_not_come_along(work: Objects, tmp_path: Path) -> None:
+    # ir_datasets has such; in a folder of one's own they would be a mistake.
+    plain = datasets.load(write_dataset(tmp_path / "data"), tmp_path / "cache")
+    dataset = Dataset(plain.name, plain.corpus, plain.queries, plain.qrels + b"unknown 0 d1 1\n")
+    assert hashes(there_and_back(dataset, work, tmp_path)) == hashes(dataset)
+
+
+def test_odd_texts_come_along(work: Objects, tmp_path: Path) -> None:
+    folder = write_dataset(tmp_path / "data")
+    with (folder / "corpus.jsonl").open("a", encoding="utf-8") as file:
+        file.write(
+            '{"_id": "x1", "title": null, "text": "a\\u2028b \\ud800 \\r\\n \\u0000"}\n{"_id": "x2", "text": ""}\n'
+        )
+    with (folder / "queries.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"_id": "q\\u00e9", "text": "\\u2028 \\ud800 \\r x"}\n')
+    dataset = datasets.load(folder, tmp_path / "cache")
+    assert hashes(there_and_back(dataset, work, tmp_path)) == hashes(dataset)
+
+
+def test_a_download_that_breaks_off_is_begun_anew(
+    work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = datasets.load(write_dataset(tmp_path / "data"), tmp_path / "cache")
+    shipped = shipping.dataset(work, dataset, tmp_path / "cache", lambda _: None)
+    download, failures = Objects.download, [1, 2]
+
+    def broken(self: Objects, name: str, sink: IO[bytes]) -> str:
+        if failures:
+            failures.pop()
+            sink.write(b"the beginning of something")
+            raise AwsError("cut off", "ResponseStreamingError")
+        return download(self, name, sink)
+
+    monkeypatch.setattr(Objects, "download", broken)
+    monkeypatch.setattr(fetching, "_WAITS_S", (0.0, 0.0))
+    fetching.dataset(work, shipped, tmp_path / "a" / "data", tmp_path / "other", lambda _: None)
+    assert not failures and hashes(datasets.load(tmp_path / "a" / "data", tmp_path / "other")) == hashes(dataset)
+    failures += [1, 2, 3]
+    with pytest.raises(AwsError, match="cut off"):
+        fetching.dataset(work, shipped, tmp_path / "b" / "data", tmp_path / "other", lambda _: None)
+
+
+def test_another_dataset_under_the_name_is_refused(work: Objects, tmp_path: Path) -> None:
+    dataset = datasets.load(write_dataset(tmp_path / "data"), tmp_path / "cache")
+    shipped = shipping.dataset(work, dataset, tmp_path / "cache", lambda _: None)
+    genuine = content(work, shipped)
+    for spoiled in (genuine[:-1], genuine[:-1] + b"x"):
+        work.put(shipped.name, spoiled)
+        with pytest.raises(AwsError) as caught:
+            fetching.dataset(
+                work, shipped, tmp_path / f"out{len(spoiled)}" / "data", tmp_path / "other", lambda _: None
+            )
+        assert caught.value.code == "BadInput" and shipped.name in str(caught.value)
+    assert not list((tmp_path / "other" / "shipping").iterdir())
+
+
+# ---- images
+
+
+@pytest.mark.docker
+def test_an_image_is_the_same_after_the_engine_has_lost_it(
+    work: Objects, tmp_path: Path, said: list[str], engine: docker.DockerClient, toy: System
+) -> None:
+    cache, launcher = tmp_path / "cache", DockerLauncher(tmp_path / "cache")
+    prepared = launcher.prepare(toy, said.append)
+    try:
+        shipped = shipping.image(work, engine, prepared, said.append, cache=cache)
+        assert shipping.image(work, engine, prepared, said.append, cache=cache) == shipped
+        assert (shipped.digest, shipped.image) == (prepared.digest, toy.image) and shipped.file
+        assert sum("uploading the image" in line for line in said) == 1
+        engine.images.remove(shipped.reference, force=True)
+        assert launcher.find(toy) is None
+        with pytest.raises(ImageError, match="made anew or removed"):
+            shipping.image(work, engine, prepared, said.append, cache=cache)
+        fetching.image(work, engine, shipped, cache, said.append)
+        assert launcher.find(toy) == prepared
+        engine.images.get(shipped.digest).tag("another-name", "x")
+        engine.images.remove(shipped.reference)
+        work.delete([shipped.file.name])
+        fetching.image(work, engine, shipped, cache, said.append)  # only its tag was missing
+        assert launcher.find(toy) == prepared
+        engine.images.remove(shipped.reference)
+        engine.images.remove("another-name:x")
+        with pytest.raises(AwsError, match="is not there"):
+            fetching.image(work, engine, shipped, cache, said.append)
+    finally:
+        launcher.close()
+        for tag in ("another-name:x", shipped.reference):
+            with contextlib.suppress(docker.errors.ImageNotFound):
+                engine.images.remove(tag, force=True)
+
+
+@pytest.mark.docker
+def test_an_image_with_another_id_is_refused(
+    work: Objects, tmp_path: Path, said: list[str], engine: docker.DockerClient, toy: System
+) -> None:
+    launcher = DockerLauncher(tmp_path / "cache")
+    prepared = launcher.prepare(toy, said.append)
+    shipped = shipping.image(work, engine, prepared, said.append, cache=tmp_path)
+    try:
+        with pytest.raises(AwsError, match="containerd image store"):
+            fetching.image(work, engine, replace(shipped, digest="sha256:" + "0" * 64), tmp_path, said.append)
+    finally:
+        launcher.close()
+        engine.images.remove(shipped.reference, force=True)
+
+
+# ---- indexes
+
+
+def made_index(cache: Path, text: str = "postings") -> Index:
+    home = indexes.folder(cache, KEY)
+    (home / "data" / "sub" / "empty").mkdir(parents=True)
+    (home / "data" / "sub" / "part").write_text(text)
+    (home / "data" / "x").write_text("more")
+    size, checksum = indexes.content(home / "data")
+    facts = IndexFacts(1.5, size, 7, None, checksum, Envelope("build", 1, 1 << 30))
+    (home / "facts.json").write_text(to_json(facts))
+    found = indexes.find(cache, KEY)
+    assert found
+    return found
+
+
+def test_an_index_is_found_there(work: Objects, tmp_path: Path, said: list[str]) -> None:
+    built = made_index(tmp_path / "cache")
+    assert shipping.find_index(work, KEY) is None
+    shipped = shipping.index(work, KEY, built, said.append, cache=tmp_path)
+    assert shipping.find_index(work, KEY) == shipped
+    other = tmp_path / "other"
+    fetched = fetching.index(work, KEY, shipped, other, said.append)
+    found = indexes.find(other, KEY)
+    assert found == fetched and found.facts == built.facts
+    assert indexes.content(found.folder) == indexes.content(built.folder)
+    assert (found.folder / "sub" / "empty").is_dir()
+    work.delete([shipped.name])
+    assert fetching.index(work, KEY, shipped, other, said.append) == found, "it is there, so it is not fetched"
+    assert shipping.find_index(work, KEY) is None, "without its bytes it is not whole"
+    assert shipping.index(work, KEY, built, said.append, cache=tmp_path) == shipped, "and is shipped again"
+
+
+def test_of_two_indexes_of_one_key_the_first_stays(work: Objects, tmp_path: Path, said: list[str]) -> None:
+    first = shipping.index(work, KEY, made_index(tmp_path / "a"), said.append, cache=tmp_path)
+    second = shipping.index(work, KEY, made_index(tmp_path / "b", "others"), said.append, cache=tmp_path)
+    assert second == first
+    fetched = fetching.index(work, KEY, first, tmp_path / "c", said.append)
+    assert (fetched.folder / "sub" / "part").read_text() == "postings"
+
+
+def test_an_index_that_is_not_as_its_facts_say_is_refused(work: Objects, tmp_path: Path, said: list[str]) -> None:
+    built = made_index(tmp_path / "cache")
+    (built.folder / "x").write_text("MORE")
+    shipped = shipping.index(work, KEY, built, said.append, cache=tmp_path)
+    with pytest.raises(AwsError, match="holds another index"):
+        fetching.index(work, KEY, shipped, tmp_path / "other", said.append)
+    assert indexes.find(tmp_path / "other", KEY) is None
+    assert not list((tmp_path / "other" / "indexes").iterdir())
+
+
+# ---- as long as a run needs it
+
+
+def test_what_would_expire_soon_is_renewed_where_it_lies(
+    work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = datasets.load(write_dataset(tmp_path / "data"), tmp_path / "cache")
+    shipped = shipping.dataset(work, dataset, tmp_path / "cache", lambda _: None)
+    before, renewed = content(work, shipped), list[str]()
+    work.client.meta.events.register(
+        "provide-client-params.s3.CopyObject", lambda params, **_: renewed.append(params["Key"])
+    )
+    shipping.lasting(work, shipped)
+    assert renewed == []
+    monkeypatch.setattr(Objects, "age", lambda *_: shipping.RENEWED_AFTER + timedelta(seconds=1))
+    assert shipping.lasting(work, shipped) == shipped
+    assert sorted(renewed) == sorted(work.place.key(name) for name in names(work)) and len(renewed) == 2
+    assert content(work, shipped) == before
+    assert shipping.dataset(work, dataset, tmp_path / "cache", lambda _: None) == shipped
+
+
+def test_age_is_by_s3s_clock(work: Objects) -> None:
+    assert work.age("nothing") is None
+    work.put("a", b"x")
+    work.client.meta.events.register(
+        "after-call.s3.HeadObject",
+        lambda parsed, **_: parsed.update(LastModified=parsed["LastModified"] - timedelta(days=61)),
+    )
+    age = work.age("a")
+    assert age is not None and timedelta(days=61) <= age < timedelta(days=62)
+
+
+def test_a_record_whose_bytes_are_gone_makes_way(work: Objects, tmp_path: Path) -> None:
+    """A box may not write over it."""
+    shipper = S3Shipper(work, cast(DockerLauncher, _Launcher("overlay2")), tmp_path, lambda _: None)
+    made = Input(f"inputs/indexes/{KEY}.0123.tar.gz", "0123" * 16, 3)
+    work.put(f"{shipping.index_name(KEY)}.json", dump(made))
+    work.put(made.name, b"abc")
+    assert shipper.find_index(KEY, keep=True) == made
+    work.delete([made.name])
+    assert shipper.find_index(KEY) is None and len(names(work)) == 1
+    assert shipper.find_index(KEY, keep=True) is None and names(work) == []
+
+
+class _Launcher:
+    """An engine that says how it stores images."""
+
+    def __init__(self, driver: str) -> None:
+        status = [["driver-type", driver]] if driver.startswith("io.") else [["Backing Filesystem", driver]]
+        self.client = SimpleNamespace(info=lambda: {"DriverStatus": status})
+
+
+def test_an_engine_whose_images_boxes_would_not_find_is_refused_before_anything_is_asked(
+    work: Objects, tmp_path: Path
+) -> None:
+    containerd = cast(DockerLauncher, _Launcher("io.containerd.snapshotter.v1"))
+    with pytest.raises(UsageError, match=r"containerd image store.*daemon\.json") as caught:
+        S3Shipper(work, containerd, tmp_path, lambda _: None)
+    assert "\n" not in str(caught.value)

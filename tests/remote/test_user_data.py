@@ -1,0 +1,241 @@
+"""The script that makes a machine a box: small, without secrets, and whole."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.aws.uri import S3Uri
+from harness.errors import UsageError
+from harness.remote import bundling, user_data
+from harness.remote.records import Input
+from harness.remote.user_data import Boot, render
+from tests.aws.server import ACCESS_KEY
+
+BOOT = Boot(S3Uri("a-bucket", "it's/here"), "s-1", "0001", Input("inputs/b.tar.gz", "0" * 64, 7), "eu-1", 3600, False)
+
+
+def test_it_is_a_script_that_bash_can_read() -> None:
+    text = render(BOOT)
+    assert text.startswith("#!/bin/bash\n") and len(text.encode()) < user_data.MOST_BYTES
+    assert not re.search(r"@[A-Z0-9_]+@", text)
+    subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+
+
+def test_shellcheck_finds_nothing() -> None:
+    if shutil.which("shellcheck") is None:
+        pytest.skip("no shellcheck here")
+    done = subprocess.run(["shellcheck", "-"], input=render(BOOT), text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_values_come_through_as_they_are() -> None:
+    lines = [line for line in render(BOOT).splitlines() if re.match(r"work=|export AWS_REGION", line)]
+    script = "\n".join([*lines, 'printf "%s|" "$work" "$run" "$part" "$bundle" "$limit_s" "$gpus" "$AWS_REGION"'])
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "s3://a-bucket/it's/here|s-1|0001|inputs/b.tar.gz|3600|no|eu-1|"
+    assert "gpus=yes" in render(replace(BOOT, gpus=True))
+
+
+def test_the_time_limit_comes_before_all_else() -> None:
+    text = render(BOOT)
+    assert (
+        text.index("trap off EXIT") < text.index('shutdown -P "+') < text.index("mkdir -p") < text.index("install -y")
+    )
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"user data of [0-9,]+ bytes, EC2 takes 16,384"):
+        render(replace(BOOT, work=S3Uri("a-bucket", "x" * 16_000)))
+    render(replace(BOOT, work=S3Uri("a-bucket", "x" * 900)))
+
+
+def test_a_secret_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="AWS key"):
+        render(replace(BOOT, work=S3Uri("a-bucket", ACCESS_KEY)))
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush-hush")
+    with pytest.raises(UsageError, match="AWS key"):
+        render(replace(BOOT, work=S3Uri("a-bucket", "hush-hush")))
+    render(BOOT)
+
+
+def test_an_account_is_refused() -> None:
+    with pytest.raises(UsageError, match="twelve digits") as caught:
+        render(replace(BOOT, work=S3Uri("data-999988887777-x")))
+    assert "999988887777" not in str(caught.value)
+    render(replace(BOOT, work=S3Uri("data-1999988887777-x", "99998888777")))
+
+
+@pytest.mark.parametrize("change", [{"run_id": "a b"}, {"part": "$(x)"}, {"region": ""}, {"limit_s": 0}])
+def test_what_makes_no_sense_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        render(replace(BOOT, **change))  # type: ignore[arg-type]
+
+
+def test_boto3_comes_with_all_that_it_needs() -> None:
+    pins = bundling.pins(*user_data.BOTO3)
+    assert all(re.fullmatch(r"[a-z0-9-]+==\S+( --hash=sha256:[0-9a-f]{64})+", line) for line in pins)
+    needed, waiting = set(), ["boto3"]
+    while waiting:
+        name = waiting.pop()
+        needed.add(name)
+        for line in importlib.metadata.requires(name) or ():
+            if "extra ==" not in line and (found := re.match(r"[a-z0-9-]+", line)) and found[0] not in needed:
+                waiting.append(found[0])
+    assert needed == set(user_data.BOTO3)
+
+
+STUB = """#!/bin/bash
+echo "{name} $*" >>"$CALLS"
+{body}
+"""
+# A virtual environment's Python: what it is asked to do fails where the test wants it to.
+PYTHON = r"""
+case "$*" in
+    *pip*boto3.txt*) what=boto3 ;; *pip*requirements.lock*) what=packages ;; *docker.sock*) what=engine ;;
+    *boot.py\ ask*) what=ask ;; *boot.py\ fetch*) what=fetch ;; *boot.py\ end*) what=end ;; *remote.box*) what=agent ;;
+esac
+[[ $FAILS != "$what" ]]
+"""
+
+
+class Machine:
+    """A machine of stubs: Amazon Linux's package manager, or Debian's."""
+
+    def __init__(self, folder: Path, manager: str, fails: str = "") -> None:
+        self.folder, self.home, self.fails = folder, folder / "home", fails
+        (folder / "bin").mkdir()
+        venv = f'mkdir -p "$3/bin"; cp {folder}/python "$3/bin/python"; [[ $FAILS != venv ]]'
+        self.stub(
+            "python3.11", f"[[ $1 == -m ]] || [[ -e {folder}/installed ]] || exit 1\n[[ $1 != -m ]] || {{ {venv}; }}"
+        )
+        self.stub(manager, f"[[ $FAILS != packages-of-the-system ]] || exit 1\ntouch {folder}/installed")
+        for name in ("shutdown", "poweroff", "setsid", "sleep", "systemctl", "sysctl", "nvidia-smi"):
+            self.stub(name, "[[ $FAILS != " + name + " ]]")
+        (folder / "python").write_text(STUB.format(name="venv", body=PYTHON))
+        (folder / "python").chmod(0o755)
+        for name in ("bash", "mkdir", "cp", "touch", "cat", "chmod", "tail"):
+            (folder / "bin" / name).symlink_to(str(shutil.which(name)))
+
+    def stub(self, name: str, body: str) -> None:
+        path = self.folder / "bin" / name
+        path.write_text(STUB.format(name=name, body=body))
+        path.chmod(0o755)
+
+    def boot(self, boot: Boot = BOOT) -> list[str]:
+        """Boot to the end; the commands that were called."""
+        calls = self.folder / "calls"
+        variables = {"PATH": str(self.folder / "bin"), "CALLS": str(calls), "FAILS": self.fails}
+        script = self.folder / "user-data"
+        script.write_text(render(boot))
+        subprocess.run(
+            ["/bin/bash", str(script)],
+            env={**variables, "HARNESS_BOX_HOME": str(self.home), "HARNESS_BOX_CONSOLE": str(self.folder / "console")},
+            check=False,
+            timeout=120,
+            capture_output=True,
+        )
+        return calls.read_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("manager", "installs"),
+    [
+        ("dnf", "dnf install -y -q python3.11 python3.11-pip ca-certificates"),
+        (
+            "apt-get",
+            "apt-get -o DPkg::Lock::Timeout=300 install -qq --no-install-recommends python3.11 python3.11-venv",
+        ),
+    ],
+)
+def test_a_machine_of_either_kind_becomes_a_box_and_powers_off(tmp_path: Path, manager: str, installs: str) -> None:
+    calls = Machine(tmp_path, manager).boot()
+    assert calls[0] == "shutdown -P +60"
+    assert calls[-3:] == ["shutdown -P now", "sleep 60", "poweroff -f"]
+    assert any(line.startswith(installs) for line in calls)
+    order = [
+        "boto3.txt",
+        "boot.py ask",
+        "boot.py fetch",
+        "requirements.lock",
+        "harness.remote.box s3://a-bucket/it's/here",
+    ]
+    places = [next(number for number, line in enumerate(calls) if what in line) for what in order]
+    assert places == sorted(places)
+    assert not [line for line in calls if "boot.py end" in line]
+    assert "systemctl mask --now --no-block ecs.service" in calls
+
+
+@pytest.mark.parametrize(
+    ("fails", "step"),
+    [
+        ("packages-of-the-system", None),
+        ("venv", "installing boto3"),
+        ("boto3", "installing boto3"),
+        ("ask", "writing to s3://a-bucket/it's/here"),
+        ("fetch", "fetching harness"),
+        ("engine", "installing the engine"),
+        ("packages", "installing harness' packages"),
+        ("nvidia-smi", "looking for GPUs"),
+        ("agent", None),
+        ("shutdown", None),
+        ("setsid", "none: the limit that is left will do"),
+        ("systemctl", "none: what cannot be masked is no reason to stop"),
+        ("sysctl", "none: it may not panic"),
+    ],
+)
+def test_whatever_fails_it_powers_off_and_says_at_which_step(tmp_path: Path, fails: str, step: str | None) -> None:
+    calls = Machine(tmp_path, "dnf", fails).boot(replace(BOOT, gpus=True))
+    assert calls[0] == "shutdown -P +60"
+    assert calls[-3:] == ["shutdown -P now", "sleep 60", "poweroff -f"]
+    told = [line.partition("boot.py end ")[2] for line in calls if "boot.py end" in line]
+    if step is not None and not step.startswith("none"):
+        assert told == [f"{step} 1"]
+    else:
+        assert not told, "there is nothing to tell it with, or the agent tells it"
+    assert [line for line in calls if "harness.remote.box" in line] or fails not in (
+        "agent",
+        "setsid",
+        "systemctl",
+        "sysctl",
+    )
+
+
+def test_a_machine_that_is_told_to_end_powers_off(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "dnf")
+    (tmp_path / "python").write_text(
+        STUB.format(name="venv", body='case "$*" in *remote.box*) kill -TERM $PPID ;; esac')
+    )
+    assert machine.boot()[-3:] == ["shutdown -P now", "sleep 60", "poweroff -f"]
+
+
+def test_a_second_boot_does_nothing_but_power_off(tmp_path: Path) -> None:
+    """Its limits died with the first, and user data runs once."""
+    machine = Machine(tmp_path, "dnf")
+    calls = machine.boot()
+    unit = machine.home / "harness-once.service"
+    text = unit.read_text()
+    assert "poweroff" in text and "WantedBy=basic.target" in text
+    assert calls.index(f"systemctl enable {unit}") < next(i for i, line in enumerate(calls) if "install" in line)
+    assert "sysctl -q -w kernel.panic=10" in calls
+    assert not [line for line in calls if "start" in line and unit.name in line], "not before the second"
+
+
+def test_what_fails_before_s3_is_reached_is_on_the_console(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "dnf", "packages-of-the-system")
+    # Powering off takes a while; what was said is on the console by then.
+    waits = f"for _ in {{1..100}}; do /bin/grep -q 'try 5 of 5' {tmp_path}/console && break; /bin/sleep 0.1; done"
+    machine.stub("sleep", waits)
+    machine.boot()
+    assert "boot: failed (try 5 of 5): install_packages" in (tmp_path / "console").read_text()
+
+
+def test_a_machine_without_a_console_is_one_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "console").mkdir()
+    assert [line for line in Machine(tmp_path, "dnf").boot() if "harness.remote.box" in line]

@@ -1,0 +1,194 @@
+"""User data executed by stand-in instances: real images, real jobs, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import docker
+import pytest
+
+from harness.aws.objects import Objects
+from harness.launch.docker import DockerLauncher
+from harness.records import Outcome
+from harness.remote import arriving, layout, shipping
+from harness.remote.records import MOST_BYTES, Beat, End, ShippedImage, read
+from harness.remote.user_data import Boot, render
+from harness.store import Store
+from harness.stored_jobs import read_jobs
+from tests.aws import server
+from tests.conftest import Bench
+from tests.remote import imds, standin
+from tests.remote.planning import RUN, TYPE, Planning
+
+pytestmark = pytest.mark.docker
+
+INSTANCE = "i-00000000000000{:03}"
+# Long enough for a first boot, which downloads all packages over a slow line.
+BOOT_S = 900
+PROTOCOL = '[protocol]\nname = "interleaved"\nwarmup_queries = 2\ntrials = {}\nrepeats = 0\nk = 3\n'
+
+
+@pytest.fixture(scope="module")
+def ground(engine: docker.DockerClient) -> standin.Ground:
+    return standin.ground(engine)
+
+
+class Shipped:
+    """A suite of one planted system, planned and shipped."""
+
+    def __init__(self, bench: Bench, work: Objects, trials: int, **params: float) -> None:
+        said: list[str] = []
+        bench.plant("shipped", **params)
+        # An image of its own: a test beside this one may keep another name for an equal one.
+        with (bench.folder / "engines" / "planted" / "adapter.py").open("a") as adapter:
+            adapter.write(f"# {bench.folder}\n")
+        launcher = DockerLauncher(bench.cache)
+        try:
+            path = bench.suite(PROTOCOL.format(trials), systems=["shipped"])
+            first = Planning(bench, path, launcher, work)
+            system = first.inputs.system(first.planned[0].cell)
+            prepared = launcher.prepare(system, said.append)
+            self.image = shipping.image(work, launcher.client, prepared, said.append, cache=bench.cache)
+            self.planning = Planning(bench, path, launcher, work)  # with its image at hand
+        finally:
+            launcher.close()
+        self.bundle = shipping.bundle(work, said.append, cache=bench.cache)
+
+    def user_data(self, part: str = "0001", limit_s: int = 1800) -> str:
+        boot = Boot(self.planning.work.place, RUN, part, self.bundle, server.REGION, limit_s, gpus=False)
+        return render(boot)
+
+
+@pytest.fixture
+def ship(bench: Bench, work: Objects, engine: docker.DockerClient) -> Iterator[Callable[..., Shipped]]:
+    made: list[ShippedImage] = []
+
+    def ship(trials: int = 2, **params: float) -> Shipped:
+        shipped = Shipped(bench, work, trials, **params)
+        made.append(shipped.image)
+        return shipped
+
+    yield ship
+    for image in made:
+        engine.images.remove(image.reference, force=True)
+
+
+def end(planning: Planning, part: str = "0001") -> End:
+    return read(End, "end", planning.run.get(layout.end(part), MOST_BYTES) or b"")
+
+
+def wait_until(condition: Callable[[], object], timeout_s: float = BOOT_S) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.1)
+
+
+def check_no_secrets(work: Objects, *texts: str) -> None:
+    for each in work.list():
+        content = work.get(each.name, 1 << 30) or b""
+        assert not [secret for secret in server.SECRETS if secret.encode() in content], each.name
+    assert not [secret for secret in server.SECRETS if any(secret in text for text in texts)]
+
+
+def test_user_data_makes_a_box_whose_jobs_come_home(
+    ground: standin.Ground, ship: Callable[..., Shipped], work: Objects, tmp_path: Path, engine: docker.DockerClient
+) -> None:
+    shipped = ship(trials=2, service_s=0.002)
+    planning, terminated = shipped.planning, []
+    part = planning.part(builds=True, images=(shipped.image,))
+    engine.images.remove(shipped.image.reference, force=True)  # the box has only what was shipped
+    user_data = shipped.user_data()
+    folder, id_ = tmp_path / "instance", INSTANCE.format(1)
+    with standin.booted(
+        ground, folder, user_data, imds.of(id_), fresh=True, on_end=lambda: terminated.append(id_)
+    ) as box:
+        assert box.wait(BOOT_S), box.log
+        told = end(planning)
+        assert told.ok and told.instance_id == id_, (told, box.log)
+        assert terminated == [id_] and not box.processes and not box.containers()
+        assert "shutdown -P +30" in box.power_log and "shutdown -P now" in box.power_log
+        box.keep_packages()
+        assert "IMDSv1" not in box.log and not [path for path in box.metadata.asked if "identity" in path]
+        log = box.log
+    assert sorted(told.handed_over) == arriving.waiting(planning.run, ()) == sorted(planning.specs)
+    assert len(part.jobs) == 2 and shipping.find_index(work, part.builds[0].key)
+    store = Store(tmp_path / "here", "test-suite")
+    with store.held():
+        for key, spec in planning.specs.items():
+            result = arriving.bring(planning.run, key, spec, store)
+            assert result.outcome is Outcome.OK, result.detail
+            instance = result.instance
+            assert instance and (instance.instance_id, instance.instance_type) == (id_, TYPE)
+            assert result.environment.instance_type == TYPE and result.environment.harness_commit
+            assert instance.ami_id and instance.availability_zone == f"{server.REGION}a" and instance.cpu_platform
+            assert result.environment.docker_version
+    assert {job.run_path is not None for job in read_jobs(store.folder)} == {True}
+    beat = read(Beat, "beat", planning.run.get(layout.beat("0001"), MOST_BYTES) or b"")
+    assert (beat.done, beat.total, beat.instance_id) == (2, 2, id_)
+    said = (planning.run.get(layout.log("0001"), MOST_BYTES) or b"").decode()
+    assert "loading the image of shipped" in said and "box: end: all is done" in said
+    check_no_secrets(work, user_data, log, json.dumps(engine.images.get(shipped.image.digest).attrs))
+
+
+def test_a_box_that_dies_leaves_whole_jobs_and_another_goes_on(
+    ground: standin.Ground, ship: Callable[..., Shipped], work: Objects, tmp_path: Path
+) -> None:
+    shipped = ship(trials=6, service_s=0.2)
+    planning = shipped.planning
+    part = planning.part(images=(shipped.image,))
+    with standin.booted(ground, tmp_path / "first", shipped.user_data(), imds.of(INSTANCE.format(1))) as first:
+        wait_until(lambda: len(arriving.waiting(planning.run, ())) >= 2 and first.containers())
+        first.kill()
+        assert not first.processes and not first.containers()
+        beat = read(Beat, "beat", planning.run.get(layout.beat("0001"), MOST_BYTES) or b"")
+    home = arriving.waiting(planning.run, ())
+    assert 2 <= len(home) < 6 and beat.phase == "measuring"
+    assert planning.run.get(layout.end("0001"), MOST_BYTES) is None
+    left = tuple(replace(job) for job in part.jobs if job.key not in home)
+    planning.part("0002", images=(shipped.image,), jobs=left)
+    second = standin.booted(ground, tmp_path / "second", shipped.user_data("0002"), imds.of(INSTANCE.format(2)))
+    # What is left is done by two at once, of which one has nothing to do.
+    planning.part("0003", images=(shipped.image,), jobs=())
+    third = standin.booted(ground, tmp_path / "third", shipped.user_data("0003"), imds.of(INSTANCE.format(3)))
+    with second as one, third as other:
+        assert one.wait(BOOT_S) and other.wait(BOOT_S), one.log + other.log
+        assert end(planning, "0002").ok and end(planning, "0003").ok, one.log + other.log
+    store = Store(tmp_path / "here", "test-suite")
+    with store.held():
+        found = {
+            key: arriving.bring(planning.run, key, planning.specs[key], store)
+            for key in arriving.waiting(planning.run, ())
+        }
+    assert found.keys() == planning.specs.keys()
+    by_instance = {key: result.instance.instance_id for key, result in found.items() if result.instance}
+    assert by_instance == {key: INSTANCE.format(1 if key in home else 2) for key in found}
+
+
+def test_a_box_that_cannot_be_set_up_says_so_and_powers_off(
+    ground: standin.Ground, ship: Callable[..., Shipped], work: Objects, tmp_path: Path
+) -> None:
+    shipped = ship()
+    planning = shipped.planning
+    planning.part(images=(shipped.image,))
+    work.put(shipped.bundle.name, b"another bundle")
+    (tmp_path / "instance" / "home").mkdir(parents=True)
+    said = f"role {server.ACCOUNT} with {server.ACCESS_KEY}\n"
+    (tmp_path / "instance" / "home" / "log.txt").write_text(said)
+    user_data = re.sub(r"for try in 1 2 3 4 5|sleep \$\(\(try \* 5\)\)", _sooner, shipped.user_data())
+    with standin.booted(ground, tmp_path / "instance", user_data, imds.of(INSTANCE.format(1))) as box:
+        assert box.wait(BOOT_S), box.log
+        told = end(planning)
+    assert not told.ok and told.instance_id == INSTANCE.format(1)
+    assert told.detail == ("the machine could not be set up: fetching harness ended with exit code 1; see its log")
+    assert "the bundle is not what was shipped" in (planning.run.get(layout.log("0001"), MOST_BYTES) or b"").decode()
+    check_no_secrets(work)
+
+
+def _sooner(found: re.Match[str]) -> str:
+    return "for try in 1 2" if found[0].startswith("for") else "sleep 0"
