@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from harness import cache_folder, evaluate, prices, pricing, stored_jobs, tables
+from harness import cache_folder, measure_names, prices, pricing, stored_jobs, tables
 from harness.aws.uri import is_s3
 from harness.columns import Described, Kind
 from harness.errors import FileError, UsageError
@@ -89,9 +89,7 @@ def table(
     names = measures.split() if isinstance(measures, str) else measures
     place = _cache(cache)
     snapshot = prices.snapshot(_date(as_of), region=region, term=term)
-    measured = tables.rows_of(
-        _folder(results, place, say), tuple(names or evaluate.DEFAULT_MEASURES), cache=place, say=say
-    )
+    measured = tables.rows_of(_folder(results, place, say), tuple(names or measure_names.DEFAULT), cache=place, say=say)
     return tables.priced(measured, pricing.tariff(snapshot))
 
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness import assets, catalog, datasets, evaluate, hardware
+from harness import assets, catalog, datasets, hardware, measure_names
 from harness.catalog import System
 from harness.datasets import Dataset, QuerySample
 from harness.errors import UsageError
@@ -111,7 +111,7 @@ def gather(suite: Suite, options: Options, screen: Screen | None = None) -> Inpu
             for the ``server`` scenario.
     """
     if options.share is None:  # who does a share makes no table of it
-        evaluate.parse_measures(suite.measures)  # a table that cannot be made is known before what costs
+        measure_names.parse(suite.measures)  # a table that cannot be made is known before what costs
     profiles = {name: hardware.profile(name) for name in suite.profiles}
     if suite.build_profile is not None:
         profiles[suite.build_profile] = hardware.profile(suite.build_profile)

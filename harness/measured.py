@@ -10,7 +10,7 @@ from typing import Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from harness import evaluate, machine_speed, pooling, stats, steadiness, throughput, timings, validity, variance
+from harness import machine_speed, pooling, stats, steadiness, throughput, timings, trec_files, validity, variance
 from harness.attempts import AnyJob
 from harness.errors import HarnessError
 from harness.per_query import SHARES
@@ -217,7 +217,7 @@ def _disagreements(jobs: Sequence[AnyJob]) -> int | None:
     try:
         if len({path.read_bytes() for path in known}) == 1:
             return 0  # nearly always; reading them as rankings takes a hundred times as long
-        rankings = [evaluate.read_run(path).rankings for path in known]
+        rankings = [trec_files.read_run(path).rankings for path in known]
     except (HarnessError, OSError):
         return None  # the measures will say what is wrong with the run
     queries = set(itertools.chain.from_iterable(rankings))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from harness import evaluate, gpu_noise, notes, per_query, stats
+from harness import evaluate, gpu_noise, measure_names, notes, per_query, stats, trec_files
 from harness.attempts import Job
 from harness.errors import HarnessError, StoreError
 from harness.measured import Measured
@@ -28,18 +28,18 @@ class Judge:
     """Evaluates jobs; each file of judgements is read once."""
 
     measures: tuple[Any, ...]
-    qrels: dict[Path, evaluate.Qrels] = field(default_factory=dict)
+    qrels: dict[Path, trec_files.Qrels] = field(default_factory=dict)
 
     def __call__(self, job: Job) -> evaluate.Evaluation:
         """What a job's run is worth; HarnessError where it cannot be judged."""
         path = job.qrels_path()
         hits_alone = evaluate.of_hits_alone(path)
-        qrels = self.qrels.get(path) or evaluate.read_qrels(path)
+        qrels = self.qrels.get(path) or trec_files.read_qrels(path)
         if not hits_alone:  # those are one job's
             self.qrels[path] = qrels
         if job.run_path is None:
             raise StoreError(f"{job.folder}: holds no run; measure the job again")
-        run = evaluate.read_run(job.run_path)
+        run = trec_files.read_run(job.run_path)
         return evaluate.evaluate(run, qrels, job.sample_ids(), self.measures, hits_alone=hits_alone)
 
 
@@ -166,7 +166,7 @@ def _with_measures(row: Row, cell: Measured[Job], judge: Judge) -> tuple[Row, Pe
         row = replace(row, measures=dict.fromkeys(names, missing))
     else:
         seed = cell.pool.lead.result.spec.seed
-        deep = [str(measure) for measure in judge.measures if evaluate.looks_deeper(measure, row.k)]
+        deep = [str(measure) for measure in judge.measures if measure_names.looks_deeper(measure, row.k)]
         row = replace(
             row,
             measures={name: _judged(judged, name, seed) for name in names},

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness import attempts, evaluate, machine_speed, measured, one_row, per_query, remembered, validity
+from harness import attempts, machine_speed, measure_names, measured, one_row, per_query, remembered, validity
 from harness.attempts import Job
 from harness.measured import Measured
 from harness.plan import NULL
@@ -20,7 +20,7 @@ from harness.table import Figure, Measurements, Overhead, Row
 def measure(
     jobs: Iterable[Job],
     *,
-    measures: Sequence[str] = evaluate.DEFAULT_MEASURES,
+    measures: Sequence[str] = measure_names.DEFAULT,
     keys: Collection[str] | None = None,
 ) -> Measurements:
     """The rows alone; see :func:`measure_all`."""
@@ -30,7 +30,7 @@ def measure(
 def measure_all(
     jobs: Iterable[Job],
     *,
-    measures: Sequence[str] = evaluate.DEFAULT_MEASURES,
+    measures: Sequence[str] = measure_names.DEFAULT,
     keys: Collection[str] | None = None,
     recall: Recall = remembered.nothing,
 ) -> Made:
@@ -50,7 +50,7 @@ def measure_all(
         UsageError: a measure is unknown.
         FileError: a result's start time cannot be read.
     """
-    judge = one_row.Judge(evaluate.parse_measures(measures))
+    judge = one_row.Judge(measure_names.parse(measures))
     stored = list(jobs)
     levels = _levels(stored)
     grouped = attempts.by_place(stored)

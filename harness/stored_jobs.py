@@ -74,10 +74,15 @@ class StoredJob:
 
     def sample_ids(self) -> tuple[str, ...]:
         """Query ids of the fixed sample."""
+        return tuple(self.sample_texts())
+
+    def sample_texts(self) -> dict[str, str]:
+        """The queries of the fixed sample: their texts by id, in their order."""
         path = self._suite_folder() / "samples" / f"{self.result.spec.sample_sha256}.json"
         try:
-            return tuple(str(query["query_id"]) for query in json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            queries = json.loads(path.read_text(encoding="utf-8"))
+            return {str(query["query_id"]): str(query.get("text", "")) for query in queries}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise FileError(
                 f"{path}: the query sample cannot be read: {error}; bring it from where it was made"
             ) from error

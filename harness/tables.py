@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from harness import derived, evaluate, pricing, stored_jobs
+from harness import derived, measure_names, pricing, stored_jobs
 from harness.attempts import Job
 from harness.errors import UsageError
 from harness.per_query import PerQuery
@@ -25,7 +25,7 @@ _MANY = 100
 
 def rows_of(
     folder: Path,
-    measures: Sequence[str] = evaluate.DEFAULT_MEASURES,
+    measures: Sequence[str] = measure_names.DEFAULT,
     *,
     keys: Collection[str] | None = None,
     cache: Path | None = None,
@@ -78,7 +78,7 @@ def build(
     jobs: Iterable[Job],
     *,
     snapshot: Snapshot,
-    measures: Sequence[str] = evaluate.DEFAULT_MEASURES,
+    measures: Sequence[str] = measure_names.DEFAULT,
     keys: Collection[str] | None = None,
 ) -> Table:
     """The table of some jobs at these prices; see :func:`harness.rows.measure`."""
@@ -89,7 +89,7 @@ def build(
 
 def per_query_of(
     folder: Path,
-    measures: Sequence[str] = evaluate.DEFAULT_MEASURES,
+    measures: Sequence[str] = measure_names.DEFAULT,
     *,
     cache: Path | None = None,
     say: Callable[[str], None] = lambda _: None,

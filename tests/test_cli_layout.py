@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from harness import evaluate, report, tables
+from harness import measure_names, report, tables
 from harness.cli import main
 from harness.cli import tables as commands
 from harness.launch.fake import FakeLauncher
@@ -46,7 +46,7 @@ def test_a_suite_that_is_no_product_ends_in_the_papers_table_with_its_stand_in_m
 
 def test_the_command_knows_every_layout() -> None:
     assert tuple(commands.MEASURES) == report.LAYOUTS
-    assert tuple(commands.MEASURES["rows"].split()) == evaluate.DEFAULT_MEASURES
+    assert tuple(commands.MEASURES["rows"].split()) == measure_names.DEFAULT
 
 
 def test_the_command_prints_stored_results_in_the_papers_shape(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from harness import evaluate
+from harness import evaluate, measure_names, trec_files
 from harness.errors import FileError, UsageError
 
-MEASURES = evaluate.parse_measures(evaluate.DEFAULT_MEASURES)
+MEASURES = measure_names.parse(measure_names.DEFAULT)
 
 
 def judge(
-    rankings: dict[str, tuple[str, ...]], qrels: evaluate.Qrels, sample: list[str], *names: str
+    rankings: dict[str, tuple[str, ...]], qrels: trec_files.Qrels, sample: list[str], *names: str
 ) -> evaluate.Evaluation:
-    measures = evaluate.parse_measures(names) if names else MEASURES
-    return evaluate.evaluate(evaluate.Run(rankings, ()), qrels, sample, measures)
+    measures = measure_names.parse(names) if names else MEASURES
+    return evaluate.evaluate(trec_files.Run(rankings, ()), qrels, sample, measures)
 
 
 def write(path: Path, text: str) -> Path:
@@ -39,8 +39,8 @@ q9 0 d1 1
 
 
 def test_hand_computed_values(tmp_path: Path) -> None:
-    run = evaluate.read_run(write(tmp_path / "run.trec.gz", RUN))
-    qrels = evaluate.read_qrels(write(tmp_path / "qrels.trec.gz", QRELS))
+    run = trec_files.read_run(write(tmp_path / "run.trec.gz", RUN))
+    qrels = trec_files.read_qrels(write(tmp_path / "qrels.trec.gz", QRELS))
     found = evaluate.evaluate(run, qrels, ["q1", "q2", "q3", "q4"], MEASURES)
     # q1: first relevant at rank 2; gains 0, 1, 2 against the ideal 2, 1.  q2: a miss.  q3: no hits.  q4: not judged.
     # q9 is judged, but not in the sample.
@@ -80,7 +80,7 @@ def test_nothing_judged_is_missing_not_zero() -> None:
 def test_equal_scores_are_judged_in_the_order_that_was_returned(tmp_path: Path, relevant: str) -> None:
     # ir_measures alone would put d1 first for RR@10 and d2 first for nDCG@10, whatever was returned.
     text = "q Q0 d2 1 5.0 x\nq Q0 d1 2 5.0 x\n"
-    run = evaluate.read_run(write(tmp_path / "run.trec", text))
+    run = trec_files.read_run(write(tmp_path / "run.trec", text))
     found = evaluate.evaluate(run, {"q": {relevant: 1}}, ["q"], MEASURES)
     rank = {"d2": 1, "d1": 2}[relevant]
     assert found.values["RR@10"] == pytest.approx(1 / rank)
@@ -89,12 +89,12 @@ def test_equal_scores_are_judged_in_the_order_that_was_returned(tmp_path: Path, 
 
 
 def test_ranks_decide_not_the_order_of_lines(tmp_path: Path) -> None:
-    run = evaluate.read_run(write(tmp_path / "run.trec", "q Q0 b 2 1.0 x\nq Q0 a 1 2.0 x\n\nq Q0 c 7 0.5 x\n"))
+    run = trec_files.read_run(write(tmp_path / "run.trec", "q Q0 b 2 1.0 x\nq Q0 a 1 2.0 x\n\nq Q0 c 7 0.5 x\n"))
     assert run.rankings == {"q": ("a", "b", "c")}
 
 
 def test_ids_may_hold_any_character_but_ascii_white_space(tmp_path: Path) -> None:
-    run = evaluate.read_run(write(tmp_path / "run.trec", "q\u00a01 Q0 d\u3000é 0 1 x\n"))
+    run = trec_files.read_run(write(tmp_path / "run.trec", "q\u00a01 Q0 d\u3000é 0 1 x\n"))
     assert run.rankings == {"q\u00a01": ("d\u3000é",)}
 
 
@@ -119,7 +119,7 @@ def test_a_stranger_in_the_run_is_named() -> None:
 def test_malformed_run_line_is_named(tmp_path: Path, line: str, message: str) -> None:
     path = write(tmp_path / "run.trec.gz", f"q Q0 a 1 2.0 x\nq Q0 b 2 1.0 x\n{line}\n")
     with pytest.raises(FileError) as caught:
-        evaluate.read_run(path)
+        trec_files.read_run(path)
     assert str(caught.value).startswith(f"{path}:3: ")
     assert message in str(caught.value)
 
@@ -131,14 +131,14 @@ def test_malformed_run_line_is_named(tmp_path: Path, line: str, message: str) ->
 def test_malformed_qrels_line_is_named(tmp_path: Path, line: str, message: str) -> None:
     path = write(tmp_path / "qrels.trec.gz", f"q 0 a 1\nq 0 a 1\n{line}\n")
     with pytest.raises(FileError) as caught:
-        evaluate.read_qrels(path)
+        trec_files.read_qrels(path)
     assert str(caught.value).startswith(f"{path}:3: ")
     assert message in str(caught.value)
 
 
 def test_damaged_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="no such file"):
-        evaluate.read_run(tmp_path / "none.gz")
+        trec_files.read_run(tmp_path / "none.gz")
     whole = gzip.compress((RUN * 2000).encode())
     contents = {
         "plain.gz": RUN.encode(),
@@ -148,12 +148,12 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
         with pytest.raises(FileError, match=r"(damaged|fields|twice|no whole number|UTF-8)"):
-            evaluate.read_run(tmp_path / name)
+            trec_files.read_run(tmp_path / name)
     (tmp_path / "latin.trec").write_bytes(b"q Q0 d 1 1 x\nq Q0 \xe9 2 0.5 x\n")
     with pytest.raises(FileError, match=r"latin\.trec:2: not UTF-8"):
-        evaluate.read_run(tmp_path / "latin.trec")
+        trec_files.read_run(tmp_path / "latin.trec")
     with pytest.raises(FileError, match="damaged"):
-        evaluate.read_run(tmp_path)
+        trec_files.read_run(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -162,22 +162,22 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
 )
 def test_unknown_measure_is_one_line(name: str) -> None:
     with pytest.raises(UsageError, match="write it as ir_measures does") as caught:
-        evaluate.parse_measures([name])
+        measure_names.parse([name])
     assert repr(name) in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_measures_print_as_they_are_written() -> None:
     names = ("RR@10", "Success@10", "nDCG@10", "AP(rel=2)@100", "R@10", "RR@10")
-    measures = evaluate.parse_measures(names)
+    measures = measure_names.parse(names)
     assert [str(measure) for measure in measures] == list(names[:-1])
-    assert [evaluate.cutoff(measure) for measure in measures] == [10, 10, 10, 100, 10]
-    assert evaluate.cutoff(evaluate.parse_measures(["RR"])[0]) is None
+    assert [measure_names.cutoff(measure) for measure in measures] == [10, 10, 10, 100, 10]
+    assert measure_names.cutoff(measure_names.parse(["RR"])[0]) is None
 
 
 @pytest.mark.parametrize("name", ["AP", "nDCG", "RR", "Rprec", "Bpref", "infAP", "AP(rel=2)", "R@11", "AP@100"])
 def test_a_measure_without_a_cutoff_goes_down_the_whole_ranking(name: str) -> None:
-    assert evaluate.looks_deeper(evaluate.parse_measures([name])[0], 10)
+    assert measure_names.looks_deeper(measure_names.parse([name])[0], 10)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_measure_without_a_cutoff_goes_down_the_whole_ranking(name: str) -> No
     ],
 )
 def test_a_cutoff_or_a_set_ends_what_a_measure_sees(name: str) -> None:
-    assert not evaluate.looks_deeper(evaluate.parse_measures([name])[0], 10)
+    assert not measure_names.looks_deeper(measure_names.parse([name])[0], 10)
 
 
 def test_many_measures_at_once_agree_with_each_alone() -> None:
@@ -221,8 +221,8 @@ HITS_ALONE = {"a": {"x": 0, "y": 1}}  # query b was judged, and got no hits
     [("RR@10", 0.25), ("Success@1", 0.0), ("Success@2", 0.5), ("P@2", 0.25), ("SetP", 0.25), ("NumRet(rel=1)", 1.0)],
 )
 def test_hits_that_were_judged_alone_are_enough_for_some_measures(name: str, value: float) -> None:
-    measures = evaluate.parse_measures([name])
-    run = evaluate.Run({"a": ("x", "y")}, ())
+    measures = measure_names.parse([name])
+    run = trec_files.Run({"a": ("x", "y")}, ())
     found = evaluate.evaluate(run, HITS_ALONE, ["a", "b"], measures, hits_alone=True)
     assert found.values == {name: pytest.approx(value)} and found.reasons == {}
     assert (found.queries, found.unjudged, found.without_hits) == (2, (), ("b",))
@@ -233,8 +233,8 @@ def test_hits_that_were_judged_alone_are_enough_for_some_measures(name: str, val
     ["nDCG@10", "R@10", "AP", "AP@10", "Rprec", "Bpref", "SetR", "SetF", "SetAP", "NumRel", "Judged@10", "ERR@10"],
 )
 def test_measures_that_need_all_relevant_documents_have_no_value_then(name: str) -> None:
-    measures = evaluate.parse_measures(["RR@10", name])
-    found = evaluate.evaluate(evaluate.Run({"a": ("y",)}, ()), HITS_ALONE, ["a"], measures, hits_alone=True)
+    measures = measure_names.parse(["RR@10", name])
+    found = evaluate.evaluate(trec_files.Run({"a": ("y",)}, ()), HITS_ALONE, ["a"], measures, hits_alone=True)
     assert found.values == {"RR@10": 1.0, str(measures[1]): None}
     assert found.reasons[str(measures[1])].startswith("needs all relevant documents")
 
@@ -243,4 +243,4 @@ def test_every_measure_is_either_of_the_hits_alone_or_has_a_reason() -> None:
     """A measure that ir_measures learns later is not taken to be one of them."""
     import ir_measures
 
-    assert set(ir_measures.measures.registry) >= evaluate._OF_HITS_ALONE
+    assert set(ir_measures.measures.registry) >= measure_names.OF_HITS_ALONE

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from harness import evaluate
+from harness import evaluate, measure_names, trec_files
 from harness.errors import HarnessError, StoreError
 from harness.exporting.whole import new_folder
 from harness.records import Outcome
@@ -65,7 +65,7 @@ def write(
         FileError: ``out`` is there and not empty.
         StoreError: it cannot be written, or what was written does not read back as what was meant.
     """
-    judge = _Judge(evaluate.parse_measures(measures))
+    judge = _Judge(measure_names.parse(measures))
     with new_folder(out) as folder:
         for number, job in enumerate(jobs, start=1):
             target = folder / job.folder.relative_to(root)
@@ -86,7 +86,7 @@ class _Judge:
     """Measures of single jobs; judgements are read once, a reason stands where there are none."""
 
     measures: tuple[Any, ...]
-    _qrels: dict[Path, evaluate.Qrels] = field(default_factory=dict)
+    _qrels: dict[Path, trec_files.Qrels] = field(default_factory=dict)
 
     def __call__(self, job: StoredJob) -> dict[str, Any]:
         names = [str(measure) for measure in self.measures]
@@ -94,10 +94,10 @@ class _Judge:
             return {}
         try:
             path = job.qrels_path()
-            qrels = self._qrels.get(path) or evaluate.read_qrels(path)
+            qrels = self._qrels.get(path) or trec_files.read_qrels(path)
             if not (alone := evaluate.of_hits_alone(path)):
                 self._qrels[path] = qrels
-            run = evaluate.read_run(job.run_path)
+            run = trec_files.read_run(job.run_path)
             found = evaluate.evaluate(run, qrels, job.sample_ids(), self.measures, hits_alone=alone)
         except HarnessError as error:
             return {"reported measures": names, "not computed": str(error)}

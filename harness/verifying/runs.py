@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness import evaluate, stored_jobs
-from harness.evaluate import Qrels, Run
+from harness import evaluate, stored_jobs, trec_files
 from harness.records import Outcome
 from harness.result import JUDGED_HITS
 from harness.stored_jobs import StoredJob
+from harness.trec_files import Qrels, Run
 
 # A cell's jobs lie beside each other, and mostly rank alike.
 _MOST = 16
@@ -56,9 +56,9 @@ class Runs:
         path = job.qrels_path()
         if not evaluate.of_hits_alone(path):
             if path not in self._qrels:
-                self._qrels[path] = evaluate.read_qrels(path)
+                self._qrels[path] = trec_files.read_qrels(path)
             return
-        qrels = evaluate.read_qrels(path)
+        qrels = trec_files.read_qrels(path)
         hits = {(query, document) for query, ranking in run.rankings.items() for document in ranking}
         judged = {(query, document) for query, documents in qrels.items() for document in documents}
         if hits != judged:
@@ -66,9 +66,9 @@ class Runs:
 
     def _run(self, path: Path, sha256: str | None) -> Run:
         if sha256 is None:
-            return evaluate.read_run(path)
+            return trec_files.read_run(path)
         if sha256 not in self._runs:
             if len(self._runs) == _MOST:
                 self._runs.pop(next(iter(self._runs)))
-            self._runs[sha256] = evaluate.read_run(path)
+            self._runs[sha256] = trec_files.read_run(path)
         return self._runs[sha256]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness import evaluate, hardware
+from harness import hardware, measure_names
 from harness.errors import UnknownName, UsageError
 from harness.stats import MIN_QUERIES
 
@@ -114,5 +114,5 @@ def _least(text: str) -> Least:
     measure, _, amount = text.rpartition("=")
     if not measure or not re.fullmatch(r"[0-9]+(\.[0-9]+)?", amount, flags=re.ASCII):
         raise UsageError(f"--min {text!r}: write a measure and its least value, e.g. --min RR@10=0.3")
-    (parsed,) = evaluate.parse_measures([measure])
+    (parsed,) = measure_names.parse([measure])
     return Least(str(parsed), float(amount))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from harness import evaluate, offers
+from harness import measure_names, offers
 from harness.attempts import started
 from harness.errors import UsageError
 from harness.launch import host
@@ -46,7 +46,7 @@ class Viability:
         self.probing = probing
         self.question = question
         check_proves(question.criteria, len(probing.subject.queries.sample))
-        self._measures = evaluate.parse_measures([each.measure for each in question.criteria.least])
+        self._measures = measure_names.parse([each.measure for each in question.criteria.least])
         self._known: dict[int, Reference] = {}
 
     def unconstrained(self, cpus: int) -> Reference:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness import evaluate, machine_speed, measured
+from harness import evaluate, machine_speed, measured, trec_files
 from harness.errors import StoreError
 from harness.records import Outcome
 from harness.result import Result
@@ -48,7 +48,7 @@ def look(job: StoredJob, measures: Sequence[Any], levels: machine_speed.Levels |
 
     Args:
         job: of any outcome.
-        measures: as ``evaluate.parse_measures`` gives them.
+        measures: as ``measure_names.parse`` gives them.
         levels: the canary's levels of the unconstrained jobs.
 
     Raises:
@@ -64,11 +64,11 @@ def look(job: StoredJob, measures: Sequence[Any], levels: machine_speed.Levels |
     latency = samples.column("latency_ns").to_numpy()[timed] / 1e9
     figures = {MEAN: found.latency.mean_s}
     figures |= {name: percentile(latency, name, found.latency.queries) for name in MIN_QUERIES}
-    run = evaluate.read_run(job.run_path) if job.run_path else evaluate.Run({}, ())
+    run = trec_files.read_run(job.run_path) if job.run_path else trec_files.Run({}, ())
     values: dict[str, float | None] = {}
     if measures:
         path = job.qrels_path()
-        qrels, hits_alone = evaluate.read_qrels(path), evaluate.of_hits_alone(path)
+        qrels, hits_alone = trec_files.read_qrels(path), evaluate.of_hits_alone(path)
         values = evaluate.evaluate(run, qrels, job.sample_ids(), measures, hits_alone=hits_alone).values
     doubts = [each.text for each in found.verdict.findings if each.transient]
     return Seen(

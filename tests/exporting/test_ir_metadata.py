@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from harness import exporting, stored_jobs
+from harness import exporting, measure_names, stored_jobs
 from harness.errors import FileError, UsageError
-from harness.evaluate import DEFAULT_MEASURES
 from tests.handed_on import change, job, put
 
 SECTIONS = {"platform", "implementation", "resources", "method", "research goal", "data", "actor"}
@@ -19,7 +18,7 @@ SECTIONS = {"platform", "implementation", "resources", "method", "research goal"
 
 def exported(results: Path, out: str = "meta", **options: Any) -> dict[str, dict[str, Any]]:
     jobs = stored_jobs.read_jobs(results)
-    assert exporting.ir_metadata(results, jobs, DEFAULT_MEASURES, Path(out), **options) == len(jobs)
+    assert exporting.ir_metadata(results, jobs, measure_names.DEFAULT, Path(out), **options) == len(jobs)
     return {path.parent.name: yaml.safe_load(path.read_text()) for path in Path(out).rglob("ir-metadata.yml")}
 
 
@@ -39,7 +38,7 @@ def test_each_job_has_a_file_beside_its_run(results: Path) -> None:
     assert made["data"]["test collection"]["qrels"] == f"sha256:{record.spec.qrels_sha256}"
     assert made["harness"]["key"] == folder.name and "origin" not in made["harness"]
     evaluation = made["research goal"]["evaluation"]
-    assert evaluation["reported measures"] == list(DEFAULT_MEASURES)
+    assert evaluation["reported measures"] == list(measure_names.DEFAULT)
     assert evaluation["values"]["Success@10"] == 1.0 and evaluation["judged queries"] == 40
     run = Path("meta") / folder.relative_to(results) / "run.txt.gz"
     assert gzip.decompress(run.read_bytes()) == gzip.decompress((folder / stored_jobs.RUN).read_bytes())

@@ -11,7 +11,7 @@ import docker
 import pytest
 from click.testing import CliRunner
 
-from harness import catalog, evaluate
+from harness import catalog, evaluate, measure_names, trec_files
 from harness.cli import main
 from harness.records import Outcome
 from harness.stored_jobs import read_jobs
@@ -88,9 +88,9 @@ def test_lexical_and_dense_systems_find_chinese(
     assert done.exit_code == 0, done.output
     jobs = {(job.result.spec.cell.system, job.result.spec.cell.dataset): job for job in read_jobs(results)}
     assert {each: job.result.outcome for each, job in jobs.items()} == dict.fromkeys(LEAST, Outcome.OK)
-    measures = evaluate.parse_measures(["nDCG@10"])
+    measures = measure_names.parse(["nDCG@10"])
     for cell, job in jobs.items():
         assert job.run_path is not None
-        run, qrels = evaluate.read_run(job.run_path), evaluate.read_qrels(job.qrels_path())
+        run, qrels = trec_files.read_run(job.run_path), trec_files.read_qrels(job.qrels_path())
         (value,) = evaluate.evaluate(run, qrels, job.sample_ids(), measures).values.values()
         assert value is not None and value > LEAST[cell], cell

@@ -1,0 +1,68 @@
+"""Which runs a command looks at: those of a results folder, or run files beside judgements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, ParamSpec
+
+import click
+
+from harness.cli.places import readable
+from harness.console import only_option, results_path
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from harness.judged_runs import JudgedRuns
+
+P = ParamSpec("P")
+
+
+def runs_arguments(command: Callable[P, None]) -> Callable[P, None]:
+    """``RUNS...``, ``--qrels``, ``--queries`` and ``--only``: what :func:`judged` takes."""
+    for option in (
+        only_option,
+        click.option(
+            "--queries",
+            type=click.Path(path_type=Path),
+            help="With run files: the queries that count, as JSON lines or id<TAB>text.  [default: those judged]",
+        ),
+        click.option("--qrels", type=click.Path(path_type=Path), help="With run files: their judgements."),
+        click.argument("runs", nargs=-1, type=results_path, metavar="[RUNS]..."),
+    ):
+        command = option(command)
+    return command
+
+
+def judged(
+    runs: tuple[Path | str, ...], qrels: Path | None, queries: Path | None, only: str | None, cache: Path
+) -> tuple[JudgedRuns, ...]:
+    """What to compare, one entry for each dataset, query sample and collection.
+
+    Args:
+        runs: one folder of results (or its URI in S3; by default ``results``), or run files.
+        qrels: of run files.
+        queries: of run files.
+        only: of stored results.
+        cache: where results that are in S3 are mirrored.
+
+    Raises:
+        UsageError: the arguments do not go together, or there is no run.
+        FileError: a file is missing or damaged.
+    """
+    from harness import judged_runs
+
+    if qrels is None:
+        if queries is not None:
+            raise UsageError("--queries is of run files; name their judgements with --qrels, or leave it out")
+        if len(runs) > 1 or any(isinstance(each, Path) and each.is_file() for each in runs):
+            raise UsageError("run files need their judgements; name them with --qrels, or give one folder of results")
+        folder = readable(runs[0] if runs else Path("results"), cache)
+        assert folder is not None
+        return judged_runs.of_results(folder, only)
+    if only is not None:
+        raise UsageError("--only is of stored results; leave it out, or leave --qrels out")
+    if not runs:
+        raise UsageError("--qrels needs run files beside it; name at least one")
+    texts = judged_runs.read_queries(queries) if queries else None
+    return (judged_runs.of_files(qrels, [Path(each) for each in runs], texts),)
