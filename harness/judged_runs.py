@@ -20,8 +20,8 @@ class JudgedRuns:
     """What may be compared query by query.
 
     ``runs`` maps each system (a file's name without its ending, where runs are files) to its run; ``queries`` maps
-    each query's id to its text, ``""`` where nothing says it.  ``hits_alone``: see :func:`harness.evaluate.of_hits_alone`;
-    ``qrels`` then holds the hits of all systems.  ``corpus_sha256`` is ``None`` where runs are files.
+    each query's id to its text, ``""`` where nothing says it.  ``corpus_sha256`` is ``None`` where runs are files.
+    ``hits_alone``: see :func:`harness.evaluate.of_hits_alone`; ``qrels`` then holds the hits of all systems.
     """
 
     dataset: str
