@@ -1,0 +1,97 @@
+"""Vectors of texts, as one encoder gives them: kept once, by what made them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness import whole_file
+from harness.errors import FileError
+
+Vectors = NDArray[np.float32]
+
+_KIND = "embeddings of harness"
+# Version of the file.  History:
+#   1  first version
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Texts by id, each with its vector: shape (texts, dimensions).
+
+    ``encoder`` names the system, ``checkpoint_sha256`` its weights; ``role`` says as what the texts were encoded,
+    ``document`` or ``query``; ``source`` names what holds the texts (the corpus' hash).
+    """
+
+    ids: tuple[str, ...]
+    vectors: Vectors
+    encoder: str
+    checkpoint_sha256: str
+    role: str
+    source: str
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Where each id's vector stands."""
+        return {name: place for place, name in enumerate(self.ids)}
+
+    def missing(self, ids: Iterable[str]) -> tuple[str, ...]:
+        """Those ids that have no vector, sorted."""
+        return tuple(sorted(set(ids) - self.places.keys()))
+
+
+def write(path: Path, found: Embeddings) -> None:
+    """Write a Parquet file, whole or absent.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    flat = pa.array(np.ascontiguousarray(found.vectors, dtype=np.float32).reshape(-1))
+    vectors = pa.FixedSizeListArray.from_arrays(flat, found.vectors.shape[1])
+    facts = {"kind": _KIND, "version": _VERSION}
+    facts |= {name: getattr(found, name) for name in ("encoder", "checkpoint_sha256", "role", "source")}
+    table = pa.table({"id": pa.array(found.ids, pa.string()), "vector": vectors})
+    with whole_file.writing(path) as partial:
+        pq.write_table(table.replace_schema_metadata({"harness": json.dumps(facts)}), partial, compression="zstd")
+
+
+def read(path: Path) -> Embeddings:
+    """Read what :func:`write` wrote.
+
+    Raises:
+        FileError: it is missing, damaged, or something else; a vector is not finite, or an id stands twice.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+        facts = json.loads((table.schema.metadata or {})[b"harness"])
+        if facts["kind"] != _KIND or facts["version"] != _VERSION:
+            raise ValueError(f"{facts['kind']!r} of version {facts['version']!r}")
+        ids = tuple(table.column("id").to_pylist())
+        column = table.column("vector").combine_chunks()
+        vectors = np.asarray(column.flatten().to_numpy(zero_copy_only=False), dtype=np.float32)
+        vectors = vectors.reshape(len(ids), column.type.list_size)
+        found = Embeddings(
+            ids, vectors, *(str(facts[name]) for name in ("encoder", "checkpoint_sha256", "role", "source"))
+        )
+    except FileNotFoundError:
+        raise FileError(f"{path}: no such file; make it with harness embed") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
+        raise FileError(f"{path}: no embeddings that this harness reads ({error}); make them again") from error
+    if not np.isfinite(found.vectors).all():
+        raise FileError(f"{path}: a vector is not finite; make them again with harness embed")
+    if len(found.places) != len(ids):
+        raise FileError(f"{path}: an id stands twice; make them again with harness embed")
+    return found
