@@ -69,7 +69,9 @@ def test_systems_that_are_equal_share_their_rank_and_have_no_order_to_lose() -> 
 
 def test_another_measure_that_orders_the_other_way_round() -> None:
     # "deep" finds each at rank 3, "sharp" half of them at 1.
-    found = robustness.examine(runs_of(ONE, deep=[3], sharp=[1, 0]), Asked("Success@10", ("RR@1", "Success@5", "NumRet")))
+    found = robustness.examine(
+        runs_of(ONE, deep=[3], sharp=[1, 0]), Asked("Success@10", ("RR@1", "Success@5", "NumRet"))
+    )
     assert found.systems == ("deep", "sharp")
     reversed_ = condition(found, Cause.MEASURE, "RR@1")
     assert reversed_.tau_whole == -1 and reversed_.flips[1][0] == 1

@@ -32,8 +32,8 @@ def sentence(each: Comparison, family: int, escape: Callable[[str], str] = str) 
         return f"{' and '.join(failed)}: there is nothing to weigh."
     cost, worth = _cost(each), each.of(each.by)
     if worth is None:
-        return f"B {cost or 'has no cost and no measure in common with A'}{_doubts(each, cost)}."
-    return f"B {_joined(cost, worth, family, escape(worth.metric))}{_doubts(each, cost)}."
+        return f"B {cost or 'and A have no measure and no cost in common'}{_doubts(each, cost)}."
+    return f"{_joined(cost, worth, family, escape(worth.metric))}{_doubts(each, cost)}."
 
 
 def ratio(value: float) -> str:
@@ -60,14 +60,14 @@ def _cost(each: Comparison) -> str | None:
 
 
 def _joined(cost: str | None, worth: Difference, family: int, name: str) -> str:
-    start = f"{cost} and " if cost else ""
+    start = f"B {cost} and " if cost else "B "
     found = worth.over_queries
     if worth.verdict in (Verdict.BETTER, Verdict.WORSE):
         won = worth.verdict is Verdict.BETTER
         return f"{start}{'wins' if won else 'loses'} {_amount(name, found, sign=1 if won else -1)}"
     if worth.verdict is Verdict.EQUAL:
         return f"{start}has the same {name} on each of these {worth.queries:,} queries"
-    start = f"{cost}, with " if cost else "has "
+    start = f"B {cost}, with " if cost else "B against A: "
     if worth.verdict is Verdict.UNKNOWN:
         if worth.a is None or worth.b is None:
             return f"{start}no {name} to compare"
