@@ -108,9 +108,9 @@ def _tau(each: Condition) -> str:
 
 def percent(share: float) -> str:
     """A share in per cent, in which never is 0 and seldom is not."""
-    if 0 < share < 0.005:
+    if 0 < share < 0.01:
         return "<1"
-    return ">99" if 0.995 < share < 1 else f"{100 * share:.0f}"
+    return ">99" if 0.99 < share < 1 else f"{100 * share:.0f}"
 
 
 def _matrix(board: Robustness, each: Condition) -> list[str]:
