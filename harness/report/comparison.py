@@ -133,7 +133,7 @@ def _cells(each: Difference) -> tuple[str, ...]:
         escape(each.metric + unit),
         shown(each.a),
         shown(each.b),
-        _interval(each.over_queries, scale),
+        _interval(each.over_queries, scale) + (" a query" if headline.counted(each.metric) else ""),
         MISSING if each.again is None else _ends(each.again, scale),
         MISSING if each.ratio is None else f"{each.ratio:.3g}",
         each.verdict.value,

@@ -36,6 +36,12 @@ def sentence(each: Comparison, family: int, escape: Callable[[str], str] = str) 
     return f"{_joined(cost, worth, family, escape(worth.metric))}{_doubts(each, cost)}."
 
 
+def counted(measure: str) -> bool:
+    """Whether a measure counts something and is summed over queries: its difference is then that of a mean query."""
+    kind = re.match(r"\w+", measure)
+    return kind is not None and kind.group() in _COUNTS
+
+
 def ratio(value: float) -> str:
     """``6.0x``, ``0.17x``, ``120x``: what B has, as a multiple of what A has."""
     return f"{value:.0f}x" if value >= 100 else f"{value:.1f}x" if value >= 0.95 else f"{value:.2g}x"
@@ -74,19 +80,19 @@ def _joined(cost: str | None, worth: Difference, family: int, name: str) -> str:
         gap = _amount(name, Figure(worth.b - worth.a), sign=0)
         return f"{start}{gap}, which nothing tests: {found.reason}"
     if worth.verdict is Verdict.UNCORRECTED:
-        among = f"no difference that holds among {family:,} comparisons (Holm's p {worth.p_holm:.2g})"
-        return f"{start}{among}: {_amount(name, found, sign=0)}"
+        held = f"holds among {family:,} comparisons (Holm's p" if family > 1 else "a randomisation test bears out (p"
+        return f"{start}no difference that {held} {worth.p_holm:.2g}): {_amount(name, found, sign=0)}"
     amount = _amount(name, found, sign=0)
     return f"{start}no difference that these {worth.queries:,} queries can show: {amount}"
 
 
 def _amount(name: str, figure: Figure, sign: int) -> str:
     """``2.1 points RR@10 [0.4, 3.9]``; ``sign`` 0 writes signs, 1 and -1 take them as said."""
-    kind = re.match(r"\w+", name)
-    share = kind is None or kind.group() not in _COUNTS
-    scale = (sign or 1) * (100 if share else 1)
+    counts = counted(name)
+    scale = (sign or 1) * (1 if counts else 100)
     assert figure.value is not None
-    shown = f"{figure.value * scale:{'' if sign else '+'}.1f}{' points' if share else ''} {name}"
+    shown = f"{figure.value * scale:{'' if sign else '+'}.1f}{'' if counts else ' points'} {name}"
+    shown += " a query" if counts else ""
     if figure.low is None or figure.high is None:
         return f"{shown} ({figure.reason})" if figure.reason else shown
     low, high = sorted((figure.low * scale, figure.high * scale))

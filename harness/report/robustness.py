@@ -92,8 +92,9 @@ def _condition(board: Robustness, each: Condition) -> tuple[str, ...]:
     ]
     often = sum(share >= 0.05 for share, _, _ in pairs)
     share, one, other = max(pairs, default=(0.0, 0, 0), key=lambda pair: pair[0])
-    most = f"{board.systems[other]} and {board.systems[one]}: {percent(share)} %" if share else "none"
-    return escape(name(each)), f"{each.draws:,}", _tau(each), f"{often:,} of {len(pairs):,}", escape(most)
+    both = f"{escape(board.systems[other])} and {escape(board.systems[one])}"
+    most = f"{both}: {percent(share)} %" if share else "none"
+    return escape(name(each)), f"{each.draws:,}", _tau(each), f"{often:,} of {len(pairs):,}", most
 
 
 def _tau(each: Condition) -> str:

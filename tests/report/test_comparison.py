@@ -119,7 +119,8 @@ def test_counts_are_no_points() -> None:
     ours = found("a", np.full(COUNT, 1.0), measure="NumRelRet")
     theirs = found("b", np.full(COUNT, 3.0), measure="NumRelRet")
     (made,) = comparison.corrected([comparison.compare(a, b, ours, theirs, ("NumRelRet",))])
-    assert "wins 2.0 NumRelRet [2.0, 2.0]" in headline.sentence(made, 2)
+    assert "wins 2.0 NumRelRet a query [2.0, 2.0]" in headline.sentence(made, 2)
+    assert "+2 (+2 to +2) a query" in render([made], "md")
 
 
 def test_what_one_interval_claims_is_taken_back_among_many() -> None:
@@ -141,6 +142,7 @@ def test_what_one_interval_claims_is_taken_back_among_many() -> None:
     assert latency is not None and latency.verdict is Verdict.SLOWER, "what is clear stays claimed"
     said = headline.sentence(among, 14)
     assert "no difference that holds among 14 comparisons (Holm's p " in said
+    assert "no difference that a randomisation test bears out (p " in headline.sentence(among, 1)
     assert "no difference that holds among all comparisons made" in render([among], "md")
 
 

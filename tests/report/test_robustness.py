@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -46,6 +47,11 @@ def test_markdown() -> None:
         line.startswith("- A pair flips where its order is not that of the leaderboard; a tie counts half")
         for line in lines
     )
+
+
+def test_what_hardly_flips_is_less_than_one_in_a_hundred() -> None:
+    rare = replace(QUERIES, flips=((None, 0.004, 0.0), (0.004, None, None), (0.0, None, None)))
+    assert r"| best\* and two: <1 % |" in render([replace(FOUND, conditions=(rare,))], "md")
 
 
 def test_a_matrix_of_many_systems_is_no_table() -> None:
