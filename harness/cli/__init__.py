@@ -22,6 +22,7 @@ from harness.cli import (
     measuring,
     money,
     reprice,
+    robustness,
     s3,
     tables,
     viable,
@@ -36,7 +37,7 @@ def main() -> None:
 
 
 _MODULES = (
-    *(measuring, viable, tables, leaderboard, compare, reprice, exchange, s3, money, images, machine),
+    *(measuring, viable, tables, leaderboard, compare, robustness, reprice, exchange, s3, money, images, machine),
     *(ec2, batch),
 )
 for _commands in _MODULES:
