@@ -17,10 +17,13 @@ from harness.cli import (
     ec2,
     exchange,
     images,
+    judgements,
     leaderboard,
+    leakage,
     machine,
     measuring,
     money,
+    pool,
     reprice,
     s3,
     tables,
@@ -37,7 +40,7 @@ def main() -> None:
 
 _MODULES = (
     *(measuring, viable, tables, leaderboard, compare, reprice, exchange, s3, money, images, machine),
-    *(ec2, batch),
+    *(pool, judgements, leakage, ec2, batch),
 )
 for _commands in _MODULES:
     for _command in _commands.COMMANDS:
