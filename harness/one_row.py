@@ -10,37 +10,59 @@ from typing import Any
 
 import numpy as np
 
-from harness import evaluate, gpu_noise, measure_names, notes, per_query, stats, trec_files
+from harness import evaluate, gpu_noise, measure_names, notes, per_query, rejudged, stats, trec_files
 from harness.attempts import Job
 from harness.errors import HarnessError, StoreError
 from harness.measured import Measured
 from harness.per_query import PerQuery
 from harness.records import Outcome
+from harness.rejudged import Instead, Stand
 from harness.remembered import Remembered
 from harness.table import Figure, Machine, Row
 
 # A measure is bounded, and its interval needs fewer than a latency's: a second of resampling for a hundred rows.
 MEASURE_RESAMPLES = 1999
+# How deep the share of unjudged hits is looked at where no measure has a cutoff.
+_UNJUDGED_DEPTH = 10
 
 
 @dataclass
 class Judge:
-    """Evaluates jobs; each file of judgements is read once."""
+    """Evaluates jobs; each file of judgements is read once.  ``instead``: others, where those hold all that was stored.
+
+    Beside its measures each job has that of :meth:`judged_measure`.
+    """
 
     measures: tuple[Any, ...]
-    qrels: dict[Path, trec_files.Qrels] = field(default_factory=dict)
+    instead: Instead | None = None
+    stands: dict[Path, Stand] = field(default_factory=dict)
+
+    def judged_measure(self, k: int) -> tuple[Any, int]:
+        """The share of judged hits down to the first measure's cutoff, and how deep that is, of ``k`` hits."""
+        cutoffs = (measure_names.cutoff(measure) for measure in self.measures)
+        depth = min(k, next((depth for depth in cutoffs if depth), _UNJUDGED_DEPTH))
+        (measure,) = measure_names.parse((f"Judged@{depth}",))
+        return measure, depth
+
+    def stand(self, job: Job) -> Stand:
+        """What a job's run is judged by; HarnessError where it cannot be read."""
+        path = job.qrels_path()
+        if path in self.stands:
+            return self.stands[path]
+        stored = trec_files.read_qrels(path)
+        if evaluate.of_hits_alone(path):  # those are one job's
+            return Stand(stored)
+        self.stands[path] = Stand(stored) if self.instead is None else rejudged.stand(stored, self.instead)
+        return self.stands[path]
 
     def __call__(self, job: Job) -> evaluate.Evaluation:
         """What a job's run is worth; HarnessError where it cannot be judged."""
-        path = job.qrels_path()
-        hits_alone = evaluate.of_hits_alone(path)
-        qrels = self.qrels.get(path) or trec_files.read_qrels(path)
-        if not hits_alone:  # those are one job's
-            self.qrels[path] = qrels
+        qrels, hits_alone = self.stand(job).qrels, evaluate.of_hits_alone(job.qrels_path())
         if job.run_path is None:
             raise StoreError(f"{job.folder}: holds no run; measure the job again")
         run = trec_files.read_run(job.run_path)
-        return evaluate.evaluate(run, qrels, job.sample_ids(), self.measures, hits_alone=hits_alone)
+        asked = tuple(dict.fromkeys((*self.measures, self.judged_measure(job.result.spec.k)[0])))
+        return evaluate.evaluate(run, qrels, job.sample_ids(), asked, hits_alone=hits_alone)
 
 
 def make(cell: Measured[Job], tries: int, judge: Judge, earlier: Remembered | None) -> tuple[Row, PerQuery | None]:
@@ -161,6 +183,7 @@ def _with_measures(row: Row, cell: Measured[Job], judge: Judge) -> tuple[Row, Pe
     latency = cell.latency
     try:
         judged = judge(cell.pool.lead)
+        now = judge.stand(cell.pool.lead)
     except HarnessError as error:
         missing = Figure(None, reason=f"the run cannot be judged: {error}")
         row = replace(row, measures=dict.fromkeys(names, missing))
@@ -172,15 +195,24 @@ def _with_measures(row: Row, cell: Measured[Job], judge: Judge) -> tuple[Row, Pe
             measures={name: _judged(judged, name, seed) for name in names},
             queries_judged=judged.queries,
             queries_unjudged=judged.unjudged,
-            notes=(*row.notes, *notes.of_measures(judged, deep, row.k)),
+            qrels_sha256=now.sha256 or row.qrels_sha256,
+            **_unjudged(judged, *judge.judged_measure(row.k)),
+            notes=(*row.notes, *now.notes, *notes.of_measures(judged, deep, row.k)),
         )
     found = per_query.collect(
         per_query.name(row),
         latency.by_query_s if latency else {},
         latency.quantiles_s if latency else (),
-        judged.per_query if judged else {},
+        {name: of for name, of in judged.per_query.items() if name in names} if judged else {},
     )
     return row, found
+
+
+def _unjudged(judged: evaluate.Evaluation, measure: Any, depth: int) -> dict[str, Any]:
+    """The share of the first hits that nobody judged; a query without hits has none of either kind."""
+    empty = set(judged.without_hits)
+    shares = [share for query, share in judged.per_query.get(str(measure), {}).items() if query not in empty]
+    return {"unjudged_depth": depth, "unjudged_share": 1 - statistics.fmean(shares)} if shares else {}
 
 
 def _judged(judged: evaluate.Evaluation, name: str, seed: int) -> Figure:
