@@ -11,7 +11,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from harness import per_query, place, plan, stats
+from harness import notes, per_query, place, plan, stats
 from harness.errors import UsageError
 from harness.per_query import PerQuery
 from harness.records import Outcome
@@ -247,7 +247,7 @@ def _notes(a: Row, b: Row) -> Sequence[str]:
         said.append(f"measured on different machines or versions ({differ}): a difference in latency is theirs as well")
     if a.profile != b.profile:
         said.append(f"on different hardware profiles: {a.profile} against {b.profile}")
-    return said
+    return [*said, *notes.of_judgements((a, b)), *notes.of_unjudged((a, b))]
 
 
 def of(found: Mapping[str, PerQuery], row: Row) -> PerQuery | None:

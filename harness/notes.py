@@ -53,7 +53,15 @@ def of_table(
         f"Prices: {snapshot.provider} {snapshot.region}, Linux {snapshot.term}, {snapshot.as_of} "
         f"(source: {snapshot.source})."
     )
-    return (*notes, *_unjudged(rows), *_smallest(rows), *_shared_cpus(rows), *_mixed(rows), *of_origins(rows))
+    return (
+        *notes,
+        *of_judgements(rows),
+        *of_unjudged(rows),
+        *_smallest(rows),
+        *_shared_cpus(rows),
+        *_mixed(rows),
+        *of_origins(rows),
+    )
 
 
 def of_cost(rows: Sequence[Row]) -> Iterator[str]:
@@ -115,7 +123,13 @@ def of_measures(judged: evaluate.Evaluation, deep: Sequence[str], k: int) -> tup
     return tuple(said)
 
 
-def _unjudged(rows: Sequence[Row]) -> Iterator[str]:
+def of_judgements(rows: Sequence[Row]) -> Iterator[str]:
+    """Which rows are judged otherwise than by what was stored with them."""
+    for dataset, judged_by in sorted({(row.dataset, row.judged_by) for row in rows if row.judged_by}):
+        yield f"{dataset} is judged by {judged_by}."
+
+
+def of_unjudged(rows: Sequence[Row]) -> Iterator[str]:
     """Whose hits nobody judged: what is worth something may count as worth nothing."""
     found: dict[tuple[str, int], dict[str, set[float]]] = defaultdict(lambda: defaultdict(set))
     for row in rows:

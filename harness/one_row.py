@@ -196,6 +196,7 @@ def _with_measures(row: Row, cell: Measured[Job], judge: Judge) -> tuple[Row, Pe
             queries_judged=judged.queries,
             queries_unjudged=judged.unjudged,
             qrels_sha256=now.sha256 or row.qrels_sha256,
+            judged_by=now.judged_by,
             **_unjudged(judged, *judge.judged_measure(row.k)),
             notes=(*row.notes, *now.notes, *notes.of_measures(judged, deep, row.k)),
         )

@@ -29,8 +29,8 @@ class Instead:
         """How many of the stored judgements it does not hold."""
         return sum(document not in self.qrels.get(query, {}) for query, judged in stored.items() for document in judged)
 
-    def note(self, stored: Qrels) -> str:
-        """What must be said of what is judged by it, which holds all that was stored."""
+    def named(self, stored: Qrels) -> str:
+        """What it is, beside those that were stored, all of which it holds."""
         pairs = sum(len(judged) for judged in stored.values())
         more = sum(len(judged) for judged in self.qrels.values()) - pairs
         other = sum(
@@ -39,17 +39,18 @@ class Instead:
             for document, grade in judged.items()
         )
         return (
-            f"judged by {self.name} (SHA-256 {self.sha256[:12]}), not by the judgements that were stored: {more:,} more "
-            f"than those {pairs:,}, and {other:,} other grades"
+            f"{self.name} (SHA-256 {self.sha256[:12]}), not by the judgements that were stored: {more:,} more than "
+            f"those {pairs:,}, and {other:,} other grades"
         )
 
 
 @dataclass(frozen=True)
 class Stand:
-    """What results are judged by: ``qrels``, the ``sha256`` of those that stand in, and what must be said."""
+    """What results are judged by: ``qrels``, the ``sha256`` of those that stand in and what they are, else why not."""
 
     qrels: Qrels
     sha256: str | None = None
+    judged_by: str | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -71,12 +72,12 @@ def stand(stored: Qrels, instead: Instead) -> Stand:
     """What to judge by where these were stored."""
     lacking = instead.lacks(stored)
     if not lacking:
-        return Stand(instead.qrels, instead.sha256, (instead.note(stored),))
+        return Stand(instead.qrels, instead.sha256, instead.named(stored))
     total = sum(len(judged) for judged in stored.values())
     if lacking == total:  # another dataset's
         return Stand(stored)
     said = f"judged by the stored judgements: {instead.name} lacks {lacking:,} of those {total:,}"
-    return Stand(stored, None, (said,))
+    return Stand(stored, notes=(said,))
 
 
 def runs(found: Sequence[JudgedRuns], instead: Instead) -> tuple[JudgedRuns, ...]:

@@ -8,7 +8,16 @@ import click
 
 from harness.cli.asked import Market, market_options
 from harness.cli.places import mirrored
-from harness.cli.tables import FORMATS, measures_option, output_option, per_query_of, show, stored_table
+from harness.cli.tables import (
+    FORMATS,
+    instead_of,
+    measures_option,
+    output_option,
+    per_query_of,
+    qrels_option,
+    show,
+    stored_table,
+)
 from harness.console import cache_option, one_line_errors, results_option, results_path
 
 
@@ -20,6 +29,7 @@ from harness.console import cache_option, one_line_errors, results_option, resul
     "--with", "others", type=results_path, metavar="PATH", help="Look for B in this folder.  [default: --results]"
 )
 @measures_option
+@qrels_option
 @market_options
 @click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
 @output_option
@@ -32,6 +42,7 @@ def compare(
     results: Path,
     others: Path | None,
     measures: str,
+    qrels: Path | None,
     market: Market,
     form: str,
     output: Path | None,
@@ -45,10 +56,10 @@ def compare(
     from harness import comparison
     from harness.report.comparison import render
 
-    names = tuple(measures.split())
+    names, instead = tuple(measures.split()), instead_of(qrels)
     there = others or results
-    ours, theirs = stored_table(results, names, market, cache), stored_table(there, names, market, cache)
-    found, found_there = per_query_of(results, names, cache), per_query_of(there, names, cache)
+    ours, theirs = (stored_table(each, names, market, cache, instead=instead) for each in (results, there))
+    found, found_there = (per_query_of(each, names, cache, instead) for each in (results, there))
     pairs = comparison.pairs(ours.rows, theirs.rows, a, b)
     made = [
         comparison.compare(one, two, comparison.of(found, one), comparison.of(found_there, two), ours.measures)

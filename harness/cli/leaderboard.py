@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.asked import Market, market_options
+from harness.cli.drawing import draw
 from harness.cli.places import mirrored
 from harness.cli.tables import (
     PAGE,
     PICTURES,
-    draw,
+    instead_of,
     measures_for,
     page,
     per_query_of,
+    qrels_option,
     show,
     show_page,
     stored_table,
@@ -58,6 +60,7 @@ WEIGHTS = "accuracy=0.5,cost=0.25,latency=0.25"
 )
 @click.option("--suite", help="Only rows of this suite.")
 @click.option("--scenario", help="Only rows of this scenario.")
+@qrels_option
 @market_options
 @click.option("--format", "form", type=click.Choice((*FORMATS, PAGE, *PICTURES)), default="md", show_default=True)
 @click.option(
@@ -83,6 +86,7 @@ def leaderboard(
     front: str,
     suite: str | None,
     scenario: str | None,
+    qrels: Path | None,
     market: Market,
     form: str,
     output: Path | None,
@@ -97,8 +101,8 @@ def leaderboard(
     from harness import place
     from harness.leaderboard import Asked
 
-    measures = measures_for(measure)
-    table = stored_table(results, measures, market, cache)
+    measures, instead = measures_for(measure), instead_of(qrels)
+    table = stored_table(results, measures, market, cache, instead=instead)
     if dataset is None:
         dataset = _only({row.dataset for row in table.rows})
     if cutoff is not None and not math.isfinite(cutoff):
@@ -120,14 +124,15 @@ def leaderboard(
         from harness.report.page import opening
 
         opening.check(asked)
-    found = per_query_of(results, measures, cache)
+    found = per_query_of(results, measures, cache, instead)
     board = boards.build(table, found, asked)
     if form in PICTURES:
         there = tuple(row for row in table.rows if place.of(row) == board.place)
         draw(replace(table, rows=there), found, asked, form, output, ("ranks", "winners", "cost"))
         return
     if form == PAGE:
-        show_page(page(results, measures, market, cache, view=opening.fragment(asked, board.place)), output)
+        view = opening.fragment(asked, board.place)
+        show_page(page(results, measures, market, cache, view=view, instead=instead), output)
         return
     show(_render(board, form), output)
 
