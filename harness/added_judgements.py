@@ -104,7 +104,15 @@ def as_judged(path: Path) -> tuple[Judged, ...]:
 
 
 def merge(
-    base: Sequence[Line], judged: Sequence[Judged], conflicts: str, *, before: str, source: str, date: str, file: Path
+    base: Sequence[Line],
+    judged: Sequence[Judged],
+    conflicts: str,
+    *,
+    before: str,
+    source: str,
+    date: str,
+    file: Path,
+    earlier: Sequence[Merge] = (),
 ) -> Merged:
     """Add judgements to others.
 
@@ -116,6 +124,7 @@ def merge(
         source: who judged.
         date: now.
         file: holds ``judged``.
+        earlier: merges that made ``base``; no number comes twice.
 
     Raises:
         UsageError: there are conflicts, and they are refused.
@@ -129,7 +138,8 @@ def merge(
             differing[each.query_id, each.doc_id] = (line, each)
     if differing and conflicts == "refuse":
         raise UsageError(_refused(list(differing.values())))
-    number = 1 + max((int(line.iteration) for line in base if line.iteration.isdecimal()), default=0)
+    numbers = [int(line.iteration) for line in base if line.iteration.isdecimal()]
+    number = 1 + max((*numbers, *(each.iteration for each in earlier)), default=0)
     lines = [(line.query_id, line.iteration, line.doc_id, line.grade) for line in base]
     if conflicts == "override":
         lines = [
@@ -220,6 +230,12 @@ def provenance(path: Path) -> tuple[Merge, ...]:
                     f"{record}:{number}: no provenance that this harness reads ({error}); restore it, or move it away"
                 ) from error
     return tuple(found)
+
+
+def breaks(merges: Sequence[Merge], sha256: str) -> tuple[int, ...]:
+    """After which merges something else changed the file, by their numbers; ``sha256`` names what it is now."""
+    following = [*(each.before for each in merges[1:]), sha256]
+    return tuple(each.iteration for each, found in zip(merges, following, strict=True) if each.after != found)
 
 
 def sha256_of(path: Path) -> str:

@@ -47,7 +47,7 @@ def write(pool: Pool, documents: Mapping[str, Mapping[str, str]], form: str, str
 
     Args:
         pool: the pairs.
-        documents: ``title`` and ``text`` by id; a document that is not there has no texts.
+        documents: ``title`` and ``text`` by id; those of a document that is not there are missing.
         form: ``tsv`` or ``jsonl``.
         stream: takes it.
 
@@ -69,7 +69,7 @@ def write(pool: Pool, documents: Mapping[str, Mapping[str, str]], form: str, str
 def _lines(pool: Pool, documents: Mapping[str, Mapping[str, str]]) -> Iterator[dict[str, Any]]:
     for query, doc_id in pool.pairs:
         document = documents.get(doc_id, {})
-        texts = (pool.queries.get(query, ""), doc_id, document.get("title", ""), document.get("text", ""))
+        texts = (pool.queries.get(query) or None, doc_id, document.get("title"), document.get("text"))
         yield dict(zip(COLUMNS, (mark(query, doc_id), query, *texts, None), strict=True))
 
 

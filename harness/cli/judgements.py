@@ -84,6 +84,7 @@ def add(
         source=source or file.name,
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         file=file,
+        earlier=earlier,
     )
     _report(added_judgements.write(output, made, earlier), output)
 
@@ -145,8 +146,7 @@ def show_qrels(file: Path, form: str, output: Path | None) -> None:
         "sha256": added_judgements.sha256_of(file),
         "merges": [asdict(each) for each in merges],
     }
-    if merges and merges[-1].after != facts["sha256"]:
-        facts["changed"] = "since its last merge, by something else"
+    facts["changed_after"] = added_judgements.breaks(merges, str(facts["sha256"]))
     if form == "json":
         show(json.dumps({"qrels_version": 1, **facts}, indent=2) + "\n", output)
         return
@@ -160,14 +160,15 @@ def _shown(file: Path, facts: Mapping[str, object], merges: tuple[Merge, ...]) -
     assert isinstance(counts, dict)
     out = [f"**{escape(str(file))}**: {facts['judgements']:,} judgements of {facts['queries']:,} queries, SHA-256 "]
     out[0] += f"{str(facts['sha256'])[:16]}"
-    out += ["", *grid(("grade", "judgements"), (True, True), [(str(k), f"{n:,}") for k, n in counts.items()])]
+    grades = [(grade, f"{count:,}") for grade, count in counts.items()]
+    out += ["", *grid(("grade", "judgements"), (True, True), grades, padded=True)]
     per_query = facts["judged_per_query"], facts["relevant_per_query"]
     rows = [
         (name, *(f"{each[part]:g}" for part in ("least", "median", "mean", "most")))
         for name, each in zip(("judged", "relevant"), per_query, strict=True)
         if isinstance(each, dict)
     ]
-    out += ["", *grid(("a query", "least", "median", "mean", "most"), (False, *(True,) * 4), rows)]
+    out += ["", *grid(("a query", "least", "median", "mean", "most"), (False, *(True,) * 4), rows, padded=True)]
     if merges:
         head = ("iteration", "added", "replaced", "source", "date", "file")
         cells = [
@@ -179,9 +180,10 @@ def _shown(file: Path, facts: Mapping[str, object], merges: tuple[Merge, ...]) -
             )
             for each in merges
         ]
-        out += ["", *grid(head, (True, True, True, False, False, False), cells)]
-    if "changed" in facts:
-        out += ["", f"- Changed {facts['changed']}."]
+        out += ["", *grid(head, (True, True, True, False, False, False), cells, padded=True)]
+    if changed := facts["changed_after"]:
+        assert isinstance(changed, tuple)
+        out += ["", f"- Something else changed the file after iteration {', '.join(map(str, changed))}."]
     return "\n".join(out) + "\n"
 
 

@@ -76,7 +76,8 @@ def pool(
 
 def _summarise(made: Pool) -> None:
     """For who asked, and not in the file: whose documents are unjudged."""
-    said = f"{len(made.pairs):,} pairs of {made.queries_to_judge:,} queries to judge"
+    pairs, queries = len(made.pairs), made.queries_to_judge
+    said = f"{pairs:,} pair{'s' * (pairs != 1)} of {queries:,} quer{'y' if queries == 1 else 'ies'} to judge"
     click.echo(f"{said}; {made.judged:,} more of the first {made.depth} hits are judged", err=True)
     for name, each in made.systems:
         share = "no hits" if each.share is None else f"{each.share:.1%} of its first {each.depth} hits unjudged"
