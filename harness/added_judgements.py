@@ -234,8 +234,8 @@ def provenance(path: Path) -> tuple[Merge, ...]:
 
 def breaks(merges: Sequence[Merge], sha256: str) -> tuple[int, ...]:
     """After which merges something else changed the file, by their numbers; ``sha256`` names what it is now."""
-    following = [*(each.before for each in merges[1:]), sha256]
-    return tuple(each.iteration for each, found in zip(merges, following, strict=True) if each.after != found)
+    found = [*(each.before for each in merges[1:]), sha256]
+    return tuple(each.iteration for number, each in enumerate(merges) if each.after != found[number])
 
 
 def sha256_of(path: Path) -> str:

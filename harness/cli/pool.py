@@ -107,7 +107,7 @@ def _documents(made: Pool, holder: Dataset) -> dict[str, dict[str, str]]:
     missing = sorted(wanted - documents.keys())
     if missing:
         raise UsageError(
-            f"dataset {holder.name}: {_named(missing)} documents of the runs are not in it; name theirs with --dataset"
+            f"dataset {holder.name}: lacks documents of the runs, {_named(missing)}; name theirs with --dataset"
         )
     return documents
 
