@@ -125,8 +125,8 @@ def of_measures(judged: evaluate.Evaluation, deep: Sequence[str], k: int) -> tup
 
 def of_judgements(rows: Sequence[Row]) -> Iterator[str]:
     """Which rows are judged otherwise than by what was stored with them."""
-    for dataset, judged_by in sorted({(row.dataset, row.judged_by) for row in rows if row.judged_by}):
-        yield f"{dataset} is judged by {judged_by}."
+    for dataset, said in sorted({(row.dataset, row.rejudged) for row in rows if row.rejudged}):
+        yield f"{dataset} is judged {', '.join(said)}."
 
 
 def of_unjudged(rows: Sequence[Row]) -> Iterator[str]:

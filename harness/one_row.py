@@ -28,7 +28,7 @@ _UNJUDGED_DEPTH = 10
 
 @dataclass
 class Judge:
-    """Evaluates jobs; each file of judgements is read once.  ``instead``: others, where those hold all that was stored.
+    """Evaluates jobs; each file of judgements is read once.  ``instead``: by what else than by what was stored.
 
     Beside its measures each job has that of :meth:`judged_measure`.
     """
@@ -47,22 +47,28 @@ class Judge:
     def stand(self, job: Job) -> Stand:
         """What a job's run is judged by; HarnessError where it cannot be read."""
         path = job.qrels_path()
-        if path in self.stands:
-            return self.stands[path]
-        stored = trec_files.read_qrels(path)
-        if evaluate.of_hits_alone(path):  # those are one job's
-            return Stand(stored)
-        self.stands[path] = Stand(stored) if self.instead is None else rejudged.stand(stored, self.instead)
-        return self.stands[path]
+        found = self.stands.get(path) or Stand(trec_files.read_qrels(path))
+        if not evaluate.of_hits_alone(path):  # those are one job's
+            if path not in self.stands and self.instead is not None:
+                found = rejudged.stand(found.qrels, self.instead)
+            self.stands[path] = found
+        if self.instead is None or not self.instead.without:
+            return found
+        return rejudged.leave_out(found, job.sample_ids(), self.instead)
 
-    def __call__(self, job: Job) -> evaluate.Evaluation:
-        """What a job's run is worth; HarnessError where it cannot be judged."""
-        qrels, hits_alone = self.stand(job).qrels, evaluate.of_hits_alone(job.qrels_path())
+    def __call__(self, job: Job, now: Stand) -> evaluate.Evaluation:
+        """What a job's run is worth by :meth:`stand`; HarnessError where it cannot be judged."""
+        hits_alone = evaluate.of_hits_alone(job.qrels_path())
         if job.run_path is None:
             raise StoreError(f"{job.folder}: holds no run; measure the job again")
         run = trec_files.read_run(job.run_path)
         asked = tuple(dict.fromkeys((*self.measures, self.judged_measure(job.result.spec.k)[0])))
-        return evaluate.evaluate(run, qrels, job.sample_ids(), asked, hits_alone=hits_alone)
+        sample = job.sample_ids()
+        if self.instead is not None and self.instead.without:
+            sample = tuple(query for query in sample if query not in self.instead.without)
+            kept = {query: found for query, found in run.rankings.items() if query not in self.instead.without}
+            run = replace(run, rankings=kept)
+        return evaluate.evaluate(run, now.qrels, sample, asked, hits_alone=hits_alone)
 
 
 def make(cell: Measured[Job], tries: int, judge: Judge, earlier: Remembered | None) -> tuple[Row, PerQuery | None]:
@@ -182,8 +188,8 @@ def _with_measures(row: Row, cell: Measured[Job], judge: Judge) -> tuple[Row, Pe
     names, judged = [str(measure) for measure in judge.measures], None
     latency = cell.latency
     try:
-        judged = judge(cell.pool.lead)
         now = judge.stand(cell.pool.lead)
+        judged = judge(cell.pool.lead, now)
     except HarnessError as error:
         missing = Figure(None, reason=f"the run cannot be judged: {error}")
         row = replace(row, measures=dict.fromkeys(names, missing))
@@ -196,7 +202,7 @@ def _with_measures(row: Row, cell: Measured[Job], judge: Judge) -> tuple[Row, Pe
             queries_judged=judged.queries,
             queries_unjudged=judged.unjudged,
             qrels_sha256=now.sha256 or row.qrels_sha256,
-            judged_by=now.judged_by,
+            rejudged=now.said,
             **_unjudged(judged, *judge.judged_measure(row.k)),
             notes=(*row.notes, *now.notes, *notes.of_measures(judged, deep, row.k)),
         )

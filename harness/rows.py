@@ -47,10 +47,10 @@ def measure_all(
         measures: names as ir_measures writes them.
         keys: jobs to show in their cells, whatever else is stored of those; the other cells choose as ever.
         recall: what is remembered of a cell, by the same measures and judgements; of no use with ``keys``.
-        instead: judgements that take the place of stored ones.
+        instead: by what else than by what was stored runs are judged.
 
     Raises:
-        UsageError: a measure is unknown, or ``instead`` takes the place of none.
+        UsageError: a measure is unknown, or ``instead`` changes nothing.
         FileError: a result's start time cannot be read.
     """
     judge = one_row.Judge(measure_names.parse(measures), instead)
@@ -67,8 +67,8 @@ def measure_all(
         (*one_row.make(cell, len(grouped[place]), judge, earlier), cell, grouped[place])
         for place, (cell, earlier) in cells.items()
     ]
-    if instead is not None and not any(row.qrels_sha256 == instead.sha256 for row, *_ in made):
-        raise rejudged.nowhere(instead)
+    if instead is not None:
+        rejudged.check((row.rejudged for row, *_ in made), instead)
     overhead = sorted(
         (_overhead(measured.measure(grouped[place], keys, levels[place.origin])) for place in aside),
         key=lambda item: (item.suite, item.profile, item.isolation, item.origin or ""),

@@ -140,7 +140,7 @@ class Row:
     ``published_type`` is the instance type that the paper prices it on, and ``gpu_memory_bytes`` what each GPU of that
     one has. ``attempts`` counts the stored jobs of this cell, failed ones included.
     ``unjudged_share`` is that of the first ``unjudged_depth`` hits which nobody judged (mean over queries with hits);
-    ``judged_by`` names the judgements, where they are not those that were stored.
+    ``rejudged`` says how it is judged, where not by what was stored with it.
     ``stand_in`` says what the system's checkpoint was, where it was not the published one; ``origin`` whose results
     these are, where they were merged (:mod:`harness.merging`): jobs of two origins never share a row.
 
@@ -181,7 +181,7 @@ class Row:
     queries_unjudged: tuple[str, ...] = ()
     unjudged_depth: int | None = None
     unjudged_share: float | None = None
-    judged_by: str | None = None
+    rejudged: tuple[str, ...] = ()
     measures: dict[str, Figure] = field(default_factory=dict)
     latency_mean_s: Figure = Figure(None)
     p50_s: Figure = Figure(None)

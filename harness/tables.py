@@ -46,10 +46,10 @@ def rows_of(
         cache: where rows are kept (:mod:`harness.derived`); ``None``: nowhere.
         say: takes a line on what takes long or cannot be done.
         for_prices: see :func:`harness.derived.rows`.
-        instead: judgements that take the place of stored ones; of no use with ``keys``.
+        instead: by what else than by what was stored runs are judged; of no use with ``keys``.
 
     Raises:
-        UsageError: there is no job in it, a measure is unknown, or ``instead`` takes the place of none.
+        UsageError: there is no job in it, a measure is unknown, or ``instead`` changes nothing.
         FileError: it is no folder, or something in it is damaged.
     """
     # Results of another kind than stored jobs are told apart here, and give the same rows.
@@ -69,7 +69,7 @@ def _published(folder: Path) -> Measurements | None:
 
 
 def _as_printed(folder: Path) -> UsageError:
-    return UsageError(f"{folder}: a paper's figures, which have no runs to judge again; leave --qrels out")
+    return UsageError(f"{folder}: a paper's figures have no runs to judge again; leave --qrels, --without-queries out")
 
 
 def _is_published(folder: Path) -> bool:
@@ -146,7 +146,7 @@ def _measured(
 
 def _apart(cache: Path | None, instead: Instead | None) -> Path | None:
     """Rows by other judgements are kept apart, by those: they do not follow from the stored files alone."""
-    return cache if cache is None or instead is None else cache / "rejudged" / instead.sha256[:32]
+    return cache if cache is None or instead is None else cache / "rejudged" / instead.key[:32]
 
 
 def _maker(

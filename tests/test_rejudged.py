@@ -56,10 +56,10 @@ def test_what_stands_in_holds_all_that_was_stored() -> None:
     whole = rejudged.stand({"q1": {"d1": 1}}, instead)
     assert (whole.qrels, whole.sha256, whole.notes) == (instead.qrels, instead.sha256, ())
     said = "not by the judgements that were stored: 2 more than those 1, and 1 other grades"
-    assert whole.judged_by == f"more.trec (SHA-256 aaaaaaaaaaaa), {said}"
+    assert whole.said == (f"by more.trec (SHA-256 aaaaaaaaaaaa), {said}",)
     stored = {"q1": {"d1": 1}, "q2": {"d8": 1}}
     part = rejudged.stand(stored, instead)
-    assert (part.qrels, part.sha256, part.judged_by) == (stored, None, None)
+    assert (part.qrels, part.sha256, part.said) == (stored, None, ())
     assert part.notes == ("judged by the stored judgements: more.trec lacks 1 of those 2",)
     assert rejudged.stand({"z": {"d1": 1}}, instead).notes == (), "another dataset's"
 
@@ -69,8 +69,8 @@ def test_a_report_is_made_with_other_judgements_and_says_so(harness: Call) -> No
     assert float(before["late"]["RR@10"]) == 0.5 and float(before["late"]["unjudged_share"]) == pytest.approx(0.95)
     after = rows(harness, "--qrels", "more.trec")
     assert float(after["late"]["RR@10"]) == 1.0 and float(after["late"]["unjudged_share"]) == pytest.approx(0.9)
-    assert "140 more than those 140, and 0 other grades" in after["late"]["judged_by"]
-    assert before["late"]["judged_by"] == ""
+    assert "140 more than those 140, and 0 other grades" in after["late"]["rejudged"]
+    assert before["late"]["rejudged"] == ""
     assert rows(harness) == before, "what is kept of one is not taken for the other"
     assert rows(harness, "--qrels", "more.trec") == after
     text = harness("report", "--qrels", "more.trec").stdout
@@ -88,7 +88,7 @@ def test_another_content_of_the_same_name_is_another_file(harness: Call) -> None
 def test_other_figures_of_the_row_stay(harness: Call) -> None:
     before, after = rows(harness)["early"], rows(harness, "--qrels", "more.trec")["early"]
     changed = {name for name in before if before[name] != after[name]}
-    assert changed <= {"RR@10", "nDCG@10", "nDCG@10_low", "nDCG@10_high", "unjudged_share", "judged_by"}
+    assert changed <= {"RR@10", "nDCG@10", "nDCG@10_low", "nDCG@10_high", "unjudged_share", "rejudged"}
 
 
 def test_a_leaderboard_and_a_comparison_say_so_too(harness: Call) -> None:
@@ -108,6 +108,27 @@ def test_fewer_judgements_or_anothers_stand_in_for_none(harness: Call, name: str
     done = harness("report", "--qrels", name)
     assert done.exit_code == 2 and done.stderr.count("\n") == 1
     assert f"{name}: lacks judgements that were stored with each of these results" in done.stderr
+
+
+def test_queries_are_left_out_of_measures_alone(harness: Call) -> None:
+    before = rows(harness)["late"]
+    Path("leaked.txt").write_text("\ufeffq000\nq002\r\n\nstranger\n")  # late finds the documents of even queries
+    after = rows(harness, "--without-queries", "leaked.txt")["late"]
+    assert (before["queries_judged"], after["queries_judged"]) == ("140", "138")
+    assert float(after["RR@10"]) == pytest.approx(68 / 138) and after["queries"] == "140"
+    assert after["rejudged"] == "without 2 of its 140 queries (leaked.txt; latencies are over all)"
+    assert {after[name] == before[name] for name in ("latency_mean_ms", "p95_ms", "usd_per_million_queries")} == {True}
+    assert rows(harness)["late"] == before
+    both = harness("report", "--without-queries", "leaked.txt", "--qrels", "more.trec")
+    assert "other grades, without 2 of its 140 queries (leaked.txt" in both.stdout
+    compared = harness("compare", "early", "late", "--without-queries", "leaked.txt", "--format", "json")
+    (found,) = json.loads(compared.stdout)["comparisons"]
+    assert next(line for line in found["differences"] if line["metric"] == "RR@10")["queries"] == 138
+    Path("leaked.txt").write_text("stranger\n")
+    done = harness("report", "--without-queries", "leaked.txt")
+    assert done.exit_code == 2 and "leaked.txt: none of its 1 queries is in a sample here" in done.stderr
+    done = harness("report", "--without-queries", "none.txt")
+    assert done.exit_code == 2 and "none.txt: cannot be read" in done.stderr
 
 
 def test_published_figures_are_not_judged_again(harness: Call) -> None:
@@ -135,7 +156,7 @@ def test_rows_of_other_datasets_stay_as_they_are(harness: Call, tmp_path: Path) 
     assert extra.qrels["q000"] == {"right": 1}
     shelf.put(tmp_path / "both", Made("small", 2.0, (2,), dataset="nfcorpus"), suite="two", queries=("a", "b"))
     found = {row["dataset"]: row for row in rows_of("both")}
-    assert found["scifact"]["judged_by"] and not found["nfcorpus"]["judged_by"]
+    assert found["scifact"]["rejudged"] and not found["nfcorpus"]["rejudged"]
 
 
 def rows_of(folder: str) -> list[dict[str, str]]:
@@ -144,7 +165,7 @@ def rows_of(folder: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(done.stdout)))
 
 
-def test_hits_judged_by_answers_are_left_as_they_are() -> None:
+def test_hits_rejudged_answers_are_left_as_they_are() -> None:
     instead = Instead("more.trec", "a" * 64, {"q1": {"d1": 1, "d2": 1}})
     runs = {"bm25": Run({"q1": ("d1",)}, ())}
     alone = JudgedRuns("set", {"q1": ""}, {"q1": {"d1": 1}}, runs, hits_alone=True)

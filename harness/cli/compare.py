@@ -7,14 +7,13 @@ from pathlib import Path
 import click
 
 from harness.cli.asked import Market, market_options
+from harness.cli.judging import instead_of, judging_options
 from harness.cli.places import mirrored
 from harness.cli.tables import (
     FORMATS,
-    instead_of,
     measures_option,
     output_option,
     per_query_of,
-    qrels_option,
     show,
     stored_table,
 )
@@ -29,7 +28,7 @@ from harness.console import cache_option, one_line_errors, results_option, resul
     "--with", "others", type=results_path, metavar="PATH", help="Look for B in this folder.  [default: --results]"
 )
 @measures_option
-@qrels_option
+@judging_options
 @market_options
 @click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
 @output_option
@@ -43,6 +42,7 @@ def compare(
     others: Path | None,
     measures: str,
     qrels: Path | None,
+    without_queries: Path | None,
     market: Market,
     form: str,
     output: Path | None,
@@ -56,7 +56,7 @@ def compare(
     from harness import comparison
     from harness.report.comparison import render
 
-    names, instead = tuple(measures.split()), instead_of(qrels)
+    names, instead = tuple(measures.split()), instead_of(qrels, without_queries)
     there = others or results
     ours, theirs = (stored_table(each, names, market, cache, instead=instead) for each in (results, there))
     found, found_there = (per_query_of(each, names, cache, instead) for each in (results, there))

@@ -65,7 +65,8 @@ def judged(
         folder = readable(runs[0] if runs else Path("results"), cache)
         assert folder is not None
         found = judged_runs.of_results(folder, only)
-        return found if qrels is None else rejudged.runs(found, rejudged.read(qrels))
+        instead = rejudged.read(qrels)
+        return found if instead is None else rejudged.runs(found, instead)
     if only is not None:
         raise UsageError("--only is of stored results; leave it out, or leave --qrels out")
     if not runs:

@@ -11,15 +11,14 @@ import click
 
 from harness.cli.asked import Market, market_options
 from harness.cli.drawing import draw
+from harness.cli.judging import instead_of, judging_options
 from harness.cli.places import mirrored
 from harness.cli.tables import (
     PAGE,
     PICTURES,
-    instead_of,
     measures_for,
     page,
     per_query_of,
-    qrels_option,
     show,
     show_page,
     stored_table,
@@ -60,7 +59,7 @@ WEIGHTS = "accuracy=0.5,cost=0.25,latency=0.25"
 )
 @click.option("--suite", help="Only rows of this suite.")
 @click.option("--scenario", help="Only rows of this scenario.")
-@qrels_option
+@judging_options
 @market_options
 @click.option("--format", "form", type=click.Choice((*FORMATS, PAGE, *PICTURES)), default="md", show_default=True)
 @click.option(
@@ -87,6 +86,7 @@ def leaderboard(
     suite: str | None,
     scenario: str | None,
     qrels: Path | None,
+    without_queries: Path | None,
     market: Market,
     form: str,
     output: Path | None,
@@ -101,7 +101,7 @@ def leaderboard(
     from harness import place
     from harness.leaderboard import Asked
 
-    measures, instead = measures_for(measure), instead_of(qrels)
+    measures, instead = measures_for(measure), instead_of(qrels, without_queries)
     table = stored_table(results, measures, market, cache, instead=instead)
     if dataset is None:
         dataset = _only({row.dataset for row in table.rows})

@@ -10,6 +10,7 @@ import click
 
 from harness.cli.asked import Market, market_options
 from harness.cli.drawing import draw
+from harness.cli.judging import instead_of, judging_options
 from harness.cli.places import Opened, as_given, mirrored
 from harness.console import cache_option, one_line_errors, results_argument, write
 from harness.errors import UsageError
@@ -34,14 +35,6 @@ output_option = click.option(
 MEASURES = {"rows": "RR@10 Success@10 nDCG@10", "santhanam2023": "RR@10 Success@10"}
 measures_option = click.option(
     "--measures", default=MEASURES["rows"], show_default=True, help="As ir_measures writes them."
-)
-
-
-qrels_option = click.option(
-    "--qrels",
-    type=click.Path(path_type=Path),
-    help="Judge by this file, which holds the stored judgements and more (harness qrels add makes such); nothing is"
-    " measured again.",
 )
 layout_option = click.option(
     "--layout",
@@ -74,7 +67,7 @@ layout_option = click.option(
     help="As ir_measures writes them.  "
     f"[default: {MEASURES['rows']}; layout santhanam2023: {MEASURES['santhanam2023']}]",
 )
-@qrels_option
+@judging_options
 @market_options
 @cache_option
 @one_line_errors
@@ -86,6 +79,7 @@ def report(
     output: Path | None,
     measures: str | None,
     qrels: Path | None,
+    without_queries: Path | None,
     market: Market,
     cache: Path,
 ) -> None:
@@ -93,7 +87,7 @@ def report(
 
     With png, svg or pdf: pictures of each dataset, into the folder that -o names.
     """
-    asked, instead = tuple((measures or MEASURES[layout]).split()), instead_of(qrels)
+    asked, instead = tuple((measures or MEASURES[layout]).split()), instead_of(qrels, without_queries)
     if form == PAGE:
         if layout != "rows":
             raise UsageError(f"--layout {layout}: a page has one layout of its own; leave --layout out")
@@ -106,15 +100,6 @@ def report(
         return
     text = _published(results, form, market) if layout == "rows" and instead is None else None
     show(text or _stored(results, form, layout, asked, market, cache, instead), output)
-
-
-def instead_of(qrels: Path | None) -> Instead | None:
-    """The judgements that take the place of stored ones, where some are named."""
-    if qrels is None:
-        return None
-    from harness import rejudged
-
-    return rejudged.read(qrels)
 
 
 def _draw(
