@@ -147,10 +147,10 @@ def check_encoders(sample: Embeddings, training: Embeddings) -> None:
     """Refuse vectors that cannot be compared.
 
     Raises:
-        UsageError: another checkpoint, role or number of dimensions.
+        UsageError: another checkpoint, role, way of reading texts or number of dimensions.
     """
-    for what in ("checkpoint_sha256", "role"):
-        one, other = getattr(sample, what), getattr(training, what)
+    for what in ("checkpoint_sha256", "role", "made_with"):
+        one, other = (getattr(each, what, "") for each in (sample, training))
         if one != other:
             raise UsageError(
                 f"the sample's vectors are by {sample.encoder} ({what} {one[:16]}), the training set's by "
