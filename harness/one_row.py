@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from harness import evaluate, gpu_noise, measure_names, notes, per_query, rejudged, stats, trec_files
+from harness import evaluate, gpu_noise, measure_names, notes, per_query, rejudged, stats, trec_files, unjudged
 from harness.attempts import Job
 from harness.errors import HarnessError, StoreError
 from harness.measured import Measured
@@ -19,6 +19,7 @@ from harness.records import Outcome
 from harness.rejudged import Instead, Stand
 from harness.remembered import Remembered
 from harness.table import Figure, Machine, Row
+from harness.unjudged import Unjudged
 
 # A measure is bounded, and its interval needs fewer than a latency's: a second of resampling for a hundred rows.
 MEASURE_RESAMPLES = 1999
@@ -28,21 +29,11 @@ _UNJUDGED_DEPTH = 10
 
 @dataclass
 class Judge:
-    """Evaluates jobs; each file of judgements is read once.  ``instead``: by what else than by what was stored.
-
-    Beside its measures each job has that of :meth:`judged_measure`.
-    """
+    """Evaluates jobs; each file of judgements is read once.  ``instead``: by what else than by what was stored."""
 
     measures: tuple[Any, ...]
     instead: Instead | None = None
     stands: dict[Path, Stand] = field(default_factory=dict)
-
-    def judged_measure(self, k: int) -> tuple[Any, int]:
-        """The share of judged hits down to the first measure's cutoff, and how deep that is, of ``k`` hits."""
-        cutoffs = (measure_names.cutoff(measure) for measure in self.measures)
-        depth = min(k, next((depth for depth in cutoffs if depth), _UNJUDGED_DEPTH))
-        (measure,) = measure_names.parse((f"Judged@{depth}",))
-        return measure, depth
 
     def stand(self, job: Job) -> Stand:
         """What a job's run is judged by; HarnessError where it cannot be read."""
@@ -56,19 +47,29 @@ class Judge:
             return found
         return rejudged.leave_out(found, job.sample_ids(), self.instead)
 
-    def __call__(self, job: Job, now: Stand) -> evaluate.Evaluation:
-        """What a job's run is worth by :meth:`stand`; HarnessError where it cannot be judged."""
+    def __call__(self, job: Job, now: Stand) -> tuple[evaluate.Evaluation, Unjudged | None]:
+        """What a job's run is worth by :meth:`stand`; and what nobody judged of it, down to the first measure's cutoff.
+
+        That is ``None`` where a run's own hits are all that is judged.
+
+        Raises:
+            HarnessError: it cannot be judged.
+        """
         hits_alone = evaluate.of_hits_alone(job.qrels_path())
         if job.run_path is None:
             raise StoreError(f"{job.folder}: holds no run; measure the job again")
         run = trec_files.read_run(job.run_path)
-        asked = tuple(dict.fromkeys((*self.measures, self.judged_measure(job.result.spec.k)[0])))
         sample = job.sample_ids()
         if self.instead is not None and self.instead.without:
             sample = tuple(query for query in sample if query not in self.instead.without)
             kept = {query: found for query, found in run.rankings.items() if query not in self.instead.without}
             run = replace(run, rankings=kept)
-        return evaluate.evaluate(run, now.qrels, sample, asked, hits_alone=hits_alone)
+        judged = evaluate.evaluate(run, now.qrels, sample, self.measures, hits_alone=hits_alone)
+        if hits_alone:
+            return judged, None
+        cutoffs = (measure_names.cutoff(measure) for measure in self.measures)
+        depth = min(job.result.spec.k, next((depth for depth in cutoffs if depth), _UNJUDGED_DEPTH))
+        return judged, unjudged.count(run, now.qrels, (query for query in sample if now.qrels.get(query)), depth)
 
 
 def make(cell: Measured[Job], tries: int, judge: Judge, earlier: Remembered | None) -> tuple[Row, PerQuery | None]:
@@ -189,7 +190,7 @@ def _with_measures(row: Row, cell: Measured[Job], judge: Judge) -> tuple[Row, Pe
     latency = cell.latency
     try:
         now = judge.stand(cell.pool.lead)
-        judged = judge(cell.pool.lead, now)
+        judged, looked = judge(cell.pool.lead, now)
     except HarnessError as error:
         missing = Figure(None, reason=f"the run cannot be judged: {error}")
         row = replace(row, measures=dict.fromkeys(names, missing))
@@ -203,23 +204,17 @@ def _with_measures(row: Row, cell: Measured[Job], judge: Judge) -> tuple[Row, Pe
             queries_unjudged=judged.unjudged,
             qrels_sha256=now.sha256 or row.qrels_sha256,
             rejudged=now.said,
-            **_unjudged(judged, *judge.judged_measure(row.k)),
+            unjudged_depth=looked.depth if looked else None,
+            unjudged_share=looked.share if looked else None,
             notes=(*row.notes, *now.notes, *notes.of_measures(judged, deep, row.k)),
         )
     found = per_query.collect(
         per_query.name(row),
         latency.by_query_s if latency else {},
         latency.quantiles_s if latency else (),
-        {name: of for name, of in judged.per_query.items() if name in names} if judged else {},
+        judged.per_query if judged else {},
     )
     return row, found
-
-
-def _unjudged(judged: evaluate.Evaluation, measure: Any, depth: int) -> dict[str, Any]:
-    """The share of the first hits that nobody judged; a query without hits has none of either kind."""
-    empty = set(judged.without_hits)
-    shares = [share for query, share in judged.per_query.get(str(measure), {}).items() if query not in empty]
-    return {"unjudged_depth": depth, "unjudged_share": 1 - statistics.fmean(shares)} if shares else {}
 
 
 def _judged(judged: evaluate.Evaluation, name: str, seed: int) -> Figure:

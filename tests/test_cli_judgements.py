@@ -144,6 +144,10 @@ def test_unknown_ids_are_told_where_a_dataset_is_added_to(harness: Call) -> None
     refused(harness("qrels", "add", "judged", "--to", "tiny", "-o", "new.trec"), "judged:1: document 'd77'")
     Path("judged").write_text("q0 0 d7 1\n")
     assert harness("qrels", "add", "judged", "--to", "tiny", "-o", "new.trec.gz").exit_code == 0
+    done = harness("qrels", "add", "judged", "--to", "tiny/qrels.trec", "-o", "other.trec")
+    assert done.exit_code == 0 and done.stderr == "judged: its ids are taken as they are; --dataset checks them\n"
+    said = "qrels.trc: no such file, and no dataset either; unknown dataset"
+    refused(harness("qrels", "add", "judged", "--to", "qrels.trc", "-o", "third.trec"), said)
     assert harness("qrels", "show", "new.trec.gz").stdout.startswith("**new.trec.gz**: 5 judgements")
 
 

@@ -182,7 +182,7 @@ def test_a_row_without_hits_has_no_share_of_unjudged_ones(make: Maker, snapshot:
     assert (row.unjudged_share, row.unjudged_depth) == (0.75, 10), "138 queries without hits have none that is unjudged"
     job.rank({})
     row = one([job], snapshot)
-    assert (row.unjudged_share, row.unjudged_depth) == (None, None)
+    assert (row.unjudged_share, row.unjudged_depth) == (None, 10)
     assert not any(note.startswith("Unjudged") for note in tables.build([job], snapshot=snapshot).notes)
 
 

@@ -14,7 +14,7 @@ import click
 from harness.cli import dataset as datasets
 from harness.cli.tables import output_option, show
 from harness.console import cache_option, one_line_errors
-from harness.errors import UsageError
+from harness.errors import UnknownName, UsageError
 from harness.report.text import printable
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ def add(
     given = pool_files.read(file)
     if given is None:
         given = added_judgements.as_judged(file)
+        if dataset is None and Path(base).is_file():
+            click.echo(printable(f"{file}: its ids are taken as they are; --dataset checks them"), err=True)
     lines, before, place = _base(base, cache)
     if output.exists() and (place is None or not output.samefile(place)):
         raise UsageError(f"{output}: is there already; name another file, or add to it with --to {output}")
@@ -98,7 +100,10 @@ def _base(named: str, cache: Path) -> tuple[tuple[Line, ...], str, Path | None]:
     path = Path(named)
     if path.is_file():
         return added_judgements.read_lines(path), added_judgements.sha256_of(path), path
-    found = datasets.load(named, cache)
+    try:
+        found = datasets.load(named, cache)
+    except UnknownName as error:
+        raise UsageError(f"{named}: no such file, and no dataset either; {error}") from error
     if found.answers:
         raise UsageError(f"dataset {found.name}: is judged by answers in texts; there are no judgements to add to")
     rows = (line.split() for line in found.qrels.decode("utf-8").split("\n") if line)
