@@ -34,8 +34,6 @@ MEMORY_METHOD = (
     "Peak anonymous: anonymous and shared memory, no file pages. Peak cgroup: everything charged to the job, page "
     "cache included, so it may be as large as the limit."
 )
-# Systems that a sentence names one by one.
-_MOST_NAMED = 8
 MAPPED_METHOD = "Peak mapped: file pages that the job had mapped; the kernel may take them back at any time."
 
 
@@ -121,36 +119,6 @@ def of_measures(judged: evaluate.Evaluation, deep: Sequence[str], k: int) -> tup
         look = "looks" if len(deep) == 1 else "look"
         said.append(f"{', '.join(deep)}: {look} deeper than the {k} hits that were retrieved")
     return tuple(said)
-
-
-def of_judgements(rows: Sequence[Row]) -> Iterator[str]:
-    """Which rows are judged otherwise than by what was stored with them."""
-    for dataset, said in sorted({(row.dataset, row.rejudged) for row in rows if row.rejudged}):
-        yield f"{dataset} is judged {', '.join(said)}."
-
-
-def of_unjudged(rows: Sequence[Row]) -> Iterator[str]:
-    """Whose hits nobody judged: what is worth something may count as worth nothing."""
-    found: dict[tuple[str, int], dict[str, set[float]]] = defaultdict(lambda: defaultdict(set))
-    for row in rows:
-        if row.unjudged_share is not None and row.unjudged_depth is not None:
-            found[row.dataset, row.unjudged_depth][row.system].add(row.unjudged_share)
-    for (dataset, depth), systems in sorted(found.items()):
-        if not any(max(shares) > 0 for shares in systems.values()):
-            continue
-        ordered = sorted(systems, key=lambda name: (-max(systems[name]), name))
-        named = [f"{name} {_per_cent(systems[name])}" for name in ordered]
-        if len(named) > _MOST_NAMED:
-            named = [*named[:2], f"... {named[-1]} ({len(named)} systems)"]
-        yield (
-            f"Unjudged among the first {depth} hits on {dataset}: {', '.join(named)}; they count as not relevant, so a "
-            "system whose hits nobody pooled looks worse than it is (harness pool lists them)."
-        )
-
-
-def _per_cent(shares: set[float]) -> str:
-    ends = dict.fromkeys(f"{share:.0%}" if share >= 0.095 or not share else f"{share:.1%}" for share in sorted(shares))
-    return "–".join(dict.fromkeys((next(iter(ends)), list(ends)[-1])))
 
 
 def _named(queries: Sequence[str]) -> str:
@@ -255,3 +223,33 @@ def of_origins(rows: Sequence[Row]) -> Iterator[str]:
             f"Rows of {len(found)} origins were measured on different machines ({named}): their times, and costs made "
             "of them, differ by machine as well as by system; their measures do not."
         )
+
+
+def of_judgements(rows: Sequence[Row]) -> Iterator[str]:
+    """Which rows are judged otherwise than by what was stored with them."""
+    for dataset, said in sorted({(row.dataset, row.rejudged) for row in rows if row.rejudged}):
+        yield f"{dataset} is judged {', '.join(said)}."
+
+
+def of_unjudged(rows: Sequence[Row]) -> Iterator[str]:
+    """Whose hits nobody judged: what is worth something may count as worth nothing."""
+    found: dict[tuple[str, int], dict[str, set[float]]] = defaultdict(lambda: defaultdict(set))
+    for row in rows:
+        if row.unjudged_share is not None and row.unjudged_depth is not None:
+            found[row.dataset, row.unjudged_depth][row.system].add(row.unjudged_share)
+    for (dataset, depth), systems in sorted(found.items()):
+        if not any(max(shares) > 0 for shares in systems.values()):
+            continue
+        ordered = sorted(systems, key=lambda name: (-max(systems[name]), name))
+        named = [f"{name} {_per_cent(systems[name])}" for name in ordered]
+        if len(named) > 8:
+            named = [*named[:2], f"... {named[-1]} ({len(named)} systems)"]
+        yield (
+            f"Unjudged among the first {depth} hits on {dataset}: {', '.join(named)}; they count as not relevant, so a "
+            "system whose hits nobody pooled looks worse than it is (harness pool lists them)."
+        )
+
+
+def _per_cent(shares: set[float]) -> str:
+    ends = dict.fromkeys(f"{share:.0%}" if share >= 0.095 or not share else f"{share:.1%}" for share in sorted(shares))
+    return "–".join(dict.fromkeys((next(iter(ends)), list(ends)[-1])))

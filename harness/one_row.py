@@ -23,8 +23,6 @@ from harness.unjudged import Unjudged
 
 # A measure is bounded, and its interval needs fewer than a latency's: a second of resampling for a hundred rows.
 MEASURE_RESAMPLES = 1999
-# How deep the share of unjudged hits is looked at where no measure has a cutoff.
-_UNJUDGED_DEPTH = 10
 
 
 @dataclass
@@ -68,7 +66,7 @@ class Judge:
         if hits_alone:
             return judged, None
         cutoffs = (measure_names.cutoff(measure) for measure in self.measures)
-        depth = min(job.result.spec.k, next((depth for depth in cutoffs if depth), _UNJUDGED_DEPTH))
+        depth = min(job.result.spec.k, next((depth for depth in cutoffs if depth), unjudged.DEPTH))
         return judged, unjudged.count(run, now.qrels, (query for query in sample if now.qrels.get(query)), depth)
 
 

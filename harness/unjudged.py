@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from harness.trec_files import Qrels, Run
 
+# How deep to look where nothing says it.
+DEPTH = 10
+
 
 @dataclass(frozen=True)
 class Unjudged:

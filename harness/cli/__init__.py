@@ -40,7 +40,8 @@ def main() -> None:
 
 _MODULES = (
     *(measuring, viable, tables, leaderboard, compare, reprice, exchange, s3, money, images, machine),
-    *(pool, judgements, leakage, ec2, batch),
+    *(pool, judgements, leakage),
+    *(ec2, batch),
 )
 for _commands in _MODULES:
     for _command in _commands.COMMANDS:
