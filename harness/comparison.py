@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from harness import changed, per_query, place, plan, significance, stats
+from harness import changed, notes, per_query, place, plan, significance, stats
 from harness.changed import Changed
 from harness.differences import LATENCY, Difference, difference, held_against
 from harness.errors import UsageError
@@ -241,7 +241,7 @@ def _notes(a: Row, b: Row) -> Sequence[str]:
         said.append(f"measured on different machines or versions ({differ}): a difference in latency is theirs as well")
     if a.profile != b.profile:
         said.append(f"on different hardware profiles: {a.profile} against {b.profile}")
-    return said
+    return [*said, *notes.of_judgements((a, b)), *notes.of_unjudged((a, b))]
 
 
 def of(found: Mapping[str, PerQuery], row: Row) -> PerQuery | None:

@@ -17,10 +17,13 @@ from harness.cli import (
     ec2,
     exchange,
     images,
+    judgements,
     leaderboard,
+    leakage,
     machine,
     measuring,
     money,
+    pool,
     reprice,
     robustness,
     s3,
@@ -38,6 +41,7 @@ def main() -> None:
 
 _MODULES = (
     *(measuring, viable, tables, leaderboard, compare, robustness, reprice, exchange, s3, money, images, machine),
+    *(pool, judgements, leakage),
     *(ec2, batch),
 )
 for _commands in _MODULES:

@@ -10,13 +10,22 @@ import click
 
 from harness.cli.asked import Market, market_options
 from harness.cli.bars import bar
+from harness.cli.judging import instead_of
 from harness.cli.places import mirrored
-from harness.cli.tables import FORMATS, measures_option, output_option, per_query_of, show, stored_table
+from harness.cli.tables import (
+    FORMATS,
+    measures_option,
+    output_option,
+    per_query_of,
+    show,
+    stored_table,
+)
 from harness.console import cache_option, one_line_errors, results_option, results_path
 from harness.errors import FileError, UnknownName, UsageError
 
 if TYPE_CHECKING:
     from harness.comparison import Comparison
+    from harness.rejudged import Instead
     from harness.table import Row
 
 
@@ -27,11 +36,21 @@ if TYPE_CHECKING:
 @click.option(
     "--with", "others", type=results_path, metavar="PATH", help="Look for B in this folder.  [default: --results]"
 )
-@click.option("--qrels", type=click.Path(path_type=Path), help="A and B are run files; these are their judgements.")
+@click.option(
+    "--qrels",
+    type=click.Path(path_type=Path),
+    help="Of run files A and B: their judgements.  Of stored ones: judge by this file, which holds theirs and more.",
+)
 @click.option(
     "--queries",
     type=click.Path(path_type=Path),
-    help="With --qrels: the queries that count, as JSON lines or id<TAB>text.  [default: those judged]",
+    help="With run files: the queries that count, as JSON lines or id<TAB>text.  [default: those judged]",
+)
+@click.option(
+    "--without-queries",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Leave these queries out of the measures: ids, one a line (harness leakage writes such).",
 )
 @measures_option
 @click.option("--by", metavar="MEASURE", help="What is set against cost.  [default: the first of --measures]")
@@ -56,6 +75,7 @@ def compare(
     others: Path | None,
     qrels: Path | None,
     queries: Path | None,
+    without_queries: Path | None,
     measures: str,
     by: str | None,
     changed: int,
@@ -70,18 +90,19 @@ def compare(
     sample and profile are compared, or the only two; all that one command compares is corrected together.  Says what B
     costs and is worth against A, which queries changed most, and how many queries would show a difference of that size.
 
-    With --qrels, A and B are two run files that others made.
+    With --qrels, A and B may be two run files that others made.
     """
     from harness import comparison
     from harness.report.comparison import render
 
     names = tuple(measures.split())
-    if qrels is not None:
+    if qrels is not None and Path(a).is_file() and Path(b).is_file():
         made: Sequence[Comparison] = [_run_files(Path(a), Path(b), qrels, queries, names, by, changed)]
     elif queries is not None:
         raise UsageError("--queries is of run files; name their judgements with --qrels, or leave it out")
     else:
-        made = _stored(a, b, results, others, names, by, changed, market, cache)
+        instead = instead_of(qrels, without_queries)
+        made = _stored(a, b, results, others, names, by, changed, market, cache, instead)
     show(render(comparison.corrected(made), form), output)
 
 
@@ -95,14 +116,17 @@ def _stored(
     count: int,
     market: Market,
     cache: Path,
+    instead: Instead | None,
 ) -> list[Comparison]:
     from harness import comparison
     from harness.changed import Asked
 
-    ours, found = stored_table(results, names, market, cache), per_query_of(results, names, cache)
-    theirs, found_there = ours, found
+    ours = stored_table(results, names, market, cache, instead=instead)
+    theirs, found = ours, per_query_of(results, names, cache, instead)
+    found_there = found
     if others is not None:
-        theirs, found_there = stored_table(others, names, market, cache), per_query_of(others, names, cache)
+        theirs = stored_table(others, names, market, cache, instead=instead)
+        found_there = per_query_of(others, names, cache, instead)
     pairs = comparison.pairs(ours.rows, theirs.rows, a, b)
     chosen = _chosen(by, ours.measures)
     texts: dict[str | None, Mapping[str, str]] = {}
