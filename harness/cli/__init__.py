@@ -15,6 +15,7 @@ from harness.cli import (
     batch,
     compare,
     ec2,
+    evaluate,
     exchange,
     images,
     leaderboard,
@@ -36,7 +37,7 @@ def main() -> None:
 
 
 _MODULES = (
-    *(measuring, viable, tables, leaderboard, compare, reprice, exchange, s3, money, images, machine),
+    *(measuring, viable, tables, leaderboard, compare, evaluate, reprice, exchange, s3, money, images, machine),
     *(ec2, batch),
 )
 for _commands in _MODULES:
