@@ -171,11 +171,19 @@ def _compute(
     """Have ir_measures compute measures, a part of the queries at a time, and add what it says."""
     aggregators = {measure: measure.aggregator() for measure in measures}
     for metric in _metrics(measures, judged, rankings):
-        value = float(metric.value)
+        value = _counted(metric.measure, judged[metric.query_id])
+        value = float(metric.value) if value is None else value
         aggregators[metric.measure].add(value)
         per_query.setdefault(str(metric.measure), {})[metric.query_id] = value
     for measure, aggregator in aggregators.items():
         values[str(measure)] = float(aggregator.result())
+
+
+def _counted(measure: Any, judged: dict[str, int]) -> float | None:
+    """What counts judgements alone: ir_measures would leave out those of queries without results."""
+    if measure.NAME == "NumQ":
+        return 1.0
+    return float(sum(grade >= measure["rel"] for grade in judged.values())) if measure.NAME == "NumRel" else None
 
 
 def _metrics(measures: Sequence[Any], judged: Qrels, rankings: Mapping[str, tuple[str, ...]]) -> Iterator[Any]:
