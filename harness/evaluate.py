@@ -106,12 +106,10 @@ def evaluate(
             values[str(measure)] = sum(of_queries.values()) / len(of_queries)
     theirs = [each for each in known if not isinstance(each, AnswerRecall)]
     if judged and theirs:
-        _compute(theirs, judged, run.rankings, values, per_query)
-    for name, found in per_query.items():
-        if none := sorted(query for query, value in found.items() if math.isnan(value)):
-            values[name] = None
-            reasons[name] = f"has no value for {len(none)} of {len(found)} queries, such as {none[0]!r}"
-            per_query[name] = {query: value for query, value in found.items() if not math.isnan(value)}
+        try:
+            _compute(theirs, judged, run.rankings, values, per_query)
+        except ArithmeticError:  # of one of them: ir_measures divides by nothing where Accuracy has no pairs
+            reasons |= _one_by_one(theirs, judged, run.rankings, values, per_query)
     return Evaluation(
         values=values,
         queries=len(judged),
@@ -176,6 +174,10 @@ def _compute(
         aggregators[metric.measure].add(value)
         per_query.setdefault(str(metric.measure), {})[metric.query_id] = value
     for measure, aggregator in aggregators.items():
+        found = per_query.setdefault(str(measure), {})
+        for query in judged.keys() - found.keys():  # Accuracy, asked for alone, leaves out queries
+            aggregator.add(measure.DEFAULT)
+            found[query] = float(measure.DEFAULT)
         values[str(measure)] = float(aggregator.result())
 
 
@@ -184,6 +186,25 @@ def _counted(measure: Any, judged: dict[str, int]) -> float | None:
     if measure.NAME == "NumQ":
         return 1.0
     return float(sum(grade >= measure["rel"] for grade in judged.values())) if measure.NAME == "NumRel" else None
+
+
+def _one_by_one(
+    measures: Sequence[Any],
+    judged: Qrels,
+    rankings: Mapping[str, tuple[str, ...]],
+    values: dict[str, float | None],
+    per_query: dict[str, dict[str, float]],
+) -> dict[str, str]:
+    """As :func:`_compute`, each measure on its own; the reasons of those that cannot be computed."""
+    reasons = {}
+    for measure in measures:
+        per_query.pop(str(measure), None)
+        try:
+            _compute([measure], judged, rankings, values, per_query)
+        except ArithmeticError as error:
+            per_query.pop(str(measure), None)
+            reasons[str(measure)] = f"ir_measures cannot compute it for every query: {error}"
+    return reasons
 
 
 def _metrics(measures: Sequence[Any], judged: Qrels, rankings: Mapping[str, tuple[str, ...]]) -> Iterator[Any]:

@@ -59,7 +59,7 @@ def of_judgements(found: JudgedRuns) -> tuple[str, ...]:
     if none:
         said.append(f"{notes.named(none)} of {len(asked):,} judged queries have no relevant document; they count")
     if below:
-        said.append(f"{below:,} grades are below 0: no more relevant than 0 (infAP takes them as not judged)")
+        said.append(f"{below:,} grades are below 0: no more relevant than 0 (Bpref and infAP take them as not judged)")
     return tuple(said)
 
 
