@@ -1,4 +1,4 @@
-"""Draw the pictures that docs/pictures.md shows, of the published results: ``python -m docs.make_pictures``."""
+"""Draw the pictures that docs/ shows, of the published results and of an example: ``python -m docs.make_pictures``."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from pathlib import Path
 
 from PIL import Image
 
+from docs import measures_example
 from harness import pricing, tables
 from harness.catalog import data_root
 from harness.leaderboard import Asked
-from harness.pictures import album
+from harness.pictures import album, canvas
 from harness.published import tables as published
 
 FOLDER = Path(__file__).resolve().parent / "pictures"
@@ -36,9 +37,15 @@ def pictures() -> list[album.Picture]:
     ]
 
 
+def example() -> Path:
+    """The one of docs/measures.md."""
+    with canvas.settings(9):
+        return canvas.save(measures_example.draw(), FOLDER / f"{measures_example.NAME}.png")
+
+
 def main() -> None:
     """Write them, in so few colours that the repository stays small."""
-    for path in album.write(pictures(), FOLDER, "png"):
+    for path in (*album.write(pictures(), FOLDER, "png"), example()):
         with Image.open(path) as drawn:
             few = drawn.convert("RGB").quantize(128, dither=Image.Dither.NONE)
         few.save(path, optimize=True)

@@ -1,4 +1,4 @@
-"""Effectiveness measures, by the names that ir_measures gives them; and XOR-TyDi's R@2kt, which it does not have."""
+"""Effectiveness measures, by the names that ir_measures gives them; and two kinds that it lacks, R@2kt and SetF@10."""
 
 from __future__ import annotations
 
@@ -29,6 +29,31 @@ class AnswerRecall:
         return f"R@{self.tokens // 1000}kt"
 
 
+@dataclass(frozen=True)
+class SetAtCutoff:
+    """``SetF@10``: a measure of what was retrieved as a set, over the first ten hits alone.
+
+    ``whole`` is ir_measures' own, which has no cutoff.
+    """
+
+    whole: Any
+    depth: int
+
+    @property
+    def NAME(self) -> str:  # noqa: D102
+        return str(self.whole.NAME)
+
+    @property
+    def params(self) -> dict[str, Any]:  # noqa: D102
+        return {**self.whole.params, "cutoff": self.depth}
+
+    def aggregator(self) -> Any:  # noqa: D102
+        return self.whole.aggregator()
+
+    def __str__(self) -> str:
+        return f"{self.whole}@{self.depth}"
+
+
 # Measures without a cutoff that look at what was retrieved as a set, or at the judgements alone: no deeper ranks exist
 # for them.
 # R@2kt says itself which queries have too few tokens.
@@ -53,11 +78,12 @@ def parse(names: Iterable[str]) -> tuple[Any, ...]:
         if (tokens := re.fullmatch(r"R@([1-9][0-9]*)kt", name)) is not None:
             parsed.append(_answer_recall(name, int(tokens[1])))
             continue
+        of_set = re.fullmatch(r"(Set(?:AP|F|P|R)(?:\(.*\))?)@([1-9][0-9]{0,8})", name)
         try:
             with warnings.catch_warnings():
                 # ir_measures 0.4.3 reads measures with parts of ast that newer Pythons deprecate.
                 warnings.simplefilter("ignore", DeprecationWarning)
-                measure = ir_measures.parse_measure(name)
+                measure = ir_measures.parse_measure(of_set[1] if of_set else name)
             supported = ir_measures.DefaultPipeline.supports(measure)  # type: ignore[no-untyped-call]
         except (ValueError, NameError, KeyError, AssertionError) as error:
             raise UsageError(
@@ -65,7 +91,7 @@ def parse(names: Iterable[str]) -> tuple[Any, ...]:
             ) from error
         if not supported:
             raise UsageError(f"measure {name!r} cannot be computed by what is installed; see ir_measures' providers")
-        parsed.append(measure)
+        parsed.append(SetAtCutoff(measure, int(of_set[2])) if of_set else measure)
     return tuple(dict.fromkeys(parsed))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import evaluate, measure_names, trec_files
+from harness import evaluate, measure_names, measure_values, trec_files
 from harness.errors import FileError, UsageError
 
 MEASURES = measure_names.parse(measure_names.DEFAULT)
@@ -251,7 +251,7 @@ def test_every_measure_is_either_of_the_hits_alone_or_has_a_reason() -> None:
 def test_a_query_whose_grades_are_all_below_zero_counts_and_nothing_waits_for_ever() -> None:
     """pytrec_eval alone never returns where such a query follows another."""
     code = """
-from harness import evaluate, measure_names, trec_files
+from harness import evaluate, measure_names, measure_values, trec_files
 names = "RR AP AP@5 nDCG nDCG@10 R@5 P@5 Bpref Rprec infAP SetF".split()
 qrels = {"a": {"d1": 2, "d2": 0}, "b": {"d1": -1, "d2": -2}, "c": {"d1": -1, "d2": 3}}
 run = trec_files.Run({query: ("d1", "d2") for query in qrels}, ())
@@ -309,6 +309,39 @@ def test_many_queries_are_handed_over_in_parts_with_the_same_outcome(monkeypatch
     qrels = {query: {"y": 1, "z": number % 3 - 1} for number, query in enumerate(queries)}
     names = ("RR@10", "nDCG@10", "AP", "NumQ", "NumRet", "ERR@5", "Judged@2")
     whole = judge(rankings, qrels, queries, *names)
-    monkeypatch.setattr(evaluate, "_AT_ONCE", 7)
+    monkeypatch.setattr(measure_values, "_AT_ONCE", 7)
     parts = judge(rankings, qrels, queries, *names)
     assert parts.values == pytest.approx(whole.values) and parts.per_query == whole.per_query
+
+
+def test_measures_of_sets_may_have_a_cutoff() -> None:
+    rankings = {"a": ("x", "n", "y", "z"), "b": ("n",), "c": ()}
+    qrels = {"a": {"x": 1, "y": 2, "z": 1, "w": 1}, "b": {"n": 1}, "c": {"n": 1}}
+    names = ("SetF@2", "SetP@2", "SetR@3", "SetF(rel=2)@3", "SetF@100", "SetF", "SetF(beta=2.0)@2")
+    found = judge(rankings, qrels, list(qrels), *names)
+    assert [str(each) for each in measure_names.parse(names)] == list(names)
+    p, r = 1 / 2, 1 / 4
+    assert found.per_query["SetF@2"] == pytest.approx({"a": 2 * p * r / (p + r), "b": 1.0, "c": 0.0})
+    assert found.per_query["SetP@2"] == pytest.approx({"a": 1 / 2, "b": 1.0, "c": 0.0}), "of what there is"
+    assert found.per_query["SetR@3"] == pytest.approx({"a": 2 / 4, "b": 1.0, "c": 0.0})
+    assert found.per_query["SetF(rel=2)@3"]["a"] == pytest.approx(1 / 2)
+    assert found.per_query["SetF@100"] == found.per_query["SetF"]
+    assert found.values["SetF@2"] == pytest.approx((1 / 3 + 1) / 3) and "SetF@2" in found.means
+    assert [measure_names.looks_deeper(each, 10) for each in measure_names.parse(["SetF@11", "SetF@10"])] == [
+        True,
+        False,
+    ]
+    alone = evaluate.evaluate(
+        trec_files.Run({"a": ("y", "x")}, ()),
+        HITS_ALONE,
+        ["a"],
+        measure_names.parse(["SetP@1", "SetF@1"]),
+        hits_alone=True,
+    )
+    assert alone.values == {"SetP@1": 1.0, "SetF@1": None}
+
+
+@pytest.mark.parametrize("name", ["SetF@0", "SetF@-1", "SetF@x", "SetF(cutoff=10)@10", "SetX@10", "SetRelP@5"])
+def test_wrong_cutoffs_of_sets_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="unknown measure"):
+        measure_names.parse([name])
