@@ -1,4 +1,4 @@
-"""Draw the pictures that pages show, of the published results and of made-up runs: ``python -m docs.make_pictures``."""
+"""Draw the pictures that docs/ shows, of the published results and of examples: ``python -m docs.make_pictures``."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 from PIL import Image
 
-from docs import example_runs
+from docs import example_runs, measures_example
 from harness import fewer_judgements, judged_runs, pricing, robustness, tables
 from harness.catalog import data_root
 from harness.leaderboard import Asked
-from harness.pictures import album, flips
+from harness.pictures import album, canvas, flips
 from harness.published import tables as published
 
 FOLDER = Path(__file__).resolve().parent / "pictures"
@@ -49,9 +49,16 @@ def example() -> robustness.Robustness:
     return robustness.examine(replace(runs, dataset="example"), asked)
 
 
+def worked_example() -> Path:
+    """What docs/measures.md shows."""
+    with canvas.settings(9):
+        return canvas.save(measures_example.draw(), FOLDER / f"{measures_example.NAME}.png")
+
+
 def main() -> None:
     """Write them, in so few colours that the repository stays small."""
-    for path in (*album.write(pictures(), FOLDER, "png"), *flips.write([example()], FOLDER, "png")):
+    made = (*album.write(pictures(), FOLDER, "png"), *flips.write([example()], FOLDER, "png"), worked_example())
+    for path in made:
         with Image.open(path) as drawn:
             few = drawn.convert("RGB").quantize(128, dither=Image.Dither.NONE)
         few.save(path, optimize=True)

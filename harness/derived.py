@@ -27,7 +27,7 @@ from harness import leftovers, origins, per_query, remembered, stored_jobs
 from harness.errors import FileError
 from harness.per_query import PerQuery
 from harness.remembered import Made, Recall
-from harness.result import JUDGED_HITS
+from harness.result import ANSWER_DEPTHS, JUDGED_HITS
 from harness.table import Figure, Machine, Measurements
 
 # Makes rows, with whatever is remembered of some of them.
@@ -37,7 +37,7 @@ _PRICEABLE, _BY_QUERY, _CELLS = ".prices.json", ".queries.parquet", ".cells.json
 # What numbers depend on beside our own sources.
 _LIBRARIES = ("ir-measures", "numpy", "pyarrow", "scipy")
 # The files of a job that rows are made of.
-_OF_A_JOB = (stored_jobs.RESULT, stored_jobs.SAMPLES, stored_jobs.RUN, JUDGED_HITS)
+_OF_A_JOB = (stored_jobs.RESULT, stored_jobs.SAMPLES, stored_jobs.RUN, JUDGED_HITS, ANSWER_DEPTHS)
 # What no price has to do with: most of a row's bytes.
 _WITHOUT: dict[str, Any] = {
     **dict.fromkeys(("qrels_sha256", "service_s", "trial_spread_s", "detail")),

@@ -1,4 +1,4 @@
-"""A stored run and its judgements -> effectiveness measures; every value is computed by ir_measures.
+"""A run and its judgements -> effectiveness measures; every value but that of R@2kt is computed by ir_measures.
 
 The ranking that is judged is the ranking that was timed.  ir_measures' providers order a run by score and break
 equal scores by document id, one upwards (RR@k), one downwards (nDCG@k).  So they are given scores made from
@@ -7,17 +7,30 @@ the run's own ranks: the same values wherever scores differ, and one ranking for
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from harness import answer_depths, measure_values, trec_files
 from harness.errors import UsageError
-from harness.measure_names import OF_HITS_ALONE
-from harness.result import JUDGED_HITS
+from harness.measure_names import OF_HITS_ALONE, AnswerRecall
+from harness.measure_values import Computed
+from harness.result import ANSWER_DEPTHS, JUDGED_HITS
 from harness.trec_files import Qrels, Run
 
 _UNKNOWN = "needs all relevant documents; only those retrieved were judged, by the answers in their texts"
+_NO_ANSWERS = "needs a dataset that has answers; this one has judgements of documents"
+_NO_DEPTHS = "how deep answers stand was not stored when this was measured; run its suite again with --fresh"
+
+
+@dataclass(frozen=True)
+class CutShort:
+    """Queries whose hits end before a measure's tokens do, with no answer in them; ``k`` hits would mostly reach."""
+
+    queries: tuple[str, ...]
+    k: int
 
 
 @dataclass(frozen=True)
@@ -27,7 +40,7 @@ class Evaluation:
     ``values`` maps each measure, as ir_measures writes it, to its aggregate over ``queries`` queries (``None`` when
     none is judged, or where ``reasons`` says why not).  ``unjudged`` queries of the sample are left out of it;
     ``without_hits`` are judged and count 0.  ``per_query`` maps each measure to the value of each judged query;
-    ``means`` are the measures whose aggregate is the mean of those.
+    ``means`` are the measures whose aggregate is the mean of those.  ``cut_short`` is of R@2kt and its like.
     """
 
     values: dict[str, float | None]
@@ -38,11 +51,25 @@ class Evaluation:
     reasons: dict[str, str] = field(default_factory=dict)
     per_query: dict[str, dict[str, float]] = field(default_factory=dict)
     means: frozenset[str] = frozenset()
+    cut_short: dict[str, CutShort] = field(default_factory=dict)
 
 
 def of_hits_alone(path: Path) -> bool:
     """Whether a file of judgements holds a run's own hits and nothing of what the run did not find."""
     return path.name == JUDGED_HITS
+
+
+def run_of_job(path: Path) -> Run:
+    """A stored job's run, with what was stored beside it.
+
+    Args:
+        path: of the run in the job's folder.
+
+    Raises:
+        FileError: a file is missing or damaged.
+    """
+    run, depths = trec_files.read_run(path), path.with_name(ANSWER_DEPTHS)
+    return replace(run, depths=answer_depths.read(depths)) if depths.exists() else run
 
 
 def evaluate(
@@ -61,8 +88,6 @@ def evaluate(
     Raises:
         UsageError: the run holds a query that is not in the sample.
     """
-    import ir_measures
-
     strangers = sorted(set(run.rankings) - set(sample_ids))
     if strangers:
         raise UsageError(f"the run holds {len(strangers)} queries that are not in the sample, e.g. {strangers[0]!r}")
@@ -70,27 +95,58 @@ def evaluate(
     if hits_alone:
         # No document has the empty id: a query without hits is judged, and has found nothing.
         judged = {query: qrels.get(query) or {"": 0} for query in sorted(set(sample_ids))}
-    reasons = {str(each): _UNKNOWN for each in measures if hits_alone and each.NAME not in OF_HITS_ALONE}
+    reasons = {str(each): why for each in measures if (why := _why_not(each, run, hits_alone=hits_alone))}
     known = [each for each in measures if str(each) not in reasons]
-    scores = {
-        query: {document: float(-rank) for rank, document in enumerate(run.rankings[query])}
-        for query in judged
-        if run.rankings.get(query)
-    }
-    values: dict[str, float | None] = {str(measure): None for measure in measures}
-    per_query: dict[str, dict[str, float]] = {}
-    if judged and known:
-        found: Any = ir_measures.calc(known, judged, scores)
-        values |= {str(measure): float(found.aggregated[measure]) for measure in known}
-        for metric in found.per_query:
-            per_query.setdefault(str(metric.measure), {})[metric.query_id] = float(metric.value)
+    theirs = [each for each in known if not isinstance(each, AnswerRecall)]
+    found = measure_values.compute(theirs, judged, run.rankings) if judged and theirs else Computed()
+    for measure in known if judged else ():
+        if isinstance(measure, AnswerRecall):
+            of_queries = found.per_query[str(measure)] = _answers_found(measure, run, judged)
+            found.values[str(measure)] = sum(of_queries.values()) / len(of_queries)
     return Evaluation(
-        values=values,
+        values={str(each): found.values.get(str(each)) for each in measures},
         queries=len(judged),
         unjudged=tuple(sorted(set(sample_ids) - set(judged))),
-        without_hits=tuple(sorted(set(judged) - set(scores))),
+        without_hits=tuple(query for query in judged if not run.rankings.get(query)),
         tied_queries=tuple(query for query in run.tied_queries if query in judged),
-        reasons=reasons,
-        per_query=per_query,
-        means=frozenset(str(each) for each in known if isinstance(each.aggregator(), ir_measures.measures.MeanAgg)),
+        reasons=reasons | found.reasons,
+        per_query=found.per_query,
+        means=frozenset(str(each) for each in known if _is_mean(each)),
+        cut_short={str(each): short for each in known if (short := _cut_short(each, run, judged)) is not None},
+    )
+
+
+def _why_not(measure: Any, run: Run, *, hits_alone: bool) -> str | None:
+    """Why a measure has no value here, where it has none."""
+    if isinstance(measure, AnswerRecall):
+        if not hits_alone:
+            return _NO_ANSWERS
+        return None if run.depths is not None and run.depths.keys() >= run.rankings.keys() else _NO_DEPTHS
+    return _UNKNOWN if hits_alone and measure.NAME not in OF_HITS_ALONE else None
+
+
+def _is_mean(measure: Any) -> bool:
+    from ir_measures.measures import MeanAgg
+
+    return isinstance(measure, AnswerRecall) or isinstance(measure.aggregator(), MeanAgg)
+
+
+def _answers_found(measure: AnswerRecall, run: Run, judged: Qrels) -> dict[str, float]:
+    """1 for each query that has an answer within the measure's tokens, 0 for each other one."""
+    depths = run.depths or {}
+    found = {query: depths[query].found if query in depths else None for query in judged}
+    return {query: float(depth is not None and depth <= measure.tokens) for query, depth in found.items()}
+
+
+def _cut_short(measure: Any, run: Run, judged: Qrels) -> CutShort | None:
+    """Queries that count 0 though not all of the measure's tokens were looked at."""
+    if not isinstance(measure, AnswerRecall):
+        return None
+    seen = {query: depth.tokens for query, depth in (run.depths or {}).items() if depth.found is None}
+    short = {query: seen[query] for query in judged if seen.get(query, measure.tokens) < measure.tokens}
+    if not short:
+        return None
+    hits = {query: len(run.rankings.get(query, ())) for query in short}
+    return CutShort(
+        tuple(short), max(math.ceil(hits[query] * measure.tokens / max(short[query], 1)) for query in short)
     )

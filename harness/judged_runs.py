@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness import attempts, evaluate, plan, stored_jobs, trec_files
@@ -13,6 +13,15 @@ from harness.errors import FileError, UsageError
 from harness.records import Outcome
 from harness.stored_jobs import StoredJob
 from harness.trec_files import Qrels, Run
+from harness.trec_lines import Progress
+
+
+@dataclass(frozen=True)
+class Strangers:
+    """Queries of a run that are not to be judged, and where in its file the first of them stands."""
+
+    queries: tuple[str, ...]
+    place: str
 
 
 @dataclass(frozen=True)
@@ -22,6 +31,7 @@ class JudgedRuns:
     ``runs`` maps each system (a file's name without its ending, where runs are files) to its run; ``queries`` maps
     each query's id to its text, ``""`` where nothing says it.  ``corpus_sha256`` is ``None`` where runs are files.
     ``hits_alone``: see :func:`harness.evaluate.of_hits_alone`; ``qrels`` then holds the hits of all systems.
+    ``strangers``: what was left out of runs that are files, by system.
     """
 
     dataset: str
@@ -30,6 +40,7 @@ class JudgedRuns:
     runs: Mapping[str, Run]
     hits_alone: bool = False
     corpus_sha256: str | None = None
+    strangers: Mapping[str, Strangers] = field(default_factory=dict)
 
     @property
     def query_ids(self) -> tuple[str, ...]:
@@ -37,21 +48,41 @@ class JudgedRuns:
         return tuple(self.queries)
 
 
-def of_files(qrels: Path, runs: Sequence[Path], queries: Mapping[str, str] | None = None) -> JudgedRuns:
-    """Runs that others made; what is judged are the queries of ``queries``, else those of the judgements.
+def of_files(
+    qrels: Path,
+    runs: Sequence[Path],
+    queries: Mapping[str, str] | None = None,
+    watch: Callable[[Path], Progress | None] = lambda _: None,
+) -> JudgedRuns:
+    """Runs that others made, ordered as trec_eval orders them: by score.
+
+    What is judged are the queries of ``queries``, else those of the judgements; others in a run are ``strangers``.
+
+    Args:
+        qrels: file of judgements.
+        runs: run files, each named by its name without the last ending.
+        queries: text by id.
+        watch: says who is told of each file's reading.
 
     Raises:
         FileError: a file is missing or damaged.
         UsageError: two runs have one name.
     """
-    judgements = trec_files.read_qrels(qrels)
+    judgements = trec_files.read_qrels(qrels, watch(qrels))
+    asked = queries or dict.fromkeys(judgements, "")
     named: dict[str, Run] = {}
+    strangers: dict[str, Strangers] = {}
     for path in runs:
         name = path.name.removesuffix(".gz").rpartition(".")[0] or path.name
         if name in named:
             raise UsageError(f"{path}: two runs are called {name!r}; rename one")
-        named[name] = trec_files.read_run(path)
-    return JudgedRuns(qrels.name, queries or dict.fromkeys(judgements, ""), judgements, named)
+        run = trec_files.read_scored_run(path, watch(path))
+        others = tuple(query for query in run.rankings if query not in asked)
+        if others:
+            strangers[name] = Strangers(others, f"{path}:{run.lines[others[0]]}")
+            run = replace(run, rankings={query: run.rankings[query] for query in run.rankings if query in asked})
+        named[name] = run
+    return JudgedRuns(qrels.name, asked, judgements, named, strangers=strangers)
 
 
 def of_results(folder: Path, only: str | None = None) -> tuple[JudgedRuns, ...]:
@@ -99,7 +130,7 @@ def _stored(systems: Mapping[str, Mapping[str, StoredJob]]) -> JudgedRuns:
     for each in jobs.values() if hits_alone else (first,):
         for query, judged in trec_files.read_qrels(each.qrels_path()).items():
             qrels.setdefault(query, {}).update(judged)
-    runs = {name: trec_files.read_run(job.folder / stored_jobs.RUN) for name, job in jobs.items()}
+    runs = {name: evaluate.run_of_job(job.folder / stored_jobs.RUN) for name, job in jobs.items()}
     spec = first.result.spec
     return JudgedRuns(spec.cell.dataset, first.sample_texts(), qrels, runs, hits_alone, spec.corpus_sha256)
 

@@ -1,18 +1,65 @@
-"""Effectiveness measures, by the names that ir_measures gives them."""
+"""Effectiveness measures, by the names that ir_measures gives them; and two kinds that it lacks, R@2kt and SetF@10."""
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
+from harness.answer_depths import MOST_TOKENS
 from harness.errors import UsageError
 
 DEFAULT = ("RR@10", "Success@10", "nDCG@10")
 
+
+@dataclass(frozen=True)
+class AnswerRecall:
+    """``R@2kt``: whether an answer stands within the first 2,000 tokens of what was retrieved.
+
+    It is looked at as ir_measures' own measures are: ``NAME``, ``params``, and its text parses back.
+    """
+
+    tokens: int
+    params: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    NAME: ClassVar[str] = "R@kt"
+
+    def __str__(self) -> str:
+        return f"R@{self.tokens // 1000}kt"
+
+
+@dataclass(frozen=True)
+class SetAtCutoff:
+    """``SetF@10``: a measure of what was retrieved as a set, over the first ten hits alone.
+
+    ``whole`` is ir_measures' own, which has no cutoff.
+    """
+
+    whole: Any
+    depth: int
+
+    @property
+    def NAME(self) -> str:  # noqa: D102
+        return str(self.whole.NAME)
+
+    @property
+    def params(self) -> dict[str, Any]:  # noqa: D102
+        return {**self.whole.params, "cutoff": self.depth}
+
+    def aggregator(self) -> Any:  # noqa: D102
+        return self.whole.aggregator()
+
+    def __str__(self) -> str:
+        return f"{self.whole}@{self.depth}"
+
+
 # Measures without a cutoff that look at what was retrieved as a set, or at the judgements alone: no deeper ranks exist
 # for them.
-_OF_THE_SET = frozenset({"Judged", "NumQ", "NumRel", "NumRelRet", "NumRet", "SetAP", "SetF", "SetP", "SetR", "SetRelP"})
+# R@2kt says itself which queries have too few tokens.
+_OF_THE_SET = frozenset(
+    {"Judged", "NumQ", "NumRel", "NumRelRet", "NumRet", "SetAP", "SetF", "SetP", "SetR", "SetRelP", AnswerRecall.NAME}
+)
 
 # Measures that need no more than the relevance of each document that was retrieved.
 OF_HITS_ALONE = frozenset({"RR", "Success", "P", "SetP", "RBP", "NumRet", "NumQ"})
@@ -26,13 +73,17 @@ def parse(names: Iterable[str]) -> tuple[Any, ...]:
     """
     import ir_measures
 
-    parsed = []
+    parsed: list[Any] = []
     for name in names:
+        if (tokens := re.fullmatch(r"R@([1-9][0-9]*)kt", name)) is not None:
+            parsed.append(_answer_recall(name, int(tokens[1])))
+            continue
+        of_set = re.fullmatch(r"(Set(?:AP|F|P|R)(?:\(.*\))?)@([1-9][0-9]{0,8})", name)
         try:
             with warnings.catch_warnings():
                 # ir_measures 0.4.3 reads measures with parts of ast that newer Pythons deprecate.
                 warnings.simplefilter("ignore", DeprecationWarning)
-                measure = ir_measures.parse_measure(name)
+                measure = ir_measures.parse_measure(of_set[1] if of_set else name)
             supported = ir_measures.DefaultPipeline.supports(measure)  # type: ignore[no-untyped-call]
         except (ValueError, NameError, KeyError, AssertionError) as error:
             raise UsageError(
@@ -40,8 +91,17 @@ def parse(names: Iterable[str]) -> tuple[Any, ...]:
             ) from error
         if not supported:
             raise UsageError(f"measure {name!r} cannot be computed by what is installed; see ir_measures' providers")
-        parsed.append(measure)
+        parsed.append(SetAtCutoff(measure, int(of_set[2])) if of_set else measure)
     return tuple(dict.fromkeys(parsed))
+
+
+def _answer_recall(name: str, thousands: int) -> AnswerRecall:
+    if thousands * 1000 > MOST_TOKENS:
+        raise UsageError(
+            f"unknown measure {name!r}: answers are looked for in the first {MOST_TOKENS:,} tokens; "
+            f"R@{MOST_TOKENS // 1000}kt is the deepest, R@2kt and R@5kt are XOR-TyDi's own"
+        )
+    return AnswerRecall(thousands * 1000)
 
 
 def cutoff(measure: Any) -> int | None:

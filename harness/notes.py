@@ -99,29 +99,37 @@ def _of_index_cost(rows: Sequence[Row], storage: StoragePrice | None) -> Iterato
         )
 
 
-def of_measures(judged: evaluate.Evaluation, deep: Sequence[str], k: int) -> tuple[str, ...]:
+def of_measures(
+    judged: evaluate.Evaluation, deep: Sequence[str], k: int, *, ties: str = "judged in the order that was returned"
+) -> tuple[str, ...]:
     """What a row's measures leave out.
 
     Args:
         judged: the row's evaluation.
         deep: names of the measures that look deeper than the run.
         k: hits that were retrieved for each query.
+        ties: what was done with equal scores.
     """
     said = []
     if judged.unjudged:
         total = judged.queries + len(judged.unjudged)
-        said.append(f"{_named(judged.unjudged)} of {total:,} queries have no judgements, left out of the measures")
+        said.append(f"{named(judged.unjudged)} of {total:,} queries have no judgements, left out of the measures")
     if judged.without_hits:
-        said.append(f"{_named(judged.without_hits)} judged queries got no hits and count 0")
+        said.append(f"{named(judged.without_hits)} judged queries got no hits and count 0")
     if judged.tied_queries:
-        said.append(f"{_named(judged.tied_queries)} queries have equal scores, judged in the order that was returned")
+        said.append(f"{named(judged.tied_queries)} queries have equal scores, {ties}")
+    for name, short in judged.cut_short.items():
+        said.append(
+            f"{name}: the hits of {named(short.queries)} queries end before its tokens do, with no answer in them, "
+            f"and count 0; some {short.k:,} hits a query would reach"
+        )
     if deep:
         look = "looks" if len(deep) == 1 else "look"
         said.append(f"{', '.join(deep)}: {look} deeper than the {k} hits that were retrieved")
     return tuple(said)
 
 
-def _named(queries: Sequence[str]) -> str:
+def named(queries: Sequence[str]) -> str:
     """A count with the first few ids: ``2 (q1, q7)``."""
     more = ", ..." if len(queries) > 3 else ""
     return f"{len(queries):,} ({', '.join(queries[:3])}{more})"

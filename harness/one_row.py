@@ -8,9 +8,17 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from harness import evaluate, gpu_noise, measure_names, notes, per_query, rejudged, stats, trec_files, unjudged
+from harness import (
+    evaluate,
+    gpu_noise,
+    measure_figures,
+    measure_names,
+    notes,
+    per_query,
+    rejudged,
+    trec_files,
+    unjudged,
+)
 from harness.attempts import Job
 from harness.errors import HarnessError, StoreError
 from harness.measured import Measured
@@ -20,9 +28,6 @@ from harness.rejudged import Instead, Stand
 from harness.remembered import Remembered
 from harness.table import Figure, Machine, Row
 from harness.unjudged import Unjudged
-
-# A measure is bounded, and its interval needs fewer than a latency's: a second of resampling for a hundred rows.
-MEASURE_RESAMPLES = 1999
 
 
 @dataclass
@@ -56,7 +61,7 @@ class Judge:
         hits_alone = evaluate.of_hits_alone(job.qrels_path())
         if job.run_path is None:
             raise StoreError(f"{job.folder}: holds no run; measure the job again")
-        run = trec_files.read_run(job.run_path)
+        run = evaluate.run_of_job(job.run_path)
         sample = job.sample_ids()
         if self.instead is not None and self.instead.without:
             sample = tuple(query for query in sample if query not in self.instead.without)
@@ -197,7 +202,7 @@ def _with_measures(row: Row, cell: Measured[Job], judge: Judge) -> tuple[Row, Pe
         deep = [str(measure) for measure in judge.measures if measure_names.looks_deeper(measure, row.k)]
         row = replace(
             row,
-            measures={name: _judged(judged, name, seed) for name in names},
+            measures={name: measure_figures.figure(judged, name, seed) for name in names},
             queries_judged=judged.queries,
             queries_unjudged=judged.unjudged,
             qrels_sha256=now.sha256 or row.qrels_sha256,
@@ -213,15 +218,3 @@ def _with_measures(row: Row, cell: Measured[Job], judge: Judge) -> tuple[Row, Pe
         judged.per_query if judged else {},
     )
     return row, found
-
-
-def _judged(judged: evaluate.Evaluation, name: str, seed: int) -> Figure:
-    """A measure with its 95 % bootstrap interval over queries, where it is a mean over them."""
-    value = judged.values[name]
-    if value is None:
-        none = None if judged.queries else "no query of the sample has judgements"
-        return Figure(None, reason=none or judged.reasons.get(name))
-    if name not in judged.means:
-        return Figure(value)
-    figure = stats.bootstrap_mean(np.asarray(list(judged.per_query[name].values())), seed, resamples=MEASURE_RESAMPLES)
-    return replace(figure, value=value, reason=None)

@@ -31,6 +31,8 @@ SCHEMA_VERSION = 4
 
 # A file of a job whose dataset has answers instead of judgements: its run's hits, judged by their texts.
 JUDGED_HITS = "judged-hits.trec.gz"
+# Beside it: how deep in those texts the answers stand.
+ANSWER_DEPTHS = "answer-depths.tsv.gz"
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from harness import leftovers
 from harness.errors import StoreError
 from harness.records import to_json
-from harness.result import JUDGED_HITS, Result
+from harness.result import Result
 from harness.shelf import Shelf
 from harness.stored_jobs import LOG, RESULT, RUN, SAMPLES, STAGING, StoredJob, cell_path
 
@@ -104,7 +104,12 @@ class Store:
                 partial.rename(target)
 
     def put(
-        self, result: Result, samples: pa.Table | None, run: bytes | None, log: bytes, judged: bytes | None = None
+        self,
+        result: Result,
+        samples: pa.Table | None,
+        run: bytes | None,
+        log: bytes,
+        judged: Mapping[str, bytes] | None = None,
     ) -> StoredJob:
         """Store one job for good.
 
@@ -113,7 +118,7 @@ class Store:
             samples: raw latencies.
             run: a TREC run.
             log: what the job said.
-            judged: the judgements of the run's own hits, where its dataset has no others.
+            judged: by a file's name, the judgements of the run's own hits, where its dataset has no others.
 
         Raises:
             StoreError: no space, no permission, or the key is taken (it never should be).
@@ -125,8 +130,8 @@ class Store:
             (partial / LOG).write_bytes(gzip.compress(log, mtime=0))
             if run is not None:
                 (partial / RUN).write_bytes(gzip.compress(run, mtime=0))
-            if judged is not None:
-                (partial / JUDGED_HITS).write_bytes(gzip.compress(judged, mtime=0))
+            for name, content in (judged or {}).items():
+                (partial / name).write_bytes(gzip.compress(content, mtime=0))
             if samples is not None:
                 import pyarrow.parquet as pq
 

@@ -1,7 +1,8 @@
 """Stored jobs, as they are read: whole folders that nobody changes.
 
 ``results/<suite>/<system>/<dataset>/<scenario>/<profile>/<job key>/`` holds ``result.json``, ``samples.parquet``,
-``run.trec.gz`` and ``log.txt.gz``; and ``judged-hits.trec.gz`` where documents are judged by answers in their texts.
+``run.trec.gz`` and ``log.txt.gz``; and ``judged-hits.trec.gz`` and
+``answer-depths.tsv.gz`` where documents are judged by answers in their texts.
 ``results/<suite>/qrels/`` and ``results/<suite>/samples/`` hold, by hash, what is needed to judge the runs anywhere.
 """
 

@@ -2,102 +2,173 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
-import math
-import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from harness import trec_lines
+from harness.answer_depths import Depths
 from harness.errors import FileError
+from harness.trec_lines import Layout, Number, Progress
 
 # query id -> document id -> relevance
 Qrels = dict[str, dict[str, int]]
 
+_RANK = Number("rank", 3, "q", trec_lines.whole)
+_RUN = "query Q0 document rank score tag"
+_RANKED = Layout(_RUN, 0, 2, (_RANK, Number("score", 4, "d", trec_lines.score)))
+_SCORED = Layout(_RUN, 0, 2, (Number("score", 4, "f", trec_lines.score_32),))
+_JUDGED = Layout("query iteration document relevance", 0, 2, (Number("relevance", 3, "q", trec_lines.grade),))
+
 
 @dataclass(frozen=True)
 class Run:
-    """A TREC run: query id -> document ids, best first.  ``tied_queries`` hold equal scores somewhere."""
+    """A TREC run: query id -> document ids, best first.  ``tied_queries`` hold equal scores somewhere.
+
+    ``lines`` says where in its file each query begins; ``depths`` how deep in the texts of its hits answers stand,
+    where the run was judged by answers and that was stored.
+    """
 
     rankings: dict[str, tuple[str, ...]]
     tied_queries: tuple[str, ...]
+    lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    depths: Depths | None = field(default=None, compare=False, repr=False)
 
 
-def read_run(path: Path) -> Run:
+@dataclass
+class _Entries:
+    """All lines of one query, in the file's order."""
+
+    documents: list[str]
+    numbers: tuple[array[Any], ...]
+    lines: array[int]
+
+
+# The line that is wrong, and what is.
+_Wrong = tuple[int, str]
+
+
+def read_run(path: Path, progress: Progress | None = None) -> Run:
     """Read a TREC run (``query Q0 document rank score tag``), plain or gzipped; ranks decide the order.
+
+    This is how harness reads what it has stored: the ranking that was timed.
 
     Raises:
         FileError: the file is missing or damaged, a line is malformed, a document or rank stands twice in a
             query, or a worse rank has a better score; names file and line.
     """
-    hits: dict[str, dict[int, tuple[str, float, str]]] = {}
-    seen: set[tuple[str, str]] = set()
-    for place, fields in _lines(path, 6, "query Q0 document rank score tag"):
-        query, _, document, rank_text, score_text, _ = fields
-        rank = _whole(place, rank_text, "rank")
-        try:
-            score = float(score_text)
-        except ValueError:
-            score = math.nan
-        if not math.isfinite(score):
-            raise FileError(f"{place}: score {score_text!r} is no finite number; mend or remove the line")
-        if (query, document) in seen or rank in hits.get(query, {}):
-            raise FileError(
-                f"{place}: document {document!r} or rank {rank} stands twice in query {query!r}; remove one"
-            )
-        seen.add((query, document))
-        hits.setdefault(query, {})[rank] = (document, score, place)
-    rankings, tied = {}, []
-    for query, by_rank in hits.items():
-        ordered = [by_rank[rank] for rank in sorted(by_rank)]
-        for (_, better, _), (document, score, place) in itertools.pairwise(ordered):
-            if score > better:
-                raise FileError(
-                    f"{place}: {document!r} scores {score}, more than the {better} ranked above it; mend one"
-                )
-        if len({score for _, score, _ in ordered}) < len(ordered):
+    rankings: dict[str, tuple[str, ...]] = {}
+    tied, lines, wrong = [], {}, []
+    for query, entries in _by_query(path, _RANKED, progress):
+        documents, (ranks, scores) = entries.documents, entries.numbers
+        if len(set(documents)) < len(documents) or len(set(ranks)) < len(ranks):
+            wrong.append(_twice(query, entries))
+            continue
+        order = sorted(range(len(ranks)), key=ranks.__getitem__)
+        for better, worse in itertools.pairwise(order):
+            if scores[worse] > scores[better]:
+                said = f"{documents[worse]!r} scores {scores[worse]}, more than the {scores[better]} ranked above it"
+                wrong.append((entries.lines[worse], f"{said}; mend one"))
+                break
+        if len(set(scores)) < len(scores):
             tied.append(query)
-        rankings[query] = tuple(document for document, _, _ in ordered)
-    return Run(rankings, tuple(sorted(tied)))
+        rankings[query] = tuple([documents[place] for place in order])
+        lines[query] = entries.lines[0]
+    _refuse(path, wrong)
+    return Run(rankings, tuple(sorted(tied)), lines)
 
 
-def read_qrels(path: Path) -> Qrels:
+def read_scored_run(path: Path, progress: Progress | None = None) -> Run:
+    """Read a TREC run as trec_eval does: scores decide the order, ranks play no part and are not looked at.
+
+    Scores are kept in 32 bits; equal ones are ordered by document id, the bytewise largest first.
+
+    Raises:
+        FileError: the file is missing or damaged, a line is malformed, or a document stands twice in a query; names
+            file and line.
+    """
+    rankings: dict[str, tuple[str, ...]] = {}
+    tied, lines, wrong = [], {}, []
+    for query, entries in _by_query(path, _SCORED, progress):
+        documents, (scores,) = entries.documents, entries.numbers
+        if len(set(documents)) < len(documents):
+            wrong.append(_twice(query, entries))
+            continue
+        # Code points are ordered as the bytes of their UTF-8 are.
+        rankings[query] = tuple([document for _, document in sorted(zip(scores, documents, strict=True), reverse=True)])
+        if len(set(scores)) < len(scores):
+            tied.append(query)
+        lines[query] = entries.lines[0]
+    _refuse(path, wrong)
+    return Run(rankings, tuple(sorted(tied)), lines)
+
+
+def read_qrels(path: Path, progress: Progress | None = None) -> Qrels:
     """Read TREC judgements (``query iteration document relevance``), plain or gzipped.
 
     Raises:
         FileError: the file is missing or damaged, a line is malformed, or a document is judged in two ways.
     """
     qrels: Qrels = {}
-    for place, (query, _, document, text) in _lines(path, 4, "query iteration document relevance"):
-        relevance = _whole(place, text, "relevance")
-        if qrels.setdefault(query, {}).setdefault(document, relevance) != relevance:
-            raise FileError(f"{place}: {document!r} is judged in two ways for query {query!r}; remove one line")
+    wrong = []
+    for query, entries in _by_query(path, _JUDGED, progress):
+        (grades,) = entries.numbers
+        judged = qrels[query] = dict(zip(entries.documents, grades, strict=True))
+        if len(judged) < len(grades):
+            wrong += _contradiction(query, entries)
+    _refuse(path, wrong)
     return qrels
 
 
-def _whole(place: str, text: str, what: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise FileError(f"{place}: {what} {text!r} is no whole number; mend or remove the line") from None
+def _by_query(path: Path, layout: Layout, progress: Progress | None) -> Iterator[tuple[str, _Entries]]:
+    """Each query with its lines, in the order of their first ones; what is given is forgotten here."""
+    found: dict[bytes, _Entries] = {}
+    for block in trec_lines.blocks(path, layout, progress):
+        lines = array("q", block.lines)
+        start = 0
+        for query, group in itertools.groupby(block.queries):
+            part = slice(start, start := start + len(list(group)))
+            entries = found.get(query)
+            if entries is None:
+                numbers = tuple(column[part] for column in block.numbers)
+                found[query] = _Entries(list(block.documents[part]), numbers, lines[part])
+                continue
+            entries.documents += block.documents[part]
+            entries.lines += lines[part]
+            for whole, column in zip(entries.numbers, block.numbers, strict=True):
+                whole.extend(column[part])
+    for query in list(found):
+        yield query.decode(), found.pop(query)
 
 
-def _lines(path: Path, count: int, layout: str) -> Iterator[tuple[str, list[str]]]:
-    """Fields of each line that is not empty, with its place, ``<file>:<line>``."""
-    number = 0
-    try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
-            for number, line in enumerate(stream, start=1):
-                # ASCII white space only: other kinds may stand inside an id.
-                fields = [field.decode("utf-8") for field in line.split()]
-                if fields and len(fields) != count:
-                    raise FileError(f"{path}:{number}: {len(fields)} fields, must be {count} ({layout}); mend the line")
-                if fields:
-                    yield f"{path}:{number}", fields
-    except FileNotFoundError:
-        raise FileError(f"{path}: no such file; measure again or restore it") from None
-    except UnicodeDecodeError as error:
-        raise FileError(f"{path}:{number}: not UTF-8: {error}; mend the line") from error
-    except (OSError, EOFError, zlib.error) as error:
-        raise FileError(f"{path}: damaged after line {number}: {error}; restore it or measure again") from error
+def _twice(query: str, entries: _Entries) -> _Wrong:
+    """The first line whose document, or rank where there is one, stands in an earlier one."""
+    ranks = entries.numbers[0] if len(entries.numbers) > 1 else None
+    documents: set[str] = set()
+    used: set[int] = set()
+    for place, document in enumerate(entries.documents):
+        if document in documents or (ranks is not None and ranks[place] in used):
+            what = f"document {document!r}" + (f" or rank {ranks[place]}" if ranks is not None else "")
+            return entries.lines[place], f"{what} stands twice in query {query!r}; remove one"
+        documents.add(document)
+        if ranks is not None:
+            used.add(ranks[place])
+    raise AssertionError(query)
+
+
+def _contradiction(query: str, entries: _Entries) -> list[_Wrong]:
+    """The first line that judges a document in another way than an earlier one; the same again is no harm."""
+    judged: dict[str, int] = {}
+    for document, grade, line in zip(entries.documents, entries.numbers[0], entries.lines, strict=True):
+        if judged.setdefault(document, grade) != grade:
+            return [(line, f"{document!r} is judged in two ways for query {query!r}; remove one line")]
+    return []
+
+
+def _refuse(path: Path, wrong: Sequence[_Wrong]) -> None:
+    if wrong:
+        line, what = min(wrong)
+        raise FileError(f"{path}:{line}: {what}")

@@ -1,10 +1,12 @@
 import gzip
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from harness import evaluate, measure_names, trec_files
+from harness import evaluate, measure_names, measure_values, trec_files
 from harness.errors import FileError, UsageError
 
 MEASURES = measure_names.parse(measure_names.DEFAULT)
@@ -244,3 +246,102 @@ def test_every_measure_is_either_of_the_hits_alone_or_has_a_reason() -> None:
     import ir_measures
 
     assert set(ir_measures.measures.registry) >= measure_names.OF_HITS_ALONE
+
+
+def test_a_query_whose_grades_are_all_below_zero_counts_and_nothing_waits_for_ever() -> None:
+    """pytrec_eval alone never returns where such a query follows another."""
+    code = """
+from harness import evaluate, measure_names, measure_values, trec_files
+names = "RR AP AP@5 nDCG nDCG@10 R@5 P@5 Bpref Rprec infAP SetF".split()
+qrels = {"a": {"d1": 2, "d2": 0}, "b": {"d1": -1, "d2": -2}, "c": {"d1": -1, "d2": 3}}
+run = trec_files.Run({query: ("d1", "d2") for query in qrels}, ())
+for _ in range(20):
+    found = evaluate.evaluate(run, qrels, list(qrels), measure_names.parse(names))
+    assert {name: of["b"] for name, of in found.per_query.items()} == dict.fromkeys(names, 0.0), found
+    assert found.per_query["RR"] == {"a": 1.0, "b": 0.0, "c": 0.5}
+print("done")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr
+
+
+@pytest.mark.parametrize("name", ["nDCG@10", "AP", "RR@10", "P@5", "SetF", "Rprec", "R@5", "Success@5"])
+@pytest.mark.parametrize("grade", [-1, -2, -100])
+def test_a_grade_below_zero_is_worth_what_zero_is(name: str, grade: int) -> None:
+    run = {"q": ("d1", "d2", "d3")}
+    values = [judge(run, {"q": {"d1": low, "d2": 2, "d4": 1, "d5": low}}, ["q"], name).values for low in (grade, 0)]
+    assert values[0] == values[1]
+
+
+def test_ids_of_queries_need_no_digits_for_gdevals_measures() -> None:
+    qrels = {"q b": {"d1": 1}, "q a": {"d2": 2, "d1": -1}}
+    found = judge({"q a": ("d1", "d2"), "q b": ("d1",)}, qrels, ["q a", "q b", "q c"], "ERR@10", "RR@10")
+    # gdeval prints five decimals; its gains are (2^grade - 1) / 16.
+    assert found.per_query["ERR@10"] == {
+        "q a": pytest.approx(3 / 16 / 2, abs=1e-5),
+        "q b": pytest.approx(1 / 16, abs=1e-5),
+    }
+    assert found.per_query["RR@10"] == {"q a": 0.5, "q b": 1.0}
+
+
+@pytest.mark.parametrize("names", [("Accuracy",), ("Accuracy", "RR")])
+def test_no_query_vanishes_from_a_mean_whoever_computes_it(names: tuple[str, ...]) -> None:
+    """Accuracy alone would be a mean over query a, which has something relevant; beside RR it is one over both."""
+    found = judge({"a": ("x", "y"), "b": ("x",)}, {"a": {"x": 1, "y": 0}, "b": {"x": 0}}, ["a", "b"], *names)
+    assert found.values["Accuracy"] == 0.5 and found.per_query["Accuracy"] == {"a": 1.0, "b": 0.0}
+
+
+def test_a_measure_that_cannot_be_computed_says_why_and_the_others_stand() -> None:
+    found = judge({"a": ("x",), "b": ("x",)}, {"a": {"x": 1}, "b": {"x": 0}}, ["a", "b"], "RR", "Accuracy", "ERR@5")
+    assert found.values["Accuracy"] is None and found.values["RR"] == 0.5 and found.values["ERR@5"] is not None
+    assert list(found.reasons) == ["Accuracy"] and "Accuracy" not in found.per_query
+    assert found.reasons["Accuracy"].startswith("ir_measures cannot compute it for every query: float division")
+
+
+def test_counts_are_of_all_judged_queries() -> None:
+    found = judge({"a": ("x",)}, {"a": {"x": 1}, "b": {"y": 2, "z": 1}}, ["a", "b"], "NumQ", "NumRel", "NumRet")
+    assert found.values == {"NumQ": 2.0, "NumRel": 3.0, "NumRet": 1.0}
+
+
+def test_many_queries_are_handed_over_in_parts_with_the_same_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = [f"q{number}" for number in range(30)]
+    rankings = {query: ("x", "y", "z")[number % 3 :] for number, query in enumerate(queries) if number % 7}
+    qrels = {query: {"y": 1, "z": number % 3 - 1} for number, query in enumerate(queries)}
+    names = ("RR@10", "nDCG@10", "AP", "NumQ", "NumRet", "ERR@5", "Judged@2")
+    whole = judge(rankings, qrels, queries, *names)
+    monkeypatch.setattr(measure_values, "_AT_ONCE", 7)
+    parts = judge(rankings, qrels, queries, *names)
+    assert parts.values == pytest.approx(whole.values) and parts.per_query == whole.per_query
+
+
+def test_measures_of_sets_may_have_a_cutoff() -> None:
+    rankings = {"a": ("x", "n", "y", "z"), "b": ("n",), "c": ()}
+    qrels = {"a": {"x": 1, "y": 2, "z": 1, "w": 1}, "b": {"n": 1}, "c": {"n": 1}}
+    names = ("SetF@2", "SetP@2", "SetR@3", "SetF(rel=2)@3", "SetF@100", "SetF", "SetF(beta=2.0)@2")
+    found = judge(rankings, qrels, list(qrels), *names)
+    assert [str(each) for each in measure_names.parse(names)] == list(names)
+    p, r = 1 / 2, 1 / 4
+    assert found.per_query["SetF@2"] == pytest.approx({"a": 2 * p * r / (p + r), "b": 1.0, "c": 0.0})
+    assert found.per_query["SetP@2"] == pytest.approx({"a": 1 / 2, "b": 1.0, "c": 0.0}), "of what there is"
+    assert found.per_query["SetR@3"] == pytest.approx({"a": 2 / 4, "b": 1.0, "c": 0.0})
+    assert found.per_query["SetF(rel=2)@3"]["a"] == pytest.approx(1 / 2)
+    assert found.per_query["SetF@100"] == found.per_query["SetF"]
+    assert found.values["SetF@2"] == pytest.approx((1 / 3 + 1) / 3) and "SetF@2" in found.means
+    assert [measure_names.looks_deeper(each, 10) for each in measure_names.parse(["SetF@11", "SetF@10"])] == [
+        True,
+        False,
+    ]
+    alone = evaluate.evaluate(
+        trec_files.Run({"a": ("y", "x")}, ()),
+        HITS_ALONE,
+        ["a"],
+        measure_names.parse(["SetP@1", "SetF@1"]),
+        hits_alone=True,
+    )
+    assert alone.values == {"SetP@1": 1.0, "SetF@1": None}
+
+
+@pytest.mark.parametrize("name", ["SetF@0", "SetF@-1", "SetF@x", "SetF(cutoff=10)@10", "SetX@10", "SetRelP@5"])
+def test_wrong_cutoffs_of_sets_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="unknown measure"):
+        measure_names.parse([name])

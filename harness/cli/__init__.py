@@ -15,6 +15,7 @@ from harness.cli import (
     batch,
     compare,
     ec2,
+    evaluate,
     exchange,
     images,
     judgements,
@@ -40,7 +41,21 @@ def main() -> None:
 
 
 _MODULES = (
-    *(measuring, viable, tables, leaderboard, compare, robustness, reprice, exchange, s3, money, images, machine),
+    *(
+        measuring,
+        viable,
+        tables,
+        leaderboard,
+        compare,
+        evaluate,
+        robustness,
+        reprice,
+        exchange,
+        s3,
+        money,
+        images,
+        machine,
+    ),
     *(pool, judgements, leakage),
     *(ec2, batch),
 )

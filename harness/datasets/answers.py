@@ -11,14 +11,18 @@ from __future__ import annotations
 import functools
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from harness import answer_depths
+from harness.answer_depths import MOST_TOKENS, Depth
 from harness.errors import UsageError
 
 RULE = "xor-tydi retrieve, nltk word_tokenize"
 _LEFT_OUT = ("yes", "no")
 _MOST_KNOWN = 1_000_000  # pairs, some 200 bytes each
+_MOST_CUT = 100_000  # texts, most of some 700 bytes
+_AT_ONCE = 32  # queries whose hits' texts are held
 
 # (id, text) of the documents of those ids.
 Texts = Callable[[Iterable[str]], Iterator[tuple[str, str]]]
@@ -31,6 +35,8 @@ class Answers:
     by_query: Mapping[str, tuple[str, ...]]
     # What was found so far: systems retrieve the same documents again and again.
     _known: dict[tuple[str, str], bool] = field(default_factory=dict, compare=False, repr=False)
+    # Document id -> its text in tokens.
+    _cut: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def content(self) -> bytes:
@@ -56,13 +62,64 @@ class Answers:
             for query_id in asked[doc_id]:
                 possible = [answer for answer in self.by_query.get(query_id, ()) if may_hold(bare, answer)]
                 if possible and tokens is None:
-                    tokens = tokenised(text)
+                    tokens = self._tokenised(doc_id, text)
                 self._known[query_id, doc_id] = any(answer in (tokens or "") for answer in possible)
         # An image may name documents that there are not; that is for its outcome to say.
         lines = [
             f"{query_id} 0 {doc_id} {int(self._known.get((query_id, doc_id), False))}\n" for query_id, doc_id in pairs
         ]
         return "".join(lines).encode()
+
+    def depths(self, run: bytes, texts: Texts) -> bytes:
+        """How deep an answer stands in the hits of each query of a TREC run: :func:`harness.answer_depths.written`.
+
+        Raises:
+            UsageError: NLTK's sentence model is not there.
+        """
+        ranked: dict[str, list[str]] = defaultdict(list)
+        for line in run.splitlines():
+            fields = line.split(b" ")
+            ranked[fields[0].decode()].append(fields[2].decode())
+        found: dict[str, Depth] = {}
+        queries = list(ranked)
+        for start in range(0, len(queries), _AT_ONCE):
+            part = queries[start : start + _AT_ONCE]
+            bodies = dict(texts(dict.fromkeys(doc_id for query_id in part for doc_id in ranked[query_id])))
+            for query_id in part:
+                passages = (self._tokenised(doc_id, bodies[doc_id]) for doc_id in ranked[query_id] if doc_id in bodies)
+                found[query_id] = depth(passages, self.by_query.get(query_id, ()))
+        return answer_depths.written(found)
+
+    def _tokenised(self, doc_id: str, text: str) -> str:
+        if len(self._cut) > _MOST_CUT:
+            self._cut.clear()
+        if doc_id not in self._cut:
+            self._cut[doc_id] = tokenised(text)
+        return self._cut[doc_id]
+
+
+def depth(passages: Iterable[str], spans: Collection[str]) -> Depth:
+    """How many tokens it takes until one of the answers stands in them.
+
+    An answer may begin in one passage and end in the next, and may end within a token, which counts whole.
+
+    Args:
+        passages: their tokens with single blanks between; best first; taken as far as they are needed.
+        spans: the answers.
+    """
+    longest = max(map(len, spans), default=0)
+    seen, tokens = "", 0
+    for passage in filter(None, passages):
+        begin = max(0, len(seen) - longest)
+        seen = f"{seen} {passage}" if seen else passage
+        tokens += passage.count(" ") + 1
+        ends = [at + len(span) for span in spans if (at := seen.find(span, begin)) >= 0]
+        needed = seen.count(" ", 0, min(ends)) + 1 if ends else MOST_TOKENS + 1
+        if needed <= MOST_TOKENS:
+            return Depth(needed, needed)
+        if tokens >= MOST_TOKENS:
+            break
+    return Depth(None, min(tokens, MOST_TOKENS))
 
 
 def spans(answers: Iterable[str]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from harness.datasets.answers import Answers
 from harness.datasets.corpus import Corpus
 from harness.records import Query, digest
+from harness.result import ANSWER_DEPTHS, JUDGED_HITS
 
 
 class Document(NamedTuple):
@@ -78,16 +79,20 @@ class Dataset:
             return frozenset(self.answers.by_query)
         return frozenset(line.split(maxsplit=1)[0] for line in self.qrels.decode("utf-8").splitlines())
 
-    def judge(self, run: bytes) -> bytes | None:
+    def judge(self, run: bytes) -> dict[str, bytes] | None:
         """Judge the hits of a run by their texts; ``None``: there are qrels.
 
         Args:
             run: a TREC run.
 
         Returns:
-            The text of a TREC qrels file that holds exactly the run's hits.
+            The files that a job keeps of it: the text of a TREC qrels file that holds exactly the run's hits, and
+            how deep the answers stand.
         """
-        return self.answers.judge(run, self.corpus.texts) if self.answers else None
+        if self.answers is None:
+            return None
+        texts = self.corpus.texts
+        return {JUDGED_HITS: self.answers.judge(run, texts), ANSWER_DEPTHS: self.answers.depths(run, texts)}
 
 
 @dataclass(frozen=True)

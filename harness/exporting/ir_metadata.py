@@ -97,7 +97,7 @@ class _Judge:
             qrels = self._qrels.get(path) or trec_files.read_qrels(path)
             if not (alone := evaluate.of_hits_alone(path)):
                 self._qrels[path] = qrels
-            run = trec_files.read_run(job.run_path)
+            run = evaluate.run_of_job(job.run_path)
             found = evaluate.evaluate(run, qrels, job.sample_ids(), self.measures, hits_alone=alone)
         except HarnessError as error:
             return {"reported measures": names, "not computed": str(error)}

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from harness.errors import AwsError, FileError
 from harness.remote import tarballs
-from harness.result import JUDGED_HITS, Result, job_key
+from harness.result import ANSWER_DEPTHS, JUDGED_HITS, Result, job_key
 from harness.stored_jobs import LOG, RESULT, RUN, SAMPLES, read_result
 
 # Of one packed job, which is held in memory; honest ones are a few MiB.
 MOST_BYTES = 512 << 20
-_FILES = frozenset((LOG, RUN, SAMPLES, JUDGED_HITS))
+_FILES = frozenset((LOG, RUN, SAMPLES, JUDGED_HITS, ANSWER_DEPTHS))
 
 
 def pack(folder: Path) -> bytes:

@@ -14,7 +14,7 @@ from harness.aws.connections import CONNECTIONS, Connections
 from harness.aws.objects import Objects, Stored
 from harness.aws.uri import S3Uri
 from harness.errors import AwsError
-from harness.result import JUDGED_HITS
+from harness.result import ANSWER_DEPTHS, JUDGED_HITS
 from harness.s3 import index
 from harness.s3.fetching import Moved
 from harness.s3.job import Job, Landing
@@ -34,8 +34,8 @@ class Wants(Enum):
     """Which files of a job are fetched: its record, all that tables are made of, or all."""
 
     RECORDS = frozenset({stored_jobs.RESULT})
-    FIGURES = frozenset({stored_jobs.RESULT, stored_jobs.SAMPLES, stored_jobs.RUN, JUDGED_HITS})
-    ALL = frozenset({stored_jobs.RESULT, stored_jobs.SAMPLES, stored_jobs.RUN, JUDGED_HITS, stored_jobs.LOG})
+    FIGURES = RECORDS | {stored_jobs.SAMPLES, stored_jobs.RUN, JUDGED_HITS, ANSWER_DEPTHS}
+    ALL = FIGURES | {stored_jobs.LOG}
 
 
 @dataclass

@@ -13,7 +13,7 @@ from harness import origins, stored_jobs
 from harness.aws.objects import Stored
 from harness.aws.uri import S3Uri
 from harness.errors import UsageError
-from harness.result import JUDGED_HITS
+from harness.result import ANSWER_DEPTHS, JUDGED_HITS
 
 INDEX = ".index.jsonl.gz"
 LOCK = ".lock"
@@ -22,7 +22,7 @@ INPUTS = ("qrels", "samples")
 _PUBLISHED = "published.toml"
 # What `harness viable --fresh` writes beside a subject's jobs.
 _MARKS = (origins.FILE, "fresh-since", _PUBLISHED)
-JOB_FILES = (stored_jobs.RESULT, stored_jobs.SAMPLES, stored_jobs.RUN, stored_jobs.LOG, JUDGED_HITS)
+JOB_FILES = (stored_jobs.RESULT, stored_jobs.SAMPLES, stored_jobs.RUN, stored_jobs.LOG, JUDGED_HITS, ANSWER_DEPTHS)
 # Suite, system, dataset, scenario, profile, key.
 _JOB_DEPTH = 6
 _MOST_DEPTH = 24

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness import evaluate, stored_jobs, trec_files
+from harness import answer_depths, evaluate, stored_jobs, trec_files
+from harness.answer_depths import MOST_TOKENS
 from harness.records import Outcome
-from harness.result import JUDGED_HITS
+from harness.result import ANSWER_DEPTHS, JUDGED_HITS
 from harness.stored_jobs import StoredJob
 from harness.trec_files import Qrels, Run
 
@@ -63,6 +64,7 @@ class Runs:
         judged = {(query, document) for query, documents in qrels.items() for document in documents}
         if hits != judged:
             yield JUDGED_HITS, f"judgements of {len(judged)} hits", f"those of the {len(hits)} hits of its run"
+        yield from _depths(job.folder / ANSWER_DEPTHS, run, qrels)
 
     def _run(self, path: Path, sha256: str | None) -> Run:
         if sha256 is None:
@@ -72,3 +74,20 @@ class Runs:
                 self._runs.pop(next(iter(self._runs)))
             self._runs[sha256] = trec_files.read_run(path)
         return self._runs[sha256]
+
+
+def _depths(path: Path, run: Run, qrels: Qrels) -> Iterator[tuple[str, str, str]]:
+    """Older jobs do not have them."""
+    if not path.exists():
+        return
+    depths = answer_depths.read(path)
+    if depths.keys() != run.rankings.keys():
+        yield path.name, f"depths of {len(depths)} queries", f"those of the {len(run.rankings)} queries of its run"
+    # An answer that stands behind the last token that is looked at is not found.
+    lost = [
+        query
+        for query, depth in depths.items()
+        if depth.found is None and depth.tokens < MOST_TOKENS and any(qrels.get(query, {}).values())
+    ]
+    if lost:
+        yield path.name, f"no answer for query {lost[0]!r}", f"the depth of the one that {JUDGED_HITS} has"

@@ -64,7 +64,7 @@ def look(job: StoredJob, measures: Sequence[Any], levels: machine_speed.Levels |
     latency = samples.column("latency_ns").to_numpy()[timed] / 1e9
     figures = {MEAN: found.latency.mean_s}
     figures |= {name: percentile(latency, name, found.latency.queries) for name in MIN_QUERIES}
-    run = trec_files.read_run(job.run_path) if job.run_path else trec_files.Run({}, ())
+    run = evaluate.run_of_job(job.run_path) if job.run_path else trec_files.Run({}, ())
     values: dict[str, float | None] = {}
     if measures:
         path = job.qrels_path()

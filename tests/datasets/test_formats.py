@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from harness import tables
+from harness.launch.process import ProcessLauncher
 from harness.records import Query
+from tests.conftest import Bench
+from tests.datasets import examples
 from tests.datasets.conftest import Example, load, said, swap
 
 LONG = "x" * 257
@@ -195,3 +199,15 @@ def test_an_empty_passage_is_kept(example: Example) -> None:
     swap(path / "collection.tsv", "d2\tGlaciers are slow rivers of ice.", "\r\nd2\t\r")
     assert documents(path)[1] == {"_id": "d2", "title": "", "text": ""}
     assert load(path).corpus.empty == 1
+
+
+def test_dureaders_measures_are_reported_and_what_looks_deeper_than_the_hits_is_noted(bench: Bench) -> None:
+    """Its papers' RR@10 (MRR@10), R@1 and R@50; three hits are asked for here."""
+    examples.write("DuReader-retrieval", bench.folder / "dureader")
+    dev = bench.folder / "dureader" / "dev" / "dev.json"
+    dev.write_text("".join(dev.read_text().replace('"q1"', f'"q{number}"') for number in range(1, 5)))
+    bench.run(ProcessLauncher(bench.cache), bench.suite(datasets=["./dureader"], measures=["RR@10", "R@1", "R@50"]))
+    (row,) = tables.rows_of(bench.results, ["RR@10", "R@1", "R@50"]).rows
+    assert row.queries_judged and all(0 <= (figure.value or 0) <= 1 for figure in row.measures.values())
+    assert row.measures["R@50"].value == 1.0, "both of its documents are retrieved"
+    assert f"RR@10, R@50: look deeper than the {row.k} hits that were retrieved" in row.notes

@@ -1,0 +1,78 @@
+"""`harness evaluate`: what run files of others are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.tables import FORMATS, measures_option, output_option, show
+from harness.console import one_line_errors
+
+if TYPE_CHECKING:
+    from harness.trec_lines import Progress
+
+_file = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("qrels", type=_file)
+@click.argument("runs", nargs=-1, required=True, type=_file, metavar="RUN...")
+@measures_option
+@click.option("--by-query", is_flag=True, help="One line for each query and measure.")
+@click.option(
+    "--queries",
+    type=_file,
+    help="The queries that count, as JSON lines or id<TAB>text.  [default: those judged]",
+)
+@click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
+@output_option
+@one_line_errors
+def evaluate(
+    qrels: Path,
+    runs: tuple[Path, ...],
+    measures: str,
+    by_query: bool,
+    queries: Path | None,
+    form: str,
+    output: Path | None,
+) -> None:
+    """Judge TREC run files by QRELS (both plain or .gz), as trec_eval does with -c.  Runs nothing.
+
+    All judged queries count: one that a run has no results for counts 0, and queries that nobody judged are named.
+    Scores decide the order and ranks play no part; equal scores are ordered by document id, the largest first.
+    """
+    from harness import judged_runs, measure_names, run_measures
+    from harness.report import evaluation
+
+    parsed = measure_names.parse(measures.split())
+    texts = judged_runs.read_queries(queries) if queries else None
+    with _watching(len(runs)) as (reading, judged):
+        found = judged_runs.of_files(qrels, runs, texts, reading)
+        worth = run_measures.judge(found, parsed, judged)
+    show(evaluation.render(worth, run_measures.of_judgements(found), form, by_query=by_query), output)
+
+
+@contextmanager
+def _watching(runs: int) -> Iterator[tuple[Callable[[Path], Progress], Callable[[str], None]]]:
+    """Bars on a terminal: how far each file is read, and how many runs are judged."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import Progress as Bars
+
+    console = Console(stderr=True)
+    with Bars(console=console, transient=True, disable=not console.is_terminal) as bars:
+        judging = bars.add_task("judged", total=runs)
+
+        def reading(path: Path) -> Progress:
+            size = path.stat().st_size if path.is_file() else None
+            task = bars.add_task(escape(path.name), total=size)
+            return lambda read: bars.update(task, completed=read)
+
+        yield reading, lambda _: bars.advance(judging)
+
+
+COMMANDS = (evaluate,)

@@ -1,0 +1,230 @@
+"""R@2kt and R@5kt: an answer within the first 2,000 or 5,000 tokens of what was retrieved, as XOR-TyDi counts."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from harness import answer_depths, evaluate, measure_names, rows
+from harness.answer_depths import MOST_TOKENS, Depth
+from harness.cli import main
+from harness.datasets import answers
+from harness.datasets.answers import Answers, depth
+from harness.errors import FileError, UsageError
+from harness.launch.process import ProcessLauncher
+from harness.result import ANSWER_DEPTHS, JUDGED_HITS
+from harness.stored_jobs import StoredJob, read_jobs
+from harness.trec_files import Run
+from tests.conftest import Bench
+from tests.datasets import examples
+
+pytestmark = pytest.mark.usefixtures("model")
+
+
+def evaluator(passages: list[str], spans: list[str], limit: int) -> bool:
+    """What ``evals/eval_xor_retrieve.py`` does for one question: cut, join, look."""
+    from nltk.tokenize import word_tokenize
+
+    tokens: list[str] = []
+    for passage in passages:
+        tokens += word_tokenize(passage)
+        if len(tokens) >= limit:
+            break
+    text = " ".join(tokens[:limit])
+    return any(span in text for span in spans)
+
+
+def ours(passages: list[str], spans: list[str]) -> Depth:
+    return depth((answers.tokenised(passage) for passage in passages), spans)
+
+
+WORDS = [
+    "North",
+    "Sea",
+    "the",
+    "U.S.",
+    "(a)",
+    "1,000",
+    "it's",
+    '"x"',
+    "cannot",
+    "東京。",
+    "--",
+    "a.b",
+    "$5",
+    "seas",
+    "",
+]
+
+
+def test_an_answer_is_within_a_limit_where_the_evaluator_finds_it() -> None:
+    chance = random.Random(11)
+    found = lost = 0
+    for _ in range(400):
+        passages = [" ".join(chance.choices(WORDS, k=chance.randrange(6))) for _ in range(chance.randrange(1, 6))]
+        whole = " ".join(answers.tokenised(passage) for passage in passages)
+        spans = ["nowhere", "Sea North", "ea"]
+        if whole:  # a piece of the tokens, which may begin and end anywhere in them
+            first = chance.randrange(len(whole))
+            spans.append(whole[first : first + chance.randrange(1, 12)])
+        asked = chance.sample(spans, chance.randrange(1, len(spans) + 1))
+        deep = ours(passages, asked)
+        for limit in range(1, 40):
+            within = deep.found is not None and deep.found <= limit
+            assert within == evaluator(passages, asked, limit), (passages, asked, limit, deep)
+            found, lost = found + within, lost + (not within)
+    assert found > 3000 and lost > 3000
+
+
+def test_an_answer_may_span_two_passages_and_end_within_a_token() -> None:
+    assert ours(["to the North", "Sea of it"], ["North Sea"]) == Depth(4, 4)
+    assert ours(["to the Northern Sea"], ["North"]) == Depth(3, 3)
+    assert ours(["to the", "North"], ["the "]) == Depth(3, 3), "the blank stands only before a next token"
+    assert ours(["", "a b"], ["c"]) == Depth(None, 2)
+    assert ours(["a b"], []) == Depth(None, 2)
+
+
+def test_no_more_tokens_are_looked_at_than_the_deepest_measure_needs() -> None:
+    taken: list[int] = []
+
+    def passages() -> object:
+        for number in range(1000):
+            taken.append(number)
+            yield " ".join(["x"] * 99 + ["end" if number == 100 else "y"])
+
+    assert depth(passages(), ["end"]) == Depth(None, MOST_TOKENS)  # type: ignore[arg-type]
+    assert len(taken) == MOST_TOKENS // 100
+    assert depth(passages(), ["y"]) == Depth(100, 100)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["R@2kt", "R@5kt", "R@10kt"])
+def test_its_name_parses_back(name: str) -> None:
+    (measure,) = measure_names.parse([name, name])
+    assert str(measure) == name and measure_names.cutoff(measure) is None
+    assert not measure_names.looks_deeper(measure, 1)
+
+
+@pytest.mark.parametrize("name", ["R@0kt", "R@kt", "R@2.5kt", "R@11kt", "P@2kt", "R@2kt "])
+def test_other_names_are_unknown(name: str) -> None:
+    with pytest.raises(UsageError, match="unknown measure"):
+        measure_names.parse([name])
+
+
+def judged(depths: dict[str, Depth] | None, *names: str, hits_alone: bool = True) -> evaluate.Evaluation:
+    run = Run(dict.fromkeys(depths or {"a": 0}, ("x", "y")), (), depths=depths)
+    sample = ["a", "b", "c", "d"]
+    return evaluate.evaluate(run, {}, sample, measure_names.parse(names), hits_alone=hits_alone)
+
+
+def test_the_measure_is_a_mean_over_queries_and_those_without_hits_count_zero() -> None:
+    depths = {"a": Depth(2000, 2000), "b": Depth(2001, 2001), "c": Depth(None, 6000)}
+    found = judged(depths, "R@2kt", "R@5kt", "Success@10")
+    assert found.values == {"R@2kt": 0.25, "R@5kt": 0.5, "Success@10": 0.0}
+    assert found.per_query["R@2kt"] == {"a": 1.0, "b": 0.0, "c": 0.0, "d": 0.0}
+    assert found.without_hits == ("d",) and found.cut_short == {}
+    assert found.means == {"R@2kt", "R@5kt", "Success@10"}
+
+
+def test_queries_whose_hits_end_too_early_are_said_with_the_hits_that_would_reach() -> None:
+    depths = {"a": Depth(None, 1999), "b": Depth(None, 300), "c": Depth(5, 5)}
+    found = judged(depths, "R@2kt", "R@5kt")
+    assert {name: (short.queries, short.k) for name, short in found.cut_short.items()} == {
+        "R@2kt": (("a", "b"), 14),  # two hits have 300 tokens
+        "R@5kt": (("a", "b"), 34),
+    }
+
+
+def test_where_depths_are_not_known_the_measure_says_why() -> None:
+    assert judged(None, "R@2kt").values == {"R@2kt": None}
+    assert judged(None, "R@2kt").reasons["R@2kt"].startswith("how deep answers stand was not stored")
+    found = evaluate.evaluate(Run({}, ()), {"a": {"x": 1}}, ["a"], measure_names.parse(["R@2kt", "RR"]))
+    assert found.values == {"R@2kt": None, "RR": 0.0}
+    assert found.reasons == {"R@2kt": "needs a dataset that has answers; this one has judgements of documents"}
+
+
+def test_what_is_written_reads_back(tmp_path: Path) -> None:
+    depths = {"q 1": Depth(None, 12), "é": Depth(3, 3), "none": Depth(None, 0)}
+    path = tmp_path / ANSWER_DEPTHS
+    path.write_bytes(gzip.compress(answer_depths.written(depths)))
+    assert answer_depths.read(path) == depths
+    for wrong in (b"q\t-\n", b"q\tx\t1\n", b"q\t5\t3\n", b"q\t-\t\xff\n"):
+        path.write_bytes(gzip.compress(b"p\t1\t1\n" + wrong))
+        with pytest.raises(FileError, match=rf"{ANSWER_DEPTHS}:[012]: damaged"):
+            answer_depths.read(path)
+    path.unlink()
+    with pytest.raises(FileError, match="no such file"):
+        answer_depths.read(path)
+
+
+# One job from end to end.
+
+
+@pytest.fixture
+def job(bench: Bench) -> StoredJob:
+    examples.write("XOR-TyDi", bench.folder / "xor")
+    (bench.folder / "xor" / "psgs_w100.tsv").write_text(
+        "".join(f"d{n}\tall about where rivers {n}{' end: the North Sea' if n == 8 else ''}\tR\n" for n in range(10))
+    )
+    bench.run(ProcessLauncher(bench.cache), bench.suite(datasets=["./xor"], measures=["RR@10", "R@2kt"]))
+    (stored,) = read_jobs(bench.results)
+    return stored
+
+
+def test_depths_are_stored_with_the_job_and_reported(bench: Bench, job: StoredJob) -> None:
+    # d9 has 5 tokens; d8 "all about where rivers 8 end : the North Sea".
+    assert gzip.decompress((job.folder / ANSWER_DEPTHS).read_bytes()) == b"q1\t15\t15\n"
+    assert {ANSWER_DEPTHS, JUDGED_HITS} <= job.result.files.keys()
+    (row,) = rows.measure([job], measures=["R@2kt", "R@5kt", "RR@10"]).rows
+    assert {name: figure.value for name, figure in row.measures.items()} == {"R@2kt": 1.0, "R@5kt": 1.0, "RR@10": 0.5}
+    asked = ["report", str(bench.results), "--cache", str(bench.cache), "--measures", "R@2kt RR@10", "--format", "csv"]
+    printed = CliRunner().invoke(main, asked, catch_exceptions=False)
+    assert "R@2kt" in printed.stdout and printed.exit_code == 0
+
+
+def test_a_job_of_an_older_harness_is_judged_by_all_other_measures(job: StoredJob) -> None:
+    (job.folder / ANSWER_DEPTHS).unlink()
+    (row,) = rows.measure([job], measures=["R@2kt", "RR@10"]).rows
+    assert row.measures["RR@10"].value == 0.5 and row.measures["R@2kt"].value is None
+    assert (row.measures["R@2kt"].reason or "").startswith("how deep answers stand was not stored")
+
+
+def test_hits_that_end_early_are_noted(job: StoredJob) -> None:
+    (job.folder / ANSWER_DEPTHS).write_bytes(gzip.compress(b"q1\t-\t20\n"))
+    (row,) = rows.measure([job], measures=["R@2kt"]).rows
+    assert row.measures["R@2kt"].value == 0.0
+    said = [note for note in row.notes if note.startswith("R@2kt")]
+    assert said == [
+        "R@2kt: the hits of 1 (q1) queries end before its tokens do, with no answer in them, and count 0; "
+        "some 300 hits a query would reach"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"q1\t-\t15\n", "no answer for query 'q1'"),
+        (b"q7\t1\t1\n", "depths of 1 queries"),
+        (b"", "depths of 0 queries"),
+    ],
+)
+def test_verify_names_depths_that_do_not_follow(job: StoredJob, content: bytes, what: str) -> None:
+    from harness.verifying.runs import Runs
+
+    assert list(Runs().check(job)) == []
+    (job.folder / ANSWER_DEPTHS).write_bytes(gzip.compress(content))
+    found = list(Runs().check(job))
+    assert [(file, said) for file, said, _ in found][:1] == [(ANSWER_DEPTHS, what)]
+
+
+def test_documents_that_there_are_not_have_no_tokens() -> None:
+    judge = Answers({"q": ("x",)})
+    texts = {"a": "one x", "b": "two"}
+    found = judge.depths(
+        b"q Q0 b 1 3.0 s\nq Q0 nowhere 2 2.0 s\nq Q0 a 3 1.0 s\n",
+        lambda ids: ((each, texts[each]) for each in ids if each in texts),
+    )
+    assert found == b"q\t3\t3\n"
