@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness import evaluate, judged_values, measure_names
+from harness import evaluate, measure_names
 from harness.errors import UsageError
 from harness.judged_runs import JudgedRuns
 from harness.trec_files import Qrels, Run
@@ -149,7 +149,7 @@ def means(
     found = []
     for number, run in enumerate(runs.runs.values()):
         step(number, len(runs.runs))
-        values = _values(judged_values.among(run, runs), drawn, measure)
+        values = _values(run, drawn, measure)
         sums = np.where(known, values[drawn.columns], 0.0).sum(axis=1)
         with np.errstate(invalid="ignore", divide="ignore"):
             found.append(sums / counts)

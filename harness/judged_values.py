@@ -9,9 +9,8 @@ from typing import Any
 from harness import evaluate, per_query
 from harness.errors import UsageError
 from harness.evaluate import Evaluation
-from harness.judged_runs import JudgedRuns
+from harness.judged_runs import JudgedRuns, Strangers
 from harness.per_query import PerQuery
-from harness.trec_files import Run
 
 # So many ids are named of those that a sentence is about.
 _NAMED = 3
@@ -40,13 +39,10 @@ def judge(
     Raises:
         UsageError: no query is judged.
     """
-    evaluations, strangers = {}, {}
+    evaluations = {}
     for number, (system, run) in enumerate(runs.runs.items()):
         step(number, len(runs.runs))
-        strangers[system] = sorted(run.rankings.keys() - runs.queries.keys())
-        evaluations[system] = evaluate.evaluate(
-            among(run, runs), runs.qrels, runs.query_ids, measures, hits_alone=runs.hits_alone
-        )
+        evaluations[system] = evaluate.evaluate(run, runs.qrels, runs.query_ids, measures, hits_alone=runs.hits_alone)
     first = next(iter(evaluations.values()))
     if not first.queries:
         raise UsageError(
@@ -54,16 +50,8 @@ def judge(
             " queries?"
         )
     by_query = {system: per_query.collect(system, {}, (), each.per_query) for system, each in evaluations.items()}
-    notes = (*_unjudged(first), *_of_runs(evaluations, strangers))
+    notes = (*_unjudged(first), *_of_runs(evaluations, runs.strangers))
     return JudgedValues(tuple(str(each) for each in measures), evaluations, by_query, notes)
-
-
-def among(run: Run, runs: JudgedRuns) -> Run:
-    """A run without the queries that do not count: others' runs often hold more than was judged."""
-    if run.rankings.keys() <= runs.queries.keys():
-        return run
-    rankings = {query: hits for query, hits in run.rankings.items() if query in runs.queries}
-    return Run(rankings, tuple(query for query in run.tied_queries if query in rankings))
 
 
 def _unjudged(first: Evaluation) -> list[str]:
@@ -72,11 +60,14 @@ def _unjudged(first: Evaluation) -> list[str]:
     return [f"{_some(first.unjudged, 'query', 'queries')} without judgements, left out of every mean"]
 
 
-def _of_runs(evaluations: Mapping[str, Evaluation], strangers: Mapping[str, Sequence[str]]) -> list[str]:
+def _of_runs(evaluations: Mapping[str, Evaluation], strangers: Mapping[str, Strangers]) -> list[str]:
     said = []
     for system, each in evaluations.items():
-        if strangers[system]:
-            said.append(f"{system}: {_some(strangers[system], 'query', 'queries')} not asked for, which play no part")
+        if system in strangers:
+            what = _some(strangers[system].queries, "query", "queries")
+            said.append(
+                f"{system}: {what} not asked for, which play no part; the first stands in {strangers[system].place}"
+            )
         if each.without_hits:
             said.append(f"{system}: {_some(each.without_hits, 'judged query', 'judged queries')} without hits count 0")
     return said

@@ -173,7 +173,9 @@ def test_what_cannot_be_asked_says_why() -> None:
     with pytest.raises(UsageError, match="an order needs two systems, there is a alone"):
         robustness.examine(runs_of(ONE, a=[1]), Asked("RR@10"))
     with pytest.raises(UsageError, match="none of the 2 queries is judged"):
-        robustness.examine(JudgedRuns("x", {"y": "", "z": ""}, ONE, runs_of(ONE, a=[1], b=[2]).runs), Asked("RR@10"))
+        robustness.examine(
+            JudgedRuns("x", {"y": "", "z": ""}, ONE, {"a": Run({}, ()), "b": Run({}, ())}), Asked("RR@10")
+        )
 
 
 def test_the_same_seed_gives_the_same_and_progress_ends_within_the_whole() -> None:
