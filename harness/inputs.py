@@ -155,6 +155,12 @@ def _load(declared: str, options: Options, screen: Screen | None) -> Dataset:
         found = datasets.load(place, options.cache, show)
     if screen is not None and found.corpus.empty:
         screen.say(f"  {found.name}: {found.corpus.empty:,} of {found.corpus.size:,} documents are empty")
+    if screen is not None and (unknown := found.unknown_judged()):
+        pairs, (query, document) = len(unknown), unknown[0]
+        screen.say(
+            f"  {found.name}: {pairs:,} judgements are of documents that its corpus has not, such as {document!r} "
+            f"for query {query!r}; no system can find them"
+        )
     return found
 
 

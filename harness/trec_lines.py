@@ -143,8 +143,11 @@ def _block(path: Path, layout: Layout, first: int, content: bytes) -> Block:
 
 def _at_once(layout: Layout, first: int, content: bytes) -> Block | None:
     """All lines of a block, where nothing about them is out of the ordinary."""
-    columns = None if b"\0" in content or _BOM in content else _columns(layout, content)
-    if columns is None or (_COMMENT in content and _COMMENT in columns[0]):
+    found = None if b"\0" in content or _BOM in content else _columns(layout, first, content)
+    if found is None:
+        return None
+    columns, lines = found
+    if _COMMENT in content and _COMMENT in columns[0]:
         return None
     try:
         if not content.isascii():
@@ -153,11 +156,11 @@ def _at_once(layout: Layout, first: int, content: bytes) -> Block | None:
         numbers = tuple(_array(each, columns[each.column]) for each in layout.numbers)
     except (ValueError, OverflowError):
         return None
-    return Block(columns[layout.query], documents, numbers, range(first, first + len(documents)))
+    return Block(columns[layout.query], documents, numbers, lines)
 
 
-def _columns(layout: Layout, content: bytes) -> Sequence[Sequence[bytes]] | None:
-    """A block's columns, where each line has as many fields as it must."""
+def _columns(layout: Layout, first: int, content: bytes) -> tuple[Sequence[Sequence[bytes]], Sequence[int]] | None:
+    """A block's columns and the numbers of its lines, where each that is not empty has as many fields as it must."""
     count, lines = layout.fields, content.count(b"\n")
     # One separator between fields and one line end: where that holds, no line can have more fields than it must, and
     # where all together have enough, each has.
@@ -165,9 +168,12 @@ def _columns(layout: Layout, content: bytes) -> Sequence[Sequence[bytes]] | None
     pattern = spaces[:count]
     if pattern.find(b"\n") == count - 1 and spaces == pattern * lines:
         fields = content.split()
-        return [fields[place::count] for place in range(count)] if len(fields) == count * lines else None
-    rows = [line.split() for line in content.removesuffix(b"\n").split(b"\n")]
-    return list(zip(*rows, strict=True)) if set(map(len, rows)) == {count} else None
+        columns = [fields[place::count] for place in range(count)]
+        return (columns, range(first, first + lines)) if len(fields) == count * lines else None
+    numbered = [(number, row) for number, line in enumerate(content.split(b"\n"), start=first) if (row := line.split())]
+    if {len(row) for _, row in numbered} != {count}:
+        return None
+    return list(zip(*(row for _, row in numbered), strict=True)), [number for number, _ in numbered]
 
 
 def _array(number: Number, column: Sequence[bytes]) -> array[Any]:

@@ -166,3 +166,15 @@ def test_a_large_corpus_in_the_making_is_shown_and_one_that_is_ready_is_not(
         said.append(text.getvalue())
     empty = "  tiny: 1 of 11 documents are empty\n"
     assert said == [f"  tiny: corpus ...\n{empty}", empty]
+
+
+def test_judgements_of_documents_that_there_are_not_are_said_and_taken(bench: Bench) -> None:
+    with (bench.folder / "tiny" / "qrels.trec").open("a") as file:
+        file.write("q1 0 d77 1\nq2 0 d77 0\n")
+    text = StringIO()
+    found = inputs.gather(suite.load(bench.suite()), options(bench), Screen(Console(file=text, width=300)))
+    assert text.getvalue() == (
+        "  tiny: 2 judgements are of documents that its corpus has not, such as 'd77' for query 'q1'; "
+        "no system can find them\n"
+    )
+    assert b"q1 0 d77 1" in found.datasets["tiny"].qrels

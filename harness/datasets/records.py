@@ -79,6 +79,12 @@ class Dataset:
             return frozenset(self.answers.by_query)
         return frozenset(line.split(maxsplit=1)[0] for line in self.qrels.decode("utf-8").splitlines())
 
+    def unknown_judged(self) -> tuple[tuple[str, str], ...]:
+        """Query and document of each judgement of a document that the corpus does not have; none of answers."""
+        pairs = [(fields[0], fields[2]) for fields in map(str.split, self.qrels.decode("utf-8").splitlines())]
+        unknown = self.corpus.unknown({document for _, document in pairs})
+        return tuple(pair for pair in pairs if pair[1] in unknown)
+
     def judge(self, run: bytes) -> dict[str, bytes] | None:
         """Judge the hits of a run by their texts; ``None``: there are qrels.
 
