@@ -15,7 +15,9 @@ from harness.cli import (
     batch,
     compare,
     ec2,
+    embed,
     exchange,
+    frechet,
     images,
     leaderboard,
     machine,
@@ -36,7 +38,7 @@ def main() -> None:
 
 
 _MODULES = (
-    *(measuring, viable, tables, leaderboard, compare, reprice, exchange, s3, money, images, machine),
+    *(measuring, viable, tables, leaderboard, compare, embed, frechet, reprice, exchange, s3, money, images, machine),
     *(ec2, batch),
 )
 for _commands in _MODULES:

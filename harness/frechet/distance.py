@@ -3,9 +3,9 @@
 ``|mu1 - mu2|^2 + Tr(S1 + S2 - 2 (S1 S2)^(1/2))``, as Dowson and Landau have it.  The paper prints a minus before the
 trace, which is a misprint: equal means would have distances below 0.  Covariances are divided by n - 1.
 
-No root of a matrix is taken.  With ``S = H' H`` for each set (a *half* ``H``: its centred vectors over ``sqrt(n - 1)``),
-``Tr((S1 S2)^(1/2))`` is the sum of the singular values of ``H1 H2'``.  That is sound where a covariance is singular, as
-it is with fewer vectors than dimensions; scipy's ``sqrtm`` is not.
+No root of a matrix is taken.  With ``S = H' H`` for each set (a *half* ``H``: its centred vectors over
+``sqrt(n - 1)``), ``Tr((S1 S2)^(1/2))`` is the sum of the singular values of ``H1 H2'``.  That is sound where
+a covariance is singular, as it is with fewer vectors than dimensions; scipy's ``sqrtm`` is not.
 """
 
 from __future__ import annotations
@@ -43,10 +43,16 @@ def of_moments(mean_one: ArrayLike, one: ArrayLike, mean_other: ArrayLike, other
 def of_halves(apart: Floats, one: Floats, other: Floats) -> float:
     """The same of the difference of the means and a half of each covariance, shape (any, dimensions)."""
     whole = float(apart @ apart) + float(np.vdot(one, one)) + float(np.vdot(other, other))
-    short = [np.linalg.qr(each, mode="r") if len(each) > each.shape[1] else each for each in (one, other)]
-    crossed = short[0] @ short[1].T
+    crossed = _short(one) @ _short(other).T
     # Rounding may leave something below 0 of what is 0.
     return max(whole - 2.0 * float(np.linalg.svd(crossed, compute_uv=False).sum()), 0.0)
+
+
+def _short(any_half: Floats) -> Floats:
+    """The same half with no more rows than columns: a rotation of rows changes no singular value."""
+    if len(any_half) <= any_half.shape[1]:
+        return any_half
+    return np.asarray(np.linalg.qr(any_half, mode="r"), dtype=np.float64)
 
 
 def half(covariance: Floats) -> Floats:

@@ -45,7 +45,7 @@ class Points:
     @property
     def by_rows(self) -> bool:
         """Whether a resample has so few different vectors that its covariance is not worth making."""
-        return _DISTINCT * len(self.vectors) < self.vectors.shape[1]
+        return bool(_DISTINCT * len(self.vectors) < self.vectors.shape[1])
 
 
 def precision(vectors: int, dimensions: int) -> Any:
@@ -62,12 +62,12 @@ class Resample:
 
     mean: Floats
     trace: float
-    half: Floats | None
-    whole: Floats | None
+    half: Any = None
+    whole: Any = None
 
 
 def distances(one: Points, other: Points, weights: Ints) -> Floats:
-    """The distance between two sets under each row of weights, shape (resamples, queries); ``nan`` where one is empty."""
+    """The distance between two sets under each row of weights, shape (resamples, queries); ``nan``: one is empty."""
     found = np.full(len(weights), np.nan)
     for number, (here, there) in enumerate(zip(_resamples(one, weights), _resamples(other, weights), strict=True)):
         if here is not None and there is not None:
@@ -91,12 +91,12 @@ def _resamples(points: Points, weights: Ints) -> Iterator[Resample | None]:
             times = weights[number][points.query]
             there = np.flatnonzero(times)
             scale = np.sqrt(times[there] / freedom)[:, None]
-            yield Resample(mean, trace, (points.vectors[there] - mean) * scale, None)
+            yield Resample(mean, trace, half=(points.vectors[there] - mean) * scale)
         else:
             whole = crossed.of(number)
             whole -= np.outer(count * mean, mean)
             whole /= freedom
-            yield Resample(mean, trace, None, whole)
+            yield Resample(mean, trace, whole=whole)
 
 
 def _by_query(points: Points) -> tuple[Floats, Floats, Ints]:
@@ -126,7 +126,7 @@ class Crossed:
     def of(self, number: int) -> Floats:
         """The sum for one row."""
         if self._blocks is None:
-            return self._all + self._by_vector(self._changes[number][self._points.query])
+            return np.asarray(self._all + self._by_vector(self._changes[number][self._points.query]))
         found = self._all.copy()
         for one, other, made in self._blocks:
             block = made[number].reshape(one.stop - one.start, other.stop - other.start)
