@@ -1,8 +1,8 @@
 """Systems of different strength on SciFact, for docs/frechet.md; ``scripts/frechet`` runs all of it.
 
-``prepare OUT``: a suite of real systems: BM25, BM25 with poor parameters, a bi-encoder, and BM25 asked with the first
-three words of each query and with stop words instead of it.  ``runs OUT``: their run files, and two that no system
-made: BM25's rankings dealt to other queries, and documents drawn by chance.  ``figures OUT FILE``: what
+``prepare OUT``: a suite of real systems: BM25, BM25 with poor parameters, a bi-encoder, both asked with the first
+three words of each query, and BM25 with stop words instead of it.  ``runs OUT``: their run files, and two that no
+system made: BM25's rankings dealt to other queries, and documents drawn by chance.  ``figures OUT FILE``: what
 ``harness frechet`` said of them, in one small file.
 """
 
@@ -51,6 +51,8 @@ k1 = 50.0
 b = 0.0
 heap_mib = 96
 """
+# The same weights, read otherwise, are another encoder.
+_OTHER_ENCODER = {'pooling = "mean"': 'pooling = "cls"', "_tokens = 256": "_tokens = 32"}
 # What is taken of the results: run -> (system, dataset).
 _MEASURED = {
     "bm25": ("bm25", "scifact"),
@@ -94,6 +96,12 @@ def prepare(out: Path) -> None:
     systems = out / "images" / "lucene" / "systems"
     systems.mkdir(parents=True, exist_ok=True)
     (systems / "bm25-poor.toml").write_text(_POOR, encoding="utf-8")
+    encoders = out / "images" / "dense" / "systems"
+    encoders.mkdir(parents=True, exist_ok=True)
+    text = (data_root() / "images" / "dense" / "systems" / "minilm.toml").read_text(encoding="utf-8")
+    for usual, other in _OTHER_ENCODER.items():
+        text = text.replace(usual, other)
+    (encoders / "minilm-cls.toml").write_text(text, encoding="utf-8")
     (out / "frechet.toml").write_text(_SUITE.format(depth=DEPTH), encoding="utf-8")
     shutil.copyfile(source / "qrels.trec", out / "qrels.trec")
 
@@ -129,10 +137,18 @@ def _write(path: Path, name: str, ranked: Mapping[str, tuple[str, ...]]) -> None
 def figures(out: Path, file: Path) -> None:
     """One file of all settings, without what the pictures do not need."""
     settings = {}
-    for most in (1, 5, 10):
+    for most in ("1", "5", "10", "other"):
         (sample,) = json.loads((out / f"at-most-{most}.json").read_text(encoding="utf-8"))["samples"]
-        settings[str(most)] = {name: sample[name] for name in ("encoder", "queries", "judged", "systems", "tau")}
-    file.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+        settings[most] = {name: sample[name] for name in ("encoder", "queries", "judged", "systems", "tau")}
+    for each in (system for sample in settings.values() for system in sample["systems"]):
+        for distance in each["distances"]:  # the last digits differ from machine to machine
+            distance["figure"] = {name: _short(value) for name, value in distance["figure"].items() if name != "reason"}
+        each["measures"] = {name: _short(value) for name, value in each["measures"].items()}
+    file.write_text(json.dumps(settings) + "\n", encoding="utf-8")
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,8 @@ def taus(made: Distances, values: Values) -> dict[str, dict[str, float | None]]:
         for each in distances:
             known = by_name.setdefault(named(each), {})
             if each.figure.value is not None:
-                known[system] = -each.figure.value
+                # Equal documents in another order differ in the last digits: that is a tie, and no order.
+                known[system] = -round(each.figure.value, 9)
     measures: dict[str, dict[str, float]] = {}
     for system, row in values.items():
         for measure, value in row.items():
