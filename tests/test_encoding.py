@@ -22,7 +22,7 @@ from harness.launch.base import Ended, Job, Limits, Progress
 from harness.launch.fake import FakeLauncher
 from harness.progress import Screen
 from harness.trec_files import Run
-from tests.conftest import Bench
+from tests.conftest import Bench, write_dataset
 
 SYSTEM = catalog.system("minilm")
 
@@ -193,8 +193,27 @@ def test_from_a_run_to_its_distances(bench: Bench, harness: Callable[..., Result
     assert "FD@2 (URR)" in shown.stdout and "no interval: 4 queries, it takes 11" in shown.stdout
     table = json.loads(harness("frechet", "results", "--format", "json").stdout)
     assert [each["system"] for each in table["samples"][0]["systems"]] == ["planted"]
+    (bench.folder / "far.trec").write_text("q0 Q0 d9 1 1.0 far\nq1 Q0 d8 1 1.0 far\n")
+    (bench.folder / "more.trec").write_text("q0 0 d9 1\nq1 0 d7 1\n")
+    files = ("far.trec", "--qrels", "more.trec", "--embeddings")
+    (kept,) = bench.results.glob("embeddings/*.parquet")
+    lacking = harness("frechet", *files, str(kept), "-k", "1")
+    assert lacking.exit_code == 2 and "no vector of minilm" in lacking.output and "DATASET" in lacking.output
+    harness("embed", "minilm", "./tiny", "--all", "-o", "all")
+    assert harness("frechet", *files, "all", "-k", "1").exit_code == 0
     other = harness("frechet", "results", "--encoder", "other")
     assert other.exit_code == 2 and "no vectors by 'other'" in other.output
+
+
+def test_what_one_sample_lacks_keeps_no_other_from_its_table(bench: Bench, harness: Callable[..., Result]) -> None:
+    write_dataset(bench.folder / "other", queries=3)
+    (bench.folder / "other" / "corpus.jsonl").write_text('{"_id": "d0", "text": "a"}\n' * 1)
+    (bench.folder / "other" / "qrels.trec").write_text("q0 0 d0 1\n")
+    bench.run(FakeLauncher(), bench.suite(datasets=["./tiny", "./other"]))
+    harness("embed", "minilm", "./tiny")
+    done = harness("frechet", "results", "-k", "1")
+    assert done.exit_code == 1 and "dataset tiny" in done.stdout
+    assert "harness: other: no vectors of its documents are kept" in done.stderr
 
 
 def test_queries_of_a_file(bench: Bench, harness: Callable[..., Result]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from harness.cli.places import named_as_given
 from harness.cli.tables import FORMATS, output_option, show
 from harness.console import cache_option, one_line_errors
 from harness.errors import UsageError
+from harness.report.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,26 +94,30 @@ def frechet(
 
     settings = Settings(_MOST[most], unlabelled, bootstraps, seed)
     asked = tuple(dict.fromkeys(cutoffs))
+    made, failed = [], False
     with named_as_given(cache):
         found = judged(runs, qrels, queries, only, cache)
-        folder = _folder(runs, qrels)
-        made = [
-            _measured(each, path, encoder, asked, settings, tuple(measures.split()))
-            for each in found
-            for path in _files(each, files, folder, encoder)
-        ]
+        for each in found:
+            try:
+                paths = _files(each, files, _folder(runs), encoder)
+                made += [_measured(each, path, encoder, asked, settings, tuple(measures.split())) for path in paths]
+            except UsageError as error:
+                if len(found) == 1:
+                    raise
+                failed = True  # the other samples may do
+                click.echo(f"harness: {printable(str(error))}", err=True)
     under = [each for each in made if each is not None]
-    if not under:
+    if under:
+        show(render(under, form), output)
+    elif not failed:
         raise UsageError(f"no vectors by {encoder!r} among the files; make them with harness embed {encoder}")
-    show(render(under, form), output)
+    sys.exit(1 if failed else 0)
 
 
-def _folder(runs: tuple[Path | str, ...], qrels: Path | None) -> Path | None:
-    """Where results lie, with what is kept beside them."""
-    if qrels is not None:
-        return None
+def _folder(runs: tuple[Path | str, ...]) -> Path | None:
+    """Where results lie, with what is kept beside them; run files have no such place, and S3 keeps no vectors."""
     given = runs[0] if runs else Path("results")
-    return given if isinstance(given, Path) else None
+    return given if isinstance(given, Path) and given.is_dir() else None
 
 
 def _files(runs: JudgedRuns, files: tuple[Path, ...], folder: Path | None, encoder: str | None) -> Sequence[Path]:

@@ -122,7 +122,7 @@ def distances(
         for name, run in runs.runs.items()
         for unlabelled, k in kinds
     }
-    _check(found, (reference, *sets.values()), runs.dataset)
+    _check(found, (reference, *sets.values()), runs.dataset if runs.corpus_sha256 else "DATASET")
     measured = _figures(found, reference, list(sets.values()), settings, progress)
     by_system: dict[str, list[Distance]] = {name: [] for name in runs.runs}
     for ((name, unlabelled, k), chosen), value in zip(sets.items(), measured, strict=True):

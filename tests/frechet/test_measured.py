@@ -65,7 +65,7 @@ def test_a_run_and_the_same_one_dealt_to_other_queries_are_equal() -> None:
 def test_documents_without_vectors_are_refused_and_not_dropped() -> None:
     known = replace(FOUND, ids=FOUND.ids[:-2], vectors=FOUND.vectors[:-2])
     with pytest.raises(
-        UsageError, match=r"2 documents have no vector of minilm, e.g. 'x28'; .* harness embed minilm toy"
+        UsageError, match=r"2 documents have no vector of minilm, e.g. 'x28'; .* harness embed minilm DATASET"
     ):
         measured.distances(RUNS, known, (1,), FEW)
     with pytest.raises(UsageError, match="vectors of query texts are no documents'"):
