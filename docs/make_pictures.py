@@ -1,15 +1,18 @@
-"""Draw the pictures that docs/pictures.md shows, of the published results: ``python -m docs.make_pictures``."""
+"""Draw the pictures that pages show, of the published results and of made-up runs: ``python -m docs.make_pictures``."""
 
 from __future__ import annotations
 
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from PIL import Image
 
-from harness import pricing, tables
+from docs import example_runs
+from harness import fewer_judgements, judged_runs, pricing, robustness, tables
 from harness.catalog import data_root
 from harness.leaderboard import Asked
-from harness.pictures import album
+from harness.pictures import album, flips
 from harness.published import tables as published
 
 FOLDER = Path(__file__).resolve().parent / "pictures"
@@ -36,9 +39,19 @@ def pictures() -> list[album.Picture]:
     ]
 
 
+def example() -> robustness.Robustness:
+    """What docs/significance.md shows."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = example_runs.write(Path(place))
+        runs = judged_runs.of_files(folder / "qrels.txt", [folder / f"{name}.run" for name in example_runs.SYSTEMS])
+    keeps = (fewer_judgements.parse("1"), fewer_judgements.parse("50%"))
+    asked = robustness.Asked("nDCG@10", ("RR@10", "AP"), keeps)
+    return robustness.examine(replace(runs, dataset="example"), asked)
+
+
 def main() -> None:
     """Write them, in so few colours that the repository stays small."""
-    for path in album.write(pictures(), FOLDER, "png"):
+    for path in (*album.write(pictures(), FOLDER, "png"), *flips.write([example()], FOLDER, "png")):
         with Image.open(path) as drawn:
             few = drawn.convert("RGB").quantize(128, dither=Image.Dither.NONE)
         few.save(path, optimize=True)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from harness import samples
-from harness.launch.base import Ended, Job
+from harness import samples, thrashing
+from harness.launch.base import Ended, Job, Stopped
 from harness.measure import envelope
 from harness.measure.output import MEASUREMENT, WARMUP_TRIAL
 from harness.records import JobSpec, Measurement, Outcome, to_json
@@ -148,7 +148,7 @@ def _judge(
         # Old engines on cgroup v2 miss the flag, and the counter went with the cgroup before we could read it.
         return Outcome.OOM, f"killed (exit code {_KILLED}) with its memory at the limit of {limit} MiB"
     if ended.stopped:
-        return ended.stopped.outcome, ended.stopped.detail
+        return _stopped(job, ended, ended.stopped)
     if measurement is None:
         if b"java.lang.OutOfMemoryError" in ended.log[-_LAST_BYTES:]:  # as -XX:+ExitOnOutOfMemoryError leaves it
             return Outcome.OOM, f"the Java heap ran out; {_last_line(ended.log)}"
@@ -174,6 +174,14 @@ def _judge(
     if needed is None or not 0 <= before <= needed < float("inf"):
         return Outcome.BAD_OUTPUT, f"the image says it took {needed} s to {job.spec.kind}, {before} s of them earlier"
     return Outcome.OK, None
+
+
+def _stopped(job: Job, ended: Ended, stopped: Stopped) -> tuple[Outcome, str]:
+    """Why it was stopped; for want of memory, where that is why it took so long."""
+    starved = thrashing.at_limit(ended, job.spec.envelope.memory_bytes) if stopped.outcome is Outcome.TIMEOUT else None
+    if starved is None:
+        return stopped.outcome, stopped.detail
+    return Outcome.OOM, f"{stopped.detail} at the memory limit: {starved}"
 
 
 def _measurement(job: Job) -> tuple[Measurement | None, str | None]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness import per_query, place, plan, stats
+from harness import changed, notes, per_query, place, plan, significance, stats
+from harness.changed import Changed
+from harness.differences import LATENCY, Difference, difference, held_against
 from harness.errors import UsageError
+from harness.evaluate import Evaluation
 from harness.per_query import PerQuery
 from harness.records import Outcome
 from harness.result import Cell
@@ -20,53 +21,32 @@ from harness.table import Figure, Row, Validity
 
 Floats = NDArray[np.float64]
 
-# A sample "would show" a difference if it finds it in four of five repetitions, at 95 % confidence.
-POWER = 0.8
-_Z = 1.959963984540054 + 0.8416212335729143
-_SEED = 2023
-
-
-class Verdict(str, Enum):
-    """What can be said of B against A."""
-
-    FASTER = "faster"
-    SLOWER = "slower"
-    BETTER = "better"
-    WORSE = "worse"
-    EQUAL = "equal on every query"
-    NONE = "no difference that this sample can show"
-    UNREPEATED = "no difference that so few repetitions can show"
-    UNKNOWN = "cannot be compared"
-
 
 @dataclass(frozen=True)
-class Difference:
-    """B less A in one metric (latency in seconds, a measure in its own unit), over the queries that both have.
+class Side:
+    """One of the two: what it is called, and its row; ``None`` where it is a run file, of which no cost is known."""
 
-    ``over_queries`` has the paired 95 % bootstrap interval: for queries like these.  ``again`` has the same difference
-    with a 95 % Welch interval over repeated measurements of these queries; only latency has one.  ``ratio`` is B / A.
-    ``needed``: how many such queries would show a difference of this size (95 % confidence, power 80 %).
-    """
-
-    metric: str
-    a: float | None
-    b: float | None
-    over_queries: Figure
-    again: Figure | None
-    ratio: float | None
-    queries: int
-    needed: int | None
-    verdict: Verdict
+    name: str
+    row: Row | None = None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two rows, what differs, and what is to be said of comparing them."""
+    """Two rows or runs, what differs, and what is to be said of comparing them.
 
-    a: Row
-    b: Row
+    ``changed``: the queries that differ most by the measure ``by`` (``None``: there is no measure).
+    """
+
+    a: Side
+    b: Side
     differences: tuple[Difference, ...]
     notes: tuple[str, ...]
+    by: str | None = None
+    changed: tuple[Changed, ...] = ()
+
+    def of(self, metric: str | None) -> Difference | None:
+        """The difference in a metric, where it was compared."""
+        return next((each for each in self.differences if each.metric == metric), None)
 
 
 def pairs(a_rows: Sequence[Row], b_rows: Sequence[Row], a: str, b: str) -> list[tuple[Row, Row]]:
@@ -88,17 +68,17 @@ def pairs(a_rows: Sequence[Row], b_rows: Sequence[Row], a: str, b: str) -> list[
             raise UsageError(
                 f"{glob!r} matches no stored row; systems there: {known}; name system/dataset/scenario/profile"
             )
-    matched = [
+    matched = _once(
         (one, other)
         for one in ours
         for other in theirs
-        if one is not other and place.of(one) == place.of(other) and one.profile == other.profile
-    ]
+        if one != other and place.of(one) == place.of(other) and one.profile == other.profile
+    )
     # Of merged results, those that were measured on one machine before all others.
     matched = [(one, other) for one, other in matched if one.origin == other.origin] or matched
-    if not matched and len(ours) == len(theirs) == 1 and place.of(ours[0]) == place.of(theirs[0]):
-        matched = [(ours[0], theirs[0])]
-    if not matched or ours == theirs:
+    if not matched and len(ours) == len(theirs) == 1:
+        matched = [(ours[0], theirs[0])] if ours != theirs and place.of(ours[0]) == place.of(theirs[0]) else []
+    if not matched:
         raise UsageError(
             f"{a!r} ({len(ours)} rows) and {b!r} ({len(theirs)} rows) share no dataset, query sample and "
             "profile; name one row each as system/dataset/scenario/profile"
@@ -106,7 +86,22 @@ def pairs(a_rows: Sequence[Row], b_rows: Sequence[Row], a: str, b: str) -> list[
     return matched
 
 
-def compare(a: Row, b: Row, found_a: PerQuery | None, found_b: PerQuery | None, measures: Sequence[str]) -> Comparison:
+def _once(found: Iterable[tuple[Row, Row]]) -> list[tuple[Row, Row]]:
+    """Each two rows once: where both globs match both, both orders are there."""
+    kept: dict[frozenset[int], tuple[Row, Row]] = {}
+    for one, other in found:
+        kept.setdefault(frozenset((id(one), id(other))), (one, other))
+    return list(kept.values())
+
+
+def compare(
+    a: Row,
+    b: Row,
+    found_a: PerQuery | None,
+    found_b: PerQuery | None,
+    measures: Sequence[str],
+    asked: changed.Asked | None = None,
+) -> Comparison:
     """Compare two rows of one place.
 
     Args:
@@ -115,13 +110,65 @@ def compare(a: Row, b: Row, found_a: PerQuery | None, found_b: PerQuery | None, 
         found_a: what ``a`` is made of by query.
         found_b: what ``b`` is made of.
         measures: which measures, as the rows name them.
+        asked: which queries to name.
     """
     found = [_latency(a, b, found_a, found_b)]
     for measure in measures:
         figures = [row.measures.get(measure, Figure(None)).value for row in (a, b)]
-        columns = _aligned(found_a, found_b, functools.partial(_values, measure))
-        found.append(_difference(measure, figures, columns, None, larger_is_better=True))
-    return Comparison(a, b, tuple(found), tuple(_notes(a, b)))
+        found.append(_measure(measure, figures, found_a, found_b))
+    notes = tuple(_notes(a, b))
+    return _named(Side(called(a), a), Side(called(b), b), found, notes, found_a, found_b, asked)
+
+
+def compare_runs(
+    names: tuple[str, str],
+    evaluations: tuple[Evaluation, Evaluation],
+    found: tuple[PerQuery, PerQuery],
+    measures: Sequence[str],
+    notes: Sequence[str],
+    asked: changed.Asked | None = None,
+) -> Comparison:
+    """Compare two runs that others made: their measures alone; arguments as of :func:`compare`, for A and B."""
+    differences = [_measure(each, [one.values[each] for one in evaluations], *found) for each in measures]
+    return _named(Side(names[0]), Side(names[1]), differences, tuple(notes), *found, asked)
+
+
+def _named(
+    a: Side,
+    b: Side,
+    differences: Sequence[Difference],
+    notes: tuple[str, ...],
+    found_a: PerQuery | None,
+    found_b: PerQuery | None,
+    asked: changed.Asked | None,
+) -> Comparison:
+    by = next((each.metric for each in differences if each.metric != LATENCY), None) if asked is None else asked.by
+    if asked is None or found_a is None or found_b is None:
+        return Comparison(a, b, tuple(differences), notes, by)
+    named = changed.most(found_a, found_b, asked)
+    return Comparison(a, b, tuple(differences), notes, by, named)
+
+
+def corrected(found: Sequence[Comparison]) -> tuple[Comparison, ...]:
+    """The same, corrected for how many there are: all their metrics together are one family (Holm 1979)."""
+    tested = [each.tested.p_randomisation for one in found for each in one.differences if each.tested is not None]
+    adjusted = iter(significance.holm(tested))
+    made = []
+    for one in found:
+        held = [held_against(each, next(adjusted)) if each.tested else each for each in one.differences]
+        made.append(replace(one, differences=tuple(held)))
+    return tuple(made)
+
+
+def called(row: Row) -> str:
+    """What people call a row."""
+    named = f"{row.system}/{row.dataset}/{row.scenario}/{row.profile}"
+    return named if row.origin is None else f"{named}/of {row.origin}"
+
+
+def _measure(measure: str, figures: Sequence[float | None], a: PerQuery | None, b: PerQuery | None) -> Difference:
+    columns = _aligned(a, b, functools.partial(_values, measure))
+    return difference(measure, figures, columns)
 
 
 def _values(measure: str, found: PerQuery) -> Floats | None:
@@ -135,7 +182,7 @@ def _matches(row: Row, glob: str) -> bool:
 def _latency(a: Row, b: Row, found_a: PerQuery | None, found_b: PerQuery | None) -> Difference:
     figures = [row.latency_mean_s.value for row in (a, b)]
     columns = _aligned(found_a, found_b, lambda each: each.latency_s)
-    return _difference("latency", figures, columns, _again(a, b), larger_is_better=False)
+    return difference(LATENCY, figures, columns, _again(a, b))
 
 
 def _aligned(
@@ -149,59 +196,6 @@ def _aligned(
         return None
     known = np.isfinite(here) & np.isfinite(there)
     return (here[known], there[known]) if known.any() else None
-
-
-def _difference(
-    metric: str,
-    figures: Sequence[float | None],
-    columns: tuple[Floats, Floats] | None,
-    again: Figure | None,
-    *,
-    larger_is_better: bool,
-) -> Difference:
-    a, b = figures
-    if a is None or b is None or columns is None:
-        missing = Figure(None, reason="published, or not measured by query")
-        ratio = b / a if a and b is not None else None
-        return Difference(metric, a, b, missing, None, ratio, 0, None, Verdict.UNKNOWN)
-    differences = columns[1] - columns[0]
-    interval = stats.bootstrap_mean(differences, _SEED)
-    return Difference(
-        metric=metric,
-        a=a,
-        b=b,
-        over_queries=interval,
-        again=again,
-        ratio=b / a if a else None,
-        queries=len(differences),
-        needed=_needed(differences),
-        verdict=_verdict(interval, again, differences, larger_is_better=larger_is_better),
-    )
-
-
-def _needed(differences: Floats) -> int | None:
-    mean, count = abs(float(differences.mean())), len(differences)
-    if count < stats.INTERVAL_MIN_QUERIES or not mean:
-        return None
-    return max(stats.INTERVAL_MIN_QUERIES, math.ceil((_Z * float(np.std(differences, ddof=1)) / mean) ** 2))
-
-
-def _verdict(interval: Figure, again: Figure | None, differences: Floats, *, larger_is_better: bool) -> Verdict:
-    if not differences.any():
-        return Verdict.EQUAL
-    sides = {_side(each) for each in (interval, again) if each is not None}
-    if sides == {1}:
-        return Verdict.BETTER if larger_is_better else Verdict.SLOWER
-    if sides == {-1}:
-        return Verdict.WORSE if larger_is_better else Verdict.FASTER
-    return Verdict.UNREPEATED if _side(interval) else Verdict.NONE
-
-
-def _side(figure: Figure) -> int:
-    """On which side of 0 the whole interval lies; 0: on neither."""
-    if figure.low is None or figure.high is None:
-        return 0
-    return 1 if figure.low > 0 else -1 if figure.high < 0 else 0
 
 
 def _again(a: Row, b: Row) -> Figure | None:
@@ -247,7 +241,7 @@ def _notes(a: Row, b: Row) -> Sequence[str]:
         said.append(f"measured on different machines or versions ({differ}): a difference in latency is theirs as well")
     if a.profile != b.profile:
         said.append(f"on different hardware profiles: {a.profile} against {b.profile}")
-    return said
+    return [*said, *notes.of_judgements((a, b)), *notes.of_unjudged((a, b))]
 
 
 def of(found: Mapping[str, PerQuery], row: Row) -> PerQuery | None:

@@ -51,7 +51,15 @@ def of_table(
         f"Prices: {snapshot.provider} {snapshot.region}, Linux {snapshot.term}, {snapshot.as_of} "
         f"(source: {snapshot.source})."
     )
-    return (*notes, *_smallest(rows), *_shared_cpus(rows), *_mixed(rows), *of_origins(rows))
+    return (
+        *notes,
+        *of_judgements(rows),
+        *of_unjudged(rows),
+        *_smallest(rows),
+        *_shared_cpus(rows),
+        *_mixed(rows),
+        *of_origins(rows),
+    )
 
 
 def of_cost(rows: Sequence[Row]) -> Iterator[str]:
@@ -215,3 +223,33 @@ def of_origins(rows: Sequence[Row]) -> Iterator[str]:
             f"Rows of {len(found)} origins were measured on different machines ({named}): their times, and costs made "
             "of them, differ by machine as well as by system; their measures do not."
         )
+
+
+def of_judgements(rows: Sequence[Row]) -> Iterator[str]:
+    """Which rows are judged otherwise than by what was stored with them."""
+    for dataset, said in sorted({(row.dataset, row.rejudged) for row in rows if row.rejudged}):
+        yield f"{dataset} is judged {', '.join(said)}."
+
+
+def of_unjudged(rows: Sequence[Row]) -> Iterator[str]:
+    """Whose hits nobody judged: what is worth something may count as worth nothing."""
+    found: dict[tuple[str, int], dict[str, set[float]]] = defaultdict(lambda: defaultdict(set))
+    for row in rows:
+        if row.unjudged_share is not None and row.unjudged_depth is not None:
+            found[row.dataset, row.unjudged_depth][row.system].add(row.unjudged_share)
+    for (dataset, depth), systems in sorted(found.items()):
+        if not any(max(shares) > 0 for shares in systems.values()):
+            continue
+        ordered = sorted(systems, key=lambda name: (-max(systems[name]), name))
+        named = [f"{name} {_per_cent(systems[name])}" for name in ordered]
+        if len(named) > 8:
+            named = [*named[:2], f"... {named[-1]} ({len(named)} systems)"]
+        yield (
+            f"Unjudged among the first {depth} hits on {dataset}: {', '.join(named)}; they count as not relevant, so a "
+            "system whose hits nobody pooled looks worse than it is (harness pool lists them)."
+        )
+
+
+def _per_cent(shares: set[float]) -> str:
+    ends = dict.fromkeys(f"{share:.0%}" if share >= 0.095 or not share else f"{share:.1%}" for share in sorted(shares))
+    return "–".join(dict.fromkeys((next(iter(ends)), list(ends)[-1])))

@@ -10,14 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from harness import evaluate, gpu_noise, measure_names, notes, per_query, stats, trec_files
+from harness import evaluate, gpu_noise, measure_names, notes, per_query, rejudged, stats, trec_files, unjudged
 from harness.attempts import Job
 from harness.errors import HarnessError, StoreError
 from harness.measured import Measured
 from harness.per_query import PerQuery
 from harness.records import Outcome
+from harness.rejudged import Instead, Stand
 from harness.remembered import Remembered
 from harness.table import Figure, Machine, Row
+from harness.unjudged import Unjudged
 
 # A measure is bounded, and its interval needs fewer than a latency's: a second of resampling for a hundred rows.
 MEASURE_RESAMPLES = 1999
@@ -25,22 +27,47 @@ MEASURE_RESAMPLES = 1999
 
 @dataclass
 class Judge:
-    """Evaluates jobs; each file of judgements is read once."""
+    """Evaluates jobs; each file of judgements is read once.  ``instead``: by what else than by what was stored."""
 
     measures: tuple[Any, ...]
-    qrels: dict[Path, trec_files.Qrels] = field(default_factory=dict)
+    instead: Instead | None = None
+    stands: dict[Path, Stand] = field(default_factory=dict)
 
-    def __call__(self, job: Job) -> evaluate.Evaluation:
-        """What a job's run is worth; HarnessError where it cannot be judged."""
+    def stand(self, job: Job) -> Stand:
+        """What a job's run is judged by; HarnessError where it cannot be read."""
         path = job.qrels_path()
-        hits_alone = evaluate.of_hits_alone(path)
-        qrels = self.qrels.get(path) or trec_files.read_qrels(path)
-        if not hits_alone:  # those are one job's
-            self.qrels[path] = qrels
+        found = self.stands.get(path) or Stand(trec_files.read_qrels(path))
+        if not evaluate.of_hits_alone(path):  # those are one job's
+            if path not in self.stands and self.instead is not None:
+                found = rejudged.stand(found.qrels, self.instead)
+            self.stands[path] = found
+        if self.instead is None or not self.instead.without:
+            return found
+        return rejudged.leave_out(found, job.sample_ids(), self.instead)
+
+    def __call__(self, job: Job, now: Stand) -> tuple[evaluate.Evaluation, Unjudged | None]:
+        """What a job's run is worth by :meth:`stand`; and what nobody judged of it, down to the first measure's cutoff.
+
+        That is ``None`` where a run's own hits are all that is judged.
+
+        Raises:
+            HarnessError: it cannot be judged.
+        """
+        hits_alone = evaluate.of_hits_alone(job.qrels_path())
         if job.run_path is None:
             raise StoreError(f"{job.folder}: holds no run; measure the job again")
         run = trec_files.read_run(job.run_path)
-        return evaluate.evaluate(run, qrels, job.sample_ids(), self.measures, hits_alone=hits_alone)
+        sample = job.sample_ids()
+        if self.instead is not None and self.instead.without:
+            sample = tuple(query for query in sample if query not in self.instead.without)
+            kept = {query: found for query, found in run.rankings.items() if query not in self.instead.without}
+            run = replace(run, rankings=kept)
+        judged = evaluate.evaluate(run, now.qrels, sample, self.measures, hits_alone=hits_alone)
+        if hits_alone:
+            return judged, None
+        cutoffs = (measure_names.cutoff(measure) for measure in self.measures)
+        depth = min(job.result.spec.k, next((depth for depth in cutoffs if depth), unjudged.DEPTH))
+        return judged, unjudged.count(run, now.qrels, (query for query in sample if now.qrels.get(query)), depth)
 
 
 def make(cell: Measured[Job], tries: int, judge: Judge, earlier: Remembered | None) -> tuple[Row, PerQuery | None]:
@@ -160,7 +187,8 @@ def _with_measures(row: Row, cell: Measured[Job], judge: Judge) -> tuple[Row, Pe
     names, judged = [str(measure) for measure in judge.measures], None
     latency = cell.latency
     try:
-        judged = judge(cell.pool.lead)
+        now = judge.stand(cell.pool.lead)
+        judged, looked = judge(cell.pool.lead, now)
     except HarnessError as error:
         missing = Figure(None, reason=f"the run cannot be judged: {error}")
         row = replace(row, measures=dict.fromkeys(names, missing))
@@ -172,7 +200,11 @@ def _with_measures(row: Row, cell: Measured[Job], judge: Judge) -> tuple[Row, Pe
             measures={name: _judged(judged, name, seed) for name in names},
             queries_judged=judged.queries,
             queries_unjudged=judged.unjudged,
-            notes=(*row.notes, *notes.of_measures(judged, deep, row.k)),
+            qrels_sha256=now.sha256 or row.qrels_sha256,
+            rejudged=now.said,
+            unjudged_depth=looked.depth if looked else None,
+            unjudged_share=looked.share if looked else None,
+            notes=(*row.notes, *now.notes, *notes.of_measures(judged, deep, row.k)),
         )
     found = per_query.collect(
         per_query.name(row),

@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness import attempts, machine_speed, measure_names, measured, one_row, per_query, remembered, validity
+from harness import attempts, machine_speed, measure_names, measured, one_row, per_query, rejudged, remembered, validity
 from harness.attempts import Job
 from harness.measured import Measured
 from harness.plan import NULL
 from harness.records import Isolation
+from harness.rejudged import Instead
 from harness.remembered import Computed, Made, Recall, Remembered
 from harness.result import Cell, Result
 from harness.table import Figure, Measurements, Overhead, Row
@@ -33,6 +34,7 @@ def measure_all(
     measures: Sequence[str] = measure_names.DEFAULT,
     keys: Collection[str] | None = None,
     recall: Recall = remembered.nothing,
+    instead: Instead | None = None,
 ) -> Made:
     """Make the rows: one for each cell, isolation and origin; and what they are made of, by query.
 
@@ -44,13 +46,14 @@ def measure_all(
         jobs: stored jobs, in any order.
         measures: names as ir_measures writes them.
         keys: jobs to show in their cells, whatever else is stored of those; the other cells choose as ever.
-        recall: what is remembered of a cell, by the same measures; of no use with ``keys``.
+        recall: what is remembered of a cell, by the same measures and judgements; of no use with ``keys``.
+        instead: by what else than by what was stored runs are judged.
 
     Raises:
-        UsageError: a measure is unknown.
+        UsageError: a measure is unknown, or ``instead`` changes nothing.
         FileError: a result's start time cannot be read.
     """
-    judge = one_row.Judge(measure_names.parse(measures))
+    judge = one_row.Judge(measure_names.parse(measures), instead)
     stored = list(jobs)
     levels = _levels(stored)
     grouped = attempts.by_place(stored)
@@ -64,6 +67,8 @@ def measure_all(
         (*one_row.make(cell, len(grouped[place]), judge, earlier), cell, grouped[place])
         for place, (cell, earlier) in cells.items()
     ]
+    if instead is not None:
+        rejudged.check((row.rejudged for row, *_ in made), instead)
     overhead = sorted(
         (_overhead(measured.measure(grouped[place], keys, levels[place.origin])) for place in aside),
         key=lambda item: (item.suite, item.profile, item.isolation, item.origin or ""),

@@ -105,6 +105,16 @@ def read_jobs(root: Path) -> tuple[StoredJob, ...]:
     return tuple(StoredJob(path.parent, read_result(path), known.of_job(path.parent)) for path in paths)
 
 
+def of_key(root: Path, key: str) -> StoredJob | None:
+    """A stored job by its key, found without reading the others; of several origins that have it, any.
+
+    Raises:
+        FileError: its ``result.json`` is damaged.
+    """
+    path = next((path for path in result_paths(root) if path.parent.name == key), None)
+    return None if path is None else StoredJob(path.parent, read_result(path))
+
+
 def result_paths(root: Path) -> Iterator[Path]:
     """Where the results below ``root`` are.  A run may be adding to them."""
     waiting = [root]

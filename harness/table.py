@@ -139,6 +139,8 @@ class Row:
     the measured one. A row that was published and not measured here has no machine, no start and no hashes; its
     ``published_type`` is the instance type that the paper prices it on, and ``gpu_memory_bytes`` what each GPU of that
     one has. ``attempts`` counts the stored jobs of this cell, failed ones included.
+    ``unjudged_share`` is that of the first ``unjudged_depth`` hits which nobody judged (mean over queries with hits);
+    ``rejudged`` says how it is judged, where not by what was stored with it.
     ``stand_in`` says what the system's checkpoint was, where it was not the published one; ``origin`` whose results
     these are, where they were merged (:mod:`harness.merging`): jobs of two origins never share a row.
 
@@ -177,6 +179,9 @@ class Row:
     trials: int | None = None
     queries_judged: int | None = None
     queries_unjudged: tuple[str, ...] = ()
+    unjudged_depth: int | None = None
+    unjudged_share: float | None = None
+    rejudged: tuple[str, ...] = ()
     measures: dict[str, Figure] = field(default_factory=dict)
     latency_mean_s: Figure = Figure(None)
     p50_s: Figure = Figure(None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness import derived, measure_names, pricing, stored_jobs
 from harness.attempts import Job
@@ -18,6 +19,9 @@ from harness.prices import Snapshot
 from harness.pricing import Tariff
 from harness.remembered import Made, Recall
 from harness.table import Measurements, Table
+
+if TYPE_CHECKING:
+    from harness.rejudged import Instead
 
 # From so many jobs on, making rows takes long enough to say so.
 _MANY = 100
@@ -31,6 +35,7 @@ def rows_of(
     cache: Path | None = None,
     say: Callable[[str], None] = lambda _: None,
     for_prices: bool = False,
+    instead: Instead | None = None,
 ) -> Measurements:
     """The measured rows of a results folder, of whatever kind it is (published tables have their own measures).
 
@@ -41,13 +46,16 @@ def rows_of(
         cache: where rows are kept (:mod:`harness.derived`); ``None``: nowhere.
         say: takes a line on what takes long or cannot be done.
         for_prices: see :func:`harness.derived.rows`.
+        instead: by what else than by what was stored runs are judged; of no use with ``keys``.
 
     Raises:
-        UsageError: there is no job in it, or a measure is unknown.
+        UsageError: there is no job in it, a measure is unknown, or ``instead`` changes nothing.
         FileError: it is no folder, or something in it is damaged.
     """
     # Results of another kind than stored jobs are told apart here, and give the same rows.
-    return _published(folder) or _measured(folder, measures, keys, cache, say, for_prices)
+    if instead is not None and _is_published(folder):
+        raise _as_printed(folder)
+    return _published(folder) or _measured(folder, measures, keys, cache, say, for_prices, instead)
 
 
 def _published(folder: Path) -> Measurements | None:
@@ -58,6 +66,10 @@ def _published(folder: Path) -> Measurements | None:
 
     published = tables.read(folder)
     return as_rows.measurements(published, published.follows())
+
+
+def _as_printed(folder: Path) -> UsageError:
+    return UsageError(f"{folder}: a paper's figures have no runs to judge again; leave --qrels, --without-queries out")
 
 
 def _is_published(folder: Path) -> bool:
@@ -93,6 +105,7 @@ def per_query_of(
     *,
     cache: Path | None = None,
     say: Callable[[str], None] = lambda _: None,
+    instead: Instead | None = None,
 ) -> dict[str, PerQuery]:
     """What the rows of a results folder are made of, by :func:`harness.per_query.name`; published rows have none.
 
@@ -100,8 +113,8 @@ def per_query_of(
     """
     if _is_published(folder):
         return {}
-    compute = _maker(folder, measures, cache, say)
-    return derived.by_query(folder, measures, compute, cache=cache, say=say)
+    compute = _maker(folder, measures, cache, say, instead)
+    return derived.by_query(folder, measures, compute, cache=_apart(cache, instead), say=say)
 
 
 def _measured(
@@ -111,10 +124,12 @@ def _measured(
     cache: Path | None,
     say: Callable[[str], None],
     for_prices: bool,
+    instead: Instead | None,
 ) -> Measurements:
-    compute = _maker(folder, measures, cache, say)
+    compute = _maker(folder, measures, cache, say, instead)
     if keys is None:
-        return derived.rows(folder, measures, compute, cache=cache, say=say, for_prices=for_prices)
+        apart = _apart(cache, instead)
+        return derived.rows(folder, measures, compute, cache=apart, say=say, for_prices=for_prices)
     jobs = _jobs(folder, cache, say)
     from harness import rows
 
@@ -129,14 +144,25 @@ def _measured(
     return rows.measure(jobs, measures=measures, keys=keys)
 
 
-def _maker(folder: Path, measures: Sequence[str], cache: Path | None, say: Callable[[str], None]) -> derived.Compute:
+def _apart(cache: Path | None, instead: Instead | None) -> Path | None:
+    """Rows by other judgements are kept apart, by those: they do not follow from the stored files alone."""
+    return cache if cache is None or instead is None else cache / "rejudged" / instead.key[:32]
+
+
+def _maker(
+    folder: Path,
+    measures: Sequence[str],
+    cache: Path | None,
+    say: Callable[[str], None],
+    instead: Instead | None,
+) -> derived.Compute:
     """Makes rows of what is stored, when what is kept does not hold."""
 
     def make(recall: Recall) -> Made:
         jobs = _jobs(folder, cache, say)
         from harness import rows
 
-        return rows.measure_all(jobs, measures=measures, recall=recall)
+        return rows.measure_all(jobs, measures=measures, recall=recall, instead=instead)
 
     return make
 

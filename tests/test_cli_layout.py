@@ -53,7 +53,7 @@ def test_the_command_prints_stored_results_in_the_papers_shape(make: Maker, monk
     jobs = [make("dpr", changes={"stand_in": "a small model"}), make(outcome=Outcome.OOM)]
     asked = []
 
-    def build_rows(folder: Path, measures: tuple[str, ...], market: commands.Market, *_: Any) -> Table:
+    def build_rows(folder: Path, measures: tuple[str, ...], market: commands.Market, *_: Any, **__: Any) -> Table:
         asked.append(measures)
         return tables.build(jobs, snapshot=market.snapshot(), measures=measures)
 

@@ -137,12 +137,84 @@ def test_compare(harness: Call) -> None:
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert any(line.startswith("| latency, ms | 21.0 | 31.5 |") and "| 1.5 | slower | 140 |" in line for line in lines)
     assert any(line.startswith("| RR@10 |") and "| worse | 140 |" in line for line in lines)
-    assert "B costs 1.5 times what A does" in done.stdout
+    assert lines[2] == "B costs 1.5x and loses 16.8 points RR@10 [12.9, 21.1]."
+    assert any(line.startswith("| RR@10 | 0.0001 | 0.0001 | 0.0004 |") and "| 0 | 47 | 93 |" in line for line in lines)
+    assert "corrected for all 4 comparisons made here (Holm 1979)" in done.stdout
+    assert [line for line in lines if line.startswith("| q")] == [
+        "| query | text | A | B | B - A |",
+        *(f"| q{number:03} | q{number:03} | 1.000 | 0.500 | -0.500 |" for number in (0, 3, 6, 9, 12)),
+    ]
     found = json.loads(harness("compare", "good", "bad", "--format", "json").stdout)
     (one,) = found["comparisons"]
     assert one["differences"][0]["over_queries"]["value"] == pytest.approx(0.0105, rel=0.01)
+    assert (found["comparison_version"], found["comparisons_tested"]) == (2, 4)
+    assert one["changed_most"]["by"] == "RR@10" and one["summary"].startswith("B costs 1.5x and loses")
     lines = list(csv.DictReader(io.StringIO(harness("compare", "good", "bad", "--format", "csv").stdout)))
     assert [line["metric"] for line in lines] == ["latency", "RR@10", "Success@10", "nDCG@10"]
+    assert [(line["won"], line["lost"], line["tied"]) for line in lines] == [
+        ("0", "140", "0"),
+        ("0", "47", "93"),
+        ("0", "0", "140"),
+        ("0", "47", "93"),
+    ]
+    assert [line["p_holm"] for line in lines] == ["0.0004", "0.0004", "1.0", "0.0004"]
+
+
+def test_compare_many_at_once(harness: Call) -> None:
+    done = harness("compare", "*", "*", "--changed", "0", "--by", "nDCG@10", "--format", "json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    named = [(one["a"]["system"], one["b"]["system"]) for one in found["comparisons"]]
+    assert len(named) == len({frozenset(pair) for pair in named}) == 6, "each two of four once, none with itself"
+    tested = [each for one in found["comparisons"] for each in one["differences"] if each["tested"]]
+    assert found["comparisons_tested"] == len(tested) == 12, "three pairs of systems that ended well, four metrics"
+    clear = [each["p_holm"] for each in tested if each["tested"]["p_randomisation"] == 1e-4]
+    assert len(clear) > 3 and clear == pytest.approx([0.0012] * len(clear))
+    assert all(one["changed_most"] == {"by": "nDCG@10", "queries": []} for one in found["comparisons"])
+    assert harness("compare", "good", "bad", "--by", "AP").exit_code == 2
+    assert harness("compare", "good", "bad", "--queries", "q.tsv").exit_code == 2
+
+
+def test_compare_where_the_query_sample_is_damaged(harness: Call, tmp_path: Path) -> None:
+    assert "| q000  | q000 | 1.000 | 0.500 | -0.500 |" in harness("compare", "good", "bad").stdout
+    for path in (tmp_path / "results" / "quick" / "samples").iterdir():
+        path.write_text("[{}]")
+    done = harness("compare", "good", "bad")
+    assert done.exit_code == 0 and "B costs 1.5x, with no RR@10 to compare." in done.stdout
+    assert "The queries that changed most" not in done.stdout
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Two runs of 20 queries, of which one is not judged; B has one more."""
+    folder = tmp_path / "files"
+    folder.mkdir()
+    names = [f"q{number:02}" for number in range(20)]
+    (folder / "qrels.txt").write_text("".join(f"{name} 0 right 1\n" for name in names[1:]))
+    (folder / "queries.tsv").write_text("".join(f"{name}\twhat is *{name}*?\n" for name in names))
+    for system, rank in (("one", 2), ("two", 1)):
+        hits = ["right" if place == rank else f"wrong{place}" for place in (1, 2, 3)]
+        lines = [f"{name} Q0 {hit} {place} {-place} x\n" for name in names for place, hit in enumerate(hits, 1)]
+        (folder / f"{system}.run").write_text("".join(lines))
+    with (folder / "two.run").open("a") as stream:
+        stream.write("stray Q0 right 1 1.0 x\n")
+    return folder
+
+
+def test_compare_run_files(harness: Call, files: Path) -> None:
+    asked = ("compare", str(files / "one.run"), str(files / "two.run"), "--qrels", str(files / "qrels.txt"))
+    done = harness(*asked, "--queries", str(files / "queries.tsv"), "--measures", "RR@10 AP", "--changed", "1")
+    assert done.exit_code == 0, done.output
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert lines[0] == "**A: one qrels.txt; B: two qrels.txt**"
+    assert lines[2] == "B wins 50.0 points RR@10 [50.0, 50.0]."
+    assert any(line.startswith("| RR@10 | 0.500 | 1.000 |") and "| better | 19 |" in line for line in lines)
+    assert r"| q01 | what is \*q01\*? | 0.500 | 1.000 | +0.500 |" in lines
+    assert "- 1 query (q00) without judgements, left out of every mean" in lines
+    assert "- two: 1 query (stray) not asked for, which play no part" in lines
+    assert json.loads(harness(*asked, "--format", "json").stdout)["comparisons"][0]["a"] == {"system": "one/qrels.txt"}
+    missing = harness("compare", "none.run", str(files / "two.run"), "--qrels", str(files / "qrels.txt"))
+    assert missing.exit_code == 2 and missing.stderr.count("\n") == 1
 
 
 def test_compare_two_folders(harness: Call, tmp_path: Path) -> None:

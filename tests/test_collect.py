@@ -14,6 +14,7 @@ import pytest
 from harness.catalog import System
 from harness.collect import Collected, collect
 from harness.launch.base import Ended, Job, Prepared, Stopped
+from harness.launch.counters import CounterTrace, Reading
 from harness.launch.gpu_trace import GpuTrace, Moment, Others
 from harness.launch.memory import MemoryTrace
 from harness.records import Isolation, JobSpec, Measurement, Outcome, Phase, Query, to_json
@@ -111,6 +112,39 @@ def test_what_the_kernel_saw_outranks_all_else(left: Left) -> None:
 
 def test_why_we_stopped_it_outranks_what_it_says(left: Left) -> None:
     left.ends(Outcome.TIMEOUT, "too late", replace(ENDED, exit_code=137, stopped=Stopped(Outcome.TIMEOUT, "too late")))
+
+
+def trace(anon_mib: int, faults_per_s: float, seconds: int = 60) -> Ended:
+    """A job that was stopped after so long, with as much anonymous memory and so many major faults all the time."""
+    times = [second * 1_000_000_000 for second in range(seconds)]
+    anon = tuple((t_ns, anon_mib << 20) for t_ns in times)
+    readings = tuple(Reading(t_ns, major_faults=int(faults_per_s * t_ns / 1e9)) for t_ns in times)
+    memory = MemoryTrace((*anon, (seconds * 1_000_000_000, 1 << 20)), peak_cgroup_bytes=1 << 30)
+    late = Stopped(Outcome.TIMEOUT, "load took more than 60 s")
+    return replace(ENDED, exit_code=137, stopped=late, memory=memory, counters=CounterTrace(readings))
+
+
+def test_what_reads_its_memory_from_disk_until_it_is_stopped_is_out_of_memory(left: Left) -> None:
+    said = (
+        "load took more than 60 s at the memory limit: 900 of 1024 MiB were anonymous, and the rest was read from "
+        "disk over and over (50 major faults a second)"
+    )
+    left.ends(Outcome.OOM, said, trace(900, 50))
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        trace(900, 1),  # it hangs
+        trace(500, 500),  # it reads an index from disk, which more memory would hold
+        trace(900, 50, seconds=10),  # too short to tell
+        replace(trace(900, 50), counters=CounterTrace()),
+        replace(trace(900, 50), memory=MemoryTrace()),
+        replace(trace(900, 50), memory=replace(trace(900, 50).memory, peak_cgroup_bytes=None)),  # no limit in force
+    ],
+)
+def test_other_time_outs_stay_what_they_are(left: Left, ended: Ended) -> None:
+    left.ends(Outcome.TIMEOUT, "load took more than 60 s", ended)
 
 
 def test_a_job_that_left_no_measurement_crashed_with_its_last_words(left: Left) -> None:

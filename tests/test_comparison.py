@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness import comparison
-from harness.comparison import Difference, Verdict
+from harness.differences import Difference, Verdict
 from harness.errors import UsageError
 from harness.per_query import PerQuery
 from harness.records import Outcome

@@ -26,6 +26,7 @@ build_profile = "cpu2-mem4"
 [protocol]
 sample_size = 300
 trials = 1
+load_timeout_s = 120
 [[expect]]
 system = "minilm"
 profile = "cpu1-mem256m"

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from harness import tables
+from harness import notes, tables
 from harness.prices import Snapshot
 from harness.records import Envelope, Isolation, Outcome
 from harness.result import Cell
 from harness.table import Table, Validity
+from tests import build
 from tests.build import FakeJob
 from tests.stored import MIB, Maker, samples
 
@@ -113,3 +114,36 @@ def test_the_null_system_alone_is_a_row(make: Maker, snapshot: Snapshot) -> None
     table = tables.build([make(cell=NULL)], snapshot=snapshot)
     assert [row.system for row in table.rows] == ["null"]
     assert table.overhead == ()
+
+
+def unjudged(**shares: float | None) -> list[str]:
+    rows = [build.row(system=name, unjudged_share=share, unjudged_depth=10) for name, share in shares.items()]
+    return list(notes.of_unjudged(rows))
+
+
+def test_whose_hits_nobody_judged_is_said_the_most_first() -> None:
+    (said,) = unjudged(bm25=0.102, new=0.643, old=0.0, none=None)
+    assert said.startswith("Unjudged among the first 10 hits on scifact: new 64%, bm25 10%, old 0%; they count as not")
+    assert unjudged(bm25=0.0) == unjudged(bm25=None) == unjudged() == []
+
+
+def test_many_systems_are_a_span() -> None:
+    (said,) = unjudged(**{f"s{number:02}": number / 100 for number in range(1, 12)})
+    assert "on scifact: s11 11%, s10 10%, ... s01 1.0% (11 systems); they" in said
+
+
+def test_a_system_whose_profiles_differ_has_a_span_of_its_own() -> None:
+    rows = [build.row(unjudged_share=share, unjudged_depth=5, dataset="a") for share in (0.2, 0.31, 0.25)]
+    rows.append(build.row(unjudged_share=0.5, unjudged_depth=5, dataset="b"))
+    found = list(notes.of_unjudged(rows))
+    assert [note.partition(";")[0] for note in found] == [
+        "Unjudged among the first 5 hits on a: bm25 20%–31%",
+        "Unjudged among the first 5 hits on b: bm25 50%",
+    ]
+
+
+def test_how_rows_are_judged_is_said_once() -> None:
+    rows = [build.row(rejudged=("by more.trec", "without 2 of its 9 queries")) for _ in range(2)]
+    assert list(notes.of_judgements([*rows, build.row()])) == [
+        "scifact is judged by more.trec, without 2 of its 9 queries."
+    ]

@@ -19,11 +19,15 @@ from harness.cli import (
     exchange,
     frechet,
     images,
+    judgements,
     leaderboard,
+    leakage,
     machine,
     measuring,
     money,
+    pool,
     reprice,
+    robustness,
     s3,
     tables,
     viable,
@@ -38,7 +42,8 @@ def main() -> None:
 
 
 _MODULES = (
-    *(measuring, viable, tables, leaderboard, compare, embed, frechet, reprice, exchange, s3, money, images, machine),
+    *(measuring, viable, tables, leaderboard, compare, robustness, reprice, exchange, s3, money, images, machine),
+    *(pool, judgements, leakage, embed, frechet),
     *(ec2, batch),
 )
 for _commands in _MODULES:

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from harness.cli.asked import Market, market_options
+from harness.cli.bars import bar
+from harness.cli.judging import instead_of
 from harness.cli.places import mirrored
-from harness.cli.tables import FORMATS, measures_option, output_option, per_query_of, show, stored_table
+from harness.cli.tables import (
+    FORMATS,
+    measures_option,
+    output_option,
+    per_query_of,
+    show,
+    stored_table,
+)
 from harness.console import cache_option, one_line_errors, results_option, results_path
+from harness.errors import FileError, UnknownName, UsageError
+
+if TYPE_CHECKING:
+    from harness.comparison import Comparison
+    from harness.rejudged import Instead
+    from harness.table import Row
 
 
 @click.command()
@@ -19,7 +36,32 @@ from harness.console import cache_option, one_line_errors, results_option, resul
 @click.option(
     "--with", "others", type=results_path, metavar="PATH", help="Look for B in this folder.  [default: --results]"
 )
+@click.option(
+    "--qrels",
+    type=click.Path(path_type=Path),
+    help="Of run files A and B: their judgements.  Of stored ones: judge by this file, which holds theirs and more.",
+)
+@click.option(
+    "--queries",
+    type=click.Path(path_type=Path),
+    help="With run files: the queries that count, as JSON lines or id<TAB>text.  [default: those judged]",
+)
+@click.option(
+    "--without-queries",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Leave these queries out of the measures: ids, one a line (harness leakage writes such).",
+)
 @measures_option
+@click.option("--by", metavar="MEASURE", help="What is set against cost.  [default: the first of --measures]")
+@click.option(
+    "--changed",
+    type=click.IntRange(0, 1000),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Name so many queries that B does better, by that measure, and as many that it does worse.",
+)
 @market_options
 @click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
 @output_option
@@ -31,30 +73,117 @@ def compare(
     b: str,
     results: Path,
     others: Path | None,
+    qrels: Path | None,
+    queries: Path | None,
+    without_queries: Path | None,
     measures: str,
+    by: str | None,
+    changed: int,
     market: Market,
     form: str,
     output: Path | None,
     cache: Path,
 ) -> None:
-    """Compare B with A, query by query: latency and each measure, with intervals.  Runs nothing.
+    """Compare B with A, query by query: latency and each measure, with intervals and tests.  Runs nothing.
 
     A and B are globs over system/dataset/scenario/profile, or over any one of them.  Rows of the same dataset, query
-    sample and profile are compared, or the only two.  Says how many queries would show a difference of that size.
+    sample and profile are compared, or the only two; all that one command compares is corrected together.  Says what B
+    costs and is worth against A, which queries changed most, and how many queries would show a difference of that size.
+
+    With --qrels, A and B may be two run files that others made.
     """
     from harness import comparison
     from harness.report.comparison import render
 
     names = tuple(measures.split())
-    there = others or results
-    ours, theirs = stored_table(results, names, market, cache), stored_table(there, names, market, cache)
-    found, found_there = per_query_of(results, names, cache), per_query_of(there, names, cache)
+    if qrels is not None and Path(a).is_file() and Path(b).is_file():
+        made: Sequence[Comparison] = [_run_files(Path(a), Path(b), qrels, queries, names, by, changed)]
+    elif queries is not None:
+        raise UsageError("--queries is of run files; name their judgements with --qrels, or leave it out")
+    else:
+        instead = instead_of(qrels, without_queries)
+        made = _stored(a, b, results, others, names, by, changed, market, cache, instead)
+    show(render(comparison.corrected(made), form), output)
+
+
+def _stored(
+    a: str,
+    b: str,
+    results: Path,
+    others: Path | None,
+    names: tuple[str, ...],
+    by: str | None,
+    count: int,
+    market: Market,
+    cache: Path,
+    instead: Instead | None,
+) -> list[Comparison]:
+    from harness import comparison
+    from harness.changed import Asked
+
+    ours = stored_table(results, names, market, cache, instead=instead)
+    theirs, found = ours, per_query_of(results, names, cache, instead)
+    found_there = found
+    if others is not None:
+        theirs = stored_table(others, names, market, cache, instead=instead)
+        found_there = per_query_of(others, names, cache, instead)
     pairs = comparison.pairs(ours.rows, theirs.rows, a, b)
-    made = [
-        comparison.compare(one, two, comparison.of(found, one), comparison.of(found_there, two), ours.measures)
-        for one, two in pairs
-    ]
-    show(render(made, form), output)
+    chosen = _chosen(by, ours.measures)
+    texts: dict[str | None, Mapping[str, str]] = {}
+    made = []
+    with bar("compare", "pairs") as step:
+        for number, (one, two) in enumerate(pairs):
+            step(number, len(pairs))
+            if count and one.sample_sha256 not in texts:
+                texts[one.sample_sha256] = _texts(results, one)
+            asked = Asked(chosen, count, texts.get(one.sample_sha256, {})) if chosen else None
+            each, other = comparison.of(found, one), comparison.of(found_there, two)
+            made.append(comparison.compare(one, two, each, other, ours.measures, asked))
+    return made
+
+
+def _texts(results: Path, row: Row) -> Mapping[str, str]:
+    """The texts of a row's queries; none where they are not there: what is compared does not depend on them."""
+    from harness import stored_jobs
+
+    try:
+        job = stored_jobs.of_key(results, row.key)
+        return job.sample_texts() if job else {}
+    except FileError:
+        return {}
+
+
+def _run_files(
+    a: Path, b: Path, qrels: Path, queries: Path | None, names: tuple[str, ...], by: str | None, count: int
+) -> Comparison:
+    from harness import comparison, judged_runs, judged_values, measure_names
+    from harness.changed import Asked
+
+    measures = measure_names.parse(names)
+    texts = judged_runs.read_queries(queries) if queries else None
+    runs = judged_runs.of_files(qrels, (a, b), texts)
+    values = judged_values.judge(runs, measures)
+    one, two = runs.runs
+    chosen = _chosen(by, values.measures)
+    return comparison.compare_runs(
+        (f"{one}/{runs.dataset}", f"{two}/{runs.dataset}"),
+        (values.evaluations[one], values.evaluations[two]),
+        (values.by_query[one], values.by_query[two]),
+        values.measures,
+        values.notes,
+        Asked(chosen, count, runs.queries) if chosen else None,
+    )
+
+
+def _chosen(by: str | None, measures: Sequence[str]) -> str | None:
+    if by is None:
+        return measures[0] if measures else None
+    from harness import measure_names
+
+    (measure,) = measure_names.parse((by,))
+    if str(measure) not in measures:
+        raise UnknownName("measure", str(measure), measures, "name it in --measures too")
+    return str(measure)
 
 
 COMMANDS = (compare,)

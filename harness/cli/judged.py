@@ -27,7 +27,12 @@ def runs_arguments(command: Callable[P, None]) -> Callable[P, None]:
             type=click.Path(path_type=Path),
             help="With run files: the queries that count, as JSON lines or id<TAB>text.  [default: those judged]",
         ),
-        click.option("--qrels", type=click.Path(path_type=Path), help="With run files: their judgements."),
+        click.option(
+            "--qrels",
+            type=click.Path(path_type=Path),
+            help="With run files: their judgements.  With results: judge by this file, which holds the stored ones and"
+            " more.",
+        ),
         click.argument("runs", nargs=-1, type=results_path, metavar="[RUNS]..."),
     ):
         command = option(command)
@@ -41,7 +46,7 @@ def judged(
 
     Args:
         runs: one folder of results (or its URI in S3; by default ``results``), or run files.
-        qrels: of run files.
+        qrels: of run files; or what takes the place of stored judgements.
         queries: of run files.
         only: of stored results.
         cache: where results that are in S3 are mirrored.
@@ -50,19 +55,26 @@ def judged(
         UsageError: the arguments do not go together, or there is no run.
         FileError: a file is missing or damaged.
     """
-    from harness import judged_runs
+    from harness import judged_runs, rejudged
 
-    if qrels is None:
+    if qrels is None or _is_results(runs):
         if queries is not None:
             raise UsageError("--queries is of run files; name their judgements with --qrels, or leave it out")
         if len(runs) > 1 or any(isinstance(each, Path) and each.is_file() for each in runs):
             raise UsageError("run files need their judgements; name them with --qrels, or give one folder of results")
         folder = readable(runs[0] if runs else Path("results"), cache)
         assert folder is not None
-        return judged_runs.of_results(folder, only)
+        found = judged_runs.of_results(folder, only)
+        instead = rejudged.read(qrels)
+        return found if instead is None else rejudged.runs(found, instead)
     if only is not None:
         raise UsageError("--only is of stored results; leave it out, or leave --qrels out")
     if not runs:
         raise UsageError("--qrels needs run files beside it; name at least one")
     texts = judged_runs.read_queries(queries) if queries else None
     return (judged_runs.of_files(qrels, [Path(each) for each in runs], texts),)
+
+
+def _is_results(runs: tuple[Path | str, ...]) -> bool:
+    """Whether one folder of results is named, or a place in S3, which no run file has."""
+    return len(runs) == 1 and (isinstance(runs[0], str) or runs[0].is_dir())

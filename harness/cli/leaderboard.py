@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.asked import Market, market_options
+from harness.cli.drawing import draw
+from harness.cli.judging import instead_of, judging_options
 from harness.cli.places import mirrored
 from harness.cli.tables import (
     PAGE,
     PICTURES,
-    draw,
     measures_for,
     page,
     per_query_of,
@@ -58,6 +59,7 @@ WEIGHTS = "accuracy=0.5,cost=0.25,latency=0.25"
 )
 @click.option("--suite", help="Only rows of this suite.")
 @click.option("--scenario", help="Only rows of this scenario.")
+@judging_options
 @market_options
 @click.option("--format", "form", type=click.Choice((*FORMATS, PAGE, *PICTURES)), default="md", show_default=True)
 @click.option(
@@ -83,6 +85,8 @@ def leaderboard(
     front: str,
     suite: str | None,
     scenario: str | None,
+    qrels: Path | None,
+    without_queries: Path | None,
     market: Market,
     form: str,
     output: Path | None,
@@ -97,8 +101,8 @@ def leaderboard(
     from harness import place
     from harness.leaderboard import Asked
 
-    measures = measures_for(measure)
-    table = stored_table(results, measures, market, cache)
+    measures, instead = measures_for(measure), instead_of(qrels, without_queries)
+    table = stored_table(results, measures, market, cache, instead=instead)
     if dataset is None:
         dataset = _only({row.dataset for row in table.rows})
     if cutoff is not None and not math.isfinite(cutoff):
@@ -120,14 +124,15 @@ def leaderboard(
         from harness.report.page import opening
 
         opening.check(asked)
-    found = per_query_of(results, measures, cache)
+    found = per_query_of(results, measures, cache, instead)
     board = boards.build(table, found, asked)
     if form in PICTURES:
         there = tuple(row for row in table.rows if place.of(row) == board.place)
         draw(replace(table, rows=there), found, asked, form, output, ("ranks", "winners", "cost"))
         return
     if form == PAGE:
-        show_page(page(results, measures, market, cache, view=opening.fragment(asked, board.place)), output)
+        view = opening.fragment(asked, board.place)
+        show_page(page(results, measures, market, cache, view=view, instead=instead), output)
         return
     show(_render(board, form), output)
 

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.asked import Market, market_options
+from harness.cli.drawing import draw
+from harness.cli.judging import instead_of, judging_options
 from harness.cli.places import Opened, as_given, mirrored
 from harness.console import cache_option, one_line_errors, results_argument, write
 from harness.errors import UsageError
-from harness.report.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from harness.leaderboard import Asked
     from harness.orchestrator import Summary
     from harness.per_query import PerQuery
+    from harness.rejudged import Instead
     from harness.report.page import KnownRates
     from harness.table import Measurements, Table
 
@@ -35,8 +36,6 @@ MEASURES = {"rows": "RR@10 Success@10 nDCG@10", "santhanam2023": "RR@10 Success@
 measures_option = click.option(
     "--measures", default=MEASURES["rows"], show_default=True, help="As ir_measures writes them."
 )
-
-
 layout_option = click.option(
     "--layout",
     type=click.Choice(tuple(MEASURES)),
@@ -68,62 +67,55 @@ layout_option = click.option(
     help="As ir_measures writes them.  "
     f"[default: {MEASURES['rows']}; layout santhanam2023: {MEASURES['santhanam2023']}]",
 )
+@judging_options
 @market_options
 @cache_option
 @one_line_errors
 @mirrored("results")
 def report(
-    results: Path, form: str, layout: str, output: Path | None, measures: str | None, market: Market, cache: Path
+    results: Path,
+    form: str,
+    layout: str,
+    output: Path | None,
+    measures: str | None,
+    qrels: Path | None,
+    without_queries: Path | None,
+    market: Market,
+    cache: Path,
 ) -> None:
     """Make the table of the stored RESULTS (a folder; default: results).  Runs nothing.
 
     With png, svg or pdf: pictures of each dataset, into the folder that -o names.
     """
+    asked, instead = tuple((measures or MEASURES[layout]).split()), instead_of(qrels, without_queries)
     if form == PAGE:
         if layout != "rows":
             raise UsageError(f"--layout {layout}: a page has one layout of its own; leave --layout out")
-        show_page(page(results, tuple((measures or MEASURES[layout]).split()), market, cache), output)
+        show_page(page(results, asked, market, cache, instead=instead), output)
         return
     if form in PICTURES:
-        _draw(results, form, layout, output, (measures or MEASURES["rows"]).split(), market, cache)
+        if layout != "rows":
+            raise UsageError(f"--layout {layout} is the shape of a table; leave it out to draw pictures")
+        _draw(results, form, output, asked, market, cache, instead)
         return
-    text = _published(results, form, market) if layout == "rows" else None
-    asked = tuple((measures or MEASURES[layout]).split())
-    show(text or _stored(results, form, layout, asked, market, cache), output)
+    text = _published(results, form, market) if layout == "rows" and instead is None else None
+    show(text or _stored(results, form, layout, asked, market, cache, instead), output)
 
 
 def _draw(
-    results: Path, form: str, layout: str, output: Path | None, measures: list[str], market: Market, cache: Path
-) -> None:
-    """All pictures that the results have."""
-    if layout != "rows":
-        raise UsageError(f"--layout {layout} is the shape of a table; leave it out to draw pictures")
-    from harness.leaderboard import Asked
-
-    table = stored_table(results, tuple(measures), market, cache)
-    draw(table, per_query_of(results, tuple(measures), cache), Asked("", measures[0]), form, output)
-
-
-def draw(
-    table: Table,
-    found: Mapping[str, PerQuery],
-    asked: Asked,
+    results: Path,
     form: str,
     output: Path | None,
-    kinds: Sequence[str] | None = None,
+    measures: tuple[str, ...],
+    market: Market,
+    cache: Path,
+    instead: Instead | None,
 ) -> None:
-    """Pictures of a table into a folder; a line on stderr for each that it has not."""
-    if output is None:
-        raise UsageError(f"--format {form} writes several files; name a folder for them with -o")
-    from harness.pictures import KINDS, album
+    """All pictures that the results have."""
+    from harness.leaderboard import Asked
 
-    made = album.album(table, found, asked, kinds or KINDS)
-    for why in made.missing:
-        click.echo(printable(why), err=True)
-    for path in album.write(made.pictures, output, form):
-        click.echo(printable(str(path)))
-    if not made.pictures:
-        sys.exit(1)
+    table = stored_table(results, measures, market, cache, instead=instead)
+    draw(table, per_query_of(results, measures, cache, instead), Asked("", measures[0]), form, output)
 
 
 def show(text: str, output: Path | None) -> None:
@@ -141,10 +133,18 @@ def show_page(text: str, output: Path | None) -> None:
     show(text, output)
 
 
-def _stored(results: Path, form: str, layout: str, measures: tuple[str, ...], market: Market, cache: Path) -> str:
+def _stored(
+    results: Path,
+    form: str,
+    layout: str,
+    measures: tuple[str, ...],
+    market: Market,
+    cache: Path,
+    instead: Instead | None,
+) -> str:
     from harness.report import render
 
-    return render(stored_table(results, measures, market, cache), form, layout=layout)
+    return render(stored_table(results, measures, market, cache, instead=instead), form, layout=layout)
 
 
 def _published(results: Path, form: str, market: Market) -> str | None:
@@ -166,15 +166,16 @@ def page(
     cache: Path,
     keys: frozenset[str] | None = None,
     view: str = "",
+    instead: Instead | None = None,
 ) -> str:
     """The page of what is stored there, opening with these prices and that view."""
     from harness import pricing, tables
     from harness.report import page as pages
 
     at = pricing.tariff(market.snapshot())
-    measured = stored_rows(results, measures, cache, keys)
+    measured = stored_rows(results, measures, cache, keys, instead=instead)
     table = tables.priced(measured, at)
-    found = per_query_of(results, measures, cache)
+    found = per_query_of(results, measures, cache, instead)
     title, about, rates = _published_as(results)
     content = pages.Page(
         title=title or f"Results in {results.resolve().name}",
@@ -204,13 +205,18 @@ def _published_as(results: Path) -> tuple[str | None, tuple[str, ...], tuple[Kno
 
 
 def stored_table(
-    results: Path, measures: tuple[str, ...], market: Market, cache: Path, keys: frozenset[str] | None = None
+    results: Path,
+    measures: tuple[str, ...],
+    market: Market,
+    cache: Path,
+    keys: frozenset[str] | None = None,
+    instead: Instead | None = None,
 ) -> Table:
     """The table of what is stored there, at these prices."""
     from harness import pricing, tables
 
     at = pricing.tariff(market.snapshot())
-    return tables.priced(stored_rows(results, measures, cache, keys), at)
+    return tables.priced(stored_rows(results, measures, cache, keys, instead=instead), at)
 
 
 def stored_rows(
@@ -220,6 +226,7 @@ def stored_rows(
     keys: frozenset[str] | None = None,
     *,
     for_prices: bool = False,
+    instead: Instead | None = None,
 ) -> Measurements:
     """The measured rows of what is stored there."""
     from harness import tables
@@ -229,7 +236,7 @@ def stored_rows(
     def say(text: str) -> None:
         click.echo(as_given(text, place), err=True)
 
-    return tables.rows_of(results, measures, keys=keys, cache=place, say=say, for_prices=for_prices)
+    return tables.rows_of(results, measures, keys=keys, cache=place, say=say, for_prices=for_prices, instead=instead)
 
 
 def measures_for(measure: str) -> tuple[str, ...]:
@@ -240,11 +247,13 @@ def measures_for(measure: str) -> tuple[str, ...]:
     return usual if measure in usual else (measure,)
 
 
-def per_query_of(results: Path, measures: tuple[str, ...], cache: Path) -> Mapping[str, PerQuery]:
+def per_query_of(
+    results: Path, measures: tuple[str, ...], cache: Path, instead: Instead | None = None
+) -> Mapping[str, PerQuery]:
     """What the rows of what is stored there are made of, by query."""
     from harness import tables
 
-    return tables.per_query_of(results, measures, cache=cache.expanduser().absolute())
+    return tables.per_query_of(results, measures, cache=cache.expanduser().absolute(), instead=instead)
 
 
 def finish(place: Opened, suite: str, measures: tuple[str, ...], summary: Summary) -> None:

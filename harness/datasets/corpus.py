@@ -43,6 +43,11 @@ class Corpus:
 
     def texts(self, doc_ids: Iterable[str]) -> Iterator[tuple[str, str]]:
         """(id, text) of those documents that there are, in no order; reads those lines alone."""
+        for document in self.documents(doc_ids):
+            yield document["_id"], document["text"]
+
+    def documents(self, doc_ids: Iterable[str]) -> Iterator[dict[str, str]]:
+        """``_id``, ``title`` and ``text`` of those documents that there are, as :meth:`texts`."""
         wanted = list(dict.fromkeys(doc_ids))
         hashes = np.load(self.folder / HASHES, mmap_mode="r")
         starts = np.load(self.folder / STARTS, mmap_mode="r")
@@ -54,7 +59,7 @@ class Corpus:
                         break
                     document = read_line(file, int(starts[place]))
                     if document["_id"] == doc_id:
-                        yield doc_id, document["text"]
+                        yield document
                         break
 
 

@@ -99,8 +99,8 @@ def _names(every: Sequence[Place]) -> dict[Place, tuple[str, str]]:
     parts = {place: _apart(place, [other for other in every if other.dataset == place.dataset]) for place in every}
     found: dict[Place, tuple[str, str]] = {}
     for place, words in parts.items():
-        stem = _file_name("-".join(words))
-        same = sum(_file_name("-".join(other)) == stem for other in parts.values()) > 1
+        stem = file_name("-".join(words))
+        same = sum(file_name("-".join(other)) == stem for other in parts.values()) > 1
         found[place] = (f"{stem}-{digest(list(place))[:8]}" if same else stem, ", ".join(words))
     return found
 
@@ -113,7 +113,7 @@ def _apart(place: Place, same: Sequence[Place]) -> tuple[str, ...]:
     return (place.dataset, *told)
 
 
-def _file_name(text: str) -> str:
+def file_name(text: str) -> str:
     """A name that any file system takes and that leads nowhere; one that had to change says so by a hash."""
     safe = re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")[:_LONGEST_NAME]
     return safe if safe and safe == text.lower() else f"{safe or 'dataset'}-{digest(text)[:8]}"

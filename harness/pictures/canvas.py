@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg", "pdf")
-_DPI = 150
+DPI = 150
 # What a file would say of the time at which it was made.
 _UNDATED: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 # Names hold "$": nothing is mathematics.  Fonts in PDFs are those that publishers take.
@@ -70,5 +70,5 @@ def save(figure: Figure, path: Path) -> Path:
     settle(figure)
     with whole_file.writing(path) as partial:
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(partial, format=form, dpi=_DPI, metadata=_UNDATED[form])
+        figure.savefig(partial, format=form, dpi=DPI, metadata=_UNDATED[form])
     return path

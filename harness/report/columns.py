@@ -201,6 +201,9 @@ _COUNTED = (
     _count("queries", "queries", "queries that were timed, each once a trial", lambda row: row.queries),
     _count("trials", "trials", "passes over them, in all jobs together", lambda row: row.trials),
     _count("queries_judged", "queries", "those of them that the measures are over", lambda row: row.queries_judged),
+    _number("unjudged_share", "fraction", "share of the first hits that nobody judged", lambda row: row.unjudged_share),
+    _count("unjudged_depth", "hits", "how many first hits unjudged_share is of", lambda row: row.unjudged_depth),
+    _text("rejudged", "how it is judged, where not by what was stored", lambda row: "; ".join(row.rejudged) or None),
     _count("jobs", "jobs", "fresh processes that the row is made of", lambda row: row.jobs),
 )
 _SPREAD = (

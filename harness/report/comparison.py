@@ -9,21 +9,31 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from harness.comparison import POWER, Comparison, Difference
+from harness.changed import Changed
+from harness.comparison import Comparison, Side
+from harness.differences import LATENCY, POWER, Difference
 from harness.errors import UnknownName
+from harness.report import headline
 from harness.report.as_csv import written
 from harness.report.markdown import escape, grid
 from harness.report.sheet import MISSING, number
-from harness.table import Figure, Row
+from harness.report.text import printable
+from harness.significance import DRAWS, LEVEL
+from harness.table import Figure
 
 FORMATS = ("md", "csv", "json")
 # Version of the JSON.  History:
 #   1  first version
-COMPARISON_VERSION = 1
+#   2  what is compared together is tested and corrected: "tested", "p_holm", "won", "lost" and "tied" of each
+#      difference, "comparisons_tested", a verdict more; "summary" and "changed_most" of each comparison; "a" and "b"
+#      of run files have no more than "system"
+COMPARISON_VERSION = 2
+# The longest text of a query that a table shows; JSON has all of it.
+_LONGEST_TEXT = 100
 
 
 def render(found: Sequence[Comparison], format: str) -> str:
-    """Write comparisons.
+    """Write comparisons that were corrected together (:func:`harness.comparison.corrected`).
 
     Raises:
         UnknownName: there is no such format.
@@ -47,17 +57,17 @@ _HEADERS = (
 )
 
 
-def _markdown(found: Sequence[Comparison]) -> str:
-    numeric = (False, True, True, True, True, True, False, True, True)
-    parts = []
-    for each in found:
-        a, b = (escape(_name(row).replace("/", " ")) for row in (each.a, each.b))
-        lines = [f"**A: {a}; B: {b}**", ""]
-        lines += grid(_HEADERS, numeric, [_cells(difference) for difference in each.differences], padded=True)
-        costs = _costs(each.a, each.b)
-        lines += ["", *(f"- {escape(note)}" for note in (*costs, *each.notes))]
-        parts.append("\n".join(lines).rstrip())
-    return "\n\n".join((*parts, "\n".join(f"- {note}" for note in METHOD))) + "\n"
+_TEST_HEADERS = (
+    "metric",
+    "p, randomisation",
+    "p, bootstrap",
+    "p, Holm",
+    "effect size d_z",
+    "queries where B is better",
+    "worse",
+    "equal",
+)
+_CHANGED_HEADERS = ("query", "text", "A", "B", "B - A")
 
 
 METHOD = (
@@ -68,8 +78,51 @@ METHOD = (
 )
 
 
+def family(found: Sequence[Comparison]) -> int:
+    """How many comparisons were corrected together."""
+    return sum(line.tested is not None for each in found for line in each.differences)
+
+
+def _markdown(found: Sequence[Comparison]) -> str:
+    count = family(found)
+    parts = ["\n".join(_comparison(each, count)).rstrip() for each in found]
+    return "\n\n".join((*parts, "\n".join(f"- {note}" for note in _method(count)))) + "\n"
+
+
+def _comparison(each: Comparison, count: int) -> list[str]:
+    numeric = (False, True, True, True, True, True, False, True, True)
+    a, b = (escape(side.name.replace("/", " ")) for side in (each.a, each.b))
+    lines = [f"**A: {a}; B: {b}**", "", headline.sentence(each, count, escape), ""]
+    lines += grid(_HEADERS, numeric, [_cells(line) for line in each.differences], padded=True)
+    tested = [_test_cells(line) for line in each.differences if line.tested is not None]
+    if tested:
+        lines += ["", *grid(_TEST_HEADERS, (False, *(True,) * 7), tested, padded=True)]
+    if each.changed:
+        lines += ["", f"**The queries that changed most by {escape(each.by or '')}**", ""]
+        cells = [_changed_cells(query) for query in each.changed]
+        lines += grid(_CHANGED_HEADERS, (False, False, True, True, True), cells, padded=True)
+    return [*lines, "", *(f"- {escape(note)}" for note in (*_costs(each), *each.notes))]
+
+
+def _method(count: int) -> tuple[str, ...]:
+    least = count / (DRAWS + 1)
+    said = (
+        f"p, two-sided: randomisation, each query's difference with its sign at random ({DRAWS:,} draws, all signs "
+        "where few queries differ; Fisher); bootstrap, shift method, which should be near it (Smucker, Allan and "
+        f"Carterette 2007); Holm, the first one corrected for all {count:,} comparisons made here (Holm 1979). B is "
+        f"better, worse, faster or slower only where its interval excludes 0 and Holm's p is at most {LEVEL}."
+    )
+    if least > LEVEL:
+        said += f" Of so many comparisons none can have a corrected p below {least:.2g}: compare fewer."
+    effect = (
+        "Effect size d_z: the mean difference in standard deviations of the differences (0.2 is small, 0.5 medium; "
+        "Cohen 1988). It does not grow with the number of queries, as 1/p does."
+    )
+    return (*METHOD, said, effect) if count else METHOD
+
+
 def _cells(each: Difference) -> tuple[str, ...]:
-    scale, unit = (1e3, ", ms") if each.metric == "latency" else (1.0, "")
+    scale, unit = (1e3, ", ms") if each.metric == LATENCY else (1.0, "")
 
     def shown(value: float | None) -> str:
         if value is None:
@@ -80,13 +133,37 @@ def _cells(each: Difference) -> tuple[str, ...]:
         escape(each.metric + unit),
         shown(each.a),
         shown(each.b),
-        _interval(each.over_queries, scale),
+        _interval(each.over_queries, scale) + (" a query" if headline.counted(each.metric) else ""),
         MISSING if each.again is None else _ends(each.again, scale),
         MISSING if each.ratio is None else f"{each.ratio:.3g}",
         each.verdict.value,
         f"{each.queries:,}" if each.queries else MISSING,
         MISSING if each.needed is None else f"{each.needed:,}",
     )
+
+
+def _test_cells(each: Difference) -> tuple[str, ...]:
+    tested, counts = each.tested, each.won_lost_tied
+    assert tested is not None and counts is not None
+    return (
+        escape(each.metric),
+        _p(tested.p_randomisation),
+        _p(tested.p_bootstrap),
+        _p(each.p_holm),
+        MISSING if tested.effect_size is None else f"{tested.effect_size:+.2f}",
+        *(f"{count:,}" for count in counts),
+    )
+
+
+def _p(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.4f}"
+
+
+def _changed_cells(each: Changed) -> tuple[str, ...]:
+    text = printable(each.text)
+    text = text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1].rstrip()}…"
+    query = escape(each.query_id)
+    return query, escape(text) or MISSING, f"{each.a:.3f}", f"{each.b:.3f}", f"{each.difference:+.3f}"
 
 
 def _interval(figure: Figure, scale: float) -> str:
@@ -106,46 +183,54 @@ def _signed(value: float) -> str:
     return f"{value:+.3g}"
 
 
-def _costs(a: Row, b: Row) -> list[str]:
-    """What B costs against A, where both are priced."""
-    one, other = a.usd_per_million.value, b.usd_per_million.value
-    if not one or other is None or a.price is None or b.price is None:
+def _costs(each: Comparison) -> list[str]:
+    """What the cost is made of, where both are priced."""
+    a, b = each.a.row, each.b.row
+    if a is None or b is None or a.price is None or b.price is None:
         return []
-    types = f"{a.price.instance_type} and {b.price.instance_type}, {a.price.date}"
+    one, other = a.usd_per_million.value, b.usd_per_million.value
+    if not one or other is None:
+        return []
+    types = dict.fromkeys((b.price.instance_type, a.price.instance_type))
+    dates = dict.fromkeys((b.price.date, a.price.date))
     return [
-        f"B costs {other / one:.3g} times what A does: US$ {number(other)} against {number(one)} a million ({types})"
+        f"cost, sequential: US$ {number(other)} against {number(one)} per million queries "
+        f"({' against '.join(types)}, {' and '.join(dates)})"
     ]
 
 
 def _csv(found: Sequence[Comparison]) -> str:
     head = ["a", "b", "metric", "unit", "value_a", "value_b", "difference", "low", "high", "again_low", "again_high"]
     head += ["ratio", "verdict", "queries", "queries_needed"]
+    head += ["p_randomisation", "p_bootstrap", "p_holm", "effect_size", "won", "lost", "tied"]
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(head)
     for each in found:
         for line in each.differences:
             again = line.again or Figure(None)
-            cells = (_name(each.a), _name(each.b), line.metric, "s" if line.metric == "latency" else "", line.a, line.b)
+            tested = line.tested
+            tests = (None,) * 3 if tested is None else (tested.p_randomisation, tested.p_bootstrap, line.p_holm)
+            counts = (None if tested is None else tested.effect_size, *(line.won_lost_tied or (None,) * 3))
+            cells = (each.a.name, each.b.name, line.metric, "s" if line.metric == LATENCY else "", line.a, line.b)
             interval = (line.over_queries.value, line.over_queries.low, line.over_queries.high, again.low, again.high)
             rest = (line.ratio, line.verdict.value, line.queries, line.needed)
-            writer.writerow([written(value) for value in (*cells, *interval, *rest)])
+            writer.writerow([written(value) for value in (*cells, *interval, *rest, *tests, *counts)])
     return stream.getvalue()
 
 
-def _name(row: Row) -> str:
-    named = f"{row.system}/{row.dataset}/{row.scenario}/{row.profile}"
-    return named if row.origin is None else f"{named}/of {row.origin}"
-
-
 def _json(found: Sequence[Comparison]) -> str:
+    count = family(found)
     content = {
         "comparison_version": COMPARISON_VERSION,
+        "comparisons_tested": count,
         "comparisons": [
             {
-                "a": _row(each.a),
-                "b": _row(each.b),
-                "differences": [dataclasses.asdict(line) for line in each.differences],
+                "a": _side(each.a),
+                "b": _side(each.b),
+                "summary": headline.sentence(each, count),
+                "differences": [_difference(line) for line in each.differences],
+                "changed_most": {"by": each.by, "queries": [dataclasses.asdict(query) for query in each.changed]},
                 "notes": list(each.notes),
             }
             for each in found
@@ -154,6 +239,13 @@ def _json(found: Sequence[Comparison]) -> str:
     return json.dumps(content, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _difference(line: Difference) -> dict[str, Any]:
+    won, lost, tied = line.won_lost_tied or (None, None, None)
+    return dataclasses.asdict(line) | {"won": won, "lost": lost, "tied": tied}
+
+
+def _side(side: Side) -> dict[str, Any]:
+    if side.row is None:
+        return {"system": side.name}
     names = ("suite", "system", "dataset", "scenario", "profile", "key")
-    return {name: getattr(row, name) for name in names} | {"validity": row.validity.value}
+    return {name: getattr(side.row, name) for name in names} | {"validity": side.row.validity.value}

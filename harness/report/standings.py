@@ -144,7 +144,9 @@ def sentences(board: Leaderboard) -> tuple[str, ...]:
             _method(board),
         ]
     said.append(f"Set of systems: {', '.join(board.systems)} ({_count(len(board.standings), 'row')}).")
-    said += [*_spans(board), _front(board), *notes.of_origins([each.row for each in board.standings])]
+    rows = [each.row for each in board.standings]
+    said += [*_spans(board), _front(board), *notes.of_origins(rows)]
+    said += [*notes.of_judgements(rows), *notes.of_unjudged(rows)]
     table = board.table
     said.append(
         f"Prices: {table.price_provider} {table.price_region}, Linux {table.price_term}, {table.price_date} "

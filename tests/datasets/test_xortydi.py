@@ -210,6 +210,7 @@ def test_measures_of_the_hits_have_values_and_the_others_a_reason(bench: Bench) 
     }
     assert (row.measures["nDCG@10"].reason or "").startswith("needs all relevant documents")
     assert row.queries_judged == 1
+    assert row.unjudged_share is None, "each hit is judged by its text"
 
 
 def test_a_job_without_a_run_has_nothing_judged(bench: Bench) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 import docker
 import pytest
 
+from harness import thrashing
 from harness.errors import EngineError
 from harness.launch import docker as module
 from harness.launch.base import Ended, Job, Limits, Prepared, Progress, Stopped
@@ -44,6 +45,8 @@ def say(**event):
 """
 SPIN = PHASE + "say(phase='trial-0')\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass\n"
 
+LIMITS = Limits(60, 60, 60, 60)
+
 
 class Rig:
     """Launches scripts in containers of the planted image."""
@@ -59,7 +62,14 @@ class Rig:
 
         self.system = catalog.systems(bench.folder / "engines")["planted"]
 
-    def launch(self, script: str, memory_mib: int = 256, seen: Callable[[Progress], None] = lambda _: None) -> Ended:
+    def launch(
+        self,
+        script: str,
+        memory_mib: int = 256,
+        seen: Callable[[Progress], None] = lambda _: None,
+        limits: Limits = LIMITS,
+        corpus: Path | None = None,
+    ) -> Ended:
         self.script = script
         folder = self.bench.folder / f"job-{time.monotonic_ns()}"
         for name in ("out", "corpus", "index"):
@@ -67,8 +77,8 @@ class Rig:
         (folder / "spec.json").write_text("{}")
         spec = replace(JOB, envelope=Envelope("cpu1", 1, memory_mib << 20), pause=True)
         prepared: Prepared = self.launcher.prepare(self.system, lambda _: None)
-        limits = Limits(60, 60, 60, 60)
-        return self.launcher.launch(Job(spec, prepared, folder, folder / "corpus", folder / "index", limits), seen)
+        job = Job(spec, prepared, folder, corpus or folder / "corpus", folder / "index", limits)
+        return self.launcher.launch(job, seen)
 
 
 @pytest.fixture
@@ -211,6 +221,35 @@ def test_the_peak_before_an_oom_kill_is_not_lost(rig: Rig) -> None:
     # Old engines on cgroup v2 may miss it: then the cgroup's own counter tells.
     assert (ended.oom_killed or ended.oom_kills) and ended.exit_code == 137
     assert peak is not None and 64 << 20 < peak <= 256 << 20
+
+
+def test_a_job_that_lives_on_by_reading_its_memory_from_disk_is_told_from_one_that_hangs(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel kills nothing while there are file pages to drop."""
+    monkeypatch.setattr(thrashing, "_STRETCH_S", 3)
+    corpus = rig.bench.folder / "mapped"
+    corpus.mkdir()
+    with (corpus / "file").open("wb") as file:
+        file.write(b"x" * (128 << 20))
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # so that reading it is charged to the job
+    hold = "held = bytearray(b'x') * (215 << 20)\nsay(phase='load')\n"
+    thrash = """
+import mmap, random
+with open("/corpus/file", "rb") as file:
+    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+mapped.madvise(mmap.MADV_RANDOM)
+while True:
+    mapped[random.randrange(len(mapped))]
+"""
+    limits = Limits(6, 60, 60, 60)
+    thrashed = rig.launch(PHASE + hold + thrash, limits=limits, corpus=corpus)
+    assert thrashed.stopped == Stopped(Outcome.TIMEOUT, "load took more than 6 s")
+    said = thrashing.at_limit(thrashed, 256 << 20)
+    assert said is not None and re.match(r"2\d\d of 256 MiB were anonymous, .* major faults a second", said), said
+    hung = rig.launch(PHASE + hold + "time.sleep(60)", limits=limits, corpus=corpus)
+    assert hung.stopped == thrashed.stopped and thrashing.at_limit(hung, 256 << 20) is None
 
 
 class Door:

@@ -1,0 +1,275 @@
+"""Judgements and what people judged since -> one file of judgements, and beside it a record of how it came about.
+
+A merge gives its judgements a number of their own, the second column of a TREC qrels file, which trec_eval and all
+others skip.  ``<file>.provenance.jsonl`` says what each number was: who judged, when, from which file, what it changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import json
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness import trec_files, whole_file
+from harness.datasets import files
+from harness.errors import FileError, UsageError
+from harness.pool_files import Judged
+
+PROVENANCE = ".provenance.jsonl"
+CONFLICTS = ("refuse", "keep", "override")
+# Version of a line of provenance.  History:
+#   1  first version
+_VERSION = 1
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Line:
+    """A judgement as its file has it."""
+
+    place: str
+    query_id: str
+    iteration: str
+    doc_id: str
+    grade: int
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A pair that both files judge, in two ways."""
+
+    query_id: str
+    doc_id: str
+    before: int
+    given: int
+
+
+@dataclass(frozen=True)
+class Merge:
+    """What one merge did: a line of provenance.
+
+    ``iteration`` marks its judgements.  ``before`` and ``after`` are the SHA-256 of the judgements' files, ``unfilled``
+    counts pairs that nobody has judged yet, ``same`` those that were judged so before.
+    """
+
+    iteration: int
+    source: str
+    date: str
+    file: str
+    file_sha256: str
+    before: str
+    after: str
+    added: int
+    same: int
+    unfilled: int
+    conflicts: tuple[Conflict, ...]
+    resolved: str
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The lines of both files, as TREC has them, and what the merge did."""
+
+    content: bytes
+    merge: Merge
+
+
+def read_lines(path: Path) -> tuple[Line, ...]:
+    """The judgements of a TREC qrels file in its order; one that stands twice is taken once.
+
+    Raises:
+        FileError: as :func:`harness.trec_files.read_qrels`.
+    """
+    trec_files.read_qrels(path)  # so that every line is as it must be
+    found: dict[tuple[str, str], Line] = {}
+    for number, text in files.lines(path):
+        # ASCII white space only, as there: other kinds may stand inside an id.
+        fields = [field.decode("utf-8") for field in text.encode("utf-8").split()]
+        if fields:
+            query, iteration, document, grade = fields
+            found.setdefault((query, document), Line(f"{path}:{number}", query, iteration, document, int(grade)))
+    return tuple(found.values())
+
+
+def as_judged(path: Path) -> tuple[Judged, ...]:
+    """A TREC qrels file as what people judged."""
+    return tuple(Judged(line.place, line.query_id, line.doc_id, line.grade) for line in read_lines(path))
+
+
+def merge(
+    base: Sequence[Line],
+    judged: Sequence[Judged],
+    conflicts: str,
+    *,
+    before: str,
+    source: str,
+    date: str,
+    file: Path,
+    earlier: Sequence[Merge] = (),
+) -> Merged:
+    """Add judgements to others.
+
+    Args:
+        base: judgements that there are.
+        judged: what people judged since.
+        conflicts: what becomes of a pair that both judge in two ways: ``refuse``, ``keep`` or ``override``.
+        before: SHA-256 of the file of ``base``.
+        source: who judged.
+        date: now.
+        file: holds ``judged``.
+        earlier: merges that made ``base``; no number comes twice.
+
+    Raises:
+        UsageError: there are conflicts, and they are refused.
+    """
+    known = {(line.query_id, line.doc_id): line for line in base}
+    given = [each for each in judged if each.grade is not None]
+    differing = {}
+    for each in given:
+        line = known.get((each.query_id, each.doc_id))
+        if line is not None and line.grade != each.grade:
+            differing[each.query_id, each.doc_id] = (line, each)
+    if differing and conflicts == "refuse":
+        raise UsageError(_refused(list(differing.values())))
+    numbers = [int(line.iteration) for line in base if line.iteration.isdecimal()]
+    number = 1 + max((*numbers, *(each.iteration for each in earlier)), default=0)
+    lines = [(line.query_id, line.iteration, line.doc_id, line.grade) for line in base]
+    if conflicts == "override":
+        lines = [
+            (query, str(number), document, differing[query, document][1].grade or 0)
+            if (query, document) in differing
+            else (query, iteration, document, grade)
+            for query, iteration, document, grade in lines
+        ]
+    new = sorted(
+        (each.query_id, str(number), each.doc_id, each.grade or 0)
+        for each in given
+        if (each.query_id, each.doc_id) not in known
+    )
+    content = "".join(f"{query} {iteration} {document} {grade}\n" for query, iteration, document, grade in lines + new)
+    done = Merge(
+        iteration=number,
+        source=source,
+        date=date,
+        file=file.name,
+        file_sha256=_sha256(file.read_bytes()),
+        before=before,
+        after="",
+        added=len(new),
+        same=len(given) - len(new) - len(differing),
+        unfilled=len(judged) - len(given),
+        conflicts=tuple(
+            Conflict(query, document, line.grade, each.grade or 0)
+            for (query, document), (line, each) in sorted(differing.items())
+        ),
+        resolved=conflicts,
+    )
+    return Merged(content.encode("utf-8"), done)
+
+
+def _refused(differing: Sequence[tuple[Line, Judged]]) -> str:
+    named = "; ".join(
+        f"{each.place}: {each.query_id!r}, document {each.doc_id!r}: {each.grade}; {line.place}: {line.grade}"
+        for line, each in differing[:_SHOWN]
+    )
+    more = f" and {len(differing) - _SHOWN:,} more" if len(differing) > _SHOWN else ""
+    return (
+        f"{len(differing):,} grades differ from those that there are: {named}{more}; say --conflicts keep or override"
+    )
+
+
+def write(path: Path, made: Merged, earlier: Sequence[Merge]) -> Merge:
+    """Write the judgements and, beside them, their provenance; both whole or absent.
+
+    Args:
+        path: of the judgements; gzipped where its name ends so.
+        made: what :func:`merge` gave.
+        earlier: provenance of what was merged into.
+
+    Returns:
+        What the merge did, with the hash of what was written.
+    """
+    content = gzip.compress(made.content, mtime=0) if path.suffix == ".gz" else made.content
+    done = replace(made.merge, after=_sha256(content))
+    lines = "".join(json.dumps({"version": _VERSION, **asdict(each)}) + "\n" for each in (*earlier, done))
+    with whole_file.writing(provenance_path(path)) as record, whole_file.writing(path) as judgements:
+        record.write_text(lines, encoding="utf-8")
+        judgements.write_bytes(content)
+    return done
+
+
+def provenance_path(path: Path) -> Path:
+    """Where the provenance of a file of judgements stands."""
+    return path.with_name(path.name + PROVENANCE)
+
+
+def provenance(path: Path) -> tuple[Merge, ...]:
+    """What is recorded of a file of judgements, the first merge first; nothing where nothing was merged.
+
+    Raises:
+        FileError: the record is damaged.
+    """
+    record, found = provenance_path(path), []
+    with contextlib.suppress(FileNotFoundError):
+        for number, line in enumerate(record.read_text(encoding="utf-8").splitlines(), start=1):
+            try:
+                raw = json.loads(line)
+                if raw.pop("version") != _VERSION:
+                    raise ValueError("another version")
+                raw["conflicts"] = tuple(Conflict(**each) for each in raw["conflicts"])
+                found.append(Merge(**raw))
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+                raise FileError(
+                    f"{record}:{number}: no provenance that this harness reads ({error}); restore it, or move it away"
+                ) from error
+    return tuple(found)
+
+
+def breaks(merges: Sequence[Merge], sha256: str) -> tuple[int, ...]:
+    """After which merges something else changed the file, by their numbers; ``sha256`` names what it is now."""
+    found = [*(each.before for each in merges[1:]), sha256]
+    return tuple(each.iteration for number, each in enumerate(merges) if each.after != found[number])
+
+
+def sha256_of(path: Path) -> str:
+    """Names the content of a file."""
+    try:
+        return _sha256(path.read_bytes())
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}; name a file of judgements") from error
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def describe(lines: Sequence[Line]) -> dict[str, Any]:
+    """Counts: of judgements by grade, and of judged and relevant documents a query."""
+    grades = Counter(line.grade for line in lines)
+    judged = Counter(line.query_id for line in lines)
+    relevant = Counter(line.query_id for line in lines if line.grade > 0)
+    return {
+        "judgements": len(lines),
+        "queries": len(judged),
+        "grades": {str(grade): count for grade, count in sorted(grades.items())},
+        "judged_per_query": _spread([judged[query] for query in judged]),
+        "relevant_per_query": _spread([relevant[query] for query in judged]),
+    }
+
+
+def _spread(counts: Sequence[int]) -> dict[str, float] | None:
+    if not counts:
+        return None
+    return {
+        "least": min(counts),
+        "median": statistics.median(counts),
+        "mean": round(statistics.fmean(counts), 3),
+        "most": max(counts),
+    }

@@ -1,0 +1,119 @@
+"""`harness pool`: what is to be judged next."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli import dataset as datasets
+from harness.cli.judged import judged, runs_arguments
+from harness.cli.tables import output_option, show
+from harness.console import cache_option, one_line_errors
+from harness.errors import UnknownName, UsageError
+from harness.report.text import printable
+
+if TYPE_CHECKING:
+    from harness.datasets import Dataset
+    from harness.judged_runs import JudgedRuns
+    from harness.judgement_pool import Pool
+
+_SHOWN = 3
+
+
+@click.command()
+@runs_arguments
+@click.option("--depth", type=click.IntRange(1), default=5, show_default=True, help="Hits of each run to look at.")
+@click.option(
+    "--dataset", metavar="NAME|FOLDER", help="Holds the documents' texts.  [default: that of the stored results]"
+)
+@click.option("--no-texts", is_flag=True, help="Ids alone of the documents; needs no dataset.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the order.")
+@click.option("--format", "form", type=click.Choice(["tsv", "jsonl"]), default="tsv", show_default=True)
+@output_option
+@cache_option
+@one_line_errors
+def pool(
+    runs: tuple[Path | str, ...],
+    qrels: Path | None,
+    queries: Path | None,
+    only: str | None,
+    depth: int,
+    dataset: str | None,
+    no_texts: bool,
+    seed: int,
+    form: str,
+    output: Path | None,
+    cache: Path,
+) -> None:
+    """List what is to be judged: the unjudged documents among the first hits of all RUNS, each pair once.
+
+    RUNS are a folder of results (default: results), or run files.  The order hides whose a document is.  Fill the
+    column grade in, then `harness qrels add`.
+    """
+    from harness import judgement_pool, pool_files
+
+    if no_texts and dataset is not None:
+        raise UsageError("--no-texts leaves out what --dataset has; leave one of them out")
+    if output is not None and output.is_file():
+        raise UsageError(f"{output}: is there already, and somebody's grades may be in it; name another file")
+    found = judged(runs, qrels, queries, only, cache)
+    made = judgement_pool.pool(found, depth, seed)
+    documents: dict[str, dict[str, str]] = {}
+    if not no_texts:
+        holder = _holder(dataset, found, cache)
+        documents = _documents(made, holder)
+        for query in holder.queries:
+            if not made.queries.get(query.query_id, "?"):
+                made.queries[query.query_id] = query.text
+    stream = io.StringIO()
+    pool_files.write(made, documents, form, stream)
+    show(stream.getvalue(), output)
+    _summarise(made)
+
+
+def _summarise(made: Pool) -> None:
+    """For who asked, and not in the file: whose documents are unjudged."""
+    pairs, queries = len(made.pairs), made.queries_to_judge
+    said = f"{pairs:,} pair{'s' * (pairs != 1)} of {queries:,} quer{'y' if queries == 1 else 'ies'} to judge"
+    click.echo(f"{said}; {made.judged:,} more of the first {made.depth} hits are judged", err=True)
+    for name, each in made.systems:
+        share = "no hits" if each.share is None else f"{each.share:.1%} of its first {each.depth} hits unjudged"
+        click.echo(f"  {printable(name)}: {share} ({each.unjudged:,} of {each.hits:,})", err=True)
+
+
+def _holder(named: str | None, found: tuple[JudgedRuns, ...], cache: Path) -> Dataset:
+    """The dataset whose documents were retrieved."""
+    corpus_sha256 = found[0].corpus_sha256
+    if named is None and corpus_sha256 is None:
+        raise UsageError("run files have no documents; name their --dataset, or say --no-texts")
+    try:
+        holder = datasets.load(named or found[0].dataset, cache)
+    except UnknownName as error:
+        raise UsageError(f"{error}; name it with --dataset, or say --no-texts") from error
+    if corpus_sha256 not in (None, holder.corpus.sha256):
+        raise UsageError(
+            f"dataset {holder.name}: its documents ({holder.corpus.sha256[:12]}) are not those of the results "
+            f"({str(corpus_sha256)[:12]}); name the right one with --dataset"
+        )
+    return holder
+
+
+def _documents(made: Pool, holder: Dataset) -> dict[str, dict[str, str]]:
+    wanted = {document for _, document in made.pairs}
+    documents = {each["_id"]: each for each in holder.corpus.documents(wanted)}
+    missing = sorted(wanted - documents.keys())
+    if missing:
+        raise UsageError(
+            f"dataset {holder.name}: lacks documents of the runs, {_named(missing)}; name theirs with --dataset"
+        )
+    return documents
+
+
+def _named(ids: list[str]) -> str:
+    return f"{len(ids):,} ({', '.join(map(repr, ids[:_SHOWN]))}{', ...' if len(ids) > _SHOWN else ''})"
+
+
+COMMANDS = (pool,)

@@ -1,0 +1,144 @@
+"""What differs between two columns of values of the same queries, and what may be claimed of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness import significance, stats
+from harness.significance import Tested
+from harness.table import Figure
+
+Floats = NDArray[np.float64]
+
+LATENCY = "latency"
+# A sample "would show" a difference if it finds it in four of five repetitions, at 95 % confidence.
+POWER = 0.8
+_Z = 1.959963984540054 + 0.8416212335729143
+_SEED = 2023
+
+
+class Verdict(str, Enum):
+    """What can be said of B against A."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    BETTER = "better"
+    WORSE = "worse"
+    EQUAL = "equal on every query"
+    NONE = "no difference that this sample can show"
+    UNREPEATED = "no difference that so few repetitions can show"
+    UNCORRECTED = "no difference that holds among all comparisons made"
+    UNKNOWN = "cannot be compared"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """B less A in one metric (latency in seconds, a measure in its own unit), over the queries that both have.
+
+    ``over_queries`` has the paired 95 % bootstrap interval: for queries like these.  ``again`` has the same difference
+    with a 95 % Welch interval over repeated measurements of these queries; only latency has one.  ``ratio`` is B / A.
+    ``needed``: how many such queries would show a difference of this size (95 % confidence, power 80 %).  ``tested``
+    says whether it is more than chance; ``p_holm`` is the p of its randomisation test, corrected for all that were
+    compared together (``None`` until it is :func:`held_against`).
+    """
+
+    metric: str
+    a: float | None
+    b: float | None
+    over_queries: Figure
+    again: Figure | None
+    ratio: float | None
+    queries: int
+    needed: int | None
+    verdict: Verdict
+    tested: Tested | None = None
+    p_holm: float | None = None
+
+    @property
+    def larger_is_better(self) -> bool:
+        """Latency is the only metric of which less is better."""
+        return self.metric != LATENCY
+
+    @property
+    def won_lost_tied(self) -> tuple[int, int, int] | None:
+        """On how many queries B does better, worse and the same; ``None``: not known by query."""
+        if self.tested is None:
+            return None
+        up, down = self.tested.higher, self.tested.lower
+        return (up, down, self.tested.tied) if self.larger_is_better else (down, up, self.tested.tied)
+
+
+def difference(
+    metric: str,
+    figures: Sequence[float | None],
+    columns: tuple[Floats, Floats] | None,
+    again: Figure | None = None,
+) -> Difference:
+    """What differs in one metric.
+
+    Args:
+        metric: ``LATENCY`` or a measure.
+        figures: A's and B's.
+        columns: A's and B's values of the queries that both have, each of shape (queries,); ``None``: there are none.
+        again: see :class:`Difference`.
+    """
+    a, b = figures
+    if a is None or b is None or columns is None:
+        missing = Figure(None, reason="published, or not measured by query")
+        ratio = b / a if a and b is not None else None
+        return Difference(metric, a, b, missing, None, ratio, 0, None, Verdict.UNKNOWN)
+    differences = columns[1] - columns[0]
+    interval = stats.bootstrap_mean(differences, _SEED)
+    return Difference(
+        metric=metric,
+        a=a,
+        b=b,
+        over_queries=interval,
+        again=again,
+        ratio=b / a if a else None,
+        queries=len(differences),
+        needed=_needed(differences),
+        verdict=_verdict(interval, again, differences, larger_is_better=metric != LATENCY),
+        tested=significance.paired(differences),
+    )
+
+
+def held_against(each: Difference, p_holm: float) -> Difference:
+    """The same with its corrected p; a claim that this p does not bear is taken back.
+
+    Among many comparisons some intervals exclude 0 by chance, as each is made as if it were the only one.
+    """
+    claims = (Verdict.FASTER, Verdict.SLOWER, Verdict.BETTER, Verdict.WORSE)
+    taken_back = each.verdict in claims and p_holm > significance.LEVEL
+    return replace(each, p_holm=p_holm, verdict=Verdict.UNCORRECTED if taken_back else each.verdict)
+
+
+def _needed(differences: Floats) -> int | None:
+    mean, count = abs(float(differences.mean())), len(differences)
+    if count < stats.INTERVAL_MIN_QUERIES or not mean:
+        return None
+    return max(stats.INTERVAL_MIN_QUERIES, math.ceil((_Z * float(np.std(differences, ddof=1)) / mean) ** 2))
+
+
+def _verdict(interval: Figure, again: Figure | None, differences: Floats, *, larger_is_better: bool) -> Verdict:
+    if not differences.any():
+        return Verdict.EQUAL
+    sides = {_side(each) for each in (interval, again) if each is not None}
+    if sides == {1}:
+        return Verdict.BETTER if larger_is_better else Verdict.SLOWER
+    if sides == {-1}:
+        return Verdict.WORSE if larger_is_better else Verdict.FASTER
+    return Verdict.UNREPEATED if _side(interval) else Verdict.NONE
+
+
+def _side(figure: Figure) -> int:
+    """On which side of 0 the whole interval lies; 0: on neither."""
+    if figure.low is None or figure.high is None:
+        return 0
+    return 1 if figure.low > 0 else -1 if figure.high < 0 else 0

@@ -1,0 +1,276 @@
+"""How robust a leaderboard is: how often two systems change places with other queries, judgements and measures.
+
+The order that is held against others is that of one measure over all queries and all judgements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness import agreement, fewer_judgements, judged_values, measure_names, resampling
+from harness.errors import UsageError
+from harness.fewer_judgements import Keep
+from harness.judged_runs import JudgedRuns
+from harness.judged_values import JudgedValues
+from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES
+from harness.table import Figure
+
+Floats = NDArray[np.float64]
+Step = Callable[[int, int], None]
+
+RESAMPLES, DRAWS, SEED = 1000, 100, 2023
+_RESAMPLED = "resampled"
+# Means that differ by less are equal: the same values, summed in another order.
+_EQUAL = 1e-12
+
+
+class Cause(str, Enum):
+    """What is other than on the leaderboard."""
+
+    QUERIES = "other queries"
+    JUDGEMENTS = "fewer judgements"
+    MEASURE = "another measure"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The measure that makes the leaderboard, the measures that it is held against, and how often what is drawn."""
+
+    measure: str
+    against: tuple[str, ...] = ()
+    keeps: tuple[Keep, ...] = ()
+    resamples: int = RESAMPLES
+    draws: int = DRAWS
+    seed: int = SEED
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A system: its value and rank, and over resampled queries its rank's 95 % interval and how often it is first."""
+
+    system: str
+    value: float
+    rank: float
+    low: float | None
+    high: float | None
+    first: float | None
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One way of asking again, ``draws`` times.
+
+    ``flips`` has the share of draws in which two systems stand the other way round, by the systems in their order; a
+    tie in a draw counts half.  ``None``: the two are equal on the leaderboard, or one and the same.  ``tau`` is
+    Kendall's with the leaderboard, its mean over draws with the least and the largest; ``tau_whole`` that of another
+    measure over all queries.  Where nothing could be asked, there are no flips and ``reason`` says why.
+    """
+
+    cause: Cause
+    name: str
+    draws: int
+    flips: tuple[tuple[float | None, ...], ...]
+    tau: Figure
+    tau_whole: float | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """One leaderboard, best system first, and what moves it."""
+
+    dataset: str
+    measure: str
+    queries: int
+    standings: tuple[Standing, ...]
+    conditions: tuple[Condition, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def systems(self) -> tuple[str, ...]:
+        """Their names, best first."""
+        return tuple(each.system for each in self.standings)
+
+
+def examine(runs: JudgedRuns, asked: Asked, step: Step = lambda _done, _total: None) -> Robustness:
+    """Make the leaderboard of some runs and move it.
+
+    Args:
+        runs: of two systems or more.
+        asked: how.
+        step: is told how much of how much is done.
+
+    Raises:
+        UsageError: there are fewer than two systems, a measure is unknown, or the first one makes no leaderboard here.
+    """
+    if len(runs.runs) < 2:
+        raise UsageError(
+            f"{runs.dataset}: an order needs two systems, there is {', '.join(runs.runs)} alone; name more"
+        )
+    main, *others = measure_names.parse((asked.measure, *asked.against))
+    turns = 1 + len(asked.keeps)
+    values = judged_values.judge(runs, (main, *others), _turn(step, 0, turns))
+    why = _unfit(values, str(main))
+    if why:
+        raise UsageError(f"{runs.dataset}: {main} makes no leaderboard: {why}; choose another with --measure")
+    board = _board(values, str(main))
+    resampled = _resample(board.columns, asked)
+    conditions = [_other_queries(board, resampled)]
+    for turn, keep in enumerate(asked.keeps, start=1):
+        conditions.append(_fewer_judgements(runs, board, main, keep, asked, _turn(step, turn, turns)))
+    conditions += [_other_measure(values, board, str(each), asked) for each in others]
+    return Robustness(
+        dataset=runs.dataset,
+        measure=str(main),
+        queries=len(board.columns),
+        standings=tuple(_standings(board, resampled)),
+        conditions=tuple(conditions),
+        notes=values.notes,
+    )
+
+
+@dataclass(frozen=True)
+class _Board:
+    """Systems, best first, those that are equal by name; their values of shape (systems,), (queries, systems) by query.
+
+    ``order``: where each of them is among the runs.
+    """
+
+    systems: tuple[str, ...]
+    order: tuple[int, ...]
+    values: Floats
+    columns: Floats
+
+
+def _board(values: JudgedValues, measure: str) -> _Board:
+    names = tuple(values.by_query)
+    columns = np.stack([values.by_query[name].measures[measure] for name in names], axis=1)
+    found = columns.mean(axis=0)
+    order = tuple(sorted(range(len(names)), key=lambda number: (-found[number], names[number])))
+    return _Board(tuple(names[number] for number in order), order, found[list(order)], columns[:, list(order)])
+
+
+def _turn(step: Step, turn: int, turns: int) -> Step:
+    """Tells one turn's steps as steps of the whole."""
+    return lambda done, total: step(turn * total + done, turns * total)
+
+
+def _unfit(values: JudgedValues, measure: str) -> str | None:
+    """Why systems cannot be ordered query by query by a measure."""
+    first = next(iter(values.evaluations.values()))
+    if measure in first.reasons:
+        return f"it {first.reasons[measure]}"
+    return None if measure in first.means else "it is no mean over queries"
+
+
+def _resample(columns: Floats, asked: Asked) -> Floats | None:
+    """Means of shape (resamples, systems) over resampled queries; ``None``: too few to resample."""
+    if len(columns) < INTERVAL_MIN_QUERIES:
+        return None
+    return resampling.resample(columns, np.empty((len(columns), 0)), asked.seed, asked.resamples).accuracy
+
+
+def _other_queries(board: _Board, resampled: Floats | None) -> Condition:
+    if resampled is None:
+        return _none(Cause.QUERIES, _RESAMPLED, _too_few(board))
+    return _condition(Cause.QUERIES, _RESAMPLED, board, resampled)
+
+
+def _fewer_judgements(runs: JudgedRuns, board: _Board, measure: Any, keep: Keep, asked: Asked, step: Step) -> Condition:
+    if runs.hits_alone:
+        said = "documents were judged by the answers in their texts: there are no judgements to take away"
+        return _none(Cause.JUDGEMENTS, str(keep), said)
+    drawn = fewer_judgements.draw(runs.qrels, runs.query_ids, keep, asked.draws, asked.seed)
+    if not (drawn.columns >= 0).any():
+        return _none(Cause.JUDGEMENTS, str(keep), "no relevant document is judged")
+    if drawn.alike:
+        drawn = drawn.first()
+    found = fewer_judgements.means(runs, drawn, measure, step)
+    return _condition(Cause.JUDGEMENTS, str(keep), board, found[:, list(board.order)])
+
+
+def _other_measure(values: JudgedValues, board: _Board, measure: str, asked: Asked) -> Condition:
+    why = _unfit(values, measure)
+    if why:
+        return _none(Cause.MEASURE, measure, why)
+    columns = np.stack([values.by_query[name].measures[measure] for name in board.systems], axis=1)
+    whole = columns.mean(axis=0)
+    tau = agreement.kendall_tau(_by_name(board, board.values), _by_name(board, whole))
+    resampled = _resample(columns, asked)
+    if resampled is None:
+        return _condition(Cause.MEASURE, measure, board, whole[np.newaxis, :], tau)
+    return _condition(Cause.MEASURE, measure, board, resampled, tau)
+
+
+def _none(cause: Cause, name: str, why: str) -> Condition:
+    return Condition(cause, name, 0, (), Figure(None, reason=why), reason=why)
+
+
+def _too_few(board: _Board) -> str:
+    return f"resampling needs {INTERVAL_MIN_QUERIES} queries, there are {len(board.columns)}"
+
+
+def _condition(cause: Cause, name: str, board: _Board, found: Floats, tau: float | None = None) -> Condition:
+    """What so many other orders, of shape (draws, systems), make of the leaderboard's."""
+    known = found[np.isfinite(found).all(axis=1)]
+    ours = _signs(board.values[np.newaxis, :])[0]
+    flips = np.full(ours.shape, np.nan)
+    # A draw of opposite sign is a flip, a tie half of one.
+    for one in range(len(board.systems)):
+        theirs = _signs(known, one)
+        flips[one] = np.where(ours[one] == 0, np.nan, ((1 - ours[one] * theirs) / 2).mean(axis=0))
+    taus = [agreement.kendall_tau(_by_name(board, board.values), _by_name(board, each)) for each in known]
+    told = [each for each in taus if each is not None]
+    return Condition(
+        cause=cause,
+        name=name,
+        draws=len(known),
+        flips=tuple(tuple(None if np.isnan(each) else float(each) for each in line) for line in flips),
+        tau=_range(told),
+        tau_whole=tau,
+    )
+
+
+def _range(taus: Sequence[float]) -> Figure:
+    if not taus:
+        return Figure(None, reason="all systems are equal")
+    return Figure(float(np.mean(taus)), min(taus), max(taus))
+
+
+def _signs(values: Floats, one: int | None = None) -> Floats:
+    """By which of two systems is better: 1, 0, -1, of shape (draws, systems, systems), or of one against the others."""
+    ours = values[:, :, np.newaxis] if one is None else values[:, [one]]
+    apart = ours - (values[:, np.newaxis, :] if one is None else values)
+    return np.where(np.abs(apart) <= _EQUAL, 0.0, np.sign(apart))
+
+
+def _by_name(board: _Board, values: Floats) -> dict[str, float]:
+    return {name: round(float(value), 12) for name, value in zip(board.systems, values, strict=True)}
+
+
+def _standings(board: _Board, resampled: Floats | None) -> Iterator[Standing]:
+    ranks = _ranks(board.values[np.newaxis, :])[0]
+    if resampled is None:
+        for system, value, rank in zip(board.systems, board.values, ranks, strict=True):
+            yield Standing(system, float(value), float(rank), None, None, None)
+        return
+    moved = _ranks(resampled)
+    best = moved == moved.min(axis=1, keepdims=True)
+    first = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(moved, (tail, 1 - tail), axis=0, method="closest_observation")
+    for number, system in enumerate(board.systems):
+        bounds = (float(low[number]), float(high[number]), float(first[number]))
+        yield Standing(system, float(board.values[number]), float(ranks[number]), *bounds)
+
+
+def _ranks(values: Floats) -> Floats:
+    """Ranks from 1, the best; those that are equal share the mean of theirs.  Shape (draws, systems)."""
+    found = [1 + ((1 - _signs(values, one)) / 2).sum(axis=1) - 0.5 for one in range(values.shape[1])]
+    return np.stack(found, axis=1)

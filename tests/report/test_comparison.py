@@ -1,0 +1,177 @@
+"""What a comparison says in one sentence, and how it is written."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness import comparison
+from harness.changed import Asked
+from harness.comparison import Comparison
+from harness.differences import Verdict
+from harness.errors import UnknownName
+from harness.per_query import PerQuery
+from harness.records import Outcome
+from harness.report import headline
+from harness.report.comparison import render
+from harness.table import Figure, Price, Row, Validity
+from tests import build
+
+COUNT = 300
+IDS = tuple(f"q{number:03}" for number in range(COUNT))
+RNG = np.random.default_rng(5)
+BASE = RNG.uniform(0, 0.5, COUNT)
+PRICE = Price("a1.large", "arm64", 2, 4 << 30, "us-east-1", "on-demand", 0.051, "2026-07-20")
+
+
+def row(system: str, **changes: Any) -> Row:
+    fields = {"system": system, "key": system, "latency_mean_s": Figure(0.02), "measures": {"RR@10": Figure(0.5)}}
+    return build.row(**{**fields, "trial_means_s": (0.02, 0.0201, 0.0199), **changes})
+
+
+def found(system: str, values: np.ndarray, slower: float = 0.0, measure: str = "RR@10") -> PerQuery:
+    latency = BASE / 10 + 0.01 + slower
+    return PerQuery(system, IDS, latency, {measure: values})
+
+
+def pair(values: np.ndarray, a: Row | None = None, b: Row | None = None, slower: float = 0.1) -> Comparison:
+    one, two = a or row("a"), b or row("b", trial_means_s=(0.12, 0.1201, 0.1199))
+    (made,) = comparison.corrected(
+        [comparison.compare(one, two, found("a", BASE), found("b", values, slower), ("RR@10",))]
+    )
+    return made
+
+
+def priced(system: str, usd: float, **changes: Any) -> Row:
+    return row(system, price=PRICE, usd_per_million=Figure(usd), **changes)
+
+
+SWAY = np.where(np.arange(COUNT) % 2, 0.2, -0.2)
+SLOW = {"trial_means_s": (0.12, 0.1201, 0.1199)}
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (
+            pair(BASE + 0.02 + SWAY / 4, priced("a", 0.1), priced("b", 0.6, **SLOW)),
+            r"B costs 6\.0x and wins 2\.0 points RR@10 \[1\.\d, 2\.\d\]\.",
+        ),
+        (
+            pair(BASE - 0.02, priced("a", 0.1), priced("b", 0.01, **SLOW)),
+            r"B costs 0\.1x and loses 2\.0 points RR@10 .*",
+        ),
+        (
+            pair(BASE + 0.003 + SWAY, priced("a", 0.1), priced("b", 0.6, **SLOW)),
+            r"B costs 6\.0x, with no difference that these 300 queries can show: \+0\.3 points RR@10 \[-.\.., .\..\]\.",
+        ),
+        (
+            pair(BASE, row("a"), row("b", latency_mean_s=Figure(0.12), **SLOW)),
+            r"B takes 6\.0x and has the same RR@10 on each of these 300 queries\.",
+        ),
+        (
+            pair(BASE + 0.1, priced("a", 0.1, validity=Validity.NOISY), priced("b", 12.0, **SLOW)),
+            r"B costs 120x and wins 10\.0 points RR@10 \[10\.0, 10\.0\] \(A is noisy: so is what B costs\)\.",
+        ),
+        (
+            pair(BASE, row("a"), row("b", outcome=Outcome.OOM)),
+            r"B ended oom: there is nothing to weigh\.",
+        ),
+    ],
+)
+def test_one_sentence(made: Comparison, said: str) -> None:
+    assert re.fullmatch(said, headline.sentence(made, 2)), headline.sentence(made, 2)
+
+
+def test_a_cost_that_rests_on_a_latency_that_is_not_shown_says_so() -> None:
+    sway = row("a", latency_mean_s=Figure(0.02), price=PRICE, usd_per_million=Figure(0.1))
+    other = row("b", latency_mean_s=Figure(0.0202), price=PRICE, usd_per_million=Figure(0.101))
+    noise = np.where(np.arange(COUNT) % 2, 0.01, -0.0099)
+    (made,) = comparison.corrected(
+        [
+            comparison.compare(
+                sway,
+                other,
+                found("a", BASE),
+                PerQuery("b", IDS, BASE / 10 + 0.01 + noise, {"RR@10": BASE + 0.1}),
+                ("RR@10",),
+            )
+        ]
+    )
+    assert headline.sentence(made, 2).startswith(
+        "B costs 1.0x (of its latency: no difference that this sample can show) and wins 10.0 points"
+    )
+
+
+def test_published_figures_are_weighed_without_a_test() -> None:
+    a, b = row("a"), row("b", measures={"RR@10": Figure(0.45)}, latency_mean_s=Figure(0.05))
+    (made,) = comparison.corrected([comparison.compare(a, b, None, None, ("RR@10",))])
+    said = "B takes 2.5x, with -5.0 points RR@10, which nothing tests: published, or not measured by query."
+    assert headline.sentence(made, 0) == said
+    assert "randomisation" not in render([made], "md")
+
+
+def test_counts_are_no_points() -> None:
+    a, b = (row(name, measures={"NumRelRet": Figure(value)}) for name, value in (("a", 1.0), ("b", 3.0)))
+    ours = found("a", np.full(COUNT, 1.0), measure="NumRelRet")
+    theirs = found("b", np.full(COUNT, 3.0), measure="NumRelRet")
+    (made,) = comparison.corrected([comparison.compare(a, b, ours, theirs, ("NumRelRet",))])
+    assert "wins 2.0 NumRelRet a query [2.0, 2.0]" in headline.sentence(made, 2)
+    assert "+2 (+2 to +2) a query" in render([made], "md")
+
+
+def test_what_one_interval_claims_is_taken_back_among_many() -> None:
+    """One pair whose p is near 0.02 is claimed alone, and not among seven pairs."""
+    values = BASE + 2.3 * 0.2 / COUNT**0.5 + SWAY
+    pairs = [(values, f"b{number}") for number in range(7)]
+    made = [
+        comparison.compare(row("a"), row(name, **SLOW), found("a", BASE), found(name, each, 0.1), ("RR@10",))
+        for each, name in pairs
+    ]
+    (alone,) = comparison.corrected(made[:1])
+    rr = alone.of("RR@10")
+    assert rr is not None and rr.verdict is Verdict.BETTER and rr.p_holm is not None and rr.p_holm <= 0.05
+    among = comparison.corrected(made)[0]
+    taken = among.of("RR@10")
+    assert taken is not None and taken.verdict is Verdict.UNCORRECTED
+    assert taken.p_holm is not None and taken.p_holm > 0.05 and taken.over_queries == rr.over_queries
+    latency = among.of("latency")
+    assert latency is not None and latency.verdict is Verdict.SLOWER, "what is clear stays claimed"
+    said = headline.sentence(among, 14)
+    assert "no difference that holds among 14 comparisons (Holm's p " in said
+    assert "no difference that a randomisation test bears out (p " in headline.sentence(among, 1)
+    assert "no difference that holds among all comparisons made" in render([among], "md")
+
+
+def test_so_many_comparisons_that_nothing_can_be_claimed_are_told() -> None:
+    made = comparison.corrected(
+        [comparison.compare(row("a"), row("b", **SLOW), found("a", BASE), found("b", BASE + 0.1, 0.1), ("RR@10",))]
+        * 251
+    )
+    assert "Of so many comparisons none can have a corrected p below 0.05: compare fewer." in render(made, "md")
+    assert "compare fewer" not in render(made[:10], "md")
+
+
+def test_texts_of_queries_are_harmless_and_not_too_long() -> None:
+    texts = {"q000": "a | b <script> \x1b[31m" + "long " * 40, "q001": ""}
+    values = BASE.copy()
+    values[0] += 0.5
+    values[1] -= 0.5
+    made = comparison.compare(
+        row("a"), row("b"), found("a", BASE), found("b", values), ("RR@10",), Asked("RR@10", 5, texts)
+    )
+    assert [each.query_id for each in made.changed] == ["q000", "q001"]
+    text = render(comparison.corrected([made]), "md")
+    (line,) = [each for each in text.splitlines() if each.startswith("| q000")]
+    assert r"a \| b &lt;script&gt; \\x1b\[31mlong" in line and "…" in line and "\x1b" not in text
+    assert "long " * 40 in render([made], "json")
+    (line,) = [each for each in text.splitlines() if each.startswith("| q001")]
+    assert "| — " in line
+
+
+def test_there_are_three_formats() -> None:
+    with pytest.raises(UnknownName, match="unknown format 'html'"):
+        render([], "html")

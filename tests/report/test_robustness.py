@@ -1,0 +1,105 @@
+"""A leaderboard's robustness as Markdown, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+
+from harness.errors import UnknownName
+from harness.report.robustness import percent, render
+from harness.robustness import Cause, Condition, Robustness, Standing
+from harness.table import Figure
+
+FLIPS = ((None, 0.004, 0.5), (0.004, None, None), (0.5, None, None))
+QUERIES = Condition(Cause.QUERIES, "resampled", 1000, FLIPS, Figure(0.81, -0.333, 1.0))
+MEASURE = Condition(Cause.MEASURE, "AP", 1000, FLIPS, Figure(0.5, 0.0, 1.0), tau_whole=1.0)
+NONE = Condition(Cause.JUDGEMENTS, "50 % of all", 0, (), Figure(None), reason="no relevant document is judged")
+FOUND = Robustness(
+    "a|b",
+    "nDCG@10",
+    1234,
+    (
+        Standing("best*", 0.5, 1, 1, 1, 0.996),
+        Standing("two", 0.4, 2.5, 1, 3, 0.004),
+        Standing("=cmd", 0.4, 2.5, None, None, None),
+    ),
+    (QUERIES, NONE, MEASURE),
+    ("two: 1 judged query (q1) without hits count 0",),
+)
+
+
+def test_markdown() -> None:
+    lines = [" ".join(line.split()) for line in render([FOUND], "md").splitlines()]
+    assert lines[0] == r"**a\|b, by nDCG@10, 1,234 judged queries**"
+    assert r"| 1 | best\* | 0.5000 | 1 | 1 | 100% |" in lines
+    assert "| 2 | two | 0.4000 | 2.5 | 1 to 3 | 0% |" in lines
+    assert "| 3 | =cmd | 0.4000 | 2.5 | — | — |" in lines
+    assert r"| other queries: resampled | 1,000 | 0.81 (-0.33 to 1.00) | 1 of 2 | best\* and =cmd: 50 % |" in lines
+    assert "| fewer judgements: 50 % of all | — | — | — | no relevant document is judged |" in lines
+    assert r"| another measure: AP | 1,000 | 1.00; 0.50 (0.00 to 1.00) | 1 of 2 | best\* and =cmd: 50 % |" in lines
+    assert lines.count("| 2 two | <1 | |") == 2 and lines.count("| 3 =cmd | 50 | — |") == 2
+    assert "- two: 1 judged query (q1) without hits count 0" in lines
+    assert any(
+        line.startswith("- A pair flips where its order is not that of the leaderboard; a tie counts half")
+        for line in lines
+    )
+
+
+def test_what_hardly_flips_is_less_than_one_in_a_hundred() -> None:
+    rare = replace(QUERIES, flips=((None, 0.004, 0.0), (0.004, None, None), (0.0, None, None)))
+    assert r"| best\* and two: <1 % |" in render([replace(FOUND, conditions=(rare,))], "md")
+
+
+def test_a_matrix_of_many_systems_is_no_table() -> None:
+    many = 16
+    flips = tuple(tuple(None if one == two else 0.0 for two in range(many)) for one in range(many))
+    standings = tuple(Standing(f"s{each}", 1 - each / 100, each + 1, None, None, None) for each in range(many))
+    board = Robustness(
+        "d", "RR@10", 20, standings, (Condition(Cause.QUERIES, "resampled", 10, flips, Figure(1, 1, 1)),), ()
+    )
+    text = render([board], "md")
+    assert "The 16 systems' matrices are in --format csv and json, and in the picture." in text
+    assert "flips, % of draws" not in text
+    assert "| none " in text, "nothing flips"
+
+
+def test_csv_has_a_line_for_each_pair_under_each_condition() -> None:
+    lines = list(csv.DictReader(io.StringIO(render([FOUND], "csv"))))
+    assert len(lines) == 9
+    first = lines[0]
+    assert (first["a"], first["b"], first["flips"], first["tau"], first["draws"]) == (
+        "best*",
+        "two",
+        "0.004",
+        "0.81",
+        "1000",
+    )
+    assert [line["flips"] for line in lines[:3]] == ["0.004", "0.5", ""]
+    assert lines[1]["b"] == "'=cmd", "no spreadsheet takes a name for a formula"
+    assert {line["reason"] for line in lines[3:6]} == {"no relevant document is judged"}
+    assert lines[6]["tau_whole"] == "1.0"
+
+
+def test_json() -> None:
+    content = json.loads(render([FOUND], "json"))
+    assert content["robustness_version"] == 1
+    (board,) = content["leaderboards"]
+    assert [each["system"] for each in board["standings"]] == ["best*", "two", "=cmd"]
+    assert board["conditions"][0]["flips"] == [list(line) for line in FLIPS]
+    assert [each["cause"] for each in board["conditions"]] == ["other queries", "fewer judgements", "another measure"]
+
+
+@pytest.mark.parametrize(
+    ("share", "said"), [(0, "0"), (0.005, "<1"), (0.0099, "<1"), (0.01, "1"), (0.5, "50"), (0.991, ">99"), (1, "100")]
+)
+def test_seldom_is_not_never(share: float, said: str) -> None:
+    assert percent(share) == said
+
+
+def test_there_are_three_formats() -> None:
+    with pytest.raises(UnknownName, match="unknown format 'latex'"):
+        render([], "latex")

@@ -1,0 +1,163 @@
+"""Judgements that are added: none is lost, none changes unasked, and each can be told from where it is."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import ir_measures
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import added_judgements
+from harness.added_judgements import Merge, Merged
+from harness.errors import FileError, UsageError
+from harness.pool_files import Judged
+from harness.trec_files import read_qrels
+
+BASE = "q2 0 d1 1\nq1\tQ0  d1 0\nq1 0 d2 -1\n"
+
+
+def given_grades(*grades: tuple[str, str, int | None]) -> tuple[Judged, ...]:
+    return tuple(Judged(f"judged:{number}", *each) for number, each in enumerate(grades, start=2))
+
+
+def merged(folder: Path, *grades: tuple[str, str, int | None], conflicts: str = "refuse", base: str = BASE) -> Merged:
+    (folder / "base").write_text(base)
+    (folder / "judged").write_text("")
+    return added_judgements.merge(
+        added_judgements.read_lines(folder / "base"),
+        given_grades(*grades),
+        conflicts,
+        before="b",
+        source="us",
+        date="2026-01-31",
+        file=folder / "judged",
+    )
+
+
+def test_what_is_there_stays_and_what_is_new_follows_with_its_number(tmp_path: Path) -> None:
+    made = merged(tmp_path, ("q3", "d9", 2), ("q1", "d5", 0), ("q1", "d1", 0), ("q1", "d7", None))
+    assert made.content.decode() == "q2 0 d1 1\nq1 Q0 d1 0\nq1 0 d2 -1\nq1 1 d5 0\nq3 1 d9 2\n"
+    done = made.merge
+    assert (done.iteration, done.added, done.same, done.unfilled, done.conflicts) == (1, 2, 1, 1, ())
+    (tmp_path / "made").write_bytes(made.content)
+    assert [each.iteration for each in ir_measures.read_trec_qrels(str(tmp_path / "made"))][-2:] == ["1", "1"]
+
+
+def test_numbers_do_not_come_twice(tmp_path: Path) -> None:
+    assert merged(tmp_path, ("q9", "d1", 1), base="q1 7 d1 1\nq1 x d2 1\n").merge.iteration == 8
+    path = tmp_path / "made"
+    first = added_judgements.write(path, merged(tmp_path), ())
+    again = added_judgements.merge(
+        (), (), "keep", before=first.after, source="", date="", file=tmp_path / "judged", earlier=(first,)
+    )
+    assert (first.iteration, again.merge.iteration) == (1, 2), "though the first added nothing"
+
+
+def test_conflicts_are_refused_by_name_unless_it_is_said_which_grade_stands(tmp_path: Path) -> None:
+    grades = [("q1", "d1", 3), ("q2", "d1", 0), ("q4", "d1", 1)]
+    with pytest.raises(
+        UsageError, match=r"2 grades differ .*: judged:2: 'q1', document 'd1': 3; .*base:2: 0; judged:3: "
+    ):
+        merged(tmp_path, *grades)
+    many = [("q", f"d{n}", 2) for n in range(5)]
+    with pytest.raises(UsageError, match=r"judged:4: [^;]*; [^;]* and 2 more; say --conflicts keep or override"):
+        merged(tmp_path, *many, base="".join(f"q 0 d{n} 1\n" for n in range(5)))
+    kept = merged(tmp_path, *grades, conflicts="keep")
+    assert kept.content.decode() == "q2 0 d1 1\nq1 Q0 d1 0\nq1 0 d2 -1\nq4 1 d1 1\n"
+    new = merged(tmp_path, *grades, conflicts="override")
+    assert new.content.decode() == "q2 1 d1 0\nq1 1 d1 3\nq1 0 d2 -1\nq4 1 d1 1\n"
+    assert new.merge.conflicts == kept.merge.conflicts
+    assert [(each.query_id, each.before, each.given) for each in new.merge.conflicts] == [("q1", 0, 3), ("q2", 1, 0)]
+
+
+grade = st.integers(0, 3)
+pairs = st.tuples(st.sampled_from("abc"), st.sampled_from("uvw"))
+
+
+@given(
+    st.dictionaries(pairs, grade),
+    st.dictionaries(pairs, st.none() | grade),
+    st.sampled_from(["keep", "override"]),
+)
+def test_a_merge_is_what_two_dictionaries_would_be(
+    tmp_path_factory: pytest.TempPathFactory,
+    base: dict[tuple[str, str], int],
+    new: dict[tuple[str, str], int | None],
+    conflicts: str,
+) -> None:
+    folder = tmp_path_factory.mktemp("merge")
+    known = {pair: grade for pair, grade in new.items() if grade is not None}
+    made = merged(
+        folder,
+        *((*pair, grade) for pair, grade in new.items()),
+        conflicts=conflicts,
+        base="".join(f"{query} 0 {document} {grade}\n" for (query, document), grade in base.items()),
+    )
+    (folder / "made").write_bytes(made.content)
+    found = {(q, d): g for q, judged in read_qrels(folder / "made").items() for d, g in judged.items()}
+    assert found == (known | base if conflicts == "keep" else base | known)
+    done = made.merge
+    assert done.added + done.same + len(done.conflicts) + done.unfilled == len(new)
+
+
+@pytest.mark.parametrize("name", ["made", "made.gz"])
+def test_files_and_their_provenance_are_read_back(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    made = merged(tmp_path, ("q3", "d1", 1), ("q2", "d1", 0), conflicts="keep")
+    done = added_judgements.write(path, made, ())
+    assert added_judgements.provenance(path) == (done,)
+    assert done.after == added_judgements.sha256_of(path)
+    content = gzip.decompress(path.read_bytes()) if name.endswith(".gz") else path.read_bytes()
+    assert content == made.content
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["base", "judged", name, f"{name}.provenance.jsonl"]
+    assert added_judgements.breaks((done,), done.after) == ()
+    assert added_judgements.breaks((done,), "other") == (1,)
+
+
+def test_changes_between_merges_show() -> None:
+    def one(iteration: int, before: str, after: str) -> Merge:
+        return Merge(iteration, "", "", "", "", before, after, 0, 0, 0, (), "keep")
+
+    assert added_judgements.breaks((one(1, "a", "b"), one(2, "b", "c"), one(3, "x", "d")), "d") == (2,)
+    assert added_judgements.breaks((), "a") == ()
+
+
+def test_what_cannot_be_written_leaves_all_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "made"
+    added_judgements.write(path, merged(tmp_path), ())
+    before = {each: each.read_bytes() for each in tmp_path.iterdir()}
+    (tmp_path / "made.1").mkdir()
+    with pytest.raises(FileError, match="cannot be written"):
+        added_judgements.write(tmp_path / "made.1", merged(tmp_path), ())
+    (tmp_path / "made.1").rmdir()
+    assert {each: each.read_bytes() for each in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("line", ["[]", "{}", '{"version": 2}', "text", '{"version": 1, "conflicts": [{}]}'])
+def test_damaged_provenance_is_named(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "made"
+    added_judgements.write(path, merged(tmp_path), ())
+    record = added_judgements.provenance_path(path)
+    record.write_text(record.read_text() + line + "\n")
+    with pytest.raises(FileError, match=r"made.provenance.jsonl:2: no provenance that this harness reads"):
+        added_judgements.provenance(path)
+
+
+def test_a_line_that_stands_twice_is_taken_once(tmp_path: Path) -> None:
+    (tmp_path / "base").write_bytes(b"q1 0 d1 1\r\n\nq1 0 d1 1\n")
+    (line,) = added_judgements.read_lines(tmp_path / "base")
+    assert (line.place, line.grade) == (f"{tmp_path / 'base'}:1", 1)
+    assert added_judgements.as_judged(tmp_path / "base") == (Judged(line.place, "q1", "d1", 1),)
+
+
+def test_counts(tmp_path: Path) -> None:
+    (tmp_path / "base").write_text(BASE)
+    found = added_judgements.describe(added_judgements.read_lines(tmp_path / "base"))
+    assert (found["judgements"], found["queries"], found["grades"]) == (3, 2, {"-1": 1, "0": 1, "1": 1})
+    assert found["judged_per_query"] == {"least": 1, "median": 1.5, "mean": 1.5, "most": 2}
+    assert found["relevant_per_query"]["least"] == 0
+    assert json.dumps(added_judgements.describe(()))
