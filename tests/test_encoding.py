@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -237,3 +238,23 @@ def test_queries_of_a_file(bench: Bench, harness: Callable[..., Result]) -> None
 def test_what_cannot_be_is_one_line(harness: Callable[..., Result], arguments: tuple[str, ...], why: str) -> None:
     done = harness("embed", *arguments)
     assert done.exit_code == 2 and why in done.output and len(done.output.splitlines()) == 1
+
+
+def test_what_the_engine_itself_writes_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own modules, of which none needs more than numpy for an exact index."""
+    for folder in ("parts", "dense"):
+        monkeypatch.syspath_prepend(catalog.images_dir() / folder)
+    ids, made_with, faiss_index = map(importlib.import_module, ("kept.ids", "kept.made_with", "faiss_index"))
+    shards = [tmp_path / "1", tmp_path / "2"]
+    for number, folder in enumerate(shards):
+        folder.mkdir()
+        np.save(folder / faiss_index.VECTORS, np.full((2, 3), number, dtype=np.float32))
+        ids.write(folder, [f"é{number}", f"b{number}"])
+    settings = faiss_index.Settings("flat", "ip", *[1] * 9)
+    (tmp_path / "index").mkdir()
+    faiss_index.build(faiss_index.Shards(shards), tmp_path / "index", settings, lambda _: None)
+    ids.join(shards, tmp_path / "index")
+    facts = {"engine": "dense", "index": "flat", "checkpoint_sha256": "c", "documents": 4, "dimensions": 3}
+    made_with.write(tmp_path / "index", facts)
+    found, vectors = flat_index.read(tmp_path / "index").take(["b1", "é0", "elsewhere"])
+    assert found == ("é0", "b1") and vectors.tolist() == [[0, 0, 0], [1, 1, 1]]
