@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo small images test check bench bench-reprice docs format lock
+.PHONY: demo small images test check bench bench-reprice bench-frechet frechet docs format lock
 
 # The main job, end to end: two real systems on a real collection.
 demo: .venv/ready
@@ -35,6 +35,14 @@ bench: .venv/ready
 # How long a table of 10,000 stored jobs takes at other prices; a quarter of an hour.
 bench-reprice: .venv/ready
 	$(BIN)/python -m benchmarks.reprice
+
+# How long 1,000 bootstraps of a Frechet distance take; two minutes.
+bench-frechet: .venv/ready
+	$(BIN)/python -m benchmarks.frechet
+
+# The figures of docs/frechet.md: systems of different strength on SciFact, and what a distance makes of them.
+frechet: .venv/ready
+	scripts/with-engine scripts/frechet
 
 # The generated pages of docs/.
 docs: .venv/ready

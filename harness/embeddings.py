@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ _KIND = "embeddings of harness"
 # Version of the file.  History:
 #   1  first version
 _VERSION = 1
+_FACTS = ("encoder", "checkpoint_sha256", "role", "source", "made_with")
+_FOLDER = "embeddings"
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,8 @@ class Embeddings:
     """Texts by id, each with its vector: shape (texts, dimensions).
 
     ``encoder`` names the system, ``checkpoint_sha256`` its weights; ``role`` says as what the texts were encoded,
-    ``document`` or ``query``; ``source`` names what holds the texts (the corpus' hash).
+    ``document`` or ``query``; ``source`` names what holds the texts (the corpus' hash).  ``made_with`` names all else
+    that decides a vector, such as how many tokens of a text are read.
     """
 
     ids: tuple[str, ...]
@@ -36,6 +40,7 @@ class Embeddings:
     checkpoint_sha256: str
     role: str
     source: str
+    made_with: str = ""
 
     @cached_property
     def places(self) -> dict[str, int]:
@@ -59,7 +64,7 @@ def write(path: Path, found: Embeddings) -> None:
     flat = pa.array(np.ascontiguousarray(found.vectors, dtype=np.float32).reshape(-1))
     vectors = pa.FixedSizeListArray.from_arrays(flat, found.vectors.shape[1])
     facts = {"kind": _KIND, "version": _VERSION}
-    facts |= {name: getattr(found, name) for name in ("encoder", "checkpoint_sha256", "role", "source")}
+    facts |= {name: getattr(found, name) for name in _FACTS}
     table = pa.table({"id": pa.array(found.ids, pa.string()), "vector": vectors})
     with whole_file.writing(path) as partial:
         pq.write_table(table.replace_schema_metadata({"harness": json.dumps(facts)}), partial, compression="zstd")
@@ -76,16 +81,12 @@ def read(path: Path) -> Embeddings:
 
     try:
         table = pq.read_table(path)
-        facts = json.loads((table.schema.metadata or {})[b"harness"])
-        if facts["kind"] != _KIND or facts["version"] != _VERSION:
-            raise ValueError(f"{facts['kind']!r} of version {facts['version']!r}")
+        facts = _facts(table.schema)
         ids = tuple(table.column("id").to_pylist())
         column = table.column("vector").combine_chunks()
         vectors = np.asarray(column.flatten().to_numpy(zero_copy_only=False), dtype=np.float32)
         vectors = vectors.reshape(len(ids), column.type.list_size)
-        found = Embeddings(
-            ids, vectors, *(str(facts[name]) for name in ("encoder", "checkpoint_sha256", "role", "source"))
-        )
+        found = Embeddings(ids, vectors, *(str(facts[name]) for name in _FACTS))
     except FileNotFoundError:
         raise FileError(f"{path}: no such file; make it with harness embed") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
@@ -95,3 +96,36 @@ def read(path: Path) -> Embeddings:
     if len(found.places) != len(ids):
         raise FileError(f"{path}: an id stands twice; make them again with harness embed")
     return found
+
+
+def _facts(schema: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads((schema.metadata or {})[b"harness"])
+    if facts["kind"] != _KIND or facts["version"] != _VERSION:
+        raise ValueError(f"{facts['kind']!r} of version {facts['version']!r}")
+    return facts
+
+
+def place(results: Path, found: Embeddings) -> Path:
+    """Where they are kept beside results: one file for each checkpoint, role and source, and way of reading texts."""
+    parts = (found.checkpoint_sha256[:16], found.role, found.source[:16], found.made_with[:8])
+    return results / _FOLDER / f"{'-'.join(filter(None, parts))}.parquet"
+
+
+def kept(results: Path, role: str, source: str) -> tuple[Path, ...]:
+    """Files kept beside results, or in the folder that these lie in, with texts of that role and source.
+
+    Whatever else lies there is passed over: nobody has asked for it.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found = []
+    for folder in (results, results.absolute().parent):
+        for path in sorted((folder / _FOLDER).glob("*.parquet")):
+            try:
+                facts = _facts(pq.read_schema(path))
+            except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+                continue
+            if (facts.get("role"), facts.get("source")) == (role, source):
+                found.append(path)
+    return tuple(found)

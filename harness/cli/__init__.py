@@ -15,8 +15,10 @@ from harness.cli import (
     batch,
     compare,
     ec2,
+    embed,
     evaluate,
     exchange,
+    frechet,
     images,
     judgements,
     leaderboard,
@@ -41,22 +43,8 @@ def main() -> None:
 
 
 _MODULES = (
-    *(
-        measuring,
-        viable,
-        tables,
-        leaderboard,
-        compare,
-        evaluate,
-        robustness,
-        reprice,
-        exchange,
-        s3,
-        money,
-        images,
-        machine,
-    ),
-    *(pool, judgements, leakage),
+    *(measuring, viable, tables, leaderboard, reprice, exchange, s3, money, images, machine),
+    *(compare, evaluate, robustness, pool, judgements, leakage, embed, frechet),
     *(ec2, batch),
 )
 for _commands in _MODULES:

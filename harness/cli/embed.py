@@ -1,0 +1,135 @@
+"""`harness embed`: vectors of texts, made once."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.asked import chosen_launcher
+from harness.cli.places import readable
+from harness.console import (
+    cache_option,
+    launcher_option,
+    models_option,
+    one_line_errors,
+    only_option,
+    results_option,
+)
+from harness.errors import UsageError
+from harness.report.text import printable
+
+if TYPE_CHECKING:
+    from harness.encoding import Texts
+
+
+@click.command()
+@click.argument("system")
+@click.argument("dataset", required=False)
+@click.option(
+    "--role",
+    type=click.Choice(["document", "query"]),
+    help="Encode as what.  [default: document; with --texts: query]",
+)
+@click.option(
+    "--texts",
+    type=click.Path(path_type=Path),
+    help="Encode these queries (JSON lines with _id and text, or id<TAB>text) instead of DATASET's.",
+)
+@click.option("--all", "everything", is_flag=True, help="All documents, not those alone that stored runs need.")
+@click.option(
+    "--depth",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Hits of each query of the stored runs, and so many again that are not judged.",
+)
+@click.option(
+    "--profile", help="Hardware profile to encode in.  [default: as index builds: all CPUs, half of the memory]"
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Keep them in this file.  [default: RESULTS/embeddings/...]"
+)
+@results_option
+@only_option
+@launcher_option
+@cache_option
+@models_option
+@one_line_errors
+def embed(
+    system: str,
+    dataset: str | None,
+    role: str | None,
+    texts: Path | None,
+    everything: bool,
+    depth: int,
+    profile: str | None,
+    output: Path | None,
+    results: Path | str,
+    only: str | None,
+    launcher: str,
+    cache: Path,
+    models: Path | None,
+) -> None:
+    """Make vectors of texts by SYSTEM, a dense one with an exact index, and keep them in a file.
+
+    Of DATASET's documents those are kept that the stored runs retrieved, and all that are judged; asked again after
+    other runs, it adds what is missing.  The encoder runs in a container as for an index build, and not at all where
+    that index is in the cache.  With --role query: DATASET's queries, or those of --texts.
+    """
+    from rich.console import Console
+
+    from harness import catalog, embeddings, encoding, hardware
+    from harness.launch.base import Limits
+    from harness.progress import Screen
+
+    declared, place = catalog.system(system), cache.expanduser().absolute()
+    encoding.check(declared)
+    if isinstance(results, str) and output is None:
+        raise UsageError(f"{results}: vectors are kept on this disk; name a file with -o")
+    envelope = hardware.profile(profile) if profile else None
+    asked = _role(role, dataset, texts)
+    wanted = _texts(dataset, texts, asked, (results, only, None if everything else depth), place)
+    screen = Screen(Console(stderr=True))
+
+    def into(made: embeddings.Embeddings) -> Path:
+        return output or embeddings.place(Path(results), made)
+
+    with closing(chosen_launcher(launcher, place, models)) as chosen:
+        made = encoding.encode(declared, wanted, into, encoding.Workshop(chosen, place, screen, Limits(), envelope))
+    size = f"{len(made.found.ids):,} {asked} vectors of {made.found.vectors.shape[1]} dimensions"
+    click.echo(printable(f"{made.path}: {size} by {system}, {made.added:,} of them new"))
+
+
+def _role(role: str | None, dataset: str | None, texts: Path | None) -> str:
+    if (dataset is None) == (texts is None):
+        raise UsageError("name a DATASET or a file with --texts, one of the two")
+    return role or ("document" if texts is None else "query")
+
+
+def _texts(
+    dataset: str | None, texts: Path | None, role: str, runs: tuple[Path | str, str | None, int | None], cache: Path
+) -> Texts:
+    """What is to be encoded; of documents those of the runs, unless their depth is ``None``."""
+    from harness import datasets, encoding, judged_runs
+
+    if texts is not None:
+        return encoding.Texts(texts.name, encoding.texts_of(judged_runs.read_queries(texts), cache), role, None)
+    assert dataset is not None
+    loaded = datasets.load(datasets.find(dataset, Path.cwd()), cache)
+    if role == encoding.QUERY:
+        queries = {query.query_id: query.text for query in loaded.queries}
+        name = f"the queries of {loaded.name}"
+        return encoding.Texts(name, encoding.texts_of(queries, cache), role, None)
+    results, only, depth = runs
+    if depth is None:
+        return encoding.Texts(loaded.name, loaded.corpus, role, None)
+    folder = readable(results, cache)
+    assert folder is not None
+    stored = encoding.of_runs(judged_runs.of_results(folder, only), loaded.corpus, loaded.name)
+    return encoding.Texts(loaded.name, loaded.corpus, role, encoding.needed(stored, depth))
+
+
+COMMANDS = (embed,)

@@ -1,0 +1,167 @@
+"""`harness frechet`: how far what systems retrieve lies from what was judged relevant."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.judged import judged, runs_arguments
+from harness.cli.places import named_as_given
+from harness.cli.tables import FORMATS, output_option, show
+from harness.console import cache_option, one_line_errors
+from harness.errors import UsageError
+from harness.report.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.frechet.measured import Distances, Settings
+    from harness.judged_runs import JudgedRuns
+
+_MOST = {"1": 1, "5": 5, "10": 10, "all": None}
+
+
+@click.command()
+@runs_arguments
+@click.option(
+    "--embeddings",
+    "files",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Vectors of the documents, from `harness embed`; may come again.  [default: those kept beside the results]",
+)
+@click.option("--encoder", help="Of several, the vectors by this system alone.")
+@click.option(
+    "-k", "cutoffs", type=click.IntRange(1), multiple=True, default=(1, 10), show_default=True, help="May come again."
+)
+@click.option(
+    "--judged-per-query",
+    "most",
+    type=click.Choice(tuple(_MOST)),
+    default="10",
+    show_default=True,
+    help="Judged documents of one query at most, best grades first, among equal ones by seed.",
+)
+@click.option(
+    "--unlabelled", is_flag=True, help="Beside it, with all judged documents of a query skipped before k are taken."
+)
+@click.option(
+    "--measures",
+    default="nDCG@10 RR@10",
+    show_default=True,
+    help="Beside it, with Kendall's tau; as ir_measures writes them.",
+)
+@click.option(
+    "--bootstraps",
+    type=click.IntRange(0, 100_000),
+    default=1000,
+    show_default=True,
+    help="Resamples of the queries; 0: no intervals.",
+)
+@click.option("--seed", type=click.IntRange(0), default=2024, show_default=True, help="Of all that is drawn.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
+@output_option
+@cache_option
+@one_line_errors
+def frechet(
+    runs: tuple[Path | str, ...],
+    qrels: Path | None,
+    queries: Path | None,
+    only: str | None,
+    files: tuple[Path, ...],
+    encoder: str | None,
+    cutoffs: tuple[int, ...],
+    most: str,
+    unlabelled: bool,
+    measures: str,
+    bootstraps: int,
+    seed: int,
+    form: str,
+    output: Path | None,
+    cache: Path,
+) -> None:
+    """Frechet distance between judged and retrieved documents, for systems with few labels.  Runs nothing.
+
+    RUNS: a folder of results (default: results), or run files with --qrels.  FD@k compares the embeddings of all judged
+    relevant documents with those of all that a system has in its first k: 0 where they spread alike, and smaller is
+    better.  See docs/frechet.md for what it cannot see.
+    """
+    from harness.frechet.measured import Settings
+    from harness.report.frechet import render
+
+    settings = Settings(_MOST[most], unlabelled, bootstraps, seed)
+    asked = tuple(dict.fromkeys(cutoffs))
+    made, failed = [], False
+    with named_as_given(cache):
+        found = judged(runs, qrels, queries, only, cache)
+        for each in found:
+            try:
+                paths = _files(each, files, _folder(runs), encoder)
+                made += [_measured(each, path, encoder, asked, settings, tuple(measures.split())) for path in paths]
+            except UsageError as error:
+                if len(found) == 1:
+                    raise
+                failed = True  # the other samples may do
+                click.echo(f"harness: {printable(str(error))}", err=True)
+    under = [each for each in made if each is not None]
+    if under:
+        show(render(under, form), output)
+    elif not failed:
+        raise UsageError(f"no vectors by {encoder!r} among the files; make them with harness embed {encoder}")
+    sys.exit(1 if failed else 0)
+
+
+def _folder(runs: tuple[Path | str, ...]) -> Path | None:
+    """Where results lie, with what is kept beside them; run files have no such place, and S3 keeps no vectors."""
+    given = runs[0] if runs else Path("results")
+    return given if isinstance(given, Path) and given.is_dir() else None
+
+
+def _files(runs: JudgedRuns, files: tuple[Path, ...], folder: Path | None, encoder: str | None) -> Sequence[Path]:
+    from harness import embeddings
+
+    if files:
+        return files
+    kept = embeddings.kept(folder, "document", runs.corpus_sha256) if folder and runs.corpus_sha256 else ()
+    if not kept:
+        raise UsageError(
+            f"{runs.dataset}: no vectors of its documents are kept{f' in {folder}/embeddings' if folder else ''}; make"
+            f" them with harness embed {encoder or 'minilm'} {runs.dataset}{f' --results {folder}' if folder else ''},"
+            " or name a file with --embeddings"
+        )
+    return kept
+
+
+def _measured(
+    runs: JudgedRuns,
+    path: Path,
+    encoder: str | None,
+    cutoffs: tuple[int, ...],
+    settings: Settings,
+    measures: tuple[str, ...],
+) -> tuple[Distances, dict[str, dict[str, float | None]]] | None:
+    """Distances and measures under one encoder; ``None``: it is another than was asked for."""
+    from rich.console import Console
+
+    from harness import embeddings, measure_names
+    from harness.evaluate import evaluate
+    from harness.frechet.measured import distances
+    from harness.launch.base import Progress
+    from harness.progress import Screen
+
+    found = embeddings.read(path)
+    if encoder is not None and found.encoder != encoder:
+        return None
+    parsed = measure_names.parse(measures)
+    values = {name: evaluate(run, runs.qrels, runs.query_ids, parsed).values for name, run in runs.runs.items()}
+    with Screen(Console(stderr=True)).task(f"{runs.dataset}: {found.encoder}") as watcher:
+        made = distances(
+            runs, found, cutoffs, settings, lambda done, total: watcher(Progress("resamples", done, total))
+        )
+    return made, values
+
+
+COMMANDS = (frechet,)

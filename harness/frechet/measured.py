@@ -1,0 +1,201 @@
+"""Runs, judgements and vectors -> Frechet distances of systems, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.embeddings import Embeddings
+from harness.errors import UsageError
+from harness.frechet import bootstrap, distance
+from harness.frechet.bootstrap import Placed
+from harness.frechet.chosen import Chosen, judged, retrieved, with_relevant
+from harness.judged_runs import JudgedRuns
+from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES
+from harness.table import Figure
+from harness.trec_files import Qrels, Run
+
+Floats = NDArray[np.float64]
+Report = Callable[[int, int], None]
+
+CUTOFFS = (1, 10)
+RESAMPLES = 1000
+MOST_JUDGED = 10
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is asked for.
+
+    ``most_judged``: judged documents of one query, ``None``: all.  ``unlabelled``: judged documents are skipped before
+    ``k`` are taken (the paper's URR).  No ``resamples``: no intervals.
+    """
+
+    most_judged: int | None = MOST_JUDGED
+    unlabelled: bool = False
+    resamples: int = RESAMPLES
+    seed: int = 2024
+
+
+@dataclass(frozen=True)
+class Distance:
+    """One system's distance at one cutoff, ``retrieved`` documents in all.
+
+    ``short`` queries have fewer than ``k`` documents, ``without`` none at all: they are not punished for it.
+    """
+
+    k: int
+    unlabelled: bool
+    figure: Figure
+    retrieved: int
+    short: int
+    without: int
+
+
+@dataclass(frozen=True)
+class Distances:
+    """All systems of one sample under one encoder.
+
+    ``queries`` have a relevant document, ``judged`` such documents stand for relevance; ``left_out`` queries have no
+    judgement of one.
+    """
+
+    dataset: str
+    encoder: str
+    checkpoint_sha256: str
+    dimensions: int
+    settings: Settings
+    queries: int
+    left_out: tuple[str, ...]
+    judged: int
+    systems: Mapping[str, tuple[Distance, ...]]
+
+
+def figure(
+    run: Run, qrels: Qrels, queries: Sequence[str], found: Embeddings, k: int, settings: Settings | None = None
+) -> Figure:
+    """``FD@k`` of one run: smaller is better.
+
+    Raises:
+        UsageError: a document has no vector.
+    """
+    one = JudgedRuns("", dict.fromkeys(queries, ""), qrels, {"": run})
+    return distances(one, found, (k,), settings or Settings()).systems[""][0].figure
+
+
+def distances(
+    runs: JudgedRuns,
+    found: Embeddings,
+    cutoffs: Sequence[int] = CUTOFFS,
+    settings: Settings | None = None,
+    progress: Report = lambda _done, _total: None,
+) -> Distances:
+    """The distances of all systems at each cutoff, and skipping what is judged as well where that is asked for.
+
+    Args:
+        runs: systems' runs over one sample, and its judgements.
+        found: vectors of the documents, by one encoder.
+        cutoffs: each ``k``.
+        settings: see :class:`Settings`.
+        progress: told how much is done, of how much.
+
+    Raises:
+        UsageError: a document has no vector, or no list of relevant documents exists.
+    """
+    settings = settings or Settings()
+    if runs.hits_alone:
+        raise UsageError(
+            f"{runs.dataset}: only what its systems retrieved was judged, by the answers in the texts; a Frechet"
+            " distance needs relevant documents that no system chose"
+        )
+    if found.role != "document":
+        raise UsageError(f"vectors of {found.role} texts are no documents'; make those with harness embed")
+    asked = runs.query_ids
+    queries = with_relevant(runs.qrels, asked)
+    reference = judged(runs.qrels, queries, settings.most_judged, settings.seed)
+    kinds = [(unlabelled, k) for unlabelled in (False, True)[: 1 + settings.unlabelled] for k in cutoffs]
+    sets = {
+        (name, unlabelled, k): retrieved(run, runs.qrels, queries, k, unlabelled=unlabelled)
+        for name, run in runs.runs.items()
+        for unlabelled, k in kinds
+    }
+    _check(found, (reference, *sets.values()), runs.dataset if runs.corpus_sha256 else "DATASET")
+    measured = _figures(found, reference, list(sets.values()), settings, progress)
+    by_system: dict[str, list[Distance]] = {name: [] for name in runs.runs}
+    for ((name, unlabelled, k), chosen), value in zip(sets.items(), measured, strict=True):
+        counts = (chosen.size, chosen.fewer_than(k), chosen.fewer_than(1))
+        by_system[name].append(Distance(k, unlabelled, value, *counts))
+    return Distances(
+        dataset=runs.dataset,
+        encoder=found.encoder,
+        checkpoint_sha256=found.checkpoint_sha256,
+        dimensions=found.vectors.shape[1],
+        settings=settings,
+        queries=len(queries),
+        left_out=tuple(sorted(set(asked) - set(queries))),
+        judged=reference.size,
+        systems={name: tuple(each) for name, each in by_system.items()},
+    )
+
+
+def _check(found: Embeddings, sets: Sequence[Chosen], dataset: str) -> None:
+    missing = found.missing(name for each in sets for name in each.names())
+    if missing:
+        raise UsageError(
+            f"{len(missing)} documents have no vector of {found.encoder}, e.g. {missing[0]!r}; add them with"
+            f" harness embed {found.encoder} {dataset} (--all: the whole corpus)"
+        )
+
+
+def _figures(
+    found: Embeddings, reference: Chosen, sets: Sequence[Chosen], settings: Settings, progress: Report
+) -> list[Figure]:
+    one, others = _placed(found, reference), [_placed(found, each) for each in sets]
+    values = [_value(found, one, other) for other in others]
+    queries = len(reference.documents)
+    if queries < INTERVAL_MIN_QUERIES or not settings.resamples:
+        why = f"no interval: {queries} queries, it takes {INTERVAL_MIN_QUERIES}" if settings.resamples else None
+        return [Figure(value, reason=_why(value) or why) for value in values]
+    # Only what is needed goes to other processes.
+    there = np.unique(np.concatenate([one.rows, *(other.rows for other in others)]))
+    moved = [Placed(np.searchsorted(there, each.rows), each.query) for each in (one, *others)]
+    known = [place for place, value in enumerate(values) if value is not None]
+    weights = bootstrap.draws(queries, settings.resamples, settings.seed)
+    pairs = [(moved[0], moved[1 + place]) for place in known]
+    drawn = bootstrap.resampled(found.vectors[there], pairs, weights, progress)
+    figures = [Figure(None, reason=_why(value)) for value in values]
+    for place, row in zip(known, drawn, strict=True):
+        figures[place] = _interval(values[place], row)
+    return figures
+
+
+def _interval(value: float | None, drawn: Floats) -> Figure:
+    """The spread of the resamples around their mean, put around the value.
+
+    A distance falls with the number of different vectors, and a resample has fewer: all of its distances lie above
+    the value.  So neither the resamples' own quantiles nor those reflected at the value (the "basic" interval) say
+    anything of samples of this size; docs/frechet.md has the coverage of all three.
+    """
+    assert value is not None
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.nanquantile(drawn, (tail, 1 - tail)) - np.nanmean(drawn)
+    return Figure(value, max(value + float(low), 0.0), value + float(high))
+
+
+def _value(found: Embeddings, one: Placed, other: Placed) -> float | None:
+    if min(len(one.rows), len(other.rows)) < 2:
+        return None
+    return distance.of_points(found.vectors[one.rows], found.vectors[other.rows])
+
+
+def _why(value: float | None) -> str | None:
+    return "a covariance takes two documents on each side" if value is None else None
+
+
+def _placed(found: Embeddings, chosen: Chosen) -> Placed:
+    rows = np.asarray([found.places[name] for name in chosen.names()], dtype=np.int64)
+    sizes = [len(each) for each in chosen.documents]
+    return Placed(rows, np.repeat(np.arange(len(sizes), dtype=np.int64), sizes))

@@ -1,0 +1,188 @@
+"""Frechet distances as Markdown, CSV and JSON, beside measures and with their agreement on the order of systems."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from harness.agreement import kendall_tau
+from harness.errors import UnknownName
+from harness.frechet.measured import Distance, Distances
+from harness.report.as_csv import written
+from harness.report.markdown import escape, grid
+from harness.report.sheet import MISSING
+
+FORMATS = ("md", "csv", "json")
+# Version of the JSON.  History:
+#   1  first version
+FRECHET_VERSION = 1
+
+# By system, then by measure.
+Values = Mapping[str, Mapping[str, float | None]]
+Found = tuple[Distances, Values]
+
+
+def render(found: Sequence[Found], format: str) -> str:
+    """Write distances and measures of one or more samples and encoders.
+
+    Raises:
+        UnknownName: there is no such format.
+    """
+    writers = {"md": _markdown, "csv": _csv, "json": _json}
+    if format not in writers:
+        raise UnknownName("format", format, FORMATS)
+    return writers[format](found)
+
+
+def named(each: Distance) -> str:
+    """``FD@10``, or ``FD@10 (URR)`` where judged documents are skipped."""
+    return f"FD@{each.k}" + (" (URR)" if each.unlabelled else "")
+
+
+def taus(made: Distances, values: Values) -> dict[str, dict[str, float | None]]:
+    """Kendall's tau over systems between minus each distance and each measure: 1 where both order them alike."""
+    by_name: dict[str, dict[str, float]] = {}
+    for system, distances in made.systems.items():
+        for each in distances:
+            known = by_name.setdefault(named(each), {})
+            if each.figure.value is not None:
+                # Equal documents in another order differ in the last digits: that is a tie, and no order.
+                known[system] = -round(each.figure.value, 9)
+    measures: dict[str, dict[str, float]] = {}
+    for system, row in values.items():
+        for measure, value in row.items():
+            if value is not None:
+                measures.setdefault(measure, {})[system] = value
+    return {
+        name: {measure: kendall_tau(distances, known) for measure, known in measures.items()}
+        for name, distances in by_name.items()
+    }
+
+
+def _markdown(found: Sequence[Found]) -> str:
+    parts = [_section(*each) for each in found]
+    return "\n\n".join((*parts, "\n".join(f"- {note}" for note in METHOD))) + "\n"
+
+
+METHOD = (
+    "FD@k: Frechet distance between the embeddings of judged relevant documents and of the first k that a system"
+    " retrieved, each query's counted; 0 where the two spread alike, smaller is better. It does not see which query a"
+    " document was retrieved for, falls as the number of queries grows, and has another scale under another encoder.",
+    "In brackets: 95 %, for as many queries like these; the spread of bootstraps over queries, put around the value.",
+    "URR: all judged documents of a query are skipped before k are taken.",
+    "tau: Kendall's tau-b over systems between the order by -FD and that by the measure; 1 where they are the same.",
+)
+
+
+def _section(made: Distances, values: Values) -> str:
+    rows = _ordered(made)
+    kinds = [named(each) for each in rows[0][1]]
+    measures = list(dict.fromkeys(measure for row in values.values() for measure in row))
+    cells = [
+        [
+            escape(system),
+            *(_figure(each) for each in distances),
+            *(_value(values[system].get(measure)) for measure in measures),
+        ]
+        for system, distances in rows
+    ]
+    lines = [f"**dataset {escape(made.dataset)}, embeddings by {escape(made.encoder)}**", ""]
+    lines += grid(["system", *kinds, *measures], [False] + [True] * (len(kinds) + len(measures)), cells, padded=True)
+    found = taus(made, values)
+    if len(rows) > 1 and measures:
+        agreed = [[name, *(_value(found[name].get(measure)) for measure in measures)] for name in kinds]
+        lines += ["", *grid(["tau with", *measures], [False] + [True] * len(measures), agreed, padded=True)]
+    return "\n".join((*lines, "", *(f"- {escape(note)}" for note in notes(made))))
+
+
+def _ordered(made: Distances) -> list[tuple[str, tuple[Distance, ...]]]:
+    """Systems, the nearest first by the last labelled cutoff."""
+
+    def key(item: tuple[str, tuple[Distance, ...]]) -> tuple[bool, float, str]:
+        value = [each for each in item[1] if not each.unlabelled][-1].figure.value
+        return value is None, value or 0.0, item[0]
+
+    return sorted(made.systems.items(), key=key)
+
+
+def notes(made: Distances) -> list[str]:
+    """What the figures stand on, and what is missing in them."""
+    most = made.settings.most_judged
+    balance = f"at most {most} a query" if most is not None else "all of each query"
+    said = [
+        f"{made.queries:,} queries with {made.judged:,} judged relevant documents ({balance}), vectors of"
+        f" {made.dimensions} dimensions, checkpoint {made.checkpoint_sha256[:16]}, {made.settings.resamples:,}"
+        f" bootstraps, seed {made.settings.seed}"
+    ]
+    if made.judged <= made.dimensions:
+        said.append(
+            f"{made.judged:,} judged documents span fewer than the {made.dimensions} dimensions: most of a distance is"
+            " what so small a sample adds; compare systems over these queries alone"
+        )
+    if made.left_out:
+        said.append(f"{len(made.left_out):,} queries without a relevant document are left out, e.g. {made.left_out[0]}")
+    for system, distances in made.systems.items():
+        for each in distances:
+            if each.figure.value is None or each.figure.low is None:
+                said.append(f"{system}, {named(each)}: {each.figure.reason or 'no interval was asked for'}")
+            if each.short:
+                said.append(
+                    f"{system}, {named(each)}: {each.short:,} queries have fewer than {each.k} documents,"
+                    f" {each.without:,} none; what is missing does not count against it"
+                )
+    return said
+
+
+def _figure(each: Distance) -> str:
+    found = each.figure
+    if found.value is None:
+        return MISSING
+    ends = "" if found.low is None or found.high is None else f" ({found.low:.3f}–{found.high:.3f})"
+    return f"{found.value:.3f}{ends}"
+
+
+def _value(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.3f}"
+
+
+def _csv(found: Sequence[Found]) -> str:
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    head = ["dataset", "encoder", "system", "measure", "k", "unlabelled", "value", "low", "high", "documents"]
+    writer.writerow([*head, "queries", "queries_short", "reason"])
+    for made, values in found:
+        for system, distances in made.systems.items():
+            start = (made.dataset, made.encoder, system)
+            for each in distances:
+                figure = each.figure
+                line = (*start, f"FD@{each.k}", each.k, each.unlabelled, figure.value, figure.low, figure.high)
+                rest = (each.retrieved, made.queries, each.short, figure.reason)
+                writer.writerow([written(value) for value in (*line, *rest)])
+            for measure, value in values[system].items():
+                blank = (None,) * 6
+                writer.writerow([written(cell) for cell in (*start, measure, None, None, value, *blank)])
+    return stream.getvalue()
+
+
+def _json(found: Sequence[Found]) -> str:
+    content = {"frechet_version": FRECHET_VERSION, "samples": [_sample(*each) for each in found]}
+    return json.dumps(content, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def _sample(made: Distances, values: Values) -> dict[str, Any]:
+    facts = ("dataset", "encoder", "checkpoint_sha256", "dimensions", "queries", "judged")
+    return {
+        **{name: getattr(made, name) for name in facts},
+        "settings": asdict(made.settings),
+        "left_out": list(made.left_out),
+        "systems": [
+            {"system": system, "distances": [asdict(each) for each in distances], "measures": dict(values[system])}
+            for system, distances in _ordered(made)
+        ],
+        "tau": taus(made, values),
+        "notes": notes(made),
+    }

@@ -1,0 +1,120 @@
+"""Runs, judgements and vectors -> figures, and what is said of what is missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from harness.embeddings import Embeddings
+from harness.errors import UsageError
+from harness.frechet import distance, measured
+from harness.frechet.measured import Settings
+from harness.judged_runs import JudgedRuns
+from harness.trec_files import Run
+
+QUERIES = tuple(f"q{number}" for number in range(30))
+_RNG = np.random.default_rng(7)
+_TOPICS = _RNG.standard_normal((30, 8)).astype(np.float32)
+_NAMES = (*(f"r{n}" for n in range(30)), *(f"n{n}" for n in range(30)), *(f"x{n}" for n in range(30)))
+# Relevant ones, near ones, and others far away.
+_VECTORS = np.concatenate([_TOPICS, _TOPICS + 0.2, _RNG.standard_normal((30, 8)).astype(np.float32) * 3 + 2])
+FOUND = Embeddings(_NAMES, _VECTORS.astype(np.float32), "minilm", "c" * 64, "document", "s")
+GOOD = Run({f"q{n}": (f"r{n}", f"n{n}") for n in range(30)}, ())
+BAD = Run({f"q{n}": (f"x{n}", f"x{(n + 1) % 30}") for n in range(30)}, ())
+RUNS = JudgedRuns(
+    "toy",
+    dict.fromkeys((*QUERIES, "alone"), ""),
+    {f"q{n}": {f"r{n}": 1} for n in range(30)},
+    {"good": GOOD, "bad": BAD},
+)
+FEW = Settings(resamples=50)
+
+
+def test_a_system_that_finds_what_is_judged_is_nearer() -> None:
+    made = measured.distances(RUNS, FOUND, (1, 2), replace(FEW, unlabelled=True))
+    good, bad = made.systems["good"], made.systems["bad"]
+    assert [(each.k, each.unlabelled) for each in good] == [(1, False), (2, False), (1, True), (2, True)]
+    assert good[0].figure.value == pytest.approx(0, abs=1e-6)
+    for one, other in zip(good, bad, strict=True):
+        assert one.figure.value is not None and other.figure.value is not None
+        assert one.figure.value < other.figure.value
+    assert (made.queries, made.judged, made.left_out, made.dimensions) == (30, 30, ("alone",), 8)
+    # All that is left of the good one is what is near; that of two there is one.
+    assert good[2].figure.value == pytest.approx(distance.of_points(_VECTORS[:30], _VECTORS[30:60]))
+    assert (good[3].retrieved, good[3].short, good[3].without) == (30, 30, 0)
+    assert bad[2].figure == bad[0].figure, "none of it was judged"
+
+
+def test_the_interval_is_around_the_value_and_the_same_again() -> None:
+    one = measured.figure(BAD, RUNS.qrels, RUNS.query_ids, FOUND, 1, FEW)
+    assert one == measured.figure(BAD, RUNS.qrels, RUNS.query_ids, FOUND, 1, FEW)
+    assert one != measured.figure(BAD, RUNS.qrels, RUNS.query_ids, FOUND, 1, replace(FEW, seed=1))
+    assert one.value is not None and one.low is not None and one.high is not None
+    assert 0 < one.low < one.value < one.high
+
+
+def test_a_run_and_the_same_one_dealt_to_other_queries_are_equal() -> None:
+    """What it cannot see: for which query a document was retrieved."""
+    dealt = Run({f"q{n}": GOOD.rankings[f"q{(n + 1) % 30}"] for n in range(30)}, ())
+    one, other = (measured.figure(run, RUNS.qrels, RUNS.query_ids, FOUND, 2, FEW).value for run in (GOOD, dealt))
+    assert one == pytest.approx(other, abs=1e-9)
+
+
+def test_documents_without_vectors_are_refused_and_not_dropped() -> None:
+    known = replace(FOUND, ids=FOUND.ids[:-2], vectors=FOUND.vectors[:-2])
+    with pytest.raises(
+        UsageError, match=r"2 documents have no vector of minilm, e.g. 'x28'; .* harness embed minilm DATASET"
+    ):
+        measured.distances(RUNS, known, (1,), FEW)
+    with pytest.raises(UsageError, match="vectors of query texts are no documents'"):
+        measured.distances(RUNS, replace(FOUND, role="query"), (1,), FEW)
+
+
+def test_judgements_of_hits_alone_are_no_reference() -> None:
+    with pytest.raises(UsageError, match="relevant documents that no system chose"):
+        measured.distances(replace(RUNS, hits_alone=True), FOUND, (1,), FEW)
+
+
+def test_what_cannot_be_worked_out_says_why() -> None:
+    one = Run({"q0": ("r0",)}, ())
+    found = measured.figure(one, RUNS.qrels, RUNS.query_ids, FOUND, 1, FEW)
+    assert (found.value, found.reason) == (None, "a covariance takes two documents on each side")
+    few = measured.figure(GOOD, RUNS.qrels, QUERIES[:5], FOUND, 2, FEW)
+    assert few.value is not None and few.low is None
+    assert few.reason == "no interval: 5 queries, it takes 11"
+    none = measured.figure(GOOD, RUNS.qrels, QUERIES, FOUND, 2, replace(FEW, resamples=0))
+    assert none.value is not None and none.low is none.reason is None
+    empty = measured.figure(Run({}, ()), {}, QUERIES, FOUND, 2, FEW)
+    assert empty.value is None and empty.reason
+
+
+def test_the_interval_covers_what_other_samples_of_as_many_queries_have() -> None:
+    """Neither the resamples' quantiles nor those reflected at the value would: the distance falls with the sample."""
+    rng = np.random.default_rng(3)
+    population = rng.standard_normal((4000, 30)).astype(np.float32)
+    near = population + rng.standard_normal((4000, 30)).astype(np.float32) * 0.5
+    vectors = np.concatenate([population, near])
+    names = tuple(map(str, range(8000)))
+    known = Embeddings(names, vectors, "e", "c" * 64, "document", "s")
+
+    def drawn() -> tuple[Run, dict[str, dict[str, int]]]:
+        chosen = rng.integers(0, 4000, 60).tolist()
+        return Run({f"q{n}": (str(4000 + each),) for n, each in enumerate(chosen)}, ()), {
+            f"q{n}": {str(each): 1} for n, each in enumerate(chosen)
+        }
+
+    queries = [f"q{n}" for n in range(60)]
+    values = [
+        measured.figure(run, qrels, queries, known, 1, Settings(resamples=0)).value or 0
+        for run, qrels in (drawn() for _ in range(100))
+    ]
+    expected = float(np.mean(values))
+    covered = 0
+    for _ in range(20):
+        run, qrels = drawn()
+        found = measured.figure(run, qrels, queries, known, 1, Settings(resamples=60))
+        assert found.low is not None and found.high is not None
+        covered += found.low <= expected <= found.high
+    assert covered >= 18

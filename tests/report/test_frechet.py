@@ -1,0 +1,74 @@
+"""Distances for people, for spreadsheets and for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+
+from harness.errors import UnknownName
+from harness.frechet.measured import Distance, Distances, Settings
+from harness.report import frechet
+from harness.table import Figure
+
+
+def distance(value: float | None, *, k: int = 10, unlabelled: bool = False, short: int = 0) -> Distance:
+    figure = Figure(None, reason="a covariance takes two documents on each side")
+    if value is not None:
+        figure = Figure(value, value - 0.05, value + 0.05)
+    return Distance(k, unlabelled, figure, 300, short, short)
+
+
+MADE = Distances(
+    dataset="toy|set",
+    encoder="minilm",
+    checkpoint_sha256="c" * 64,
+    dimensions=384,
+    settings=Settings(most_judged=5),
+    queries=30,
+    left_out=("q7",),
+    judged=40,
+    systems={"far": (distance(0.5, short=3),), "near": (distance(0.2),), "none": (distance(None),)},
+)
+VALUES = {"near": {"RR@10": 0.7}, "far": {"RR@10": 0.6}, "none": {"RR@10": None}}
+
+
+def test_the_nearest_come_first_with_intervals_and_measures_beside() -> None:
+    text = frechet.render([(MADE, VALUES)], "md")
+    rows = [line.replace(" ", "") for line in text.splitlines() if line.startswith("|")]
+    assert rows[0] == "|system|FD@10|RR@10|"
+    assert rows[2:5] == ["|near|0.200(0.150–0.250)|0.700|", "|far|0.500(0.450–0.550)|0.600|", "|none|—|—|"]
+    assert rows[-1] == "|FD@10|1.000|"
+    assert "toy\\|set" in text and "at most 5 a query" in text
+    for said in (
+        "1 queries without a relevant document are left out, e.g. q7",
+        "none, FD@10: a covariance takes two documents on each side",
+        "far, FD@10: 3 queries have fewer than 10 documents, 3 none",
+        "40 judged documents span fewer than the 384 dimensions",
+    ):
+        assert said in text
+
+
+def test_a_tie_of_equal_documents_is_no_order() -> None:
+    tied = replace(MADE, systems={"far": (distance(0.2 + 1e-12),), "near": (distance(0.2),)})
+    assert frechet.taus(tied, VALUES) == {"FD@10": {"RR@10": None}}
+
+
+def test_csv_and_json_hold_every_digit_and_nothing_for_what_is_missing() -> None:
+    rows = list(csv.DictReader(io.StringIO(frechet.render([(MADE, VALUES)], "csv"))))
+    found = {(row["system"], row["measure"]): row for row in rows}
+    assert len(rows) == 6 and found["near", "FD@10"]["value"] == "0.2" and found["near", "RR@10"]["value"] == "0.7"
+    assert found["none", "FD@10"]["value"] == "" and "two documents" in found["none", "FD@10"]["reason"]
+    told = json.loads(frechet.render([(MADE, VALUES)], "json"))
+    assert told["frechet_version"] == frechet.FRECHET_VERSION
+    (sample,) = told["samples"]
+    assert sample["tau"] == {"FD@10": {"RR@10": 1.0}} and sample["settings"]["most_judged"] == 5
+    assert sample["systems"][-1]["distances"][0]["figure"]["value"] is None
+
+
+def test_an_unknown_format_is_named() -> None:
+    with pytest.raises(UnknownName, match="unknown format 'xml'"):
+        frechet.render([], "xml")
