@@ -120,12 +120,17 @@ def kept(results: Path, role: str, source: str) -> tuple[Path, ...]:
     import pyarrow.parquet as pq
 
     found = []
-    for folder in (results, results.absolute().parent):
-        for path in sorted((folder / _FOLDER).glob("*.parquet")):
-            try:
-                facts = _facts(pq.read_schema(path))
-            except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
-                continue
-            if (facts.get("role"), facts.get("source")) == (role, source):
-                found.append(path)
+    for path in files(results):
+        try:
+            facts = _facts(pq.read_schema(path))
+        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+            continue
+        if (facts.get("role"), facts.get("source")) == (role, source):
+            found.append(path)
     return tuple(found)
+
+
+def files(results: Path) -> tuple[Path, ...]:
+    """All files where :func:`kept` looks."""
+    folders = (results.absolute() / _FOLDER, results.absolute().parent / _FOLDER)
+    return tuple(path for folder in folders for path in sorted(folder.glob("*.parquet")))

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from harness import distance_names
 from harness.answer_depths import MOST_TOKENS
 from harness.errors import UsageError
 
@@ -65,8 +66,12 @@ _OF_THE_SET = frozenset(
 OF_HITS_ALONE = frozenset({"RR", "Success", "P", "SetP", "RBP", "NumRet", "NumQ"})
 
 
-def parse(names: Iterable[str]) -> tuple[Any, ...]:
+def parse(names: Iterable[str], *, distances: bool = False) -> tuple[Any, ...]:
     """Measures from their names, e.g. ``"nDCG@10"`` or ``"RR(rel=2)@10"``; one that stands twice is taken once.
+
+    Args:
+        names: as ir_measures writes them.
+        distances: Frechet distances are among what can be shown (:mod:`harness.distance_names`).
 
     Raises:
         UsageError: a name is not known to ir_measures, or nothing installed can compute it.
@@ -77,6 +82,14 @@ def parse(names: Iterable[str]) -> tuple[Any, ...]:
     for name in names:
         if (tokens := re.fullmatch(r"R@([1-9][0-9]*)kt", name)) is not None:
             parsed.append(_answer_recall(name, int(tokens[1])))
+            continue
+        if (distance := distance_names.parse(name)) is not None:
+            if not distances:
+                raise UsageError(
+                    f"{name} is a distance of a whole run, and less is better: harness frechet shows it, and harness "
+                    "report as a table; name a measure"
+                )
+            parsed.append(distance)
             continue
         of_set = re.fullmatch(r"(Set(?:AP|F|P|R)(?:\(.*\))?)@([1-9][0-9]{0,8})", name)
         try:

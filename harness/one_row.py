@@ -4,75 +4,23 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import fields, replace
 
 from harness import (
-    evaluate,
     gpu_noise,
     measure_figures,
     measure_names,
     notes,
     per_query,
-    rejudged,
-    trec_files,
-    unjudged,
 )
 from harness.attempts import Job
-from harness.errors import HarnessError, StoreError
+from harness.errors import HarnessError
+from harness.judge import Judge, Worth
 from harness.measured import Measured
 from harness.per_query import PerQuery
 from harness.records import Outcome
-from harness.rejudged import Instead, Stand
 from harness.remembered import Remembered
 from harness.table import Figure, Machine, Row
-from harness.unjudged import Unjudged
-
-
-@dataclass
-class Judge:
-    """Evaluates jobs; each file of judgements is read once.  ``instead``: by what else than by what was stored."""
-
-    measures: tuple[Any, ...]
-    instead: Instead | None = None
-    stands: dict[Path, Stand] = field(default_factory=dict)
-
-    def stand(self, job: Job) -> Stand:
-        """What a job's run is judged by; HarnessError where it cannot be read."""
-        path = job.qrels_path()
-        found = self.stands.get(path) or Stand(trec_files.read_qrels(path))
-        if not evaluate.of_hits_alone(path):  # those are one job's
-            if path not in self.stands and self.instead is not None:
-                found = rejudged.stand(found.qrels, self.instead)
-            self.stands[path] = found
-        if self.instead is None or not self.instead.without:
-            return found
-        return rejudged.leave_out(found, job.sample_ids(), self.instead)
-
-    def __call__(self, job: Job, now: Stand) -> tuple[evaluate.Evaluation, Unjudged | None]:
-        """What a job's run is worth by :meth:`stand`; and what nobody judged of it, down to the first measure's cutoff.
-
-        That is ``None`` where a run's own hits are all that is judged.
-
-        Raises:
-            HarnessError: it cannot be judged.
-        """
-        hits_alone = evaluate.of_hits_alone(job.qrels_path())
-        if job.run_path is None:
-            raise StoreError(f"{job.folder}: holds no run; measure the job again")
-        run = evaluate.run_of_job(job.run_path)
-        sample = job.sample_ids()
-        if self.instead is not None and self.instead.without:
-            sample = tuple(query for query in sample if query not in self.instead.without)
-            kept = {query: found for query, found in run.rankings.items() if query not in self.instead.without}
-            run = replace(run, rankings=kept)
-        judged = evaluate.evaluate(run, now.qrels, sample, self.measures, hits_alone=hits_alone)
-        if hits_alone:
-            return judged, None
-        cutoffs = (measure_names.cutoff(measure) for measure in self.measures)
-        depth = min(job.result.spec.k, next((depth for depth in cutoffs if depth), unjudged.DEPTH))
-        return judged, unjudged.count(run, now.qrels, (query for query in sample if now.qrels.get(query)), depth)
 
 
 def make(cell: Measured[Job], tries: int, judge: Judge, earlier: Remembered | None) -> tuple[Row, PerQuery | None]:
@@ -189,32 +137,38 @@ def _with_latency(row: Row, cell: Measured[Job]) -> Row:
 
 
 def _with_measures(row: Row, cell: Measured[Job], judge: Judge) -> tuple[Row, PerQuery]:
-    names, judged = [str(measure) for measure in judge.measures], None
-    latency = cell.latency
+    names = [str(measure) for measure in judge.measures]
+    latency, worth = cell.latency, None
     try:
-        now = judge.stand(cell.pool.lead)
-        judged, looked = judge(cell.pool.lead, now)
+        worth = judge(cell.pool.lead)
     except HarnessError as error:
         missing = Figure(None, reason=f"the run cannot be judged: {error}")
         row = replace(row, measures=dict.fromkeys(names, missing))
     else:
-        seed = cell.pool.lead.result.spec.seed
-        deep = [str(measure) for measure in judge.measures if measure_names.looks_deeper(measure, row.k)]
-        row = replace(
-            row,
-            measures={name: measure_figures.figure(judged, name, seed) for name in names},
-            queries_judged=judged.queries,
-            queries_unjudged=judged.unjudged,
-            qrels_sha256=now.sha256 or row.qrels_sha256,
-            rejudged=now.said,
-            unjudged_depth=looked.depth if looked else None,
-            unjudged_share=looked.share if looked else None,
-            notes=(*row.notes, *now.notes, *notes.of_measures(judged, deep, row.k)),
-        )
+        row = _worth(row, worth, judge, cell.pool.lead.result.spec.seed)
     found = per_query.collect(
         per_query.name(row),
         latency.by_query_s if latency else {},
         latency.quantiles_s if latency else (),
-        judged.per_query if judged else {},
+        worth.judged.per_query if worth else {},
     )
     return row, found
+
+
+def _worth(row: Row, worth: Worth, judge: Judge, seed: int) -> Row:
+    judged, looked, now = worth.judged, worth.unjudged, worth.stand
+    figures = {name: measure_figures.figure(judged, name, seed) for name in judged.values}
+    figures |= {name: found.figure for name, found in worth.distances.items()}
+    deep = [str(measure) for measure in judge.measures if measure_names.looks_deeper(measure, row.k)]
+    of_distances = dict.fromkeys(found.note for found in worth.distances.values() if found.note)
+    return replace(
+        row,
+        measures={name: figures[name] for name in map(str, judge.measures)},
+        queries_judged=judged.queries,
+        queries_unjudged=judged.unjudged,
+        qrels_sha256=now.sha256 or row.qrels_sha256,
+        rejudged=now.said,
+        unjudged_depth=looked.depth if looked else None,
+        unjudged_share=looked.share if looked else None,
+        notes=(*row.notes, *now.notes, *notes.of_measures(judged, deep, row.k), *of_distances),
+    )

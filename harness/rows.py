@@ -9,12 +9,14 @@ from typing import Any
 
 from harness import attempts, machine_speed, measure_names, measured, one_row, per_query, rejudged, remembered, validity
 from harness.attempts import Job
+from harness.judge import Judge
 from harness.measured import Measured
 from harness.plan import NULL
 from harness.records import Isolation
 from harness.rejudged import Instead
 from harness.remembered import Computed, Made, Recall, Remembered
 from harness.result import Cell, Result
+from harness.row_distances import Vectors
 from harness.table import Figure, Measurements, Overhead, Row
 
 
@@ -35,6 +37,7 @@ def measure_all(
     keys: Collection[str] | None = None,
     recall: Recall = remembered.nothing,
     instead: Instead | None = None,
+    vectors: Vectors | None = None,
 ) -> Made:
     """Make the rows: one for each cell, isolation and origin; and what they are made of, by query.
 
@@ -48,12 +51,13 @@ def measure_all(
         keys: jobs to show in their cells, whatever else is stored of those; the other cells choose as ever.
         recall: what is remembered of a cell, by the same measures and judgements; of no use with ``keys``.
         instead: by what else than by what was stored runs are judged.
+        vectors: what Frechet distances among the measures are made of; ``None``: there may be none.
 
     Raises:
         UsageError: a measure is unknown, or ``instead`` changes nothing.
         FileError: a result's start time cannot be read.
     """
-    judge = one_row.Judge(measure_names.parse(measures), instead)
+    judge = Judge(measure_names.parse(measures, distances=vectors is not None), instead, vectors)
     stored = list(jobs)
     levels = _levels(stored)
     grouped = attempts.by_place(stored)

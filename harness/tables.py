@@ -22,6 +22,7 @@ from harness.table import Measurements, Table
 
 if TYPE_CHECKING:
     from harness.rejudged import Instead
+    from harness.row_distances import Vectors
 
 # From so many jobs on, making rows takes long enough to say so.
 _MANY = 100
@@ -36,6 +37,7 @@ def rows_of(
     say: Callable[[str], None] = lambda _: None,
     for_prices: bool = False,
     instead: Instead | None = None,
+    distances: bool = False,
 ) -> Measurements:
     """The measured rows of a results folder, of whatever kind it is (published tables have their own measures).
 
@@ -47,6 +49,7 @@ def rows_of(
         say: takes a line on what takes long or cannot be done.
         for_prices: see :func:`harness.derived.rows`.
         instead: by what else than by what was stored runs are judged; of no use with ``keys``.
+        distances: Frechet distances may be among the measures, by the vectors that are kept beside the results.
 
     Raises:
         UsageError: there is no job in it, a measure is unknown, or ``instead`` changes nothing.
@@ -55,7 +58,9 @@ def rows_of(
     # Results of another kind than stored jobs are told apart here, and give the same rows.
     if instead is not None and _is_published(folder):
         raise _as_printed(folder)
-    return _published(folder) or _measured(folder, measures, keys, cache, say, for_prices, instead)
+    return _published(folder) or _measured(
+        folder, measures, keys, cache, say, for_prices, instead, _vectors(folder, measures, say) if distances else None
+    )
 
 
 def _published(folder: Path) -> Measurements | None:
@@ -125,10 +130,11 @@ def _measured(
     say: Callable[[str], None],
     for_prices: bool,
     instead: Instead | None,
+    vectors: Vectors | None,
 ) -> Measurements:
-    compute = _maker(folder, measures, cache, say, instead)
+    compute = _maker(folder, measures, cache, say, instead, vectors)
     if keys is None:
-        apart = _apart(cache, instead)
+        apart = _apart(cache, instead, vectors)
         return derived.rows(folder, measures, compute, cache=apart, say=say, for_prices=for_prices)
     jobs = _jobs(folder, cache, say)
     from harness import rows
@@ -144,9 +150,22 @@ def _measured(
     return rows.measure(jobs, measures=measures, keys=keys)
 
 
-def _apart(cache: Path | None, instead: Instead | None) -> Path | None:
-    """Rows by other judgements are kept apart, by those: they do not follow from the stored files alone."""
-    return cache if cache is None or instead is None else cache / "rejudged" / instead.key[:32]
+def _vectors(folder: Path, measures: Sequence[str], say: Callable[[str], None]) -> Vectors | None:
+    """What distances are made of, where any are asked for."""
+    if not any(name.startswith("FD") for name in measures):
+        return None
+    from harness.row_distances import Vectors
+
+    return Vectors(folder, say)
+
+
+def _apart(cache: Path | None, instead: Instead | None, vectors: Vectors | None = None) -> Path | None:
+    """Rows by other judgements, or with distances, are kept apart: they do not follow from the stored files alone."""
+    if cache is not None and instead is not None:
+        cache = cache / "rejudged" / instead.key[:32]
+    if cache is not None and vectors is not None:
+        cache = cache / "distances" / vectors.key[:32]
+    return cache
 
 
 def _maker(
@@ -155,6 +174,7 @@ def _maker(
     cache: Path | None,
     say: Callable[[str], None],
     instead: Instead | None,
+    vectors: Vectors | None = None,
 ) -> derived.Compute:
     """Makes rows of what is stored, when what is kept does not hold."""
 
@@ -162,7 +182,7 @@ def _maker(
         jobs = _jobs(folder, cache, say)
         from harness import rows
 
-        return rows.measure_all(jobs, measures=measures, recall=recall, instead=instead)
+        return rows.measure_all(jobs, measures=measures, recall=recall, instead=instead, vectors=vectors)
 
     return make
 

@@ -64,7 +64,7 @@ layout_option = click.option(
 @layout_option
 @click.option(
     "--measures",
-    help="As ir_measures writes them.  "
+    help="As ir_measures writes them; in tables also FD@10, a Frechet distance by the vectors of harness embed.  "
     f"[default: {MEASURES['rows']}; layout santhanam2023: {MEASURES['santhanam2023']}]",
 )
 @judging_options
@@ -144,7 +144,8 @@ def _stored(
 ) -> str:
     from harness.report import render
 
-    return render(stored_table(results, measures, market, cache, instead=instead), form, layout=layout)
+    table = stored_table(results, measures, market, cache, instead=instead, distances=True)
+    return render(table, form, layout=layout)
 
 
 def _published(results: Path, form: str, market: Market) -> str | None:
@@ -211,12 +212,14 @@ def stored_table(
     cache: Path,
     keys: frozenset[str] | None = None,
     instead: Instead | None = None,
+    *,
+    distances: bool = False,
 ) -> Table:
-    """The table of what is stored there, at these prices."""
+    """The table of what is stored there, at these prices; ``distances``: they may be among the measures."""
     from harness import pricing, tables
 
     at = pricing.tariff(market.snapshot())
-    return tables.priced(stored_rows(results, measures, cache, keys, instead=instead), at)
+    return tables.priced(stored_rows(results, measures, cache, keys, instead=instead, distances=distances), at)
 
 
 def stored_rows(
@@ -227,6 +230,7 @@ def stored_rows(
     *,
     for_prices: bool = False,
     instead: Instead | None = None,
+    distances: bool = False,
 ) -> Measurements:
     """The measured rows of what is stored there."""
     from harness import tables
@@ -236,7 +240,16 @@ def stored_rows(
     def say(text: str) -> None:
         click.echo(as_given(text, place), err=True)
 
-    return tables.rows_of(results, measures, keys=keys, cache=place, say=say, for_prices=for_prices, instead=instead)
+    return tables.rows_of(
+        results,
+        measures,
+        keys=keys,
+        cache=place,
+        say=say,
+        for_prices=for_prices,
+        instead=instead,
+        distances=distances,
+    )
 
 
 def measures_for(measure: str) -> tuple[str, ...]:

@@ -1,0 +1,100 @@
+"""A stored job -> what its run is worth: measures, Frechet distances, and what of it nobody judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from harness import evaluate, measure_names, rejudged, stored_jobs, trec_files, unjudged
+from harness.attempts import Job
+from harness.distance_names import DistanceName
+from harness.errors import StoreError
+from harness.evaluate import Evaluation
+from harness.judged_runs import JudgedRuns
+from harness.rejudged import Instead, Stand
+from harness.row_distances import Found, Vectors
+from harness.trec_files import Run
+from harness.unjudged import Unjudged
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What a run is worth by ``stand``.
+
+    ``unjudged`` is what nobody judged of it, down to the first measure's cutoff; ``None`` where its own hits are all
+    that is judged.  ``distances`` are by name.
+    """
+
+    stand: Stand
+    judged: Evaluation
+    unjudged: Unjudged | None
+    distances: dict[str, Found]
+
+
+@dataclass
+class Judge:
+    """Evaluates jobs; each file of judgements is read once.
+
+    ``instead``: by what else than by what was stored.  ``vectors``: what Frechet distances among the ``measures`` are
+    made of; without them there may be none.
+    """
+
+    measures: tuple[Any, ...]
+    instead: Instead | None = None
+    vectors: Vectors | None = None
+    stands: dict[Path, Stand] = field(default_factory=dict)
+
+    def __call__(self, job: Job) -> Worth:
+        """What a job's run is worth.
+
+        Raises:
+            HarnessError: it cannot be judged.
+        """
+        now, hits_alone = self._stand(job), evaluate.of_hits_alone(job.qrels_path())
+        if job.run_path is None:
+            raise StoreError(f"{job.folder}: holds no run; measure the job again")
+        run = evaluate.run_of_job(job.run_path)
+        sample = job.sample_ids()
+        if self.instead is not None and self.instead.without:
+            sample = tuple(query for query in sample if query not in self.instead.without)
+            kept = {query: found for query, found in run.rankings.items() if query not in self.instead.without}
+            run = replace(run, rankings=kept)
+        ranked = [each for each in self.measures if not isinstance(each, DistanceName)]
+        return Worth(
+            now,
+            evaluate.evaluate(run, now.qrels, sample, ranked, hits_alone=hits_alone),
+            None if hits_alone else self._unjudged(job, run, now, sample),
+            self._distances(job, run, now, sample, hits_alone=hits_alone),
+        )
+
+    def _stand(self, job: Job) -> Stand:
+        """What a job's run is judged by; HarnessError where it cannot be read."""
+        path = job.qrels_path()
+        found = self.stands.get(path) or Stand(trec_files.read_qrels(path))
+        if not evaluate.of_hits_alone(path):  # those are one job's
+            if path not in self.stands and self.instead is not None:
+                found = rejudged.stand(found.qrels, self.instead)
+            self.stands[path] = found
+        if self.instead is None or not self.instead.without:
+            return found
+        return rejudged.leave_out(found, job.sample_ids(), self.instead)
+
+    def _unjudged(self, job: Job, run: Run, now: Stand, sample: tuple[str, ...]) -> Unjudged:
+        cutoffs = (measure_names.cutoff(measure) for measure in self.measures)
+        depth = min(job.result.spec.k, next((depth for depth in cutoffs if depth), unjudged.DEPTH))
+        return unjudged.count(run, now.qrels, (query for query in sample if now.qrels.get(query)), depth)
+
+    def _distances(
+        self, job: Job, run: Run, now: Stand, sample: tuple[str, ...], *, hits_alone: bool
+    ) -> dict[str, Found]:
+        if self.vectors is None:
+            return {}
+        spec = job.result.spec
+        queries = dict.fromkeys(sample, "")
+        one = JudgedRuns(spec.cell.dataset, queries, now.qrels, {"": run}, hits_alone, spec.corpus_sha256)
+        # Profiles of one system mostly share a run.
+        content = f"{job.result.files.get(stored_jobs.RUN, job.result.key)} {spec.qrels_sha256} {spec.sample_sha256}"
+        return {
+            str(each): self.vectors.look(each, one, content) for each in self.measures if isinstance(each, DistanceName)
+        }
