@@ -111,7 +111,7 @@ def evaluate(
         tied_queries=tuple(query for query in run.tied_queries if query in judged),
         reasons=reasons | found.reasons,
         per_query=found.per_query,
-        means=frozenset(str(each) for each in known if _is_mean(each)),
+        means=frozenset(str(each) for each in known if is_mean(each)),
         cut_short={str(each): short for each in known if (short := _cut_short(each, run, judged)) is not None},
     )
 
@@ -125,7 +125,8 @@ def _why_not(measure: Any, run: Run, *, hits_alone: bool) -> str | None:
     return _UNKNOWN if hits_alone and measure.NAME not in OF_HITS_ALONE else None
 
 
-def _is_mean(measure: Any) -> bool:
+def is_mean(measure: Any) -> bool:
+    """Whether a measure's aggregate is the mean of its values by query."""
     from ir_measures.measures import MeanAgg
 
     return isinstance(measure, AnswerRecall) or isinstance(measure.aggregator(), MeanAgg)

@@ -88,7 +88,8 @@ def of_files(
 def of_results(folder: Path, only: str | None = None) -> tuple[JudgedRuns, ...]:
     """The runs of stored jobs that ended well, one for each system: for each dataset, sample and collection.
 
-    A system whose profiles gave different rankings has an entry for each, called ``system/profile``.
+    A system whose profiles gave different rankings has an entry for each, called ``system/profile``; with the suite in
+    front where the profile does not tell them apart.
 
     Args:
         folder: of results.
@@ -118,11 +119,20 @@ def of_results(folder: Path, only: str | None = None) -> tuple[JudgedRuns, ...]:
 
 
 def _stored(systems: Mapping[str, Mapping[str, StoredJob]]) -> JudgedRuns:
-    jobs = {
-        name if len(found) == 1 else f"{name}/{job.result.spec.cell.profile}": job
-        for name, found in sorted(systems.items())
-        for job in found.values()
-    }
+    jobs: dict[str, StoredJob] = {}
+    runs: dict[str, Run] = {}
+    for system, found in sorted(systems.items()):
+        # Of one system's profiles many differ in the last digits of scores, and in nothing else.
+        distinct: dict[tuple[tuple[str, tuple[str, ...]], ...], tuple[StoredJob, Run]] = {}
+        for job in found.values():
+            run = evaluate.run_of_job(job.folder / stored_jobs.RUN)
+            distinct.setdefault(tuple(sorted(run.rankings.items())), (job, run))
+        profiles = {job.result.spec.cell.profile for job, _ in distinct.values()}
+        for job, run in distinct.values():
+            cell = job.result.spec.cell
+            name = system if len(distinct) == 1 else f"{system}/{cell.profile}"
+            name = name if len(profiles) == len(distinct) else f"{cell.suite}/{name}"
+            jobs[name], runs[name] = job, run
     first = next(iter(jobs.values()))
     path = first.qrels_path()
     hits_alone = evaluate.of_hits_alone(path)
@@ -130,7 +140,6 @@ def _stored(systems: Mapping[str, Mapping[str, StoredJob]]) -> JudgedRuns:
     for each in jobs.values() if hits_alone else (first,):
         for query, judged in trec_files.read_qrels(each.qrels_path()).items():
             qrels.setdefault(query, {}).update(judged)
-    runs = {name: evaluate.run_of_job(job.folder / stored_jobs.RUN) for name, job in jobs.items()}
     spec = first.result.spec
     return JudgedRuns(spec.cell.dataset, first.sample_texts(), qrels, runs, hits_alone, spec.corpus_sha256)
 

@@ -5,15 +5,15 @@ The order that is held against others is that of one measure over all queries an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness import agreement, fewer_judgements, judged_values, measure_names, resampling
+from harness import agreement, fewer_judgements, judged_values, measure_names, pairwise, resampling
 from harness.errors import UsageError
 from harness.fewer_judgements import Keep
 from harness.judged_runs import JudgedRuns
@@ -25,9 +25,8 @@ Floats = NDArray[np.float64]
 Step = Callable[[int, int], None]
 
 RESAMPLES, DRAWS, SEED = 1000, 100, 2023
+NO_MEAN = "it is no mean over queries"
 _RESAMPLED = "resampled"
-# Means that differ by less are equal: the same values, summed in another order.
-_EQUAL = 1e-12
 
 
 class Cause(str, Enum):
@@ -98,6 +97,18 @@ class Robustness:
         return tuple(each.system for each in self.standings)
 
 
+@dataclass(frozen=True)
+class Values:
+    """What systems are worth query by query: by measure, of shape (queries, systems), the same queries in each.
+
+    ``unfit`` says of each other measure why systems cannot be ordered query by query by it.
+    """
+
+    systems: tuple[str, ...]
+    columns: Mapping[str, Floats]
+    unfit: Mapping[str, str] = field(default_factory=dict)
+
+
 def examine(runs: JudgedRuns, asked: Asked, step: Step = lambda _done, _total: None) -> Robustness:
     """Make the leaderboard of some runs and move it.
 
@@ -114,24 +125,40 @@ def examine(runs: JudgedRuns, asked: Asked, step: Step = lambda _done, _total: N
             f"{runs.dataset}: an order needs two systems, there is {', '.join(runs.runs)} alone; name more"
         )
     main, *others = measure_names.parse((asked.measure, *asked.against))
+    asked = replace(asked, measure=str(main), against=tuple(map(str, others)))
     turns = 1 + len(asked.keeps)
-    values = judged_values.judge(runs, (main, *others), _turn(step, 0, turns))
-    why = _unfit(values, str(main))
-    if why:
+    judged = judged_values.judge(runs, (main, *others), _turn(step, 0, turns))
+    values = _values(judged)
+    if asked.measure in values.unfit:
+        why = values.unfit[asked.measure]
         raise UsageError(f"{runs.dataset}: {main} makes no leaderboard: {why}; choose another with --measure")
-    board = _board(values, str(main))
+    board = _board(values, asked.measure)
+    fewer = [
+        _fewer_judgements(runs, board, main, keep, asked, _turn(step, turn, turns))
+        for turn, keep in enumerate(asked.keeps, start=1)
+    ]
+    return replace(of_values(runs.dataset, values, asked, fewer), notes=judged.notes)
+
+
+def of_values(dataset: str, values: Values, asked: Asked, fewer: Sequence[Condition] = ()) -> Robustness:
+    """Make the leaderboard of some values and move it by other queries and other measures.
+
+    Args:
+        dataset: what it is called.
+        values: of two systems or more, by the measure that is asked and by all that it is held against, or why not.
+        asked: how; nothing here draws judgements.
+        fewer: what fewer judgements made of it.
+    """
+    board = _board(values, asked.measure)
     resampled = _resample(board.columns, asked)
-    conditions = [_other_queries(board, resampled)]
-    for turn, keep in enumerate(asked.keeps, start=1):
-        conditions.append(_fewer_judgements(runs, board, main, keep, asked, _turn(step, turn, turns)))
-    conditions += [_other_measure(values, board, str(each), asked) for each in others]
+    others = [_other_measure(values, board, measure, asked) for measure in asked.against]
     return Robustness(
-        dataset=runs.dataset,
-        measure=str(main),
+        dataset=dataset,
+        measure=asked.measure,
         queries=len(board.columns),
         standings=tuple(_standings(board, resampled)),
-        conditions=tuple(conditions),
-        notes=values.notes,
+        conditions=(_other_queries(board, resampled), *fewer, *others),
+        notes=(),
     )
 
 
@@ -139,7 +166,7 @@ def examine(runs: JudgedRuns, asked: Asked, step: Step = lambda _done, _total: N
 class _Board:
     """Systems, best first, those that are equal by name; their values of shape (systems,), (queries, systems) by query.
 
-    ``order``: where each of them is among the runs.
+    ``order``: where each of them is among the values' systems.
     """
 
     systems: tuple[str, ...]
@@ -148,9 +175,8 @@ class _Board:
     columns: Floats
 
 
-def _board(values: JudgedValues, measure: str) -> _Board:
-    names = tuple(values.by_query)
-    columns = np.stack([values.by_query[name].measures[measure] for name in names], axis=1)
+def _board(values: Values, measure: str) -> _Board:
+    names, columns = values.systems, values.columns[measure]
     found = columns.mean(axis=0)
     order = tuple(sorted(range(len(names)), key=lambda number: (-found[number], names[number])))
     return _Board(tuple(names[number] for number in order), order, found[list(order)], columns[:, list(order)])
@@ -161,12 +187,22 @@ def _turn(step: Step, turn: int, turns: int) -> Step:
     return lambda done, total: step(turn * total + done, turns * total)
 
 
-def _unfit(values: JudgedValues, measure: str) -> str | None:
+def _values(judged: JudgedValues) -> Values:
+    unfit = {measure: why for measure in judged.measures if (why := _unfit(judged, measure))}
+    columns = {
+        measure: np.stack([each.measures[measure] for each in judged.by_query.values()], axis=1)
+        for measure in judged.measures
+        if measure not in unfit
+    }
+    return Values(tuple(judged.by_query), columns, unfit)
+
+
+def _unfit(judged: JudgedValues, measure: str) -> str | None:
     """Why systems cannot be ordered query by query by a measure."""
-    first = next(iter(values.evaluations.values()))
+    first = next(iter(judged.evaluations.values()))
     if measure in first.reasons:
         return f"it {first.reasons[measure]}"
-    return None if measure in first.means else "it is no mean over queries"
+    return None if measure in first.means else NO_MEAN
 
 
 def _resample(columns: Floats, asked: Asked) -> Floats | None:
@@ -195,11 +231,10 @@ def _fewer_judgements(runs: JudgedRuns, board: _Board, measure: Any, keep: Keep,
     return _condition(Cause.JUDGEMENTS, str(keep), board, found[:, list(board.order)])
 
 
-def _other_measure(values: JudgedValues, board: _Board, measure: str, asked: Asked) -> Condition:
-    why = _unfit(values, measure)
-    if why:
-        return _none(Cause.MEASURE, measure, why)
-    columns = np.stack([values.by_query[name].measures[measure] for name in board.systems], axis=1)
+def _other_measure(values: Values, board: _Board, measure: str, asked: Asked) -> Condition:
+    if measure in values.unfit:
+        return _none(Cause.MEASURE, measure, values.unfit[measure])
+    columns = values.columns[measure][:, list(board.order)]
     whole = columns.mean(axis=0)
     tau = agreement.kendall_tau(_by_name(board, board.values), _by_name(board, whole))
     resampled = _resample(columns, asked)
@@ -219,11 +254,11 @@ def _too_few(board: _Board) -> str:
 def _condition(cause: Cause, name: str, board: _Board, found: Floats, tau: float | None = None) -> Condition:
     """What so many other orders, of shape (draws, systems), make of the leaderboard's."""
     known = found[np.isfinite(found).all(axis=1)]
-    ours = _signs(board.values[np.newaxis, :])[0]
+    ours = pairwise.signs(board.values[np.newaxis, :])[0]
     flips = np.full(ours.shape, np.nan)
     # A draw of opposite sign is a flip, a tie half of one.
     for one in range(len(board.systems)):
-        theirs = _signs(known, one)
+        theirs = pairwise.signs(known, one)
         flips[one] = np.where(ours[one] == 0, np.nan, ((1 - ours[one] * theirs) / 2).mean(axis=0))
     taus = [agreement.kendall_tau(_by_name(board, board.values), _by_name(board, each)) for each in known]
     told = [each for each in taus if each is not None]
@@ -243,24 +278,17 @@ def _range(taus: Sequence[float]) -> Figure:
     return Figure(float(np.mean(taus)), min(taus), max(taus))
 
 
-def _signs(values: Floats, one: int | None = None) -> Floats:
-    """By which of two systems is better: 1, 0, -1, of shape (draws, systems, systems), or of one against the others."""
-    ours = values[:, :, np.newaxis] if one is None else values[:, [one]]
-    apart = ours - (values[:, np.newaxis, :] if one is None else values)
-    return np.where(np.abs(apart) <= _EQUAL, 0.0, np.sign(apart))
-
-
 def _by_name(board: _Board, values: Floats) -> dict[str, float]:
     return {name: round(float(value), 12) for name, value in zip(board.systems, values, strict=True)}
 
 
 def _standings(board: _Board, resampled: Floats | None) -> Iterator[Standing]:
-    ranks = _ranks(board.values[np.newaxis, :])[0]
+    ranks = pairwise.ranks(board.values[np.newaxis, :])[0]
     if resampled is None:
         for system, value, rank in zip(board.systems, board.values, ranks, strict=True):
             yield Standing(system, float(value), float(rank), None, None, None)
         return
-    moved = _ranks(resampled)
+    moved = pairwise.ranks(resampled)
     best = moved == moved.min(axis=1, keepdims=True)
     first = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
     tail = (1 - CONFIDENCE) / 2
@@ -268,9 +296,3 @@ def _standings(board: _Board, resampled: Floats | None) -> Iterator[Standing]:
     for number, system in enumerate(board.systems):
         bounds = (float(low[number]), float(high[number]), float(first[number]))
         yield Standing(system, float(board.values[number]), float(ranks[number]), *bounds)
-
-
-def _ranks(values: Floats) -> Floats:
-    """Ranks from 1, the best; those that are equal share the mean of theirs.  Shape (draws, systems)."""
-    found = [1 + ((1 - _signs(values, one)) / 2).sum(axis=1) - 0.5 for one in range(values.shape[1])]
-    return np.stack(found, axis=1)

@@ -1,3 +1,5 @@
+import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -5,7 +7,8 @@ import pytest
 from harness import judged_runs
 from harness.cli.judged import judged
 from harness.errors import FileError, UsageError
-from tests import handed_on
+from tests import handed_on, shelf
+from tests.shelf import Made
 
 
 @pytest.fixture
@@ -51,6 +54,25 @@ def test_stored_results_give_a_run_for_each_system_that_ended_well(results: Path
     assert found.qrels["q3"] == {"d1": 1}
     with pytest.raises(UsageError, match="no finished run in it that matches 'greedy'"):
         judged_runs.of_results(results, "greedy")
+
+
+def test_profiles_whose_rankings_are_the_same_are_one_system(tmp_path: Path) -> None:
+    shelf.put(tmp_path, Made("same", 2.0, (1,)), Made("same", 2.0, (1,), profile="cpu2-mem4"))
+    shelf.put(tmp_path, Made("moved", 2.0, (1,)), Made("moved", 2.0, (2,), profile="cpu2-mem4"))
+    shelf.put(tmp_path, Made("moved", 2.0, (3,)), suite="other")
+    for path in tmp_path.glob("*/same/*/*/cpu2-mem4/*/run.trec.gz"):
+        text = gzip.decompress(path.read_bytes()).replace(b"10.0 same", b"10.000001 same")
+        path.write_bytes(gzip.compress(text, mtime=0))
+        raw = json.loads((path.parent / "result.json").read_text())
+        raw["files"]["run.trec.gz"] = "other bytes"
+        (path.parent / "result.json").write_text(json.dumps(raw))
+    (found,) = judged_runs.of_results(tmp_path)
+    assert sorted(found.runs) == [
+        "other/moved/cpu1-mem1",
+        "quick/moved/cpu1-mem1",
+        "quick/moved/cpu2-mem4",
+        "same",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -4,4 +4,4 @@ Each module draws one kind from plain records; :mod:`harness.pictures.album` mak
 """
 
 # The words by which the kinds are known, in file names too, in the order in which they are made.
-KINDS = ("cost", "winners", "ranks", "distributions", "memory", "instances")
+KINDS = ("cost", "winners", "ranks", "distributions", "memory", "instances", "flips")

@@ -5,7 +5,6 @@ Rows of one place (:mod:`harness.place`) stand in one picture; a picture's file 
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,15 +16,14 @@ from harness.errors import UnknownName
 from harness.leaderboard import Asked
 from harness.per_query import PerQuery
 from harness.pictures import KINDS, canvas, chosen, look
-from harness.pictures.chosen import Missing, Rows
+from harness.pictures.canvas import file_name
+from harness.pictures.compared import Missing, Rows
 from harness.place import Place
 from harness.records import digest
 from harness.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-_LONGEST_NAME = 60
 
 
 @dataclass(frozen=True)
@@ -111,9 +109,3 @@ def _apart(place: Place, same: Sequence[Place]) -> tuple[str, ...]:
     others = [(other.suite or "measured", other.scenario, other.isolation) for other in same]
     told = [field for number, field in enumerate(fields) if len({other[number] for other in others}) > 1]
     return (place.dataset, *told)
-
-
-def file_name(text: str) -> str:
-    """A name that any file system takes and that leads nowhere; one that had to change says so by a hash."""
-    safe = re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")[:_LONGEST_NAME]
-    return safe if safe and safe == text.lower() else f"{safe or 'dataset'}-{digest(text)[:8]}"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import whole_file
+from harness.records import digest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg", "pdf")
 DPI = 150
+_LONGEST_NAME = 60
 # What a file would say of the time at which it was made.
 _UNDATED: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 # Names hold "$": nothing is mathematics.  Fonts in PDFs are those that publishers take.
@@ -72,3 +75,9 @@ def save(figure: Figure, path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(partial, format=form, dpi=DPI, metadata=_UNDATED[form])
     return path
+
+
+def file_name(text: str) -> str:
+    """A name that any file system takes and that leads nowhere; one that had to change says so by a hash."""
+    safe = re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")[:_LONGEST_NAME]
+    return safe if safe and safe == text.lower() else f"{safe or 'dataset'}-{digest(text)[:8]}"

@@ -3,106 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from harness import axes, fronts, leaderboard, per_query
 from harness.dynascore import Status
 from harness.errors import UsageError
-from harness.leaderboard import Asked, Leaderboard
-from harness.per_query import PerQuery
-from harness.pictures import cost, distributions, instances, look, memory, ranks, winners
-from harness.pictures.frame import Frame
-from harness.pictures.look import Look
-from harness.records import Isolation, Outcome
-from harness.table import Row, Table, Validity
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-Drawing = Callable[[], "Figure"]
-
-
-class Missing(Exception):
-    """There is no such picture; the text says of what, and why not."""
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A table of rows that may be compared, what each is made of by query, and what they are called.
-
-    ``asked`` says how they are ranked.
-    """
-
-    table: Table
-    found: Mapping[str, PerQuery]
-    asked: Asked
-    looks: Mapping[str, Look]
-    called: str
-
-    @property
-    def measure(self) -> str:
-        """What accuracy is."""
-        return self.asked.measure
-
-    @cached_property
-    def ranked(self) -> Leaderboard:
-        """As was asked."""
-        return leaderboard.build(self.table, self.found, self.asked)
-
-    @cached_property
-    def weighed(self) -> Leaderboard:
-        """By Dynascore of accuracy, cost and latency, whatever their weights: all rows, with the rates as asked."""
-        weights = leaderboard.PRESETS[0].weights
-        asked = replace(self.asked, weights=weights, bounds=(), rank_by=None)
-        return leaderboard.build(self.table, self.found, asked)
-
-    @cached_property
-    def by_cost(self) -> Leaderboard:
-        """With the front over accuracy and cost."""
-        asked = replace(self.asked, bounds=(), rank_by="cost", front=("accuracy", "cost"))
-        return leaderboard.build(self.table, self.found, asked)
-
-    def frame(self, title: str, notes: Iterable[str], left_out: Iterable[tuple[Row, str]]) -> Frame:
-        """Title and small print: of what, at which prices, which rows are in doubt and which are not there."""
-        table, rows = self.table, self.table.rows
-        said = [f"Prices: {table.price_provider} {table.price_region}, {table.price_term}, {table.price_date}."]
-        if rows[0].isolation is Isolation.PUBLISHED:
-            said.append("Published figures, not measured here: no intervals are known.")
-        elif rows[0].isolation is not Isolation.CONTAINER:
-            said.append(f"Isolation: {rows[0].isolation.value}; no limits were enforced.")
-        doubted = [_named(row) for row in rows if row.validity is Validity.NOISY and row.outcome is Outcome.OK]
-        said += [f"Noisy: {look.listed(doubted)}."] if doubted else []
-        absent = [f"{_named(row)} ({look.text(why, 60)})" for row, why in left_out]
-        said += [f"Not drawn: {look.listed(absent)}."] if absent else []
-        return Frame(f"{self.called}: {title}", (" ".join((*notes, *said)),), self.looks)
-
-    @property
-    def cost_label(self) -> str:
-        """The cost axis: which of the two models it is."""
-        model = "sequential" if self.table.rows[0].scenario == "single_stream" else "saturated"
-        return f"cost, US$ per million queries ({model})"
-
-    def usable(self) -> tuple[list[Row], list[tuple[Row, str]]]:
-        """Rows that ran and are not invalid; and the others with why."""
-        kept, others = [], []
-        for row in self.table.rows:
-            why = fronts.rankable(row, ())
-            if why is None:
-                kept.append(row)
-            else:
-                others.append((row, _short(row, why)))
-        return kept, others
-
-
-def _named(row: Row) -> str:
-    return f"{row.system} on {row.profile}"
-
-
-def _short(row: Row, why: str) -> str:
-    return why if row.outcome is Outcome.OK else row.outcome.value
+from harness.leaderboard import Leaderboard
+from harness.pictures import cost, distributions, instances, look, memory, orders, ranks, winners
+from harness.pictures.compared import Drawing, Missing, Rows, short, why_none
+from harness.records import Outcome
+from harness.table import Row, Validity
 
 
 def _hardware(row: Row) -> str:
@@ -117,7 +27,7 @@ def _board(rows: Rows, what: str, which: Callable[[Rows], Leaderboard]) -> Leade
 
 
 def _left_out(board: Leaderboard) -> list[tuple[Row, str]]:
-    return [(each.row, _short(each.row, each.reason)) for each in board.left_out]
+    return [(each.row, short(each.row, each.reason)) for each in board.left_out]
 
 
 def _cost(rows: Rows) -> Drawing:
@@ -216,7 +126,7 @@ def _distributions(rows: Rows) -> Drawing:
         else:
             drawn.append(distributions.Distribution(row.system, row.profile, of.quantiles_s))
     if not drawn:
-        raise Missing(f"latency distributions: {_why_none(without or others)}")
+        raise Missing(f"latency distributions: {why_none(without or others)}")
     kinds = list(dict.fromkeys(each.hardware for each in drawn))[: distributions.MOST_PANELS]
     kept_out = sorted({each.hardware for each in drawn} - set(kinds))
     notes = ["All timed samples of all trials; 51 quantiles joined by lines."]
@@ -253,7 +163,7 @@ def _memory(rows: Rows) -> Drawing:
         single |= {f"{each.system}, {each.hardware}" for each in every if each.system not in several}
     if not any(each.latency.value is not None for each in drawn):
         why = "no system ran at any of several limits" if drawn else "each system was measured at one limit only"
-        raise Missing(f"memory limits: {_why_none(others) if others and not limits else why}")
+        raise Missing(f"memory limits: {why_none(others) if others and not limits else why}")
     kinds = list(dict.fromkeys(each.hardware for each in drawn))[: memory.MOST_PANELS]
     notes = ["Bars: 95 % intervals."] if any(each.latency.low is not None for each in drawn) else []
     notes += [f"Measured at one limit only, not drawn: {look.listed(sorted(single))}."] if single else []
@@ -272,7 +182,7 @@ def _instances(rows: Rows) -> Drawing:
         else:
             drawn.append(instances.Rented(row.system, row.price.instance_type, row.price.usd_per_hour, value))
     if not drawn:
-        raise Missing(f"cost by instance type: {_why_none(others)}")
+        raise Missing(f"cost by instance type: {why_none(others)}")
     types = sorted({(each.usd_per_hour, each.instance_type) for each in drawn})
     if len(types) < 2:
         raise Missing(f"cost by instance type: all rows are priced on one type, {types[0][1]}")
@@ -282,12 +192,6 @@ def _instances(rows: Rows) -> Drawing:
     return lambda: instances.draw([each for each in drawn if each.instance_type in shown], around, rows.cost_label)
 
 
-def _why_none(others: list[tuple[Row, str]]) -> str:
-    """Why no row could be drawn, by the first."""
-    row, why = others[0]
-    return f"no row has what it takes ({_named(row)}: {why}{f'; {len(others) - 1} more' if len(others) > 1 else ''})"
-
-
 MAKERS: Mapping[str, Callable[[Rows], Drawing]] = {
     "cost": _cost,
     "winners": _winners,
@@ -295,4 +199,5 @@ MAKERS: Mapping[str, Callable[[Rows], Drawing]] = {
     "distributions": _distributions,
     "memory": _memory,
     "instances": _instances,
+    "flips": orders.make,
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.pictures import canvas, frame, look
-from harness.pictures.album import file_name
+from harness.pictures.canvas import file_name
 from harness.pictures.frame import Frame
 from harness.report.robustness import name, percent
 from harness.robustness import Condition, Robustness
@@ -38,14 +38,20 @@ def write(found: Sequence[Robustness], folder: Path, form: str) -> Iterator[Path
             yield canvas.save(draw(each), folder / f"{stem}{f'-{number}' if number > 1 else ''}.{form}")
 
 
-def draw(found: Robustness) -> Figure:
-    """Draw all conditions that were asked, in columns where systems are few."""
+def draw(found: Robustness, around: Frame | None = None) -> Figure:
+    """Draw all conditions that were asked, in columns where systems are few.
+
+    Args:
+        found: with a matrix at least.
+        around: what stands around them; else its dataset, ``title`` and ``notes``.
+    """
     shown = [each for each in found.conditions if each.flips]
     systems = found.systems[:MOST_SYSTEMS]
     columns = 2 if len(systems) <= _NUMBERED and len(shown) > 1 else 1
     lines = -(-len(shown) // columns)
     height = lines * (0.62 + (0.36 if len(systems) <= _FEW else 0.21) * len(systems)) + 0.45
-    sheet = frame.begin(Frame(_title(found), _notes(found), {}), height)
+    around = around or Frame(f"{found.dataset}: {title(found)}", notes(found), {})
+    sheet = frame.begin(around, height)
     # Small letters are as wide as their pixels: room is made for them as they will be drawn.
     sheet.figure.set_dpi(canvas.DPI)
     drawn = sheet.figure.subplots(lines, columns, squeeze=False)
@@ -63,6 +69,9 @@ def draw(found: Robustness) -> Figure:
     bar.set_ticks([0, 0.25, 0.5, 0.75, 1], labels=["0 %", "25 %", "50 %", "75 %", "100 %"])
     bar.ax.tick_params(labelsize=7.5, length=2)
     bar.outline.set_visible(False)
+    # Matplotlib would make pixels of so many colours, in SVG and PDF as well.
+    if bar.solids is not None:
+        bar.solids.set(rasterized=False, edgecolor="face")
     return sheet.figure
 
 
@@ -113,11 +122,13 @@ def _colours() -> LinearSegmentedColormap:
     return LinearSegmentedColormap.from_list("flips", steps, N=512)
 
 
-def _title(found: Robustness) -> str:
-    return f"{found.dataset}: share of draws in which two systems change places, by {found.measure}"
+def title(found: Robustness) -> str:
+    """What is drawn."""
+    return f"share of draws in which two systems change places, by {found.measure}"
 
 
-def _notes(found: Robustness) -> tuple[str, ...]:
+def notes(found: Robustness) -> tuple[str, ...]:
+    """How it is read, and what of it is not there."""
     more = len(found.systems) - MOST_SYSTEMS
     return (
         f"Systems in the order of {found.measure} over {found.queries:,} queries, 1 the best. Each cell: in how many "
