@@ -70,8 +70,8 @@ def draw(found: Robustness, around: Frame | None = None) -> Figure:
     bar.ax.tick_params(labelsize=7.5, length=2)
     bar.outline.set_visible(False)
     # Matplotlib would make pixels of so many colours, in SVG and PDF as well.
-    if bar.solids is not None:
-        bar.solids.set(rasterized=False, edgecolor="face")
+    assert bar.solids is not None
+    bar.solids.set(rasterized=False, edgecolor="face")
     return sheet.figure
 
 
