@@ -243,9 +243,7 @@ def effects(found: JudgedRuns, leaked: Sequence[str], measures: Sequence[Any], s
     made = []
     gone = set(leaked)
     for system, run in found.runs.items():
-        judged = evaluate.evaluate(
-            _restricted(run, found), found.qrels, found.query_ids, measures, hits_alone=found.hits_alone
-        )
+        judged = evaluate.evaluate(run, found.qrels, found.query_ids, measures, hits_alone=found.hits_alone)
         leaked_and_judged = len(gone - set(judged.unjudged))
         for measure in map(str, measures):
             values = judged.per_query.get(measure, {})
@@ -258,12 +256,6 @@ def effects(found: JudgedRuns, leaked: Sequence[str], measures: Sequence[Any], s
                 whole, without, alone = (_mean([values[query] for query in part], seed) for part in parts)
             made.append(Effect(system, measure, whole, without, alone, judged.queries, leaked_and_judged))
     return tuple(made)
-
-
-def _restricted(run: Any, found: JudgedRuns) -> Any:
-    """A run's rankings of the queries that count: a run file may hold more."""
-    asked = {query: ranking for query, ranking in run.rankings.items() if query in found.queries}
-    return replace(run, rankings=asked)
 
 
 def _mean(values: Sequence[float], seed: int) -> Figure:
