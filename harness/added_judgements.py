@@ -131,15 +131,15 @@ def merge(
     """
     known = {(line.query_id, line.doc_id): line for line in base}
     given = [each for each in judged if each.grade is not None]
-    differing = {}
-    for each in given:
-        line = known.get((each.query_id, each.doc_id))
-        if line is not None and line.grade != each.grade:
-            differing[each.query_id, each.doc_id] = (line, each)
+    differing = {
+        (each.query_id, each.doc_id): (line, each)
+        for each in given
+        if (line := known.get((each.query_id, each.doc_id))) is not None and line.grade != each.grade
+    }
     if differing and conflicts == "refuse":
         raise UsageError(_refused(list(differing.values())))
-    numbers = [int(line.iteration) for line in base if line.iteration.isdecimal()]
-    number = 1 + max((*numbers, *(each.iteration for each in earlier)), default=0)
+    number = _next(base, earlier)
+    new = sorted((each for each in given if (each.query_id, each.doc_id) not in known), key=_pair)
     lines = [(line.query_id, line.iteration, line.doc_id, line.grade) for line in base]
     if conflicts == "override":
         lines = [
@@ -148,12 +148,8 @@ def merge(
             else (query, iteration, document, grade)
             for query, iteration, document, grade in lines
         ]
-    new = sorted(
-        (each.query_id, str(number), each.doc_id, each.grade or 0)
-        for each in given
-        if (each.query_id, each.doc_id) not in known
-    )
-    content = "".join(f"{query} {iteration} {document} {grade}\n" for query, iteration, document, grade in lines + new)
+    lines += [(each.query_id, str(number), each.doc_id, each.grade or 0) for each in new]
+    content = "".join(f"{query} {iteration} {document} {grade}\n" for query, iteration, document, grade in lines)
     done = Merge(
         iteration=number,
         source=source,
@@ -172,6 +168,16 @@ def merge(
         resolved=conflicts,
     )
     return Merged(content.encode("utf-8"), done)
+
+
+def _next(base: Sequence[Line], earlier: Sequence[Merge]) -> int:
+    """A number that no judgement and no merge has yet."""
+    numbers = [int(line.iteration) for line in base if line.iteration.isdecimal()]
+    return 1 + max((*numbers, *(each.iteration for each in earlier)), default=0)
+
+
+def _pair(each: Judged) -> tuple[str, str]:
+    return each.query_id, each.doc_id
 
 
 def _refused(differing: Sequence[tuple[Line, Judged]]) -> str:

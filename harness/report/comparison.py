@@ -12,9 +12,9 @@ from typing import Any
 from harness.changed import Changed
 from harness.comparison import Comparison, Side
 from harness.differences import LATENCY, POWER, Difference
-from harness.errors import UnknownName
 from harness.report import headline
 from harness.report.as_csv import written
+from harness.report.formats import writer
 from harness.report.markdown import escape, grid
 from harness.report.sheet import MISSING, number
 from harness.report.text import printable
@@ -38,10 +38,7 @@ def render(found: Sequence[Comparison], format: str) -> str:
     Raises:
         UnknownName: there is no such format.
     """
-    writers = {"md": _markdown, "csv": _csv, "json": _json}
-    if format not in writers:
-        raise UnknownName("format", format, FORMATS)
-    return writers[format](found)
+    return writer({"md": _markdown, "csv": _csv, "json": _json}, format)(found)
 
 
 _HEADERS = (

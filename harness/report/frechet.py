@@ -10,9 +10,9 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.agreement import kendall_tau
-from harness.errors import UnknownName
 from harness.frechet.measured import Distance, Distances
 from harness.report.as_csv import written
+from harness.report.formats import writer
 from harness.report.markdown import escape, grid
 from harness.report.sheet import MISSING
 
@@ -32,10 +32,7 @@ def render(found: Sequence[Found], format: str) -> str:
     Raises:
         UnknownName: there is no such format.
     """
-    writers = {"md": _markdown, "csv": _csv, "json": _json}
-    if format not in writers:
-        raise UnknownName("format", format, FORMATS)
-    return writers[format](found)
+    return writer({"md": _markdown, "csv": _csv, "json": _json}, format)(found)
 
 
 def named(each: Distance) -> str:

@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from harness.errors import UnknownName
 from harness.leakage import Effect, Leakage
 from harness.report.as_csv import written
+from harness.report.formats import writer
 from harness.report.markdown import escape, grid
 from harness.report.sheet import MISSING
 from harness.table import Figure
@@ -29,10 +29,7 @@ def render(found: Sequence[Leakage], form: str) -> str:
     Raises:
         UnknownName: there is no such format.
     """
-    writers = {"md": _markdown, "csv": _csv, "json": _json}
-    if form not in writers:
-        raise UnknownName("format", form, FORMATS)
-    return writers[form](found)
+    return writer({"md": _markdown, "csv": _csv, "json": _json}, form)(found)
 
 
 def _markdown(found: Sequence[Leakage]) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from harness.errors import UnknownName
 from harness.place import Place
+from harness.report.formats import writer
 from harness.report.layout import names
 from harness.report.markdown import escape, grid
 from harness.report.repricing_data import as_csv, as_json, model
@@ -24,10 +24,7 @@ def render(found: Repricing, format: str) -> str:
     Raises:
         UnknownName: there is no such format.
     """
-    writers = {"md": _markdown, "csv": as_csv, "json": as_json}
-    if format not in writers:
-        raise UnknownName("format", format, FORMATS)
-    return writers[format](found)
+    return writer({"md": _markdown, "csv": as_csv, "json": as_json}, format)(found)
 
 
 def _markdown(found: Repricing) -> str:

@@ -8,8 +8,8 @@ import io
 import json
 from collections.abc import Sequence
 
-from harness.errors import UnknownName
 from harness.report.as_csv import written
+from harness.report.formats import writer
 from harness.report.markdown import escape, grid
 from harness.report.sheet import MISSING
 from harness.robustness import Condition, Robustness, Standing
@@ -28,10 +28,7 @@ def render(found: Sequence[Robustness], format: str) -> str:
     Raises:
         UnknownName: there is no such format.
     """
-    writers = {"md": _markdown, "csv": _csv, "json": _json}
-    if format not in writers:
-        raise UnknownName("format", format, FORMATS)
-    return writers[format](found)
+    return writer({"md": _markdown, "csv": _csv, "json": _json}, format)(found)
 
 
 METHOD = (
