@@ -116,7 +116,7 @@ def blocks(path: Path, layout: Layout, progress: Progress | None = None) -> Iter
                 if progress is not None:
                     progress(raw.tell())
     except FileNotFoundError:
-        raise FileError(f"{path}: no such file; measure again or restore it") from None
+        raise FileError(f"{path}: no such file; restore it, or name the right one") from None
     except (OSError, EOFError, zlib.error) as error:
         raise FileError(f"{path}: damaged after line {number - 1}: {error}; restore it or measure again") from error
 

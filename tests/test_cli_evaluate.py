@@ -110,5 +110,5 @@ def test_wrong_files_are_one_line(files: Path, line: str, what: str) -> None:
     done = run(files, runs=("bad.run",))
     assert done.exit_code == 2 and done.stdout == ""
     assert what in done.stderr and done.stderr.count("\n") == 1
-    assert run(files, runs=("missing.run",)).stderr.endswith("no such file; measure again or restore it\n")
+    assert run(files, runs=("missing.run",)).stderr.endswith("no such file; restore it, or name the right one\n")
     assert run(files, "--measures", "nDCG@ten").exit_code == 2
