@@ -138,7 +138,9 @@ class StandIn:
             _linked(ground.packages / "venv", self.home / "venv")
         lower = [ground.packages / "own"] if not fresh and ground.packages.is_dir() else []
         self._process = self._boot([*lower, ground.root], beat_s)
-        self._namespace = _namespace(self._process.pid)
+        # Held open: the kernel gives the number of one that is gone to the next, such as that of a new container.
+        self._held = _held(self._process.pid)
+        self._namespace = str(Path(f"/proc/self/fd/{self._held}").readlink()) if self._held else None
         assert self._namespace != _namespace(os.getpid()), "all that lives in it will be killed"
         threading.Thread(target=self._watch, daemon=True).start()
 
@@ -157,7 +159,9 @@ class StandIn:
     @property
     def processes(self) -> list[int]:
         """All that lives in it, but for what the engine runs."""
-        return [pid for pid in _pids() if self._namespace and _namespace(pid) == self._namespace]
+        if self._held is None:
+            return []
+        return [pid for pid in _pids() if _namespace(pid) == self._namespace]
 
     def containers(self) -> list[docker.models.containers.Container]:
         """Those that it started: whatever of its home they see."""
@@ -182,6 +186,9 @@ class StandIn:
                         os.kill(pid, signal.SIGKILL)
                 time.sleep(0.02)
             self._process.wait()
+            if self._held is not None:
+                os.close(self._held)
+                self._held = None
             for container in self.containers():
                 with contextlib.suppress(docker.errors.APIError):
                     container.remove(force=True)
@@ -295,6 +302,13 @@ def _linked(source: Path, target: Path) -> None:
 
 def _pids() -> list[int]:
     return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
+
+
+def _held(pid: int) -> int | None:
+    try:
+        return os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None  # it is dead already
 
 
 def _namespace(pid: int) -> str | None:

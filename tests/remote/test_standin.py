@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,6 +50,27 @@ def test_two_at_once_have_nothing_in_common_and_leave_nothing(ground: standin.Gr
         assert one.metadata.endpoint != two.metadata.endpoint
         assert (one.log, two.log) == (f"{one.home}\n", f"{two.home}\n")
     assert not one.processes and not (tmp_path / "one" / "root").exists() and not (tmp_path / "two" / "own").exists()
+
+
+def test_what_comes_after_a_dead_one_is_not_taken_for_it(ground: standin.Ground, tmp_path: Path, aws: str) -> None:
+    # The kernel gives the number of a namespace that is gone to the next one: it may be a container's.
+    with (
+        standin.booted(ground, tmp_path / "one", LINGERING.format(""), imds.of()) as box,
+        contextlib.ExitStack() as more,
+    ):
+        while living := box.processes:
+            for pid in living:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        for _ in range(50):
+            stranger = subprocess.Popen(["unshare", "--mount", "sleep", "1000"])
+            more.callback(stranger.wait)
+            more.callback(stranger.kill)
+            while stranger.poll() is None and Path(f"/proc/{stranger.pid}/comm").read_text() != "sleep\n":
+                time.sleep(0.01)
+            assert not box.processes
+        box.kill()
+        assert stranger.poll() is None
 
 
 def test_a_time_limit_alone_powers_nothing_off(ground: standin.Ground, tmp_path: Path, aws: str) -> None:
