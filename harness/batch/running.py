@@ -17,7 +17,6 @@ from harness.ec2.aws_time import AwsTime
 from harness.ec2.book import Book
 from harness.ec2.conductor import Ended
 from harness.ec2.drafting import Draft, Drafter, Request
-from harness.ec2.outfitting import Outfitter
 from harness.ec2.planning import Ready
 from harness.ec2.records import Run
 from harness.ec2.running import Done, Session, Side, keep_inputs
@@ -136,16 +135,7 @@ class _Session(Session):
             first = drafting.begun(self.request, self.drafter.market, owner, draft.groups, self.aws_now())
             begun = replace(first, results=self._results)
         kept = Book(self.work, begun)
-        there = self.drafter.there(draft.ready, draft.jobs)
-        outfit = Outfitter(
-            draft.inputs,
-            draft.ready,
-            there,
-            self.drafter.shipper,
-            begun.run_id,
-            lambda job: home.spec(job).index_key,
-        )
-        outfit.ship(draft.groups)
+        outfit = self.shipped(draft, home, begun)
         bundle = self.drafter.shipper.bundle()
         if draft.run is None:
             kept.begin()

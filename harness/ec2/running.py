@@ -149,15 +149,7 @@ class Session:
             self.request, self.drafter.market, offer.owner, draft.groups, self.aws_now()
         )
         book = Book(self.work, begun)
-        outfit = Outfitter(
-            draft.inputs,
-            draft.ready,
-            self.drafter.there(draft.ready, draft.jobs),
-            self.drafter.shipper,
-            begun.run_id,
-            lambda job: home.spec(job).index_key,
-        )
-        outfit.ship(draft.groups)
+        outfit = self.shipped(draft, home, begun)
         bundle = self.drafter.shipper.bundle()
         if draft.run is None:
             book.begin()
@@ -180,6 +172,19 @@ class Session:
         with _goes_on(self.side.screen, book):
             ended = conductor.run()
         return self.done(draft, begun, home, ended)
+
+    def shipped(self, draft: Draft, home: Home, begun: Run) -> Outfitter:
+        """Ship what the groups of a draft need; what outfits each part of the run with it."""
+        outfit = Outfitter(
+            draft.inputs,
+            draft.ready,
+            self.drafter.there(draft.ready, draft.jobs),
+            self.drafter.shipper,
+            begun.run_id,
+            lambda job: home.spec(job).index_key,
+        )
+        outfit.ship(draft.groups)
+        return outfit
 
     def aws_now(self) -> float:
         """The time by AWS' clock."""
