@@ -234,13 +234,13 @@ def test_an_image_in_the_making_holds_up_no_other(built: docker.DockerClient, to
 def test_a_build_has_no_network_and_a_failed_one_does_not_count(
     built: docker.DockerClient, toy: System, tmp_path: Path
 ) -> None:
-    before = {container.id for container in built.containers.list(all=True)}
+    before = {container.id for container in built.containers.list(all=True, ignore_removed=True)}
     with (toy.engine_dir / "Dockerfile").open("a") as file:
         file.write("RUN cat /proc/net/route | tail -n +2 | grep . || { echo no route at all; exit 3; }\n")
     with pytest.raises(ImageError, match=r"RUN cat /proc/net/route.*no route at all.*code: 3"):
         making.ensure(built, toy, cache=tmp_path, models=None, report=lambda _: None)
     assert making.find(built, toy) is None
-    left = [each for each in built.containers.list(all=True) if each.id not in before]
+    left = [each for each in built.containers.list(all=True, ignore_removed=True) if each.id not in before]
     assert not [each for each in left if "no route at all" in str(each.attrs["Config"]["Cmd"])]
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from harness.aws.passing import until_answered
 from harness.batch import jobs, names
 from harness.batch.engine import ComputeEnvironment
 from harness.batch.grouping import Submission
@@ -21,10 +22,6 @@ from harness.instances import Instance
 from harness.remote import layout
 from harness.remote.records import MOST_BYTES, End, Input, Part, PartJob, dump, read
 from harness.result import Result
-
-# What may pass by itself, and how many looks in a row may meet it: five minutes at the usual interval.
-_PASSING = frozenset({"Busy", "Unreached"})
-_MOST_FAILURES = 30
 
 
 @dataclass(frozen=True)
@@ -90,28 +87,20 @@ class Watcher:
             AwsError: AWS refuses, or fails for long; what was submitted goes on.
             KeyboardInterrupt: the user has had enough; likewise.
         """
-        failures = 0
-        while True:
-            try:
-                self._tick()
-                failures = 0
-            except AwsError as error:
-                failures += 1
-                if error.code not in _PASSING or failures > _MOST_FAILURES:
-                    raise
-                if failures == 1:
-                    self._doer.say(f"{error} - trying on")
-            if all(each.over for each in self._standings):
-                break
-            self._pace.sleep(self._pace.interval_s)
-        self._book.close()
+        while not until_answered(self._tick, self._doer.say, self._wait):
+            self._wait()
+        until_answered(self._book.close, self._doer.say, self._wait)
+
+    def _wait(self) -> None:
+        self._pace.sleep(self._pace.interval_s)
 
     @property
     def submitted(self) -> list[str]:
         """Jobs that Batch has and that have not ended."""
         return [self._name(each) for each in self._standings if each.job_id and not each.over]
 
-    def _tick(self) -> None:
+    def _tick(self) -> bool:
+        """Look and act once; whether all is over."""
         # Batch first: what S3 shows after a job was seen to have ended is all that it ever handed over.
         for standing in self._standings:
             if not standing.over:
@@ -128,6 +117,7 @@ class Watcher:
                 if not standing.over and self._ready(standing):
                     self._submit(standing)
         self._show()
+        return all(each.over for each in self._standings)
 
     def _look(self, standing: Standing) -> None:
         submission = standing.submission

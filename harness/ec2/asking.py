@@ -6,9 +6,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from harness.aws.passing import PASSING
 from harness.ec2.cloud import Cloud
 from harness.ec2.deciding import Start
-from harness.ec2.launching import ENDED, MISMATCH, NO_PROFILE, PASSING, QUOTA, NoCapacity
+from harness.ec2.launching import ENDED, MISMATCH, NO_PROFILE, QUOTA, NoCapacity
 from harness.ec2.records import Group, Launch
 from harness.ec2.showing import Board
 from harness.ec2.standing import Run, Standing

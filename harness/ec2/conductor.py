@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from harness.aws.passing import until_answered
 from harness.ec2 import fleet
 from harness.ec2.asking import Outfit
 from harness.ec2.aws_time import AwsTime
@@ -15,15 +16,11 @@ from harness.ec2.deciding import decide
 from harness.ec2.doing import Doing
 from harness.ec2.fleet import Seen
 from harness.ec2.homecoming import Home
-from harness.ec2.launching import PASSING
 from harness.ec2.showing import Board
 from harness.ec2.standing import Run, Terms
-from harness.errors import AwsError
 from harness.remote.records import PartJob
 from harness.result import Result
 
-# How many looks in a row may fail before it is given up: five minutes at the usual interval, each with retries.
-_MOST_FAILURES = 30
 # How long what was told to end may take, at the very end.
 LAST_WAIT_S = 900.0
 
@@ -81,24 +78,16 @@ class Conductor:
             AwsError: AWS fails for long; all that is there stays as it is, for the same command to go on with.
             KeyboardInterrupt: the user has had enough; likewise.
         """
-        failures = 0
         self._book.recall()
         self._book.look()
         self._run.begin()
         with self._board:
-            while True:
-                try:
-                    if self._tick():
-                        break
-                    failures = 0
-                except AwsError as error:
-                    failures += 1
-                    if error.code not in PASSING or failures > _MOST_FAILURES:
-                        raise
-                    if failures == 1:
-                        self._board.say(f"{error} - trying on")
-                self._pace.sleep(self._pace.interval_s)
-        return self._last_look()
+            while not until_answered(self._tick, self._board.say, self._wait):
+                self._wait()
+        return until_answered(self._last_look, self._board.say, self._wait)
+
+    def _wait(self) -> None:
+        self._pace.sleep(self._pace.interval_s)
 
     def _tick(self) -> bool:
         """Look and act once; whether all is over."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from harness.aws.passing import PASSING
 from harness.ec2.asking import OURS_TO_MEND, Asking, Outfit
 from harness.ec2.cloud import Cloud
 from harness.ec2.deciding import Action, Bring, Finish, GiveUp, Leave, Retry, Start, Terminate
-from harness.ec2.launching import PASSING
 from harness.ec2.showing import Board
 from harness.ec2.standing import Run, Standing
 from harness.errors import AwsError, HarnessError

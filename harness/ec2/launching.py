@@ -38,8 +38,6 @@ _CAPACITY = frozenset(
 _QUOTA = frozenset(
     {"InstanceLimitExceeded", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "VolumeLimitExceeded"}
 )
-# May be over with the next try, and says nothing about whether an instance was made.
-PASSING = frozenset({"Busy", "Unreached"})
 # Codes of our own, for what is not to end the run at once.
 QUOTA, MISMATCH, ENDED, NO_PROFILE = "Quota", "Mismatch", "Ended", "NoProfile"
 # That no machine is there has HTTP status 500, and would be tried again for minutes while nobody looks at the boxes.

@@ -2,14 +2,15 @@
 
 Ending an instance once more is no error there: moto deletes its network interfaces each time, and fails the second
 time.  EC2 answers many at once: moto walks its dictionaries while another request adds to them, and fails with a page
-of HTML, so it gets one request of EC2 after the other.
+of HTML, so it gets one request of EC2 after the other.  Of two that write an object at once if it is not there, S3
+lets one win: moto looks first and writes later, so it gets one such request after the other.
 """
 
 from __future__ import annotations
 
 import copy
 import threading
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from moto import server
@@ -18,7 +19,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 
 _really = Instance.terminate
 _dispatch = DomainDispatcherApplication.__call__
-_alone, _in_turn = threading.Lock(), threading.Lock()
+_alone, _in_turn, _if_so = threading.Lock(), threading.Lock(), threading.Lock()
 
 
 def _terminate(self: Instance) -> Any:
@@ -28,7 +29,12 @@ def _terminate(self: Instance) -> Any:
 
 def _one_by_one(self: DomainDispatcherApplication, environ: dict[str, Any], start_response: Any) -> Any:
     signed_for = environ.get("HTTP_AUTHORIZATION", "")
-    with _in_turn if "/ec2/aws4_request" in signed_for else nullcontext():
+    turn: AbstractContextManager[Any] = nullcontext()
+    if "/ec2/aws4_request" in signed_for:
+        turn = _in_turn
+    elif environ["REQUEST_METHOD"] == "PUT" and ("HTTP_IF_MATCH" in environ or "HTTP_IF_NONE_MATCH" in environ):
+        turn = _if_so
+    with turn:
         return _dispatch(self, environ, start_response)
 
 

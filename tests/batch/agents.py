@@ -80,5 +80,6 @@ def image(engine: docker.DockerClient, told: dict[str, str]) -> Iterator[str]:
 
 
 def siblings(engine: docker.DockerClient) -> list[str]:
-    """Containers that agents have started and that are still there."""
-    return [str(each.id) for each in engine.containers.list(all=True, filters={"label": "harness.batch"})]
+    """Containers that agents of this process have started and that are still there."""
+    found = engine.containers.list(all=True, filters={"label": "harness.batch"}, ignore_removed=True)
+    return [str(each.id) for each in found if each.labels["harness.batch"].startswith(f"{HOST}/")]

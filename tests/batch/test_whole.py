@@ -219,12 +219,18 @@ def test_cancelled_it_ends_everywhere_and_says_what_was_interrupted(
     bench.suite(systems=["slow"])
     up(bench, cloud)
     with started(bench) as child:
-        wait(lambda: "slow-search" in " ".join(each.name for each in engine.containers.list()), child)
+        wait(
+            lambda: "slow-search" in " ".join(each.name for each in engine.containers.list(ignore_removed=True)), child
+        )
     assert "jobs of test-suite are not finished" in harness(bench, "batch", "down", "test-suite.toml", code=2)
     assert "running" in harness(bench, "batch", "ls")
     assert "1 jobs ended" in harness(bench, "batch", "cancel", "test-suite.toml")
     wait(lambda: not agents.siblings(engine))
-    wait(lambda: "slow-search" not in " ".join(each.name for each in engine.containers.list(all=True)))
+    wait(
+        lambda: (
+            "slow-search" not in " ".join(each.name for each in engine.containers.list(all=True, ignore_removed=True))
+        )
+    )
     said = run(bench, code=1)
     [job] = stored(bench)
     assert job.result.outcome is Outcome.INTERRUPTED, said

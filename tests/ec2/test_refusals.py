@@ -84,13 +84,13 @@ def test_ec2_shows_an_instance_long_after_the_launch_was_written_down(
     launch = launching.launch
 
     def slow(*arguments: object) -> launching.Launched:
-        time.sleep(3)
+        time.sleep(6)
         return launch(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(fleet, "instances", lags)
     monkeypatch.setattr(launching, "launch", slow)
     with plain.boxes(pause_s=0.2) as boxes:
-        done = plain.run(plain.side(patience=replace(QUICK, shown_s=4)))
+        done = plain.run(plain.side(patience=replace(QUICK, shown_s=7)))
     whole(plain)
     assert sorted(boxes.worked) == ["001-1", "002-1", "003-1"] and done.complaints == ()
 

@@ -121,13 +121,16 @@ def test_a_table_from_two_instances_at_once_one_of_which_dies(
     with fleet.watching(ground, tmp_path / "instances") as boxes:
         running = typed.start(*typed.run)
 
+        found: list[standin.StandIn] = []
+
         def at_work() -> list[standin.StandIn]:
-            return [box for box in list(boxes.boxes.values()) if not box.ended.is_set() and box.containers()]
+            found[:] = [box for box in list(boxes.boxes.values()) if not box.ended.is_set() and box.containers()]
+            return found
 
         # The index is built by one box before; then two measure at once.
         wait_until(lambda: running.poll() is not None or (arrived() and len(at_work()) == 2))
         assert running.poll() is None, running.communicate()
-        at_work()[0].kill()
+        found[0].kill()
         said = typed.end(running)
         logs = [box.log for box in boxes.boxes.values()]
         assert all(box.ended.is_set() and not box.containers() for box in boxes.boxes.values())

@@ -219,7 +219,7 @@ def test_containers_of_a_dead_run_are_removed_and_those_of_a_living_one_stay(
     living, dead, reused = leave(1, init), leave(4194303, 77), leave(1, int(init) + 77)
     try:
         assert launcher.sweep() == 2
-        left = {each.id for each in engine.containers.list(all=True)}
+        left = {each.id for each in engine.containers.list(all=True, ignore_removed=True)}
         assert living in left and not {dead, reused} & left
     finally:
         engine.containers.get(living).remove(force=True)
@@ -248,12 +248,12 @@ def test_after_a_stop_no_container_is_left_and_the_next_run_goes_on(
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     mine = {"label": LABEL, "status": "running", "name": "harness-steady-search"}
     deadline = time.monotonic() + 120
-    while not (running := engine.containers.list(filters=mine)) and time.monotonic() < deadline:
+    while not (running := engine.containers.list(filters=mine, ignore_removed=True)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert running
     child.send_signal(blow)
     _, said = child.communicate(timeout=60)
-    left = [each.id for each in engine.containers.list(filters=mine)]
+    left = [each.id for each in engine.containers.list(filters=mine, ignore_removed=True)]
     if blow is signal.SIGINT:
         assert (child.returncode, left) == (130, [])
         assert "stopped; what was finished is kept" in said
