@@ -38,7 +38,7 @@ trials = {}
 
 # Of two limits the one that is met first says what happened.
 _TOO_MUCH = ((Outcome.CRASH, "File too large"), (Outcome.BAD_OUTPUT, "MiB make sense"))
-_SLOW = (Outcome.TIMEOUT, "a query took more than 2 s")
+_SLOW = (Outcome.TIMEOUT, "a query took more than 10 s")
 _KILLED = "at the memory limit of 256 MiB"
 
 # What each attack must come to: the outcome, and words of its one line.
@@ -106,7 +106,7 @@ def _surroundings(bench: Bench) -> dict[str, str]:
     return {name: facts for name, facts in support.files(bench.folder) if not name.startswith(mine)}
 
 
-def _suite(bench: Bench, attacks: list[str], *, query_timeout_s: float = 2.0) -> Path:
+def _suite(bench: Bench, attacks: list[str], *, query_timeout_s: float = 10.0) -> Path:
     folder = bench.folder / "engines" / "hostile" / "systems"
     folder.mkdir(exist_ok=True)
     text = f'description = "attacks"\nfewer_hits_ok = true\n[search_params]\nattacks = "{" ".join(attacks)}"\n'
@@ -239,5 +239,5 @@ def test_ten_gib_of_log_cost_time_and_nothing_else(tmp_path: Path, engine: docke
     assert seen.looks > 1, "the engine answered all the while"
     if seen.log_bytes:  # else the engine's folder cannot be seen from here
         assert 1 << 20 < max(seen.log_bytes) < 32 << 20
-        # Others use this disk too: a fraction of what was written, not the little that a quiet machine shows.
-        assert seen.free_bytes[0] - min(seen.free_bytes) < 2 << 30
+        # Others use this disk too, and build images of gigabytes: less than what was written is all that can be asked.
+        assert seen.free_bytes[0] - min(seen.free_bytes) < 8 << 30

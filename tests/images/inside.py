@@ -27,8 +27,9 @@ def ask(
     """
     output = client.containers.run(
         image,
-        ["/job/probe.py"],
-        entrypoint=["python3"],
+        # Out of memory and not killed, it would read its libraries from disk for ever: this ends with 137 too.
+        ["-s", "KILL", "1800", "python3", "/job/probe.py"],
+        entrypoint=["timeout"],
         remove=True,
         network_mode="none",
         read_only=True,

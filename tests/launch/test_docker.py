@@ -204,6 +204,7 @@ def test_an_images_own_health_check_does_not_run(bench: Bench, launcher: DockerL
     assert job.result.image_bytes is not None and job.result.image_bytes > 50 << 20
 
 
+@pytest.mark.alone  # a run beside it would sweep what it leaves
 def test_containers_of_a_dead_run_are_removed_and_those_of_a_living_one_stay(
     bench: Bench, launcher: DockerLauncher, engine: docker.DockerClient
 ) -> None:
@@ -236,6 +237,7 @@ def test_a_profile_with_gpus_is_not_applicable_without_one(bench: Bench, launche
     assert result.memory.peak_gpu_bytes is None
 
 
+@pytest.mark.alone  # a run beside it would sweep what it leaves
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
 def test_after_a_stop_no_container_is_left_and_the_next_run_goes_on(
     bench: Bench, engine: docker.DockerClient, blow: signal.Signals

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from harness.report import page as pages
 from harness.report.page import Page as Made
@@ -15,6 +15,9 @@ from tests.page import made
 
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 Open = Callable[..., Page]
+
+# Image builds may run beside.
+expect.set_options(timeout=30_000)
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +42,7 @@ def open_file(browser: Browser) -> Iterator[Open]:
         context = browser.new_context(offline=True, viewport={"width": width, "height": height}, **options)  # type: ignore[arg-type]
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(60_000)
         page.on("console", lambda each: complaints.append(each.text) if each.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("dialog", lambda dialog: complaints.append(f"a dialog: {dialog.message}"))

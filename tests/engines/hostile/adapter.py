@@ -117,7 +117,7 @@ def deep_folders() -> NoReturn:
     for _ in range(2500):
         Path("d").mkdir()
         os.chdir("d")
-    time.sleep(0.5)
+    time.sleep(5)  # until it is seen, and ended
     os.chdir(OUT)
     leave()
 

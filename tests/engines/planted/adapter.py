@@ -80,7 +80,7 @@ class Planted(Adapter):
         if misdeed == "fork_bomb":
             children = []
             while True:
-                children.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
+                children.append(subprocess.Popen(["sleep", "60"]))
         if misdeed == "network":
             import socket
 
