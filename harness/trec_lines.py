@@ -152,7 +152,7 @@ def _at_once(layout: Layout, first: int, content: bytes) -> Block | None:
     found = None if b"\0" in content or _BOM in content else _columns(layout, first, content)
     if found is None:
         return None
-    columns, lines = found
+    columns, lines, longer = found
     if _COMMENT in content and _COMMENT in columns[0]:
         return None
     try:
@@ -162,11 +162,13 @@ def _at_once(layout: Layout, first: int, content: bytes) -> Block | None:
         numbers = tuple(_array(each, columns[each.column]) for each in layout.numbers)
     except (ValueError, OverflowError):
         return None
-    return Block(columns[layout.query], documents, numbers, lines)
+    return Block(columns[layout.query], documents, numbers, lines, longer)
 
 
-def _columns(layout: Layout, first: int, content: bytes) -> tuple[Sequence[Sequence[bytes]], Sequence[int]] | None:
-    """A block's columns and the numbers of its lines, where each that is not empty has as many fields as it must."""
+def _columns(
+    layout: Layout, first: int, content: bytes
+) -> tuple[Sequence[Sequence[bytes]], Sequence[int], Sequence[int]] | None:
+    """A block's columns, the numbers of its lines and of its longer ones, where each has the fields that it must."""
     count, lines = layout.fields, content.count(b"\n")
     # One separator between fields and one line end: where that holds, no line can have more fields than it must, and
     # where all together have enough, each has.
@@ -175,11 +177,21 @@ def _columns(layout: Layout, first: int, content: bytes) -> tuple[Sequence[Seque
     if pattern.find(b"\n") == count - 1 and spaces == pattern * lines:
         fields = content.split()
         columns = [fields[place::count] for place in range(count)]
-        return (columns, range(first, first + lines)) if len(fields) == count * lines else None
+        return (columns, range(first, first + lines), ()) if len(fields) == count * lines else None
     numbered = [(number, row) for number, line in enumerate(content.split(b"\n"), start=first) if (row := line.split())]
-    if {len(row) for _, row in numbered} != {count}:
+    longer = [number for number, row in numbered if len(row) != count]
+    if not numbered or (longer and not all(len(row) == count or _has_tail(layout, row) for _, row in numbered)):
         return None
-    return list(zip(*(row for _, row in numbered), strict=True)), [number for number, _ in numbered]
+    cut = [row[:count] for _, row in numbered] if longer else [row for _, row in numbered]
+    return list(zip(*cut, strict=True)), [number for number, _ in numbered], longer
+
+
+def _has_tail(layout: Layout, row: Sequence[bytes]) -> bool:
+    """Whether a line plainly has further fields and none out of its place; what is less plain may have them too."""
+    if not layout.tail or len(row) < layout.fields:
+        return False
+    place, value = row[layout.tail[0].column], row[layout.tail[-1].column]
+    return place.isdigit() and len(place) < 19 and b"." in value
 
 
 def _array(number: Number, column: Sequence[bytes]) -> array[Any]:
