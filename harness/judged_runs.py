@@ -31,7 +31,7 @@ class JudgedRuns:
     ``runs`` maps each system (as :mod:`harness.run_names` calls it, where runs are files) to its run; ``queries`` maps
     each query's id to its text, ``""`` where nothing says it.  ``corpus_sha256`` is ``None`` where runs are files.
     ``hits_alone``: see :func:`harness.evaluate.of_hits_alone`; ``qrels`` then holds the hits of all systems.
-    ``strangers``: what was left out of runs that are files, by system.  ``remarks``: sentences about the files.
+    ``strangers``: what was left out of runs that are files, by system.  ``said``: sentences about the files.
     """
 
     dataset: str
@@ -41,7 +41,7 @@ class JudgedRuns:
     hits_alone: bool = False
     corpus_sha256: str | None = None
     strangers: Mapping[str, Strangers] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
 
     @property
     def query_ids(self) -> tuple[str, ...]:
@@ -69,12 +69,29 @@ def of_files(
         FileError: a file is missing or damaged, or there is nothing in it.
         UsageError: two runs have one name.
     """
-    names = run_names.of_files(runs)
+    run_names.of_files(runs)  # before what may take long is read
     judgements = given_judgements.read(qrels, watch(qrels))
     asked = dict.fromkeys(judgements.qrels, "") if queries is None else queries
-    remarks = [*judgements.remarks]
+    found = not_judged(qrels.name, runs, asked, watch)
+    return replace(found, qrels=judgements.qrels, said=(*judgements.remarks, *found.said))
+
+
+def not_judged(
+    dataset: str,
+    runs: Sequence[Path],
+    queries: Mapping[str, str],
+    watch: Callable[[Path], Progress | None] = lambda _: None,
+) -> JudgedRuns:
+    """The same of runs of which nobody has judged anything yet; what their queries are must be said.
+
+    Raises:
+        FileError: a file is missing or damaged, or there is nothing in it.
+        UsageError: two runs have one name.
+    """
+    names = run_names.of_files(runs)
     named: dict[str, Run] = {}
     strangers: dict[str, Strangers] = {}
+    said = []
     for name, path in zip(names, runs, strict=True):
         run = trec_files.read_scored_run(path, watch(path))
         if not run.rankings:
@@ -82,13 +99,13 @@ def of_files(
                 f"{path}: holds no results; make it again, or leave it out: a system that finds nothing is worth 0"
             )
         if run.longer is not None:
-            remarks.append(_longer(path, run.longer))
-        others = tuple(query for query in run.rankings if query not in asked)
+            said.append(_longer(path, run.longer))
+        others = tuple(query for query in run.rankings if query not in queries)
         if others:
             strangers[name] = Strangers(others, f"{path}:{run.lines[others[0]]}")
-            run = replace(run, rankings={query: run.rankings[query] for query in run.rankings if query in asked})
+            run = replace(run, rankings={query: run.rankings[query] for query in run.rankings if query in queries})
         named[name] = run
-    return JudgedRuns(qrels.name, asked, judgements.qrels, named, strangers=strangers, remarks=tuple(remarks))
+    return JudgedRuns(dataset, queries, {}, named, strangers=strangers, said=tuple(said))
 
 
 def _longer(path: Path, lines: Lines) -> str:

@@ -50,7 +50,7 @@ def judge(
         evaluations[system] = evaluate.evaluate(run, runs.qrels, runs.query_ids, measures, hits_alone=runs.hits_alone)
     first = next(iter(evaluations.values()))
     by_query = {system: per_query.collect(system, {}, (), each.per_query) for system, each in evaluations.items()}
-    notes = (*_unjudged(first), *_of_runs(evaluations, runs.strangers), *runs.remarks)
+    notes = (*_unjudged(first), *_of_runs(evaluations, runs.strangers), *runs.said)
     apart = {system: set_apart.of(runs, system, each) for system, each in evaluations.items()}
     return JudgedValues(tuple(str(each) for each in measures), evaluations, by_query, notes, apart)
 

@@ -157,7 +157,7 @@ def runs(found: Sequence[JudgedRuns], instead: Instead) -> tuple[JudgedRuns, ...
     if not any(each is not None and each.sha256 for each in stands):
         raise _nowhere(instead)
     return tuple(
-        each if now is None else replace(each, qrels=now.qrels, remarks=instead.remarks if now.sha256 else ())
+        each if now is None else replace(each, qrels=now.qrels, said=instead.remarks if now.sha256 else ())
         for each, now in zip(found, stands, strict=True)
     )
 

@@ -66,7 +66,7 @@ def of_judgements(found: JudgedRuns) -> tuple[str, ...]:
         said.append(f"no intervals: they need {stats.INTERVAL_MIN_QUERIES} judged queries, there are {judged}")
     if none:
         said.append(f"{notes.named(none)} of {judged:,} judged queries have no relevant document; they count")
-    return (*said, *found.remarks)
+    return (*said, *found.said)
 
 
 def _notes(found: JudgedRuns, system: str, run: Run, judged: Evaluation, measures: Sequence[Any]) -> Iterator[str]:

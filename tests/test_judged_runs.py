@@ -60,6 +60,15 @@ def test_what_is_empty_is_refused_by_name_and_is_not_all_there_is(files: Path) -
     assert judged_runs.of_files(files / "qrels.txt", [files / "one.run"], {}).query_ids == ()
 
 
+def test_runs_that_nobody_judged_are_read_as_others_are(files: Path) -> None:
+    (files / "more.run").write_text("new Q0 d1 1 2.0 my tag\nq1 Q0 d2 1 2.0 x\n")
+    found = judged_runs.not_judged("mine", [files / "one.run", files / "more.run"], {"q1": "text"})
+    assert (found.dataset, found.qrels, list(found.runs), found.query_ids) == ("mine", {}, ["one", "more"], ("q1",))
+    assert found.runs["more"].rankings == {"q1": ("d2",)}
+    assert found.strangers == {"more": judged_runs.Strangers(("new",), f"{files}/more.run:1")}
+    assert len(found.said) == 1 and "1 line has more than six fields" in found.said[0]
+
+
 def test_what_is_odd_about_files_is_told_with_the_line_of_the_first(files: Path) -> None:
     (files / "below.txt").write_text("q1 0 d1 1\nq2 0 d3 -2\n\nq1 0 d2 -1\n")
     (files / "tagged.run").write_text("q1 Q0 d1 1 2.0 x\nq2 Q0 d1 1 2.0 my tag\n")
@@ -67,13 +76,13 @@ def test_what_is_odd_about_files_is_told_with_the_line_of_the_first(files: Path)
     found = judged_runs.of_files(files / "below.txt", [files / name for name in ("one.run", "tagged.run")])
     rest = "what stands behind the score is taken for the run's tag, as trec_eval does"
     none = "no more relevant than 0 (Bpref and infAP take such as not judged)"
-    assert found.remarks == (
+    assert found.said == (
         f"2 grades are below 0, the first in {files}/below.txt:2: {none}",
         f"1 line has more than six fields, {files}/tagged.run:2: {rest}",
     )
     found = judged_runs.of_files(files / "qrels.txt", [files / "tagged2.run"])
-    assert found.remarks == (f"2 lines have more than six fields, the first is {files}/tagged2.run:1: {rest}",)
-    assert judged_runs.of_files(files / "qrels.txt", [files / "one.run"]).remarks == ()
+    assert found.said == (f"2 lines have more than six fields, the first is {files}/tagged2.run:1: {rest}",)
+    assert judged_runs.of_files(files / "qrels.txt", [files / "one.run"]).said == ()
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def pool(
     pool_files.write(made, documents, form, stream)
     show(stream.getvalue(), output)
     _summarise(made)
-    for remark in dict.fromkeys(remark for each in found for remark in each.remarks):
+    for remark in dict.fromkeys(remark for each in found for remark in each.said):
         click.echo(printable(remark), err=True)
 
 
