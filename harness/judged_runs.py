@@ -194,7 +194,7 @@ def read_queries(path: Path) -> dict[str, str]:
     except UnicodeDecodeError as error:
         raise FileError(f"{path}: not UTF-8: {error}; mend it") from error
     if not found:
-        raise FileError(f"{path}: holds no queries; name a file with lines 'id<TAB>text' or JSON lines")
+        raise FileError(f"{path}: no query in it; name a file with lines 'id<TAB>text' or JSON lines")
     return found
 
 

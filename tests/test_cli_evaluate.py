@@ -126,7 +126,7 @@ def test_where_no_query_is_judged_there_is_no_table(files: Path) -> None:
     assert "qrels.txt: none of the 1 queries is judged; are these the judgements of these queries?" in done.stderr
     (files / "queries.tsv").write_text("")
     done = run(files, "--queries", str(files / "queries.tsv"))
-    assert done.exit_code == 2 and "queries.tsv: holds no queries" in done.stderr
+    assert done.exit_code == 2 and "queries.tsv: no query in it" in done.stderr
 
 
 def test_a_run_of_other_queries_alone_has_no_depth(files: Path) -> None:

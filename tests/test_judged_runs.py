@@ -53,9 +53,9 @@ def test_what_is_empty_is_refused_by_name_and_is_not_all_there_is(files: Path) -
         with pytest.raises(FileError, match="nothing: holds no results; make it again, or leave it out"):
             judged_runs.of_files(files / "qrels.txt", [files / "one.run", files / "nothing"])
     (files / "nothing").write_text(" \n")
-    with pytest.raises(FileError, match="nothing: holds no queries; name a file"):
+    with pytest.raises(FileError, match="nothing: no query in it; name a file"):
         judged_runs.read_queries(files / "nothing")
-    with pytest.raises(FileError, match="nothing: holds no queries; name a file"):
+    with pytest.raises(FileError, match="nothing: no query in it; name a file"):
         judged((files / "one.run",), files / "qrels.txt", files / "nothing", None, files)
     assert judged_runs.of_files(files / "qrels.txt", [files / "one.run"], {}).query_ids == ()
 
