@@ -6,6 +6,7 @@ others skip.  ``<file>.provenance.jsonl`` says what each number was: who judged,
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import gzip
 import hashlib
@@ -17,10 +18,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness import trec_files, whole_file
-from harness.datasets import files
+from harness import file_content, given_judgements, trec_files, whole_file
 from harness.errors import FileError, UsageError
 from harness.pool_files import Judged
+from harness.trec_files import Lines
 
 PROVENANCE = ".provenance.jsonl"
 CONFLICTS = ("refuse", "keep", "override")
@@ -28,6 +29,7 @@ CONFLICTS = ("refuse", "keep", "override")
 #   1  first version
 _VERSION = 1
 _SHOWN = 3
+_COMMENT = "#"
 
 
 @dataclass(frozen=True)
@@ -89,18 +91,41 @@ def read_lines(path: Path) -> tuple[Line, ...]:
     """
     trec_files.read_qrels(path)  # so that every line is as it must be
     found: dict[tuple[str, str], Line] = {}
-    for number, text in files.lines(path):
-        # ASCII white space only, as there: other kinds may stand inside an id.
-        fields = [field.decode("utf-8") for field in text.encode("utf-8").split()]
-        if fields:
-            query, iteration, document, grade = fields
-            found.setdefault((query, document), Line(f"{path}:{number}", query, iteration, document, int(grade)))
+    with file_content.opened(path) as (_, stream):
+        for number, text in enumerate(stream, start=1):
+            # ASCII white space only, as there: other kinds may stand inside an id.
+            fields = [field.decode("utf-8") for field in text.removeprefix(codecs.BOM_UTF8).split()]
+            if fields and fields[0] != _COMMENT:
+                query, iteration, document, grade = fields
+                found.setdefault((query, document), Line(f"{path}:{number}", query, iteration, document, int(grade)))
     return tuple(found.values())
 
 
 def as_judged(path: Path) -> tuple[Judged, ...]:
-    """A TREC qrels file as what people judged."""
-    return tuple(Judged(line.place, line.query_id, line.doc_id, line.grade) for line in read_lines(path))
+    """A TREC qrels file as what people judged, whose grades are 0 or more, as those of a pool that was filled in.
+
+    Raises:
+        FileError: as :func:`read_lines`, there is no judgement, or a grade is below 0; names file and line.
+    """
+    lines = read_lines(path)
+    if not lines:
+        raise FileError(f"{path}: holds no judgements; name a pool that was filled in, or a TREC file of judgements")
+    for line in lines:
+        if line.grade < 0:
+            raise FileError(
+                f"{line.place}: grade {line.grade} is below 0; write 0 (not relevant), or remove the line if nobody "
+                "judged it"
+            )
+    return tuple(Judged(line.place, line.query_id, line.doc_id, line.grade) for line in lines)
+
+
+def remarks(path: Path, lines: Sequence[Line]) -> tuple[str, ...]:
+    """What is to be told of judgements that others are added to."""
+    below = [line for line in lines if line.grade < 0]
+    if not below:
+        return ()
+    first = int(below[0].place.rpartition(":")[2])
+    return (given_judgements.below_zero(str(path), Lines(len(below), first)),)
 
 
 def merge(

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness import attempts, evaluate, plan, stored_jobs, trec_files
+from harness import attempts, evaluate, given_judgements, plan, run_names, stored_jobs, trec_files
 from harness.errors import FileError, UsageError
 from harness.records import Outcome
 from harness.stored_jobs import StoredJob
-from harness.trec_files import Qrels, Run
+from harness.trec_files import Lines, Qrels, Run
 from harness.trec_lines import Progress
 
 
@@ -28,10 +28,10 @@ class Strangers:
 class JudgedRuns:
     """What may be compared query by query.
 
-    ``runs`` maps each system (a file's name without its ending, where runs are files) to its run; ``queries`` maps
+    ``runs`` maps each system (as :mod:`harness.run_names` calls it, where runs are files) to its run; ``queries`` maps
     each query's id to its text, ``""`` where nothing says it.  ``corpus_sha256`` is ``None`` where runs are files.
     ``hits_alone``: see :func:`harness.evaluate.of_hits_alone`; ``qrels`` then holds the hits of all systems.
-    ``strangers``: what was left out of runs that are files, by system.
+    ``strangers``: what was left out of runs that are files, by system.  ``said``: sentences about the files.
     """
 
     dataset: str
@@ -41,6 +41,7 @@ class JudgedRuns:
     hits_alone: bool = False
     corpus_sha256: str | None = None
     strangers: Mapping[str, Strangers] = field(default_factory=dict)
+    said: tuple[str, ...] = ()
 
     @property
     def query_ids(self) -> tuple[str, ...]:
@@ -60,29 +61,57 @@ def of_files(
 
     Args:
         qrels: file of judgements.
-        runs: run files, each named by its name without the last ending.
+        runs: run files.
         queries: text by id.
         watch: says who is told of each file's reading.
 
     Raises:
-        FileError: a file is missing or damaged.
+        FileError: a file is missing or damaged, or there is nothing in it.
         UsageError: two runs have one name.
     """
-    judgements = trec_files.read_qrels(qrels, watch(qrels))
-    asked = queries or dict.fromkeys(judgements, "")
+    run_names.of_files(runs)  # before what may take long is read
+    judgements = given_judgements.read(qrels, watch(qrels))
+    asked = dict.fromkeys(judgements.qrels, "") if queries is None else queries
+    found = not_judged(qrels.name, runs, asked, watch)
+    return replace(found, qrels=judgements.qrels, said=(*judgements.remarks, *found.said))
+
+
+def not_judged(
+    dataset: str,
+    runs: Sequence[Path],
+    queries: Mapping[str, str],
+    watch: Callable[[Path], Progress | None] = lambda _: None,
+) -> JudgedRuns:
+    """The same of runs of which nobody has judged anything yet; what their queries are must be said.
+
+    Raises:
+        FileError: a file is missing or damaged, or there is nothing in it.
+        UsageError: two runs have one name.
+    """
+    names = run_names.of_files(runs)
     named: dict[str, Run] = {}
     strangers: dict[str, Strangers] = {}
-    for path in runs:
-        name = path.name.removesuffix(".gz").rpartition(".")[0] or path.name
-        if name in named:
-            raise UsageError(f"{path}: two runs are called {name!r}; rename one")
+    said = []
+    for name, path in zip(names, runs, strict=True):
         run = trec_files.read_scored_run(path, watch(path))
-        others = tuple(query for query in run.rankings if query not in asked)
+        if not run.rankings:
+            raise FileError(
+                f"{path}: holds no results; make it again, or leave it out: a system that finds nothing is worth 0"
+            )
+        if run.longer is not None:
+            said.append(_longer(path, run.longer))
+        others = tuple(query for query in run.rankings if query not in queries)
         if others:
             strangers[name] = Strangers(others, f"{path}:{run.lines[others[0]]}")
-            run = replace(run, rankings={query: run.rankings[query] for query in run.rankings if query in asked})
+            run = replace(run, rankings={query: run.rankings[query] for query in run.rankings if query in queries})
         named[name] = run
-    return JudgedRuns(qrels.name, asked, judgements, named, strangers=strangers)
+    return JudgedRuns(dataset, queries, {}, named, strangers=strangers, said=tuple(said))
+
+
+def _longer(path: Path, lines: Lines) -> str:
+    many = f"{lines.count:,} lines have more than six fields, the first is {path}:{lines.first}"
+    what = f"1 line has more than six fields, {path}:{lines.first}" if lines.count == 1 else many
+    return f"{what}: what stands behind the score is taken for the run's tag, as trec_eval does"
 
 
 def of_results(folder: Path, only: str | None = None) -> tuple[JudgedRuns, ...]:
@@ -148,7 +177,7 @@ def read_queries(path: Path) -> dict[str, str]:
     """Queries by id, in the file's order: JSON lines with ``_id`` and ``text``, or lines ``id<TAB>text``.
 
     Raises:
-        FileError: the file is missing, a line is malformed, or an id stands twice; names file and line.
+        FileError: the file is missing or empty, a line is malformed, or an id stands twice; names file and line.
     """
     found: dict[str, str] = {}
     try:
@@ -164,6 +193,8 @@ def read_queries(path: Path) -> dict[str, str]:
         raise FileError(f"{path}: cannot be read: {error.strerror}; name a file of queries") from error
     except UnicodeDecodeError as error:
         raise FileError(f"{path}: not UTF-8: {error}; mend it") from error
+    if not found:
+        raise FileError(f"{path}: no query in it; name a file with lines 'id<TAB>text' or JSON lines")
     return found
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from harness import evaluate, per_query
-from harness.errors import UsageError
+from harness import evaluate, per_query, set_apart
 from harness.evaluate import Evaluation
 from harness.judged_runs import JudgedRuns, Strangers
 from harness.per_query import PerQuery
+from harness.set_apart import SetApart
 
 # So many ids are named of those that a sentence is about.
 _NAMED = 3
@@ -18,12 +18,16 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class JudgedValues:
-    """By system: its evaluation, and its values by query.  ``notes`` are sentences on what does not count."""
+    """By system: its evaluation, its values by query, and the queries that are ``set_apart``.
+
+    ``notes`` are sentences on what does not count, which name the first few of those, and on the files.
+    """
 
     measures: tuple[str, ...]
     evaluations: Mapping[str, Evaluation]
     by_query: Mapping[str, PerQuery]
     notes: tuple[str, ...]
+    set_apart: Mapping[str, SetApart] = field(default_factory=dict)
 
 
 def judge(
@@ -39,19 +43,16 @@ def judge(
     Raises:
         UsageError: no query is judged.
     """
+    set_apart.check_judged(runs)
     evaluations = {}
     for number, (system, run) in enumerate(runs.runs.items()):
         step(number, len(runs.runs))
         evaluations[system] = evaluate.evaluate(run, runs.qrels, runs.query_ids, measures, hits_alone=runs.hits_alone)
     first = next(iter(evaluations.values()))
-    if not first.queries:
-        raise UsageError(
-            f"{runs.dataset}: none of the {len(runs.queries):,} queries is judged; are these the judgements of these"
-            " queries?"
-        )
     by_query = {system: per_query.collect(system, {}, (), each.per_query) for system, each in evaluations.items()}
-    notes = (*_unjudged(first), *_of_runs(evaluations, runs.strangers))
-    return JudgedValues(tuple(str(each) for each in measures), evaluations, by_query, notes)
+    notes = (*_unjudged(first), *_of_runs(evaluations, runs.strangers), *runs.said)
+    apart = {system: set_apart.of(runs, system, each) for system, each in evaluations.items()}
+    return JudgedValues(tuple(str(each) for each in measures), evaluations, by_query, notes, apart)
 
 
 def _unjudged(first: Evaluation) -> list[str]:

@@ -11,19 +11,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness import trec_files
+from harness import file_content, given_judgements
 from harness.errors import FileError, UsageError
 from harness.judged_runs import JudgedRuns
 from harness.trec_files import Qrels
 
 _WITHOUT = "without "
+# So many ids are named of those that a sentence is about.
+_NAMED = 3
 
 
 @dataclass(frozen=True)
 class Instead:
     """A file of judgements, as it was read (``qrels`` is ``None``: none), and the ids of queries that do not count.
 
-    ``sha256`` names the content of the one, ``key`` that of both.
+    ``sha256`` names the content of the one, ``key`` that of both.  ``remarks`` are sentences about the judgements.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Instead:
     qrels: Qrels | None
     without: frozenset[str] = frozenset()
     without_name: str = ""
+    remarks: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -51,10 +54,11 @@ class Instead:
         other = sum(
             own[query][document] != grade for query, judged in stored.items() for document, grade in judged.items()
         )
-        return (
+        said = (
             f"by {self.name} (SHA-256 {self.sha256[:12]}), not by the judgements that were stored: {more:,} more than "
             f"those {pairs:,}, and {other:,} other grades"
         )
+        return "; ".join((said, *self.remarks))
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,10 @@ def read(qrels: Path | None, without: Path | None = None) -> Instead | None:
         return None
     found = Instead("", "", None)
     if qrels is not None:
-        found = replace(found, name=qrels.name, qrels=trec_files.read_qrels(qrels), sha256=_sha256(qrels))
+        file_content.check_kept(qrels)
+        # By its name alone: these sentences are kept with rows that any file of this name and content stands in for.
+        given = given_judgements.read(qrels, called=qrels.name)
+        found = replace(found, name=qrels.name, qrels=given.qrels, sha256=_sha256(qrels), remarks=given.remarks)
     if without is not None:
         try:
             lines = without.read_text(encoding="utf-8-sig").split("\n")
@@ -113,11 +120,13 @@ def stand(stored: Qrels, instead: Instead) -> Stand:
 
 
 def leave_out(found: Stand, sample: Sequence[str], instead: Instead) -> Stand:
-    """The same, saying how many of a sample's queries do not count."""
+    """The same, saying how many of a sample's queries do not count, and which of those named are none of its."""
     gone = len(instead.without.intersection(sample))
     if not gone:
         return found
-    said = f"{_WITHOUT}{gone:,} of its {len(sample):,} queries ({instead.without_name}; latencies are over all)"
+    others = sorted(instead.without.difference(sample))
+    also = f", which names {_named(others)} that the sample has not" if others else ""
+    said = f"{_WITHOUT}{gone:,} of its {len(sample):,} queries ({instead.without_name}{also}; latencies are over all)"
     return replace(found, said=(*found.said, said))
 
 
@@ -148,8 +157,14 @@ def runs(found: Sequence[JudgedRuns], instead: Instead) -> tuple[JudgedRuns, ...
     if not any(each is not None and each.sha256 for each in stands):
         raise _nowhere(instead)
     return tuple(
-        each if now is None else replace(each, qrels=now.qrels) for each, now in zip(found, stands, strict=True)
+        each if now is None else replace(each, qrels=now.qrels, said=instead.remarks if now.sha256 else ())
+        for each, now in zip(found, stands, strict=True)
     )
+
+
+def _named(ids: Sequence[str]) -> str:
+    more = ", ..." if len(ids) > _NAMED else ""
+    return f"{len(ids):,} ({', '.join(ids[:_NAMED])}{more})"
 
 
 def _nowhere(instead: Instead) -> UsageError:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness import evaluate, measure_figures, measure_names, notes, stats
+from harness import evaluate, measure_figures, measure_names, notes, set_apart, stats
 from harness.evaluate import Evaluation
 from harness.judged_runs import JudgedRuns
+from harness.set_apart import SetApart
 from harness.table import Figure
 from harness.trec_files import Run
 
@@ -18,13 +19,17 @@ _TIES = "ordered by document id, the largest first, as trec_eval does"
 
 @dataclass(frozen=True)
 class RunMeasures:
-    """One run: measures by name over ``queries`` judged queries, their values by query, and what to know of them."""
+    """One run: measures by name over ``queries`` judged queries, their values by query, and what to know of them.
+
+    ``notes`` are sentences, and ``set_apart`` has all queries that those are about.
+    """
 
     system: str
     queries: int
     figures: Mapping[str, Figure]
     per_query: Mapping[str, Mapping[str, float]]
     notes: tuple[str, ...]
+    set_apart: SetApart
 
 
 def judge(
@@ -36,36 +41,37 @@ def judge(
         found: runs that are files.
         measures: as :func:`harness.measure_names.parse` gives them.
         done: told of each system when it is judged.
+
+    Raises:
+        UsageError: no query is judged.
     """
+    set_apart.check_judged(found)
     judged = []
     for system, run in found.runs.items():
         each = evaluate.evaluate(run, found.qrels, found.query_ids, measures, hits_alone=found.hits_alone)
         figures = {str(name): measure_figures.figure(each, str(name), SEED) for name in measures}
         said = tuple(_notes(found, system, run, each, measures))
-        judged.append(RunMeasures(system, each.queries, figures, each.per_query, said))
+        apart = set_apart.of(found, system, each)
+        judged.append(RunMeasures(system, each.queries, figures, each.per_query, said, apart))
         done(system)
     return tuple(judged)
 
 
 def of_judgements(found: JudgedRuns) -> tuple[str, ...]:
     """What is to know of the judgements, whatever run is judged by them."""
-    asked = {query: found.qrels[query].values() for query in found.queries if query in found.qrels}
-    few = len(asked) < stats.INTERVAL_MIN_QUERIES
-    none = tuple(query for query, grades in asked.items() if max(grades) <= 0)
-    below = sum(grade < 0 for grades in asked.values() for grade in grades)
+    judged = sum(query in found.qrels for query in found.queries)
+    none = set_apart.without_relevant(found)
     said = []
-    if few:
-        said.append(f"no intervals: they need {stats.INTERVAL_MIN_QUERIES} judged queries, there are {len(asked)}")
+    if judged < stats.INTERVAL_MIN_QUERIES:
+        said.append(f"no intervals: they need {stats.INTERVAL_MIN_QUERIES} judged queries, there are {judged}")
     if none:
-        said.append(f"{notes.named(none)} of {len(asked):,} judged queries have no relevant document; they count")
-    if below:
-        said.append(f"{below:,} grades are below 0: no more relevant than 0 (Bpref and infAP take them as not judged)")
-    return tuple(said)
+        said.append(f"{notes.named(none)} of {judged:,} judged queries have no relevant document; they count")
+    return (*said, *found.said)
 
 
 def _notes(found: JudgedRuns, system: str, run: Run, judged: Evaluation, measures: Sequence[Any]) -> Iterator[str]:
     k = max(map(len, run.rankings.values()), default=0)
-    deep = [str(each) for each in measures if (measure_names.cutoff(each) or 0) > k]
+    deep = [str(each) for each in measures if k and (measure_names.cutoff(each) or 0) > k]
     yield from notes.of_measures(judged, deep, k, ties=_TIES)
     strangers = found.strangers.get(system)
     if strangers is not None:

@@ -20,8 +20,17 @@ Qrels = dict[str, dict[str, int]]
 _RANK = Number("rank", 3, "q", trec_lines.whole)
 _RUN = "query Q0 document rank score tag"
 _RANKED = Layout(_RUN, 0, 2, (_RANK, Number("score", 4, "d", trec_lines.score)))
-_SCORED = Layout(_RUN, 0, 2, (Number("score", 4, "f", trec_lines.score_32),))
+_SCORE = Number("score", 4, "f", trec_lines.score_32)
+_SCORED = Layout(_RUN, 0, 2, (_SCORE,), tail=(_RANK, _SCORE))
 _JUDGED = Layout("query iteration document relevance", 0, 2, (Number("relevance", 3, "q", trec_lines.grade),))
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines of a file that are taken, and that somebody should know of: how many, and the number of the first."""
+
+    count: int
+    first: int
 
 
 @dataclass(frozen=True)
@@ -29,13 +38,22 @@ class Run:
     """A TREC run: query id -> document ids, best first.  ``tied_queries`` hold equal scores somewhere.
 
     ``lines`` says where in its file each query begins; ``depths`` how deep in the texts of its hits answers stand,
-    where the run was judged by answers and that was stored.
+    where the run was judged by answers and that was stored; ``longer`` which lines have more than six fields.
     """
 
     rankings: dict[str, tuple[str, ...]]
     tied_queries: tuple[str, ...]
     lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
     depths: Depths | None = field(default=None, compare=False, repr=False)
+    longer: Lines | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Judgements:
+    """A file of judgements; ``below`` says which lines have grades below 0."""
+
+    qrels: Qrels
+    below: Lines | None
 
 
 @dataclass
@@ -84,7 +102,8 @@ def read_run(path: Path, progress: Progress | None = None) -> Run:
 def read_scored_run(path: Path, progress: Progress | None = None) -> Run:
     """Read a TREC run as trec_eval does: scores decide the order, ranks play no part and are not looked at.
 
-    Scores are kept in 32 bits; equal ones are ordered by document id, the bytewise largest first.
+    Scores are kept in 32 bits; equal ones are ordered by document id, the bytewise largest first.  Fields behind the
+    sixth are of the tag.
 
     Raises:
         FileError: the file is missing or damaged, a line is malformed, or a document stands twice in a query; names
@@ -92,7 +111,8 @@ def read_scored_run(path: Path, progress: Progress | None = None) -> Run:
     """
     rankings: dict[str, tuple[str, ...]] = {}
     tied, lines, wrong = [], {}, []
-    for query, entries in _by_query(path, _SCORED, progress):
+    longer: list[Lines] = []
+    for query, entries in _by_query(path, _SCORED, progress, longer):
         documents, (scores,) = entries.documents, entries.numbers
         if len(set(documents)) < len(documents):
             wrong.append(_twice(query, entries))
@@ -103,10 +123,15 @@ def read_scored_run(path: Path, progress: Progress | None = None) -> Run:
             tied.append(query)
         lines[query] = entries.lines[0]
     _refuse(path, wrong)
-    return Run(rankings, tuple(sorted(tied)), lines)
+    return Run(rankings, tuple(sorted(tied)), lines, longer=_together(longer))
 
 
 def read_qrels(path: Path, progress: Progress | None = None) -> Qrels:
+    """The judgements alone of what :func:`read_judgements` reads."""
+    return read_judgements(path, progress).qrels
+
+
+def read_judgements(path: Path, progress: Progress | None = None) -> Judgements:
     """Read TREC judgements (``query iteration document relevance``), plain or gzipped.
 
     Raises:
@@ -114,19 +139,34 @@ def read_qrels(path: Path, progress: Progress | None = None) -> Qrels:
     """
     qrels: Qrels = {}
     wrong = []
+    below: list[Lines] = []
     for query, entries in _by_query(path, _JUDGED, progress):
         (grades,) = entries.numbers
         judged = qrels[query] = dict(zip(entries.documents, grades, strict=True))
         if len(judged) < len(grades):
             wrong += _contradiction(query, entries)
+        if min(grades) < 0:
+            lines = [line for line, grade in zip(entries.lines, grades, strict=True) if grade < 0]
+            below.append(Lines(len(lines), lines[0]))
     _refuse(path, wrong)
-    return qrels
+    return Judgements(qrels, _together(below))
 
 
-def _by_query(path: Path, layout: Layout, progress: Progress | None) -> Iterator[tuple[str, _Entries]]:
-    """Each query with its lines, in the order of their first ones; what is given is forgotten here."""
+def _together(parts: Sequence[Lines]) -> Lines | None:
+    return Lines(sum(each.count for each in parts), min(each.first for each in parts)) if parts else None
+
+
+def _by_query(
+    path: Path, layout: Layout, progress: Progress | None, longer: list[Lines] | None = None
+) -> Iterator[tuple[str, _Entries]]:
+    """Each query with its lines, in the order of their first ones; what is given is forgotten here.
+
+    ``longer`` is told which lines have further fields.
+    """
     found: dict[bytes, _Entries] = {}
     for block in trec_lines.blocks(path, layout, progress):
+        if block.longer and longer is not None:
+            longer.append(Lines(len(block.longer), block.longer[0]))
         lines = array("q", block.lines)
         start = 0
         for query, group in itertools.groupby(block.queries):

@@ -7,7 +7,6 @@ stand inside an id.  Empty lines and comments (first field ``#``, as in trec_eva
 
 from __future__ import annotations
 
-import gzip
 import re
 import zlib
 from array import array
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness import file_content
 from harness.errors import FileError
 
 # What a small block is cut into stays in the processor's caches: blocks of 4 MiB take three times as long.
@@ -43,12 +43,17 @@ class Number:
 
 @dataclass(frozen=True)
 class Layout:
-    """Which fields a line has."""
+    """Which fields a line has.
+
+    ``tail``: where there are further ones, they belong to the last, and these numbers tell that no field before is
+    out of its place; without them there may be none.
+    """
 
     said: str
     query: int
     document: int
     numbers: tuple[Number, ...]
+    tail: tuple[Number, ...] = ()
 
     @property
     def fields(self) -> int:
@@ -58,12 +63,13 @@ class Layout:
 
 @dataclass(frozen=True)
 class Block:
-    """Some lines: their columns, and the number of each line in the file."""
+    """Some lines: their columns, and the number of each line in the file; ``longer`` lines have further fields."""
 
     queries: Sequence[bytes]
     documents: Sequence[str]
     numbers: tuple[array[Any], ...]
     lines: Sequence[int]
+    longer: Sequence[int] = ()
 
 
 def whole(text: bytes) -> int:
@@ -101,24 +107,24 @@ def score_32(text: bytes) -> float:
 
 
 def blocks(path: Path, layout: Layout, progress: Progress | None = None) -> Iterator[Block]:
-    """The lines of a file, plain or gzipped (``.gz``), some at a time.
+    """The lines of a file, plain or gzipped, some at a time.
 
     Raises:
         FileError: the file is missing or damaged, or a line is wrong; names the first such line.
     """
     number = 1
-    try:
-        with path.open("rb") as raw:
-            stream = gzip.GzipFile(fileobj=raw, mode="rb") if path.suffix == ".gz" else raw
+    with file_content.opened(path) as (raw, stream):
+        seekable = raw.seekable()  # a pipe does not say how much of it was read
+        try:
             for content in _cut(path, stream.read):
                 yield _block(path, layout, number, content.removeprefix(_BOM) if number == 1 else content)
                 number += content.count(b"\n")
-                if progress is not None:
+                if progress is not None and seekable:
                     progress(raw.tell())
-    except FileNotFoundError:
-        raise FileError(f"{path}: no such file; restore it, or name the right one") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise FileError(f"{path}: damaged after line {number - 1}: {error}; restore it or measure again") from error
+        except (OSError, EOFError, zlib.error) as error:
+            raise FileError(
+                f"{path}: damaged after line {number - 1}: {error}; restore it, or make it again"
+            ) from error
 
 
 def _cut(path: Path, read: Callable[[int], bytes]) -> Iterator[bytes]:
@@ -146,7 +152,7 @@ def _at_once(layout: Layout, first: int, content: bytes) -> Block | None:
     found = None if b"\0" in content or _BOM in content else _columns(layout, first, content)
     if found is None:
         return None
-    columns, lines = found
+    columns, lines, longer = found
     if _COMMENT in content and _COMMENT in columns[0]:
         return None
     try:
@@ -156,11 +162,13 @@ def _at_once(layout: Layout, first: int, content: bytes) -> Block | None:
         numbers = tuple(_array(each, columns[each.column]) for each in layout.numbers)
     except (ValueError, OverflowError):
         return None
-    return Block(columns[layout.query], documents, numbers, lines)
+    return Block(columns[layout.query], documents, numbers, lines, longer)
 
 
-def _columns(layout: Layout, first: int, content: bytes) -> tuple[Sequence[Sequence[bytes]], Sequence[int]] | None:
-    """A block's columns and the numbers of its lines, where each that is not empty has as many fields as it must."""
+def _columns(
+    layout: Layout, first: int, content: bytes
+) -> tuple[Sequence[Sequence[bytes]], Sequence[int], Sequence[int]] | None:
+    """A block's columns, the numbers of its lines and of its longer ones, where each has the fields that it must."""
     count, lines = layout.fields, content.count(b"\n")
     # One separator between fields and one line end: where that holds, no line can have more fields than it must, and
     # where all together have enough, each has.
@@ -169,11 +177,21 @@ def _columns(layout: Layout, first: int, content: bytes) -> tuple[Sequence[Seque
     if pattern.find(b"\n") == count - 1 and spaces == pattern * lines:
         fields = content.split()
         columns = [fields[place::count] for place in range(count)]
-        return (columns, range(first, first + lines)) if len(fields) == count * lines else None
+        return (columns, range(first, first + lines), ()) if len(fields) == count * lines else None
     numbered = [(number, row) for number, line in enumerate(content.split(b"\n"), start=first) if (row := line.split())]
-    if {len(row) for _, row in numbered} != {count}:
+    longer = [number for number, row in numbered if len(row) != count]
+    if not numbered or (longer and not all(len(row) == count or _has_tail(layout, row) for _, row in numbered)):
         return None
-    return list(zip(*(row for _, row in numbered), strict=True)), [number for number, _ in numbered]
+    cut = [row[:count] for _, row in numbered] if longer else [row for _, row in numbered]
+    return list(zip(*cut, strict=True)), [number for number, _ in numbered], longer
+
+
+def _has_tail(layout: Layout, row: Sequence[bytes]) -> bool:
+    """Whether a line plainly has further fields and none out of its place; what is less plain may have them too."""
+    if not layout.tail or len(row) < layout.fields:
+        return False
+    place, value = row[layout.tail[0].column], row[layout.tail[-1].column]
+    return place.isdigit() and len(place) < 19 and b"." in value
 
 
 def _array(number: Number, column: Sequence[bytes]) -> array[Any]:
@@ -197,6 +215,7 @@ def _one_by_one(path: Path, layout: Layout, first: int, content: bytes) -> Block
     documents: list[str] = []
     numbers: tuple[array[Any], ...] = tuple(array(each.code) for each in layout.numbers)
     kept: list[int] = []
+    longer: list[int] = []
     ended = content.endswith(b"\n")
     lines = content.split(b"\n")
     for place, line in enumerate(lines, start=first):
@@ -205,7 +224,11 @@ def _one_by_one(path: Path, layout: Layout, first: int, content: bytes) -> Block
         _check_text(where, line)
         if not fields or fields[0] == _COMMENT:
             continue
-        if len(fields) != layout.fields:
+        if len(fields) > layout.fields and layout.tail:
+            if said := _misplaced(layout, fields):
+                raise FileError(f"{where}: {_counted(layout, fields)}: {said}; mend the line")
+            longer.append(place)
+        elif len(fields) != layout.fields:
             last = not ended and place == first + len(lines) - 1
             raise FileError(f"{where}: {_miscounted(layout, fields, line, last=last)}")
         for number, values in zip(layout.numbers, numbers, strict=True):
@@ -217,7 +240,31 @@ def _one_by_one(path: Path, layout: Layout, first: int, content: bytes) -> Block
         queries.append(fields[layout.query])
         documents.append(fields[layout.document].decode())
         kept.append(place)
-    return Block(queries, documents, numbers, kept)
+    return Block(queries, documents, numbers, kept, longer)
+
+
+def _misplaced(layout: Layout, fields: list[bytes]) -> str | None:
+    """Why a line with further fields may have them in front of its last one, within an id; ``None``: it has not."""
+    for number in layout.tail:
+        if why := _wrong(number, fields[number.column]):
+            return f"{number.what} {fields[number.column].decode()!r} {why}; is there a blank in an id"
+    first, *_, last = layout.tail
+    if _wrong(first, fields[last.column]):
+        return None  # of an id that is cut in two, what is taken for the score is the rank
+    for more in range(1, len(fields) - layout.fields + 1):
+        if not any(_wrong(number, fields[number.column + more]) for number in layout.tail):
+            shown = " ".join(field.decode() for field in fields[layout.document : first.column + more])
+            return f"{shown!r} may be one id with a blank"
+    return None
+
+
+def _wrong(number: Number, text: bytes) -> str | None:
+    """Why a field is no such number, where it is none."""
+    try:
+        number.read(text)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _check_text(where: str, line: bytes) -> None:
@@ -232,10 +279,14 @@ def _check_text(where: str, line: bytes) -> None:
 
 
 def _miscounted(layout: Layout, fields: list[bytes], line: bytes, *, last: bool) -> str:
-    said = f"{len(fields)} fields, must be {layout.fields} ({layout.said})"
+    said = _counted(layout, fields)
     other = next((name for sign, name in ((b",", "commas"), (b";", "semicolons")) if sign in line), None)
     if len(fields) < layout.fields and other is not None:
         return f"{said}, with blanks or tabs between, not {other}; mend the line"
     if len(fields) < layout.fields and last:
         return f"{said}, and the file ends there: cut off? restore it, or remove the line"
     return f"{said}; mend the line"
+
+
+def _counted(layout: Layout, fields: list[bytes]) -> str:
+    return f"{len(fields)} fields, must be {layout.fields} ({layout.said})"

@@ -154,6 +154,14 @@ def test_a_line_that_stands_twice_is_taken_once(tmp_path: Path) -> None:
     assert added_judgements.as_judged(tmp_path / "base") == (Judged(line.place, "q1", "d1", 1),)
 
 
+def test_lines_are_those_that_are_judged_by(tmp_path: Path) -> None:
+    content = b"\xef\xbb\xbf# by hand\nq1 0 d1 1\n"
+    for name, held in (("plain", content), ("zipped", gzip.compress(content)), ("named.gz", gzip.compress(content))):
+        (tmp_path / name).write_bytes(held)
+        (line,) = added_judgements.read_lines(tmp_path / name)
+        assert (line.place, line.query_id, line.grade) == (f"{tmp_path / name}:2", "q1", 1)
+
+
 def test_counts(tmp_path: Path) -> None:
     (tmp_path / "base").write_text(BASE)
     found = added_judgements.describe(added_judgements.read_lines(tmp_path / "base"))

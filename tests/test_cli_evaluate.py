@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +51,8 @@ def test_a_line_for_each_run_with_intervals_and_what_is_left_out(files: Path) ->
     ]
     assert notes[3:5] == [
         "1 (none) of 13 judged queries have no relevant document; they count",
-        "1 grades are below 0: no more relevant than 0 (Bpref and infAP take them as not judged)",
+        f"1 grade is below 0, in {files}/qrels.txt:26: no more relevant than 0 (Bpref and infAP take such as not "
+        "judged)",
     ]
 
 
@@ -68,7 +71,7 @@ def test_values_by_query_are_all_there(files: Path) -> None:
 def test_json_and_csv_keep_figures_whole_and_missing_ones_missing(files: Path) -> None:
     done = run(files, "--format", "json", "--measures", "P@1 R@2kt", "--by-query", runs=("good.run",))
     content: dict[str, Any] = json.loads(done.stdout)
-    assert content["evaluation_version"] == 1
+    assert content["evaluation_version"] == 2
     (found,) = content["runs"]
     assert found["figures"]["P@1"]["value"] == pytest.approx(12 / 13) and found["queries"] == 13
     assert found["figures"]["P@1"]["low"] < 12 / 13 and found["per_query"]["P@1"]["q3"] == 1.0
@@ -92,6 +95,54 @@ def test_the_queries_that_count_can_be_named(files: Path) -> None:
     assert "| half |       2 |       0.7500 |" in text
     assert "- half: 1 (nobody) of 3 queries have no judgements, left out of the measures" in text
     assert "- no intervals: they need 11 judged queries, there are 2" in text
+
+
+def test_programs_are_given_every_query_that_is_set_apart(files: Path) -> None:
+    odd = [f"odd{n}" for n in range(5)]
+    (files / "bare.run").write_text(
+        "".join(f"{query} Q0 d1 1 2.0 x\n" for query in odd) + "q0 Q0 x0 1 1 x\nq0 Q0 d0 2 1 x\n"
+    )
+    (files / "queries.tsv").write_text(
+        "".join(f"{name}\ttext\n" for name in ("none", "q0", "q1", *(f"u{n}" for n in range(5))))
+    )
+    done = run(
+        files, "--format", "json", "--measures", "P@1", "--queries", str(files / "queries.tsv"), runs=("bare.run",)
+    )
+    assert json.loads(done.stdout)["runs"][0]["set_apart"] == {
+        "unjudged": ["u0", "u1", "u2", "u3", "u4"],
+        "without_hits": ["none", "q1"],
+        "without_relevant": ["none"],
+        "tied": ["q0"],
+        "strangers": odd,
+    }
+    shown = run(files, "--measures", "P@1", "--queries", str(files / "queries.tsv"), runs=("bare.run",)).stdout
+    assert "- bare: 5 (odd0, odd1, odd2, ...) queries of the run are not among those" in shown
+
+
+def test_where_no_query_is_judged_there_is_no_table(files: Path) -> None:
+    (files / "queries.tsv").write_text("u1\ttext\n")
+    done = run(files, "--queries", str(files / "queries.tsv"))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "qrels.txt: none of the 1 queries is judged; are these the judgements of these queries?" in done.stderr
+    (files / "queries.tsv").write_text("")
+    done = run(files, "--queries", str(files / "queries.tsv"))
+    assert done.exit_code == 2 and "queries.tsv: no query in it" in done.stderr
+
+
+def test_a_run_of_other_queries_alone_has_no_depth(files: Path) -> None:
+    (files / "other.run").write_text("odd Q0 d1 1 2.0 x\n")
+    said = run(files, "--measures", "RR@10", runs=("other.run",)).stdout
+    assert "deeper" not in said and "13 (none, q0, q1, ...) judged queries got no hits and count 0" in said
+
+
+def test_a_pipe_is_read_as_a_file_is(files: Path) -> None:
+    for name in ("qrels.txt", "good.run"):
+        content = (files / name).read_bytes()
+        (files / name).unlink()
+        os.mkfifo(files / name)
+        threading.Thread(target=(files / name).write_bytes, args=(content,), daemon=True).start()
+    done = run(files, "--measures", "RR@2", runs=("good.run",))
+    assert done.exit_code == 0 and "| good |      13 | 0.9231 (" in done.stdout
 
 
 def test_ids_that_do_not_meet_are_said(files: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -129,6 +130,7 @@ def test_judgements_without_a_record_are_shown(harness: Call) -> None:
         ("q0\td0\t3\n", (), "1 grades differ from those that there are: judged:2: 'q0', document 'd0': 3; "),
         ("q0\td99\t1\nq9\td1\t1\n", ("--dataset", "tiny"), "judged:2: document 'd99'; judged:3: query 'q9'"),
         ("q0\td1\t1\n", ("-o", "one.run"), "one.run: is there already; name another file"),
+        ("q0\td1\t-1\n", (), "judged:2: grade '-1' is no whole number of 0 or more"),
     ],
 )
 def test_judgements_that_cannot_be_added(harness: Call, content: str, options: tuple[str, ...], said: str) -> None:
@@ -137,6 +139,64 @@ def test_judgements_that_cannot_be_added(harness: Call, content: str, options: t
     output = () if "-o" in options else ("-o", "new.trec")
     refused(harness("qrels", "add", "judged", "--to", "tiny/qrels.trec", *output, *options), said)
     assert not Path("new.trec").exists() and Path("tiny/qrels.trec").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("q0 0 d1 1\nq1 0 d2 -1\nq2 0 d3 -2\n", "judged:2: grade -1 is below 0; write 0 (not relevant), or remove"),
+        ("# nothing yet\n", "judged: holds no judgements; name a pool that was filled in"),
+        ("", "judged: holds no judgements; name a pool that was filled in"),
+    ],
+)
+def test_trec_files_that_cannot_be_added(harness: Call, content: str, said: str) -> None:
+    Path("judged").write_text(content)
+    refused(harness("qrels", "add", "judged", "--to", "tiny/qrels.trec", "-o", "new.trec"), said)
+    assert not Path("new.trec").exists()
+
+
+def test_what_is_read_more_than_once_is_no_pipe(harness: Call) -> None:
+    os.mkfifo("pipe")
+    for arguments in (("add", "pipe", "--to", "tiny/qrels.trec", "-o", "new.trec"), ("show", "pipe")):
+        refused(harness("qrels", *arguments), "pipe: is a pipe, and this is read more than once; write it into a file")
+    refused(harness("report", "results", "--qrels", "pipe"), "pipe: is a pipe")
+
+
+BELOW = "2 grades are below 0, the first in below.trec:5: no more relevant than 0"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("evaluate", "below.trec", "one.run"),
+        ("compare", "one.run", "two.run", "--qrels", "below.trec", "--measures", "P@3"),
+        ("robustness", "one.run", "two.run", "--qrels", "below.trec", "--measure", "P@3", "--resamples", "100"),
+        ("leakage", "training.tsv", "one.run", "--qrels", "below.trec", "--queries", "tiny/queries.jsonl"),
+        ("frechet", "one.run", "--qrels", "below.trec", "--embeddings", "vectors", "--bootstraps", "0"),
+        ("pool", "one.run", "--qrels", "below.trec", "--no-texts"),
+        ("report", "results", "--qrels", "below.trec"),
+        ("compare", "planted", "planted2", "--qrels", "below.trec"),
+        ("pool", "results", "--qrels", "below.trec"),
+        ("qrels", "add", "new.trec", "--to", "below.trec", "-o", "more.trec"),
+    ],
+    ids=lambda arguments: " ".join(arguments[:2]),
+)
+def test_every_command_says_where_grades_below_zero_stand(
+    harness: Call, bench: Bench, arguments: tuple[str, ...]
+) -> None:
+    below = Path("tiny/qrels.trec").read_text() + "q0 0 d9 -2\nq1 0 d9 -1\n"
+    if not {"one.run", "new.trec"}.intersection(arguments):
+        bench.plant("planted2")
+        bench.run(FakeLauncher(), bench.suite(systems=["planted", "planted2"]))
+    Path("below.trec").write_text(below)
+    Path("training.tsv").write_text("t0\tnothing of the kind\n")
+    Path("new.trec").write_text("q0 0 d8 1\n")
+    vectors = np.random.default_rng(0).normal(size=(10, 3)).astype(np.float32)
+    ids = tuple(f"d{n}" for n in range(10))
+    embeddings.write(Path("vectors"), Embeddings(ids, vectors, "minilm", "c" * 64, "document", "s"))
+    done = harness(*arguments)
+    assert done.exit_code == 0, done.output
+    assert done.output.count(BELOW) >= 1
 
 
 def test_unknown_ids_are_told_where_a_dataset_is_added_to(harness: Call) -> None:

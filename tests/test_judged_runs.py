@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import judged_runs
+from harness import judged_runs, run_names
 from harness.cli.judged import judged
 from harness.errors import FileError, UsageError
 from tests import handed_on, shelf
@@ -26,9 +26,63 @@ def test_files_are_named_by_their_stems_and_judged_by_all_judged_queries(files: 
     assert found.runs["two"].rankings == {"q1": ("d2",)}
 
 
-def test_two_files_of_one_name_are_refused(files: Path) -> None:
-    with pytest.raises(UsageError, match="two runs are called 'one'; rename one"):
-        judged_runs.of_files(files / "qrels.txt", [files / "one.run", files / "one.trec"])
+def test_two_files_of_one_name_are_refused_before_any_is_read(files: Path) -> None:
+    with pytest.raises(UsageError, match=r"there/one\.run: two runs are called 'one\.run'; rename one"):
+        judged_runs.of_files(files / "qrels.txt", [files / "one.run", files / "there" / "one.run"])
+
+
+@pytest.mark.parametrize(
+    ("names", "called"),
+    [
+        (("bm25.run", "bm25b.trec.gz", "c.TXT", "d.res", "e.tsv.gz"), ("bm25", "bm25b", "c", "d", "e")),
+        (("bm25-0.9", "bm25-0.4.run", "input.aaa", "input.bbb"), ("bm25-0.9", "bm25-0.4", "input.aaa", "input.bbb")),
+        (("a.run", "a.trec", "b.run"), ("a.run", "a.trec", "b")),
+        (("a.run", "a.run.gz", "a.run.run"), ("a.run", "a.run.gz", "a.run.run")),
+        (("plain", ".run", "x.gz", "run"), ("plain", ".run", "x", "run")),
+    ],
+)
+def test_a_run_is_called_by_its_file_less_a_known_ending(names: tuple[str, ...], called: tuple[str, ...]) -> None:
+    assert run_names.of_files([Path("somewhere") / name for name in names]) == called
+
+
+def test_what_is_empty_is_refused_by_name_and_is_not_all_there_is(files: Path) -> None:
+    for content in ("", "\n", "# q1 0 d1 1\n"):
+        (files / "nothing").write_text(content)
+        with pytest.raises(FileError, match="nothing: holds no judgements; name a file"):
+            judged_runs.of_files(files / "nothing", [files / "one.run"])
+        with pytest.raises(FileError, match="nothing: holds no results; make it again, or leave it out"):
+            judged_runs.of_files(files / "qrels.txt", [files / "one.run", files / "nothing"])
+    (files / "nothing").write_text(" \n")
+    with pytest.raises(FileError, match="nothing: no query in it; name a file"):
+        judged_runs.read_queries(files / "nothing")
+    with pytest.raises(FileError, match="nothing: no query in it; name a file"):
+        judged((files / "one.run",), files / "qrels.txt", files / "nothing", None, files)
+    assert judged_runs.of_files(files / "qrels.txt", [files / "one.run"], {}).query_ids == ()
+
+
+def test_runs_that_nobody_judged_are_read_as_others_are(files: Path) -> None:
+    (files / "more.run").write_text("new Q0 d1 1 2.0 my tag\nq1 Q0 d2 1 2.0 x\n")
+    found = judged_runs.not_judged("mine", [files / "one.run", files / "more.run"], {"q1": "text"})
+    assert (found.dataset, found.qrels, list(found.runs), found.query_ids) == ("mine", {}, ["one", "more"], ("q1",))
+    assert found.runs["more"].rankings == {"q1": ("d2",)}
+    assert found.strangers == {"more": judged_runs.Strangers(("new",), f"{files}/more.run:1")}
+    assert len(found.said) == 1 and "1 line has more than six fields" in found.said[0]
+
+
+def test_what_is_odd_about_files_is_told_with_the_line_of_the_first(files: Path) -> None:
+    (files / "below.txt").write_text("q1 0 d1 1\nq2 0 d3 -2\n\nq1 0 d2 -1\n")
+    (files / "tagged.run").write_text("q1 Q0 d1 1 2.0 x\nq2 Q0 d1 1 2.0 my tag\n")
+    (files / "tagged2.run").write_text("q1 Q0 d1 1 2.0 a b c\nq2 Q0 d1 1 2.0 my tag\n")
+    found = judged_runs.of_files(files / "below.txt", [files / name for name in ("one.run", "tagged.run")])
+    rest = "what stands behind the score is taken for the run's tag, as trec_eval does"
+    none = "no more relevant than 0 (Bpref and infAP take such as not judged)"
+    assert found.said == (
+        f"2 grades are below 0, the first in {files}/below.txt:2: {none}",
+        f"1 line has more than six fields, {files}/tagged.run:2: {rest}",
+    )
+    found = judged_runs.of_files(files / "qrels.txt", [files / "tagged2.run"])
+    assert found.said == (f"2 lines have more than six fields, the first is {files}/tagged2.run:1: {rest}",)
+    assert judged_runs.of_files(files / "qrels.txt", [files / "one.run"]).said == ()
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,8 @@ def test_queries_are_left_out_of_measures_alone(harness: Call) -> None:
     after = rows(harness, "--without-queries", "leaked.txt")["late"]
     assert (before["queries_judged"], after["queries_judged"]) == ("140", "138")
     assert float(after["RR@10"]) == pytest.approx(68 / 138) and after["queries"] == "140"
-    assert after["rejudged"] == "without 2 of its 140 queries (leaked.txt; latencies are over all)"
+    also = "leaked.txt, which names 1 (stranger) that the sample has not"
+    assert after["rejudged"] == f"without 2 of its 140 queries ({also}; latencies are over all)"
     assert {after[name] == before[name] for name in ("latency_mean_ms", "p95_ms", "usd_per_million_queries")} == {True}
     assert rows(harness)["late"] == before
     both = harness("report", "--without-queries", "leaked.txt", "--qrels", "more.trec")
@@ -124,6 +125,9 @@ def test_queries_are_left_out_of_measures_alone(harness: Call) -> None:
     compared = harness("compare", "early", "late", "--without-queries", "leaked.txt", "--format", "json")
     (found,) = json.loads(compared.stdout)["comparisons"]
     assert next(line for line in found["differences"] if line["metric"] == "RR@10")["queries"] == 138
+    Path("leaked.txt").write_text("q000\nq002\n")
+    without = rows(harness, "--without-queries", "leaked.txt")["late"]["rejudged"]
+    assert without == "without 2 of its 140 queries (leaked.txt; latencies are over all)"
     Path("leaked.txt").write_text("stranger\n")
     done = harness("report", "--without-queries", "leaked.txt")
     assert done.exit_code == 2 and "leaked.txt: none of its 1 queries is in a sample here" in done.stderr

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from harness import trec_files, trec_lines
 from harness.errors import FileError
+from harness.trec_files import Lines
 
 Reader = Callable[[Path], object]
 READERS: dict[str, Reader] = {
@@ -103,7 +104,7 @@ WRONG_RUNS = [
         b"q;Q0;d;3;1,0;x\n",
         "4: 1 fields, must be 6 (query Q0 document rank score tag), with blanks or tabs between, not",
     ),
-    (b"q Q0 d 3 1.0 x y\n", "4: 7 fields"),
+    (b"q Q0 my doc 3 1.0 x\n", "4: 7 fields, must be 6 (query Q0 document rank score tag)"),
     (b"q Q0 d 3 nan x\n", "4: score 'nan' is no finite number; mend or remove the line"),
     (b"q Q0 d 3 -inf x\n", "4: score '-inf' is no finite number"),
     (b"q Q0 d 3 1e400 x\n", "4: score '1e400' is no finite number"),
@@ -122,6 +123,35 @@ def test_a_wrong_line_of_a_run_is_named(tmp_path: Path, line: bytes, what: str, 
     path = write(tmp_path, b"q Q0 a 1 2.0 x\nq Q0 b 2 1.0 x\np Q0 c 1 1.0 x\n" + line)
     found = said(READERS[reader], path)
     assert isinstance(found, str) and found.startswith(f"{path}:{what}") and "\n" not in found
+
+
+def test_what_stands_behind_the_tag_is_of_the_tag_where_scores_decide(tmp_path: Path) -> None:
+    content = b"q Q0 a 1 1.5 x\nq Q0 b 2 2.5 my own tag\nq Q0 c 3 0.5 k1 0.9 b 4\nq Q0 d 4 -1 tag 3 0.5\n"
+    found = trec_files.read_scored_run(write(tmp_path, content))
+    assert found.rankings == {"q": ("b", "a", "c", "d")} and found.longer == Lines(3, 2)
+    assert trec_files.read_scored_run(write(tmp_path, b"q Q0 a 1 1.5 x\n")).longer is None
+    assert str(said(trec_files.read_run, write(tmp_path, content))).endswith(
+        ":2: 8 fields, must be 6 (query Q0 document rank score tag); mend the line"
+    ), "harness writes no such tag"
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("q Q0 my doc 3 1.0 x", "rank 'doc' is no whole number, or one that 64 bits do not hold; is there a blank in"),
+        ("my q Q0 doc 3 1.0 x", "rank 'doc' is no whole number"),
+        ("q Q0 d 3 high x y", "score 'high' is no finite number"),
+        ("q Q0 d - 1.5 x y", "rank '-' is no whole number"),
+        ("q Q0 d 12 3 1.5 x", "'d 12' may be one id with a blank"),
+        ("q Q0 d 12 13 3 1.5 x", "'d 12' may be one id with a blank"),
+        ("q,1 Q0 a b c d e", "rank 'b' is no whole number"),
+    ],
+)
+def test_columns_that_are_shifted_are_no_tags(tmp_path: Path, line: str, why: str) -> None:
+    path = write(tmp_path, f"q Q0 a 1 2.0 x\n{line}\n".encode())
+    count = len(line.split())
+    start = f"{path}:2: {count} fields, must be 6 (query Q0 document rank score tag): {why}"
+    assert str(said(trec_files.read_scored_run, path)).startswith(start)
 
 
 def test_a_score_beyond_32_bits_is_refused_where_scores_decide(tmp_path: Path) -> None:
@@ -154,6 +184,27 @@ def test_a_wrong_line_of_judgements_is_named(tmp_path: Path, line: bytes, what: 
 
 def test_grades_below_zero_are_taken_as_they_stand(tmp_path: Path) -> None:
     assert trec_files.read_qrels(write(tmp_path, b"q 0 a -2\nq 0 b +1\nq 0 a -2\n")) == {"q": {"a": -2, "b": 1}}
+
+
+def test_lines_with_grades_below_zero_are_counted(tmp_path: Path) -> None:
+    content = b"p 0 a 1\nq 0 a 1\nq 0 b -1\np 0 b -2\np 0 c -1\n"
+    assert trec_files.read_judgements(write(tmp_path, content)).below == Lines(3, 3)
+    assert trec_files.read_judgements(write(tmp_path, b"q 0 a 0\n")).below is None
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_how_a_file_begins_says_what_it_is(tmp_path: Path, read: Reader) -> None:
+    content = b"q 0 a 1\n" if read is trec_files.read_qrels else b"q Q0 a 1 2.0 x\n"
+    zipped = tmp_path / "zipped"
+    zipped.write_bytes(gzip.compress(content))
+    assert said(read, zipped) == said(read, write(tmp_path, content)), "a .gz that lost its ending"
+    named = tmp_path / "text.gz"
+    named.write_bytes(content)
+    assert said(read, named) == f"{named}: holds nothing gzipped though its name ends in .gz; rename it, or restore it"
+    assert said(read, tmp_path) == f"{tmp_path}: is a folder; name a file"
+    for magic, kind in ((b"PK\x03\x04..", "zip"), (b"\x28\xb5\x2f\xfd..", "zstd"), (b"BZh9", "bzip2")):
+        packed = write(tmp_path, magic, "packed")
+        assert said(read, packed) == f"{packed}: is packed by {kind}; unpack it, or gzip what it holds"
 
 
 def test_utf_16_is_named(tmp_path: Path) -> None:
@@ -207,11 +258,17 @@ TOKENS = st.sampled_from(
 SPACES = st.sampled_from([" ", "\t", "  ", " \r", "\x0c"])
 ENDS = st.sampled_from(["\n", "\r\n", "\n\n", "\n \n", ""])
 REGULAR = st.builds("{} Q0 {} {} {} x\n".format, *(TOKENS, TOKENS, st.integers(-3, 9), st.integers(-3, 9)))
+TAGGED = st.builds(
+    "{} Q0 {} {} {} {} {}\n".format,
+    *(TOKENS, TOKENS, st.integers(-1, 20), st.sampled_from(["3.5", "2", "1e9", "-0.25", "1.x"]), TOKENS, TOKENS),
+)
 JUDGED = st.builds("{} 0 {} {}\n".format, TOKENS, TOKENS, st.integers(-3, 70_000))
 ODD = st.tuples(st.lists(st.tuples(TOKENS, SPACES), max_size=7), ENDS).map(
     lambda made: "".join(token + space for token, space in made[0]) + made[1]
 )
-BYTES = st.lists(st.one_of(REGULAR, REGULAR, JUDGED, ODD), max_size=12).map(lambda lines: "".join(lines).encode())
+BYTES = st.lists(st.one_of(REGULAR, REGULAR, TAGGED, JUDGED, ODD), max_size=12).map(
+    lambda lines: "".join(lines).encode()
+)
 SPOILT = st.tuples(BYTES, st.sampled_from([b"", b"", b"\0", b"\xff", b"\xef\xbb\xbf"]), st.integers(0, 200)).map(
     lambda made: made[0][: made[2]] + made[1] + made[0][made[2] :]
 )
@@ -225,9 +282,14 @@ def test_blocks_and_single_lines_give_the_same(
     path = write(tmp_path_factory.mktemp("read"), content)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trec_lines, "BLOCK_BYTES", size)
-        found = {name: said(read, path) for name, read in READERS.items()}
+        found = {name: told(said(read, path)) for name, read in READERS.items()}
         patch.setattr(trec_lines, "_at_once", lambda *_: None)
-        assert {name: said(read, path) for name, read in READERS.items()} == found
+        assert {name: told(said(read, path)) for name, read in READERS.items()} == found
+
+
+def told(found: object) -> object:
+    """With what is no part of a run's being equal to another."""
+    return (found, found.lines, found.longer) if isinstance(found, trec_files.Run) else found
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(-5, 5)), max_size=60))

@@ -65,14 +65,17 @@ def add(
     What was judged when, by whom and from which file is recorded beside the new file, as NAME.provenance.jsonl.
     Grades that are not filled in are skipped.
     """
-    from harness import added_judgements, pool_files
+    from harness import added_judgements, file_content, pool_files
 
+    file_content.check_kept(file)
     given = pool_files.read(file)
     if given is None:
         given = added_judgements.as_judged(file)
         if dataset is None and Path(base).is_file():
             click.echo(printable(f"{file}: its ids are taken as they are; --dataset checks them"), err=True)
     lines, before, place = _base(base, cache)
+    for remark in added_judgements.remarks(place, lines) if place is not None else ():
+        click.echo(printable(remark), err=True)
     if output.exists() and (place is None or not output.samefile(place)):
         raise UsageError(f"{output}: is there already; name another file, or add to it with --to {output}")
     if dataset is not None or place is None:
@@ -143,8 +146,9 @@ def _report(done: Merge, output: Path) -> None:
 @one_line_errors
 def show_qrels(file: Path, form: str, output: Path | None) -> None:
     """Say what a FILE of judgements holds: grades, judgements a query, and what was merged into it."""
-    from harness import added_judgements
+    from harness import added_judgements, file_content
 
+    file_content.check_kept(file)
     lines = added_judgements.read_lines(file)
     merges = added_judgements.provenance(file)
     facts = added_judgements.describe(lines) | {

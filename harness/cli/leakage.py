@@ -110,7 +110,7 @@ def _of(
         effects=(),
         threshold=None if vectors is None else threshold,
         encoder=None if vectors is None else vectors[0].encoder,
-        notes=notes,
+        notes=(*notes, *sample.said),
     )
     return leaking.with_effects(made, sample, measures, seed)
 

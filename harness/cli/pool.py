@@ -72,6 +72,8 @@ def pool(
     pool_files.write(made, documents, form, stream)
     show(stream.getvalue(), output)
     _summarise(made)
+    for remark in dict.fromkeys(remark for each in found for remark in each.said):
+        click.echo(printable(remark), err=True)
 
 
 def _summarise(made: Pool) -> None:

@@ -60,7 +60,7 @@ class Distances:
     """All systems of one sample under one encoder.
 
     ``queries`` have a relevant document, ``judged`` such documents stand for relevance; ``left_out`` queries have no
-    judgement of one.
+    judgement of one.  ``said``: sentences about the files.
     """
 
     dataset: str
@@ -72,6 +72,7 @@ class Distances:
     left_out: tuple[str, ...]
     judged: int
     systems: Mapping[str, tuple[Distance, ...]]
+    said: tuple[str, ...] = ()
 
 
 def figure(
@@ -138,6 +139,7 @@ def distances(
         left_out=tuple(sorted(set(asked) - set(queries))),
         judged=reference.size,
         systems={name: tuple(each) for name, each in by_system.items()},
+        said=runs.said,
     )
 
 

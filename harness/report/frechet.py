@@ -131,7 +131,7 @@ def notes(made: Distances) -> list[str]:
                     f"{system}, {named(each)}: {each.short:,} queries have fewer than {each.k} documents,"
                     f" {each.without:,} none; what is missing does not count against it"
                 )
-    return said
+    return [*said, *made.said]
 
 
 def _figure(each: Distance) -> str:

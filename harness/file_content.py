@@ -1,0 +1,53 @@
+"""What a file that somebody gave holds, plain or gzipped: how it begins tells which, as names may lie."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+from harness.errors import FileError
+
+_GZIP = b"\x1f\x8b"
+# How archives that are not read here begin.
+_ARCHIVES = {b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """The file as it lies there, and its content.  It may be a pipe, which is read once and from its start.
+
+    Raises:
+        FileError: it cannot be opened, or is of a kind that is not read.
+    """
+    try:
+        raw = path.open("rb")
+    except FileNotFoundError:
+        raise FileError(f"{path}: no such file; restore it, or name the right one") from None
+    except IsADirectoryError:
+        raise FileError(f"{path}: is a folder; name a file") from None
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}; name a file that can") from error
+    with raw:
+        begin = raw.peek(8)
+        kind = next((name for magic, name in _ARCHIVES.items() if begin.startswith(magic)), None)
+        if kind is not None:
+            raise FileError(f"{path}: is packed by {kind}; unpack it, or gzip what it holds")
+        if begin.startswith(_GZIP):
+            yield raw, cast(IO[bytes], gzip.GzipFile(fileobj=raw, mode="rb"))
+        elif begin and path.suffix == ".gz":
+            raise FileError(f"{path}: holds nothing gzipped though its name ends in .gz; rename it, or restore it")
+        else:
+            yield raw, raw
+
+
+def check_kept(path: Path) -> None:
+    """Refuse a pipe, of which nothing is left when it was read, for what must be read again.
+
+    Raises:
+        FileError: it is one.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise FileError(f"{path}: is a pipe, and this is read more than once; write it into a file")

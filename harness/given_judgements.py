@@ -1,0 +1,44 @@
+"""A file of judgements that somebody gave: what it holds, and what is to be told of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import trec_files
+from harness.errors import FileError
+from harness.trec_files import Lines, Qrels
+from harness.trec_lines import Progress
+
+
+@dataclass(frozen=True)
+class Given:
+    """The judgements; ``remarks`` are sentences about them, which every command that reads such a file says."""
+
+    qrels: Qrels
+    remarks: tuple[str, ...]
+
+
+def read(path: Path, progress: Progress | None = None, *, called: str | None = None) -> Given:
+    """Read judgements that others made.
+
+    Args:
+        path: of the file.
+        progress: told how far it is read.
+        called: what remarks call the file; its path by default.
+
+    Raises:
+        FileError: as :func:`harness.trec_files.read_judgements`, or there is none in it.
+    """
+    found = trec_files.read_judgements(path, progress)
+    if not found.qrels:
+        raise FileError(f"{path}: holds no judgements; name a file with lines 'query iteration document relevance'")
+    return Given(found.qrels, (below_zero(called or str(path), found.below),) if found.below else ())
+
+
+def below_zero(called: str, lines: Lines) -> str:
+    """What grades below 0 mean, and where the first stands."""
+    place = f"{called}:{lines.first}"
+    many = f"{lines.count:,} grades are below 0, the first in {place}"
+    what = f"1 grade is below 0, in {place}" if lines.count == 1 else many
+    return f"{what}: no more relevant than 0 (Bpref and infAP take such as not judged)"
