@@ -31,7 +31,8 @@ class JudgedRuns:
     ``runs`` maps each system (a file's name without its ending, where runs are files) to its run; ``queries`` maps
     each query's id to its text, ``""`` where nothing says it.  ``corpus_sha256`` is ``None`` where runs are files.
     ``hits_alone``: see :func:`harness.evaluate.of_hits_alone`; ``qrels`` then holds the hits of all systems.
-    ``strangers``: what was left out of runs that are files, by system.
+    ``strangers``: what was left out of runs that are files, by system.  ``said``: what is otherwise than files or
+    results have it (:mod:`harness.rejudged`).
     """
 
     dataset: str
@@ -41,6 +42,7 @@ class JudgedRuns:
     hits_alone: bool = False
     corpus_sha256: str | None = None
     strangers: Mapping[str, Strangers] = field(default_factory=dict)
+    said: tuple[str, ...] = ()
 
     @property
     def query_ids(self) -> tuple[str, ...]:

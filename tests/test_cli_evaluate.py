@@ -68,7 +68,7 @@ def test_values_by_query_are_all_there(files: Path) -> None:
 def test_json_and_csv_keep_figures_whole_and_missing_ones_missing(files: Path) -> None:
     done = run(files, "--format", "json", "--measures", "P@1 R@2kt", "--by-query", runs=("good.run",))
     content: dict[str, Any] = json.loads(done.stdout)
-    assert content["evaluation_version"] == 1
+    assert content["evaluation_version"] == 2
     (found,) = content["runs"]
     assert found["figures"]["P@1"]["value"] == pytest.approx(12 / 13) and found["queries"] == 13
     assert found["figures"]["P@1"]["low"] < 12 / 13 and found["per_query"]["P@1"]["q3"] == 1.0
@@ -92,6 +92,27 @@ def test_the_queries_that_count_can_be_named(files: Path) -> None:
     assert "| half |       2 |       0.7500 |" in text
     assert "- half: 1 (nobody) of 3 queries have no judgements, left out of the measures" in text
     assert "- no intervals: they need 11 judged queries, there are 2" in text
+
+
+def test_queries_are_left_out(files: Path) -> None:
+    (files / "leaked.txt").write_text("q0\nq2\nnone\nnowhere\n")
+    done = run(files, "--measures", "RR@10", "--without-queries", str(files / "leaked.txt"))
+    assert "| half |      10 | " in done.stdout
+    assert "- qrels.txt is judged without 3 of its 13 queries (leaked.txt)" in done.stdout
+    assert "- half: 2 (new, other) queries of the run are not among those to be judged" in done.stdout
+    (files / "leaked.txt").write_text("nowhere\n")
+    done = run(files, "--without-queries", str(files / "leaked.txt"))
+    assert done.exit_code == 2 and "leaked.txt: none of its 1 queries is in a sample here" in done.stderr
+
+
+def test_what_nobody_judged_is_said(files: Path) -> None:
+    (files / "half.run").write_text("".join(f"q{n} Q0 d{n} 1 2.0 x\nq{n} Q0 new 2 1.0 x\n" for n in range(12)))
+    said = "- Unjudged among the first 2 hits on qrels.txt: half 50%, good 0%; they count as not relevant, so a system "
+    assert said in run(files).stdout
+    found = json.loads(run(files, "--format", "json").stdout)["runs"]
+    assert [(each["unjudged_share"], each["unjudged_depth"]) for each in found] == [(0.0, 2), (0.5, 2)]
+    rows = csv.DictReader(io.StringIO(run(files, "--format", "csv", "--measures", "RR@10").stdout))
+    assert [(float(row["unjudged_share"]), row["unjudged_depth"]) for row in rows] == [(0.0, "2"), (0.5, "2")]
 
 
 def test_ids_that_do_not_meet_are_said(files: Path) -> None:

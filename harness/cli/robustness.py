@@ -10,6 +10,7 @@ import click
 
 from harness.cli.bars import bar
 from harness.cli.judged import judged, runs_arguments
+from harness.cli.judging import without_queries_option
 from harness.cli.tables import FORMATS, PICTURES, show
 from harness.console import cache_option, one_line_errors
 from harness.errors import UsageError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @runs_arguments
+@without_queries_option
 @click.option("--measure", default="nDCG@10", show_default=True, help="What the order is by, as ir_measures writes it.")
 @click.option(
     "--against", default="RR@10 AP", show_default=True, help="Measures whose orders are held against it; '' for none."
@@ -53,6 +55,7 @@ def robustness(
     qrels: Path | None,
     queries: Path | None,
     only: str | None,
+    without_queries: Path | None,
     measure: str,
     against: str,
     keep: tuple[str, ...],
@@ -76,7 +79,7 @@ def robustness(
         raise UsageError(f"--format {form} writes files; name a folder for them with -o")
     keeps = tuple(dict.fromkeys(fewer_judgements.parse(each) for each in keep))
     asked = Asked(measure, tuple(against.split()), keeps, resamples, draws, seed)
-    found = _examine(judged(runs, qrels, queries, only, cache), asked)
+    found = _examine(judged(runs, qrels, queries, only, cache, without_queries), asked)
     if form in PICTURES:
         from harness.pictures import flips
 
