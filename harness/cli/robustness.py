@@ -39,7 +39,13 @@ if TYPE_CHECKING:
     help="Fewer judgements: at most N relevant ones a query, or a share of all; may stand several times.",
 )
 @click.option("--resamples", type=click.IntRange(100, 100_000), default=1000, show_default=True, help="Of the queries.")
-@click.option("--draws", type=click.IntRange(2, 10_000), default=100, show_default=True, help="Of fewer judgements.")
+@click.option(
+    "--draws",
+    type=click.IntRange(2, 10_000),
+    default=100,
+    show_default=True,
+    help="Of fewer judgements; 100 give shares to 10 points, 1000 to 3.",
+)
 @click.option("--seed", type=click.IntRange(0), default=2023, show_default=True)
 @click.option("--format", "form", type=click.Choice((*FORMATS, *PICTURES)), default="md", show_default=True)
 @click.option(
