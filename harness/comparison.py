@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +20,8 @@ from harness.result import Cell
 from harness.table import Figure, Row, Validity
 
 Floats = NDArray[np.float64]
+# Which queries, which systems, in which metric, and by what they differ.
+Test = tuple[Hashable, frozenset[str], str, str]
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,11 @@ def pairs(a_rows: Sequence[Row], b_rows: Sequence[Row], a: str, b: str) -> list[
     matched = [(one, other) for one, other in matched if one.origin == other.origin] or matched
     if not matched and len(ours) == len(theirs) == 1:
         matched = [(ours[0], theirs[0])] if ours != theirs and place.of(ours[0]) == place.of(theirs[0]) else []
+    if not matched and ours == theirs:
+        what = "one and the same row" if len(ours) == 1 else f"the same {len(ours)} rows"
+        raise UsageError(
+            f"{a!r} and {b!r} are {what}: there is nothing to compare; name another system for one of them"
+        )
     if not matched:
         raise UsageError(
             f"{a!r} ({len(ours)} rows) and {b!r} ({len(theirs)} rows) share no dataset, query sample and "
@@ -151,13 +158,34 @@ def _named(
 
 def corrected(found: Sequence[Comparison]) -> tuple[Comparison, ...]:
     """The same, corrected for how many there are: all their metrics together are one family (Holm 1979)."""
-    tested = [each.tested.p_randomisation for one in found for each in one.differences if each.tested is not None]
-    adjusted = iter(significance.holm(tested))
+    tests = family(found)
+    adjusted = dict(zip(tests, significance.holm(tuple(tests.values())), strict=True))
     made = []
     for one in found:
-        held = [held_against(each, next(adjusted)) if each.tested else each for each in one.differences]
+        held = [held_against(each, adjusted[_test(one, each)]) if each.tested else each for each in one.differences]
         made.append(replace(one, differences=tuple(held)))
     return tuple(made)
+
+
+def family(found: Sequence[Comparison]) -> dict[Test, float]:
+    """The tests that comparisons are corrected for, and their p.
+
+    Two systems that rank alike on several hardware profiles differ there by the very same values: that is one test,
+    however often it is shown.
+    """
+    return {
+        _test(one, each): each.tested.p_randomisation
+        for one in found
+        for each in one.differences
+        if each.tested is not None
+    }
+
+
+def _test(one: Comparison, each: Difference) -> Test:
+    sides = (one.a, one.b)
+    systems = frozenset(side.name if side.row is None else side.row.system for side in sides)
+    places = {place.of(side.row) for side in sides if side.row is not None}
+    return frozenset((each.dataset, each.sample_sha256) for each in places), systems, each.metric, each.fingerprint
 
 
 def called(row: Row) -> str:
@@ -241,7 +269,17 @@ def _notes(a: Row, b: Row) -> Sequence[str]:
         said.append(f"measured on different machines or versions ({differ}): a difference in latency is theirs as well")
     if a.profile != b.profile:
         said.append(f"on different hardware profiles: {a.profile} against {b.profile}")
+    ours, theirs = _own(a), _own(b)
+    said += [f"A and B: {note}" for note in ours if note in theirs]
+    said += [f"A: {note}" for note in ours if note not in theirs]
+    said += [f"B: {note}" for note in theirs if note not in ours]
     return [*said, *notes.of_judgements((a, b)), *notes.of_unjudged((a, b))]
+
+
+def _own(row: Row) -> list[str]:
+    """What is to be said of a row beside what its findings say."""
+    texts = {finding.text for finding in row.findings}
+    return [note for note in row.notes if note not in texts]
 
 
 def of(found: Mapping[str, PerQuery], row: Row) -> PerQuery | None:

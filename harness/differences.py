@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import numpy as np
@@ -45,7 +45,7 @@ class Difference:
     with a 95 % Welch interval over repeated measurements of these queries; only latency has one.  ``ratio`` is B / A.
     ``needed``: how many such queries would show a difference of this size (95 % confidence, power 80 %).  ``tested``
     says whether it is more than chance; ``p_holm`` is the p of its randomisation test, corrected for all that were
-    compared together (``None`` until it is :func:`held_against`).
+    compared together (``None`` until it is :func:`held_against`).  ``fingerprint`` is that of the queries' differences.
     """
 
     metric: str
@@ -59,6 +59,7 @@ class Difference:
     verdict: Verdict
     tested: Tested | None = None
     p_holm: float | None = None
+    fingerprint: str = field(default="", repr=False)
 
     @property
     def larger_is_better(self) -> bool:
@@ -106,6 +107,7 @@ def difference(
         needed=_needed(differences),
         verdict=_verdict(interval, again, differences, larger_is_better=metric != LATENCY),
         tested=significance.paired(differences),
+        fingerprint=significance.fingerprint(differences),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from harness import trec_files
 from harness.errors import FileError
 from harness.trec_files import Lines, Qrels
 from harness.trec_lines import Progress
+
+_BELOW = "no more relevant than 0 (Bpref and infAP take such as not judged)"
 
 
 @dataclass(frozen=True)
@@ -36,9 +39,16 @@ def read(path: Path, progress: Progress | None = None, *, called: str | None = N
     return Given(found.qrels, (below_zero(called or str(path), found.below),) if found.below else ())
 
 
+def of_grades(grades: Iterable[int]) -> Iterator[str]:
+    """The same of judgements that were stored: how many of those that count are below 0."""
+    below = sum(grade < 0 for grade in grades)
+    if below:
+        yield f"{below:,} grade{'s are' if below > 1 else ' is'} below 0: {_BELOW}"
+
+
 def below_zero(called: str, lines: Lines) -> str:
     """What grades below 0 mean, and where the first stands."""
     place = f"{called}:{lines.first}"
     many = f"{lines.count:,} grades are below 0, the first in {place}"
     what = f"1 grade is below 0, in {place}" if lines.count == 1 else many
-    return f"{what}: no more relevant than 0 (Bpref and infAP take such as not judged)"
+    return f"{what}: {_BELOW}"

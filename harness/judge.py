@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness import evaluate, measure_names, rejudged, stored_jobs, trec_files, unjudged
+from harness import evaluate, given_judgements, measure_names, rejudged, stored_jobs, trec_files, unjudged
 from harness.attempts import Job
 from harness.distance_names import DistanceName
 from harness.errors import StoreError
@@ -23,13 +24,14 @@ class Worth:
     """What a run is worth by ``stand``.
 
     ``unjudged`` is what nobody judged of it, down to the first measure's cutoff; ``None`` where its own hits are all
-    that is judged.  ``distances`` are by name.
+    that is judged.  ``distances`` are by name, ``notes`` say what is to know of the judgements.
     """
 
     stand: Stand
     judged: Evaluation
     unjudged: Unjudged | None
     distances: dict[str, Found]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass
@@ -66,6 +68,7 @@ class Judge:
             evaluate.evaluate(run, now.qrels, sample, ranked, hits_alone=hits_alone),
             None if hits_alone else self._unjudged(job, run, now, sample),
             self._distances(job, run, now, sample, hits_alone=hits_alone),
+            () if now.sha256 else _below(now, sample),  # else its own remarks say so
         )
 
     def _stand(self, job: Job) -> Stand:
@@ -98,3 +101,8 @@ class Judge:
         return {
             str(each): self.vectors.look(each, one, content) for each in self.measures if isinstance(each, DistanceName)
         }
+
+
+def _below(now: Stand, sample: Sequence[str]) -> tuple[str, ...]:
+    grades = (grade for query in sample for grade in now.qrels.get(query, {}).values())
+    return tuple(given_judgements.of_grades(grades))

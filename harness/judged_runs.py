@@ -31,7 +31,8 @@ class JudgedRuns:
     ``runs`` maps each system (as :mod:`harness.run_names` calls it, where runs are files) to its run; ``queries`` maps
     each query's id to its text, ``""`` where nothing says it.  ``corpus_sha256`` is ``None`` where runs are files.
     ``hits_alone``: see :func:`harness.evaluate.of_hits_alone`; ``qrels`` then holds the hits of all systems.
-    ``strangers``: what was left out of runs that are files, by system.  ``said``: sentences about the files.
+    ``strangers``: what was left out of runs that are files, by system.  ``said``: sentences about the files, and what
+    is otherwise than files or results have it (:mod:`harness.rejudged`).
     """
 
     dataset: str
@@ -169,8 +170,10 @@ def _stored(systems: Mapping[str, Mapping[str, StoredJob]]) -> JudgedRuns:
     for each in jobs.values() if hits_alone else (first,):
         for query, judged in trec_files.read_qrels(each.qrels_path()).items():
             qrels.setdefault(query, {}).update(judged)
-    spec = first.result.spec
-    return JudgedRuns(spec.cell.dataset, first.sample_texts(), qrels, runs, hits_alone, spec.corpus_sha256)
+    spec, queries = first.result.spec, first.sample_texts()
+    grades = (grade for query in queries for grade in qrels.get(query, {}).values())
+    said = () if hits_alone else tuple(given_judgements.of_grades(grades))
+    return JudgedRuns(spec.cell.dataset, queries, qrels, runs, hits_alone, spec.corpus_sha256, said=said)
 
 
 def read_queries(path: Path) -> dict[str, str]:

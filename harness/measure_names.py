@@ -87,7 +87,7 @@ def parse(names: Iterable[str], *, distances: bool = False) -> tuple[Any, ...]:
             if not distances:
                 raise UsageError(
                     f"{name} is a distance of a whole run, and less is better: harness frechet shows it, and harness "
-                    "report as a table; name a measure"
+                    "report in the formats md, csv, json and latex; name a measure, or one of those"
                 )
             parsed.append(distance)
             continue

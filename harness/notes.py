@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from harness import cost, evaluate, stats
 from harness.prices import Snapshot
@@ -246,16 +246,22 @@ def of_unjudged(rows: Sequence[Row]) -> Iterator[str]:
         if row.unjudged_share is not None and row.unjudged_depth is not None:
             found[row.dataset, row.unjudged_depth][row.system].add(row.unjudged_share)
     for (dataset, depth), systems in sorted(found.items()):
-        if not any(max(shares) > 0 for shares in systems.values()):
-            continue
-        ordered = sorted(systems, key=lambda name: (-max(systems[name]), name))
-        named = [f"{name} {_per_cent(systems[name])}" for name in ordered]
-        if len(named) > 8:
-            named = [*named[:2], f"... {named[-1]} ({len(named)} systems)"]
-        yield (
-            f"Unjudged among the first {depth} hits on {dataset}: {', '.join(named)}; they count as not relevant, so a "
-            "system whose hits nobody pooled looks worse than it is (harness pool lists them)."
-        )
+        yield from unjudged_among(dataset, depth, systems)
+
+
+def unjudged_among(dataset: str, depth: int, systems: Mapping[str, set[float]]) -> Iterator[str]:
+    """The same, of the shares of unjudged hits that systems have on one dataset; nothing where all are judged."""
+    if not any(max(shares) > 0 for shares in systems.values()):
+        return
+    ordered = sorted(systems, key=lambda name: (-max(systems[name]), name))
+    named = [f"{name} {_per_cent(systems[name])}" for name in ordered]
+    if len(named) > 8:
+        named = [*named[:2], f"... {named[-1]} ({len(named)} systems)"]
+    hits = "first hits" if depth == 1 else f"first {depth} hits"
+    yield (
+        f"Unjudged among the {hits} on {dataset}: {', '.join(named)}; they count as not relevant, so a "
+        "system whose hits nobody pooled looks worse than it is (harness pool lists them)."
+    )
 
 
 def _per_cent(shares: set[float]) -> str:

@@ -170,5 +170,5 @@ def _worth(row: Row, worth: Worth, judge: Judge, seed: int) -> Row:
         rejudged=now.said,
         unjudged_depth=looked.depth if looked else None,
         unjudged_share=looked.share if looked else None,
-        notes=(*row.notes, *now.notes, *notes.of_measures(judged, deep, row.k), *of_distances),
+        notes=(*row.notes, *now.notes, *worth.notes, *notes.of_measures(judged, deep, row.k), *of_distances),
     )

@@ -121,12 +121,9 @@ def stand(stored: Qrels, instead: Instead) -> Stand:
 
 def leave_out(found: Stand, sample: Sequence[str], instead: Instead) -> Stand:
     """The same, saying how many of a sample's queries do not count, and which of those named are none of its."""
-    gone = len(instead.without.intersection(sample))
-    if not gone:
+    if not instead.without.intersection(sample):
         return found
-    others = sorted(instead.without.difference(sample))
-    also = f", which names {_named(others)} that the sample has not" if others else ""
-    said = f"{_WITHOUT}{gone:,} of its {len(sample):,} queries ({instead.without_name}{also}; latencies are over all)"
+    said = _fewer(sample, instead, "; latencies are over all")
     return replace(found, said=(*found.said, said))
 
 
@@ -144,22 +141,64 @@ def check(said: Iterable[Sequence[str]], instead: Instead) -> None:
     if instead.qrels is not None and all(text.startswith(_WITHOUT) for text in texts):
         raise _nowhere(instead)
     if instead.without_name and not any(text.startswith(_WITHOUT) for text in texts):
-        raise UsageError(f"{instead.without_name}: none of its {len(instead.without):,} queries is in a sample here")
+        raise _in_none(instead)
 
 
 def runs(found: Sequence[JudgedRuns], instead: Instead) -> tuple[JudgedRuns, ...]:
-    """Runs with other judgements where those were stored that these hold all of.
+    """Runs judged otherwise: by what is named for it, and without the queries that do not count.
 
     Raises:
-        UsageError: nowhere.
+        UsageError: the judgements stand in for none, no run was asked any of the queries, or no others are left.
     """
+    if instead.qrels is not None:
+        found = _by_others(found, instead)
+    return _without(found, instead) if instead.without_name else tuple(found)
+
+
+def _by_others(found: Sequence[JudgedRuns], instead: Instead) -> tuple[JudgedRuns, ...]:
+    """With other judgements where those were stored that these hold all of."""
     stands = [None if each.hits_alone else stand(each.qrels, instead) for each in found]
     if not any(each is not None and each.sha256 for each in stands):
         raise _nowhere(instead)
-    return tuple(
-        each if now is None else replace(each, qrels=now.qrels, said=instead.remarks if now.sha256 else ())
-        for each, now in zip(found, stands, strict=True)
+    return tuple(each if now is None else _judged(each, now) for each, now in zip(found, stands, strict=True))
+
+
+def _judged(each: JudgedRuns, now: Stand) -> JudgedRuns:
+    said = (
+        *(() if now.sha256 else each.said),
+        *(f"{each.dataset} is judged {text}" for text in now.said),
+        *(f"{each.dataset}: {why}" for why in now.notes),
     )
+    return replace(each, qrels=now.qrels, said=said)
+
+
+def _without(found: Sequence[JudgedRuns], instead: Instead) -> tuple[JudgedRuns, ...]:
+    if not any(query in each.queries for each in found for query in instead.without):
+        raise _in_none(instead)
+    made = []
+    for each in found:
+        kept = {query: text for query, text in each.queries.items() if query not in instead.without}
+        if not kept:
+            raise UsageError(f"{instead.without_name}: leaves no query of {each.dataset} to judge by; name fewer")
+        gone = len(each.queries) - len(kept)
+        fewer = {
+            system: replace(run, rankings={query: hits for query, hits in run.rankings.items() if query in kept})
+            for system, run in each.runs.items()
+        }
+        said = f"{each.dataset} is judged {_fewer(tuple(each.queries), instead)}"
+        made.append(replace(each, queries=kept, runs=fewer, said=(*each.said, said)) if gone else each)
+    return tuple(made)
+
+
+def _fewer(sample: Sequence[str], instead: Instead, more: str = "") -> str:
+    gone = len(instead.without.intersection(sample))
+    others = sorted(instead.without.difference(sample))
+    also = f", which names {_named(others)} that the sample has not" if others else ""
+    return f"{_WITHOUT}{gone:,} of its {len(sample):,} queries ({instead.without_name}{also}{more})"
+
+
+def _in_none(instead: Instead) -> UsageError:
+    return UsageError(f"{instead.without_name}: none of its {len(instead.without):,} queries is in a sample here")
 
 
 def _named(ids: Sequence[str]) -> str:

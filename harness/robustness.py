@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness import agreement, fewer_judgements, judged_values, measure_names, pairwise, resampling
+from harness import agreement, fewer_judgements, judged_values, measure_names, pairwise, resampling, run_notes
 from harness.errors import UsageError
 from harness.fewer_judgements import Keep
 from harness.judged_runs import JudgedRuns
@@ -137,7 +137,9 @@ def examine(runs: JudgedRuns, asked: Asked, step: Step = lambda _done, _total: N
         _fewer_judgements(runs, board, main, keep, asked, _turn(step, turn, turns))
         for turn, keep in enumerate(asked.keeps, start=1)
     ]
-    return replace(of_values(runs.dataset, values, asked, fewer), notes=judged.notes)
+    return replace(
+        of_values(runs.dataset, values, asked, fewer), notes=run_notes.every(runs, judged.evaluations, (main, *others))
+    )
 
 
 def of_values(dataset: str, values: Values, asked: Asked, fewer: Sequence[Condition] = ()) -> Robustness:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness import evaluate, measure_figures, measure_names, notes, set_apart, stats
-from harness.evaluate import Evaluation
+from harness import evaluate, measure_figures, run_notes, set_apart, stats
 from harness.judged_runs import JudgedRuns
 from harness.set_apart import SetApart
 from harness.table import Figure
-from harness.trec_files import Run
 
 SEED = 0
-_TIES = "ordered by document id, the largest first, as trec_eval does"
 
 
 @dataclass(frozen=True)
 class RunMeasures:
     """One run: measures by name over ``queries`` judged queries, their values by query, and what to know of them.
 
-    ``notes`` are sentences, and ``set_apart`` has all queries that those are about.
+    ``notes`` are sentences, and ``set_apart`` has all queries that those are about.  ``unjudged_share`` is that of its
+    first ``unjudged_depth`` hits which nobody judged (mean over queries with hits).
     """
 
     system: str
@@ -30,6 +28,8 @@ class RunMeasures:
     per_query: Mapping[str, Mapping[str, float]]
     notes: tuple[str, ...]
     set_apart: SetApart
+    unjudged_share: float | None = None
+    unjudged_depth: int | None = None
 
 
 def judge(
@@ -46,39 +46,22 @@ def judge(
         UsageError: no query is judged.
     """
     set_apart.check_judged(found)
-    judged = []
+    judged, shares = [], run_notes.unjudged_of(found, measures)
     for system, run in found.runs.items():
         each = evaluate.evaluate(run, found.qrels, found.query_ids, measures, hits_alone=found.hits_alone)
         figures = {str(name): measure_figures.figure(each, str(name), SEED) for name in measures}
-        said = tuple(_notes(found, system, run, each, measures))
+        said = run_notes.of_run(found, system, each, measures)
         apart = set_apart.of(found, system, each)
-        judged.append(RunMeasures(system, each.queries, figures, each.per_query, said, apart))
+        looked = shares.get(system)
+        share, depth = (looked.share, looked.depth) if looked else (None, None)
+        judged.append(RunMeasures(system, each.queries, figures, each.per_query, said, apart, share, depth))
         done(system)
     return tuple(judged)
 
 
-def of_judgements(found: JudgedRuns) -> tuple[str, ...]:
-    """What is to know of the judgements, whatever run is judged by them."""
-    judged = sum(query in found.qrels for query in found.queries)
-    none = set_apart.without_relevant(found)
-    said = []
-    if judged < stats.INTERVAL_MIN_QUERIES:
-        said.append(f"no intervals: they need {stats.INTERVAL_MIN_QUERIES} judged queries, there are {judged}")
-    if none:
-        said.append(f"{notes.named(none)} of {judged:,} judged queries have no relevant document; they count")
-    return (*said, *found.said)
-
-
-def _notes(found: JudgedRuns, system: str, run: Run, judged: Evaluation, measures: Sequence[Any]) -> Iterator[str]:
-    k = max(map(len, run.rankings.values()), default=0)
-    deep = [str(each) for each in measures if k and (measure_names.cutoff(each) or 0) > k]
-    yield from notes.of_measures(judged, deep, k, ties=_TIES)
-    strangers = found.strangers.get(system)
-    if strangers is not None:
-        yield (
-            f"{notes.named(strangers.queries)} queries of the run are not among those to be judged and are left out; "
-            f"the first stands in {strangers.place}"
-        )
-    known = (document in found.qrels.get(query, ()) for query, ranking in run.rankings.items() for document in ranking)
-    if run.rankings and not any(known):
-        yield "none of its hits is judged: are its ids those of the judgements?"
+def of_judgements(found: JudgedRuns, measures: Sequence[Any]) -> tuple[str, ...]:
+    """What is to know of the judgements, whatever run is judged by them, and whose hits they lack."""
+    judged = sum(bool(found.qrels.get(query)) for query in found.queries)
+    few = judged < stats.INTERVAL_MIN_QUERIES
+    said = [f"no intervals: they need {stats.INTERVAL_MIN_QUERIES} judged queries, there are {judged}"] if few else []
+    return (*said, *run_notes.of_judgements(found), *run_notes.of_unjudged(found, measures))

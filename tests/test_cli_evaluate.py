@@ -50,9 +50,9 @@ def test_a_line_for_each_run_with_intervals_and_what_is_left_out(files: Path) ->
         f"in {files}/half.run:1",
     ]
     assert notes[3:5] == [
-        "1 (none) of 13 judged queries have no relevant document; they count",
         f"1 grade is below 0, in {files}/qrels.txt:26: no more relevant than 0 (Bpref and infAP take such as not "
         "judged)",
+        "1 (none) of 13 judged queries have no relevant document; they count",
     ]
 
 
@@ -143,6 +143,30 @@ def test_a_pipe_is_read_as_a_file_is(files: Path) -> None:
         threading.Thread(target=(files / name).write_bytes, args=(content,), daemon=True).start()
     done = run(files, "--measures", "RR@2", runs=("good.run",))
     assert done.exit_code == 0 and "| good |      13 | 0.9231 (" in done.stdout
+
+
+def test_queries_are_left_out(files: Path) -> None:
+    (files / "leaked.txt").write_text("q0\nq2\nnone\nnowhere\n")
+    done = run(files, "--measures", "RR@10", "--without-queries", str(files / "leaked.txt"))
+    assert "| half |      10 | " in done.stdout
+    assert (
+        "qrels.txt is judged without 3 of its 13 queries (leaked.txt, which names 1 (nowhere) that the sample has not)"
+        in done.stdout
+    )
+    assert "- half: 2 (new, other) queries of the run are not among those to be judged" in done.stdout
+    (files / "leaked.txt").write_text("nowhere\n")
+    done = run(files, "--without-queries", str(files / "leaked.txt"))
+    assert done.exit_code == 2 and "leaked.txt: none of its 1 queries is in a sample here" in done.stderr
+
+
+def test_what_nobody_judged_is_said(files: Path) -> None:
+    (files / "half.run").write_text("".join(f"q{n} Q0 d{n} 1 2.0 x\nq{n} Q0 new 2 1.0 x\n" for n in range(12)))
+    said = "- Unjudged among the first 2 hits on qrels.txt: half 50%, good 0%; they count as not relevant, so a system "
+    assert said in run(files).stdout
+    found = json.loads(run(files, "--format", "json").stdout)["runs"]
+    assert [(each["unjudged_share"], each["unjudged_depth"]) for each in found] == [(0.0, 2), (0.5, 2)]
+    rows = csv.DictReader(io.StringIO(run(files, "--format", "csv", "--measures", "RR@10").stdout))
+    assert [(float(row["unjudged_share"]), row["unjudged_depth"]) for row in rows] == [(0.0, "2"), (0.5, "2")]
 
 
 def test_ids_that_do_not_meet_are_said(files: Path) -> None:

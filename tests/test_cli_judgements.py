@@ -240,3 +240,8 @@ def test_no_leakage_is_said_and_so_are_queries_without_texts(harness: Call) -> N
     refused(harness("leakage", "none.tsv", *FILES), "none.tsv: cannot be read")
     refused(harness("leakage", "training.tsv", *FILES, "--measures", "X@3"), "unknown measure 'X@3'")
     assert harness("leakage", "training.tsv", *FILES, "--threshold", "0").exit_code == 2
+
+
+def test_a_threshold_without_vectors_is_refused(harness: Call) -> None:
+    Path("training.tsv").write_text("t1\tsomething\n")
+    refused(harness("leakage", "training.tsv", *FILES, "--threshold", "0.8"), "--threshold is of cosines")

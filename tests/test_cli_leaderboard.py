@@ -147,7 +147,7 @@ def test_compare(harness: Call) -> None:
     found = json.loads(harness("compare", "good", "bad", "--format", "json").stdout)
     (one,) = found["comparisons"]
     assert one["differences"][0]["over_queries"]["value"] == pytest.approx(0.0105, rel=0.01)
-    assert (found["comparison_version"], found["comparisons_tested"]) == (2, 4)
+    assert (found["comparison_version"], found["comparisons_tested"]) == (3, 4)
     assert one["changed_most"]["by"] == "RR@10" and one["summary"].startswith("B costs 1.5x and loses")
     lines = list(csv.DictReader(io.StringIO(harness("compare", "good", "bad", "--format", "csv").stdout)))
     assert [line["metric"] for line in lines] == ["latency", "RR@10", "Success@10", "nDCG@10"]
@@ -210,12 +210,86 @@ def test_compare_run_files(harness: Call, files: Path) -> None:
     assert lines[2] == "B wins 50.0 points RR@10 [50.0, 50.0]."
     assert any(line.startswith("| RR@10 | 0.500 | 1.000 |") and "| better | 19 |" in line for line in lines)
     assert r"| q01 | what is \*q01\*? | 0.500 | 1.000 | +0.500 |" in lines
-    assert "- 1 query (q00) without judgements, left out of every mean" in lines
-    said = "- two: 1 query (stray) not asked for, which play no part; the first stands in "
+    assert "- 1 (q00) of 20 queries have no judgements, left out of the measures" in lines
+    said = "- two: 1 (stray) queries of the run are not among those to be judged and are left out; the first stands in "
     assert any(line.startswith(said) and "two.run:" in line for line in lines)
     assert json.loads(harness(*asked, "--format", "json").stdout)["comparisons"][0]["a"] == {"system": "one/qrels.txt"}
     missing = harness("compare", "none.run", str(files / "two.run"), "--qrels", str(files / "qrels.txt"))
     assert missing.exit_code == 2 and missing.stderr.count("\n") == 1
+
+
+def test_run_files_say_what_evaluate_says_of_them(harness: Call, files: Path) -> None:
+    with (files / "qrels.txt").open("a") as stream:
+        stream.write("q01 0 wrong1 -1\n")
+    lines = len((files / "qrels.txt").read_text().splitlines())
+    one, two = (str(files / name) for name in ("one.run", "two.run"))
+    evaluated = harness("evaluate", str(files / "qrels.txt"), one, two)
+    compared = harness("compare", one, two, "--qrels", str(files / "qrels.txt"))
+    for said in (
+        "RR@10, Success@10, nDCG@10: look deeper than the 3 hits that were retrieved",
+        f"- 1 grade is below 0, in {files}/qrels.txt:{lines}: no more relevant than 0",
+        "- Unjudged among the first 3 hits on qrels.txt: two 67%, one 65%; they count as not relevant",
+    ):
+        assert said in evaluated.stdout and said in compared.stdout, said
+
+
+def test_queries_of_run_files_are_left_out(harness: Call, files: Path, tmp_path: Path) -> None:
+    asked = ("compare", str(files / "one.run"), str(files / "two.run"), "--qrels", str(files / "qrels.txt"))
+    leaked = tmp_path / "leaked.txt"
+    leaked.write_text("q01\nq02\nnowhere\n")
+    done = harness(*asked, "--without-queries", str(leaked), "--format", "json")
+    (found,) = json.loads(done.stdout)["comparisons"]
+    assert {each["queries"] for each in found["differences"]} == {17}
+    assert (
+        "qrels.txt is judged without 2 of its 19 queries (leaked.txt, which names 1 (nowhere) that the sample has not)"
+        in found["notes"]
+    )
+    assert not any("q01" in note for note in found["notes"]), "what is left out is no stranger"
+    leaked.write_text("nowhere\n")
+    done = harness(*asked, "--without-queries", str(leaked))
+    assert done.exit_code == 2 and "leaked.txt: none of its 1 queries is in a sample here" in done.stderr
+    leaked.write_text("".join(f"q{number:02}\n" for number in range(20)))
+    done = harness(*asked, "--without-queries", str(leaked))
+    assert done.exit_code == 2 and "leaked.txt: leaves no query of qrels.txt to judge by" in done.stderr
+    done = harness(*asked, "--without-queries", "none.txt")
+    assert done.exit_code == 2 and "none.txt: cannot be read" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("one.run", "none.run", "--qrels", "qrels.txt"), "none.run: no such file; name a run file for B"),
+        (("none.run", "no.run", "--qrels", "qrels.txt"), "none.run: no such file; name a run file for A"),
+        (("one.run", "folder", "--qrels", "qrels.txt"), "folder: is a folder; name a run file for B"),
+        (("one.run", "two.run"), "one.run, two.run: run files need their judgements; name them with --qrels"),
+        (("one.run", "none.run"), "none.run: no such file"),
+        (("one", "none", "--qrels", "qrels.txt", "--results", "none"), "--results is of stored results"),
+        (("one", "none"), "'one' matches no stored row"),
+        (("one.run", "./one.run", "--qrels", "qrels.txt"), "one.run and one.run are one and the same file"),
+        (("one.run", "two.run", "--qrels", "qrels.txt", "--with", "results"), "--with is of stored results"),
+        (("one.run", "two.run", "--qrels", "qrels.txt", "--as-of", "2026-01-01"), "--as-of is of stored results"),
+        (("good", "good"), "'good' and 'good' are one and the same row: there is nothing to compare"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line(
+    harness: Call, files: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(files)
+    (files / "results").symlink_to(files.parent / "results")
+    (files / "folder").mkdir()
+    (files / "one").write_bytes((files / "one.run").read_bytes())  # called like a system
+    done = harness("compare", *arguments)
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.output
+    assert said in done.stderr
+
+
+def test_run_files_of_any_name_are_compared(harness: Call, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(files)
+    for name in ("good", "bad"):  # stored systems are called so too
+        (files / name).write_bytes((files / "one.run").read_bytes())
+    assert harness("compare", "good", "bad", "--qrels", "qrels.txt").stdout.startswith("**A: good qrels.txt; B: bad")
+    (files / "results").symlink_to(files.parent / "results")
+    assert harness("compare", "good", "bad").stdout.startswith("**A: good scifact single_stream")
 
 
 def test_compare_two_folders(harness: Call, tmp_path: Path) -> None:

@@ -88,3 +88,33 @@ def test_what_cannot_be_is_one_line(harness: Call, tmp_path: Path, arguments: tu
     example_runs.write(tmp_path)
     done = harness("alpha.run", "beta.run", *QRELS, *arguments)
     assert done.exit_code == 2 and said in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_queries_are_left_out_of_run_files_and_of_results(harness: Call, tmp_path: Path) -> None:
+    example_runs.write(tmp_path)
+    Path("leaked.txt").write_text("q001\nq002\nnowhere\n")
+    asked = ("--resamples", "100", "--draws", "2", "--without-queries", "leaked.txt")
+    done = harness("zeta.run", "gamma.run", *QRELS, *asked)
+    assert done.exit_code == 0 and done.stdout.startswith("**qrels.txt, by nDCG@10, 198 judged queries**")
+    assert (
+        "qrels.txt is judged without 2 of its 200 queries (leaked.txt, which names 1 (nowhere) that the sample has not)"
+        in done.stdout
+    )
+    shelf.put(tmp_path / "results", Made("good", 20.0, (1, 1, 2)), Made("bad", 30.0, (2, 1, 3)))
+    done = harness(*asked)
+    assert done.exit_code == 0 and done.stdout.startswith("**scifact, by nDCG@10, 138 judged queries**")
+    assert (
+        "- scifact is judged without 2 of its 140 queries (leaked.txt, which names 1 (nowhere) that the sample has not)"
+        in done.stdout
+    )
+    Path("leaked.txt").write_text("nowhere\n")
+    refused = harness(*asked)
+    assert refused.exit_code == 2 and "none of its 1 queries is in a sample here" in refused.stderr
+
+
+def test_it_says_by_what_stored_runs_are_judged(harness: Call, tmp_path: Path) -> None:
+    shelf.put(tmp_path / "results", Made("good", 20.0, (1, 1, 2)), Made("bad", 30.0, (2, 1, 3)))
+    Path("more.trec").write_text("".join(f"{query} 0 right 1\n{query} 1 wrong1 -1\n" for query in shelf.QUERIES))
+    done = harness("results", "--qrels", "more.trec", "--resamples", "100", "--draws", "2")
+    assert "- scifact is judged by more.trec (SHA-256 " in done.stdout
+    assert "; 140 grades are below 0, the first in more.trec:2" in done.stdout and "- Unjudged among the first 10 hits on scifact" in done.stdout

@@ -112,6 +112,10 @@ def test_what_stands_against_the_comparison_is_said() -> None:
     b = row("b", machine=machine, findings=(doubt,), profile="cpu2-mem4", outcome=Outcome.OOM, detail="killed")
     said = "\n".join(comparison.compare(row("a"), b, None, None, ()).notes)
     assert "B ended oom: killed" in said and "B is noisy: drift: 1.5 times" in said
+    noted = row("b", findings=(doubt,), notes=("RR@10: looks deeper", "ties", doubt.text))
+    said = "\n".join(comparison.compare(row("a", notes=("ties",)), noted, None, None, ()).notes)
+    assert said == "B is noisy: drift: 1.5 times\nA and B: ties\nB: RR@10: looks deeper"
+    said = "\n".join(comparison.compare(row("a"), b, None, None, ()).notes)
     assert "cpu_model AMD EPYC 9B14 against Another CPU" in said and "cpu1-mem1 against cpu2-mem4" in said
 
 
@@ -128,7 +132,8 @@ def test_pairs_share_place_and_profile() -> None:
     [
         ("nothing", "b", "'nothing' matches no stored row; systems there: a, b"),
         ("a", "c", "'c' matches no stored row"),
-        ("a", "a", "share no dataset"),
+        ("a", "a", "'a' and 'a' are one and the same row: there is nothing to compare"),
+        ("?", "*", "the same 2 rows"),
     ],
 )
 def test_pairs_that_are_none_are_refused(a: str, b: str, why: str) -> None:

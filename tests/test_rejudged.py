@@ -103,6 +103,17 @@ def test_a_leaderboard_and_a_comparison_say_so_too(harness: Call) -> None:
     assert page.exit_code == 0 and "is judged by more.trec" in Path("page.html").read_text()
 
 
+def test_grades_below_0_and_measures_that_look_too_deep_are_told_of_rows_too(harness: Call) -> None:
+    more = "".join(f"{query} 0 right 1\n{query} 1 wrong1 -1\n" for query in shelf.QUERIES)
+    Path("more.trec").write_text(more)
+    said = "140 grades are below 0, the first in more.trec:2: no more relevant than 0"
+    assert said in rows(harness, "--qrels", "more.trec")["late"]["notes"] and said not in rows(harness)["late"]["notes"]
+    asked = ("--qrels", "more.trec", "--measures", "RR@10 P@5000", "--format", "json")
+    (found,) = json.loads(harness("compare", "early", "late", *asked).stdout)["comparisons"]
+    assert any(note.startswith(f"A and B: {said}") for note in found["notes"])
+    assert any(note.startswith("A and B: P@5000: looks deeper than the ") for note in found["notes"])
+
+
 @pytest.mark.parametrize("name", ["fewer.trec", "other.trec"])
 def test_fewer_judgements_or_anothers_stand_in_for_none(harness: Call, name: str) -> None:
     done = harness("report", "--qrels", name)

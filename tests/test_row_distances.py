@@ -188,3 +188,4 @@ def test_what_takes_more_for_better_refuses_it(harness: Call, arguments: tuple[s
     done = harness(*arguments)
     assert done.exit_code == 2
     assert "FD@10 is a distance of a whole run, and less is better" in done.stderr
+    assert "harness report in the formats md, csv, json and latex" in done.stderr

@@ -127,3 +127,11 @@ def test_holm_keeps_false_claims_among_all_to_five_in_a_hundred() -> None:
     wrong = sum(min(holm(family.tolist())) <= 0.05 for family in families)
     assert 0.035 < wrong / 2000 < 0.065
     assert np.mean(families.min(axis=1) <= 0.05) > 0.35, "uncorrected"
+
+
+def test_a_fingerprint_is_that_of_the_differences_whoever_comes_first() -> None:
+    values = np.array([0.0, 0.25, -0.5, 0.0])
+    named = significance.fingerprint(values)
+    assert named == significance.fingerprint(-values) == significance.fingerprint(values + 0.0)
+    assert named != significance.fingerprint(values[[0, 2, 1, 3]]) and named != significance.fingerprint(values * 2)
+    assert significance.fingerprint(np.zeros(3)) == significance.fingerprint(-np.zeros(3))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from harness.cli.asked import Market, market_options
 from harness.cli.bars import bar
-from harness.cli.judging import instead_of
+from harness.cli.judged import of_files
+from harness.cli.judging import instead_of, without_queries_option
 from harness.cli.places import mirrored
 from harness.cli.tables import (
     FORMATS,
@@ -27,6 +30,17 @@ if TYPE_CHECKING:
     from harness.comparison import Comparison
     from harness.rejudged import Instead
     from harness.table import Row
+
+# What is called so is a run file, even one that is not there.
+_ENDINGS = frozenset({".run", ".trec", ".res", ".txt", ".gz"})
+# Options that say nothing of run files, by the names of their parameters.
+_OF_RESULTS = {
+    "results": "--results",
+    "others": "--with",
+    "as_of": "--as-of",
+    "region": "--region",
+    "term": "--term",
+}
 
 
 @click.command()
@@ -46,12 +60,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="With run files: the queries that count, as JSON lines or id<TAB>text.  [default: those judged]",
 )
-@click.option(
-    "--without-queries",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Leave these queries out of the measures: ids, one a line (harness leakage writes such).",
-)
+@without_queries_option
 @measures_option
 @click.option("--by", metavar="MEASURE", help="What is set against cost.  [default: the first of --measures]")
 @click.option(
@@ -90,14 +99,18 @@ def compare(
     sample and profile are compared, or the only two; all that one command compares is corrected together.  Says what B
     costs and is worth against A, which queries changed most, and how many queries would show a difference of that size.
 
-    With --qrels, A and B may be two run files that others made.
+    With --qrels, A and B may be two run files that others made; they have measures, and neither latency nor cost.
     """
     from harness import comparison
     from harness.report.comparison import render
 
     names = tuple(measures.split())
-    if qrels is not None and Path(a).is_file() and Path(b).is_file():
-        made: Sequence[Comparison] = [_run_files(Path(a), Path(b), qrels, queries, names, by, changed)]
+    if _are_run_files(a, b, qrels, results):
+        _check_run_files(Path(a), Path(b))
+        if qrels is None:
+            raise UsageError(f"{a}, {b}: run files need their judgements; name them with --qrels")
+        files = _Files(Path(a), Path(b), qrels, queries, without_queries)
+        made: Sequence[Comparison] = [_run_files(files, names, by, changed)]
     elif queries is not None:
         raise UsageError("--queries is of run files; name their judgements with --qrels, or leave it out")
     else:
@@ -153,15 +166,50 @@ def _texts(results: Path, row: Row) -> Mapping[str, str]:
         return {}
 
 
-def _run_files(
-    a: Path, b: Path, qrels: Path, queries: Path | None, names: tuple[str, ...], by: str | None, count: int
-) -> Comparison:
-    from harness import comparison, judged_runs, judged_values, measure_names
+def _are_run_files(a: str, b: str, qrels: Path | None, results: Path) -> bool:
+    """Whether A and B are run files, be they there or not, rather than globs over stored rows.
+
+    A system may be called like a file that lies here: where there are results, both must be files and have judgements.
+    """
+    files = [Path(each).is_file() for each in (a, b)]
+    if all(files) and qrels is not None:
+        return True
+    named = any(Path(each).suffix.lower() in _ENDINGS for each in (a, b))
+    return named or (any(files) and not results.is_dir())
+
+
+def _check_run_files(a: Path, b: Path) -> None:
+    """Refuse what is no run file, and options that are of stored results alone."""
+    context = click.get_current_context()
+    for name, option in _OF_RESULTS.items():
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"{option} is of stored results, and {a} and {b} are run files; leave it out")
+    for side, path in (("A", a), ("B", b)):
+        if not path.is_file():
+            why = "is a folder" if path.is_dir() else "no such file"
+            raise FileError(f"{path}: {why}; name a run file for {side}, or stored rows for A and B")
+    if a.samefile(b):
+        raise UsageError(f"{a} and {b} are one and the same file: there is nothing to compare; name another run")
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Two run files, and what they are judged by."""
+
+    a: Path
+    b: Path
+    qrels: Path
+    queries: Path | None
+    without_queries: Path | None
+
+
+def _run_files(files: _Files, names: tuple[str, ...], by: str | None, count: int) -> Comparison:
+    from harness import comparison, judged_runs, judged_values, measure_names, run_notes
     from harness.changed import Asked
 
     measures = measure_names.parse(names)
-    texts = judged_runs.read_queries(queries) if queries else None
-    runs = judged_runs.of_files(qrels, (a, b), texts)
+    texts = judged_runs.read_queries(files.queries) if files.queries else None
+    (runs,) = of_files(files.qrels, (files.a, files.b), texts, files.without_queries)
     values = judged_values.judge(runs, measures)
     one, two = runs.runs
     chosen = _chosen(by, values.measures)
@@ -170,7 +218,7 @@ def _run_files(
         (values.evaluations[one], values.evaluations[two]),
         (values.by_query[one], values.by_query[two]),
         values.measures,
-        values.notes,
+        run_notes.every(runs, values.evaluations, measures),
         Asked(chosen, count, runs.queries) if chosen else None,
     )
 

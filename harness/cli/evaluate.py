@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli.judged import of_files
+from harness.cli.judging import without_queries_option
 from harness.cli.tables import FORMATS, measures_option, output_option, show
 from harness.console import one_line_errors
 
@@ -28,6 +30,7 @@ _file = click.Path(path_type=Path)
     type=_file,
     help="The queries that count, as JSON lines or id<TAB>text.  [default: those judged]",
 )
+@without_queries_option
 @click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
 @output_option
 @one_line_errors
@@ -37,6 +40,7 @@ def evaluate(
     measures: str,
     by_query: bool,
     queries: Path | None,
+    without_queries: Path | None,
     form: str,
     output: Path | None,
 ) -> None:
@@ -51,9 +55,9 @@ def evaluate(
     parsed = measure_names.parse(measures.split())
     texts = judged_runs.read_queries(queries) if queries else None
     with _watching(len(runs)) as (reading, judged):
-        found = judged_runs.of_files(qrels, runs, texts, reading)
+        (found,) = of_files(qrels, runs, texts, without_queries, reading)
         worth = run_measures.judge(found, parsed, judged)
-    show(evaluation.render(worth, run_measures.of_judgements(found), form, by_query=by_query), output)
+    show(evaluation.render(worth, run_measures.of_judgements(found, parsed), form, by_query=by_query), output)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec
 
@@ -14,6 +14,7 @@ from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from harness.judged_runs import JudgedRuns
+    from harness.trec_lines import Progress as TrecProgress
 
 P = ParamSpec("P")
 
@@ -40,7 +41,12 @@ def runs_arguments(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def judged(
-    runs: tuple[Path | str, ...], qrels: Path | None, queries: Path | None, only: str | None, cache: Path
+    runs: tuple[Path | str, ...],
+    qrels: Path | None,
+    queries: Path | None,
+    only: str | None,
+    cache: Path,
+    without_queries: Path | None = None,
 ) -> tuple[JudgedRuns, ...]:
     """What to compare, one entry for each dataset, query sample and collection.
 
@@ -50,9 +56,10 @@ def judged(
         queries: of run files.
         only: of stored results.
         cache: where results that are in S3 are mirrored.
+        without_queries: ids of queries that do not count.
 
     Raises:
-        UsageError: the arguments do not go together, or there is no run.
+        UsageError: the arguments do not go together, there is no run, or no such query.
         FileError: a file is missing or damaged.
     """
     from harness import judged_runs, rejudged
@@ -65,14 +72,29 @@ def judged(
         folder = readable(runs[0] if runs else Path("results"), cache)
         assert folder is not None
         found = judged_runs.of_results(folder, only)
-        instead = rejudged.read(qrels)
+        instead = rejudged.read(qrels, without_queries)
         return found if instead is None else rejudged.runs(found, instead)
     if only is not None:
         raise UsageError("--only is of stored results; leave it out, or leave --qrels out")
     if not runs:
         raise UsageError("--qrels needs run files beside it; name at least one")
     texts = judged_runs.read_queries(queries) if queries else None
-    return (judged_runs.of_files(qrels, [Path(each) for each in runs], texts),)
+    return of_files(qrels, [Path(each) for each in runs], texts, without_queries)
+
+
+def of_files(
+    qrels: Path,
+    runs: Sequence[Path],
+    queries: Mapping[str, str] | None,
+    without_queries: Path | None,
+    watch: Callable[[Path], TrecProgress | None] = lambda _: None,
+) -> tuple[JudgedRuns]:
+    """Run files and their judgements, arguments and errors as of :func:`judged`; ``watch``: who is told of reading."""
+    from harness import judged_runs, rejudged
+
+    instead = rejudged.read(None, without_queries)
+    found = judged_runs.of_files(qrels, runs, queries, watch)
+    return (found if instead is None else rejudged.runs((found,), instead)[0],)
 
 
 def _is_results(runs: tuple[Path | str, ...]) -> bool:

@@ -12,17 +12,18 @@ if TYPE_CHECKING:
     from harness.rejudged import Instead
 
 P = ParamSpec("P")
+without_queries_option = click.option(
+    "--without-queries",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Leave these queries out of the measures: ids, one a line (harness leakage writes such).",
+)
 
 
 def judging_options(command: Callable[P, None]) -> Callable[P, None]:
     """``--qrels`` and ``--without-queries``, which :func:`instead_of` reads."""
     for option in (
-        click.option(
-            "--without-queries",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="Leave these queries out of the measures: ids, one a line (harness leakage writes such).",
-        ),
+        without_queries_option,
         click.option(
             "--qrels",
             type=click.Path(path_type=Path),

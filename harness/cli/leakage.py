@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from harness.cli.judged import judged, runs_arguments
 from harness.cli.tables import FORMATS, measures_option, output_option, show
 from harness.console import cache_option, one_line_errors, write
+from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from harness.embeddings import Embeddings
@@ -78,6 +80,11 @@ def leakage(
     from harness import judged_runs, measure_names
     from harness.report.leakage import render
 
+    given = click.get_current_context().get_parameter_source("threshold")
+    if embeddings is None and given is ParameterSource.COMMANDLINE:
+        raise UsageError(
+            "--threshold is of cosines, and without --embeddings there are none; name vectors, or leave it"
+        )
     asked = measure_names.parse(measures.split())
     taught = judged_runs.read_queries(training)
     vectors = (files.read(embeddings[0]), files.read(embeddings[1])) if embeddings else None
@@ -101,7 +108,7 @@ def _of(
     with _progress(len(sample.queries) * len(training)) as progress:
         leaks = leaking.find(sample.queries, training, vectors, threshold, progress)
     textless = sum(not text for text in sample.queries.values())
-    notes = (f"{textless:,} queries have no text here: name a file of them with --queries.",) if textless else ()
+    lacking = (f"{textless:,} queries have no text here: name a file of them with --queries.",) if textless else ()
     made = leaking.Leakage(
         dataset=sample.dataset,
         queries=sample.queries,
@@ -110,7 +117,7 @@ def _of(
         effects=(),
         threshold=None if vectors is None else threshold,
         encoder=None if vectors is None else vectors[0].encoder,
-        notes=(*notes, *sample.said),
+        notes=(*lacking, *sample.said),
     )
     return leaking.with_effects(made, sample, measures, seed)
 

@@ -10,6 +10,7 @@ import click
 
 from harness.cli.bars import bar
 from harness.cli.judged import judged, runs_arguments
+from harness.cli.judging import without_queries_option
 from harness.cli.tables import FORMATS, PICTURES, show
 from harness.console import cache_option, one_line_errors
 from harness.errors import UsageError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @runs_arguments
+@without_queries_option
 @click.option("--measure", default="nDCG@10", show_default=True, help="What the order is by, as ir_measures writes it.")
 @click.option(
     "--against", default="RR@10 AP", show_default=True, help="Measures whose orders are held against it; '' for none."
@@ -37,7 +39,13 @@ if TYPE_CHECKING:
     help="Fewer judgements: at most N relevant ones a query, or a share of all; may stand several times.",
 )
 @click.option("--resamples", type=click.IntRange(100, 100_000), default=1000, show_default=True, help="Of the queries.")
-@click.option("--draws", type=click.IntRange(2, 10_000), default=100, show_default=True, help="Of fewer judgements.")
+@click.option(
+    "--draws",
+    type=click.IntRange(2, 10_000),
+    default=100,
+    show_default=True,
+    help="Of fewer judgements; 100 give shares to 10 points, 1000 to 3.",
+)
 @click.option("--seed", type=click.IntRange(0), default=2023, show_default=True)
 @click.option("--format", "form", type=click.Choice((*FORMATS, *PICTURES)), default="md", show_default=True)
 @click.option(
@@ -53,6 +61,7 @@ def robustness(
     qrels: Path | None,
     queries: Path | None,
     only: str | None,
+    without_queries: Path | None,
     measure: str,
     against: str,
     keep: tuple[str, ...],
@@ -76,7 +85,7 @@ def robustness(
         raise UsageError(f"--format {form} writes files; name a folder for them with -o")
     keeps = tuple(dict.fromkeys(fewer_judgements.parse(each) for each in keep))
     asked = Asked(measure, tuple(against.split()), keeps, resamples, draws, seed)
-    found = _examine(judged(runs, qrels, queries, only, cache), asked)
+    found = _examine(judged(runs, qrels, queries, only, cache, without_queries), asked)
     if form in PICTURES:
         from harness.pictures import flips
 

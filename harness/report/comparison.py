@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from harness import comparison
 from harness.changed import Changed
 from harness.comparison import Comparison, Side
 from harness.differences import LATENCY, POWER, Difference
@@ -18,7 +19,7 @@ from harness.report.formats import writer
 from harness.report.markdown import escape, grid
 from harness.report.sheet import MISSING, number
 from harness.report.text import printable
-from harness.significance import DRAWS, LEVEL
+from harness.significance import DRAWS, LEVEL, Tested
 from harness.table import Figure
 
 FORMATS = ("md", "csv", "json")
@@ -27,9 +28,12 @@ FORMATS = ("md", "csv", "json")
 #   2  what is compared together is tested and corrected: "tested", "p_holm", "won", "lost" and "tied" of each
 #      difference, "comparisons_tested", a verdict more; "summary" and "changed_most" of each comparison; "a" and "b"
 #      of run files have no more than "system"
-COMPARISON_VERSION = 2
+#   3  "comparisons_tested", and with it each "p_holm", counts what is the same on several profiles once
+COMPARISON_VERSION = 3
 # The longest text of a query that a table shows; JSON has all of it.
 _LONGEST_TEXT = 100
+# A table shows p to four decimals.
+LEAST_SHOWN = 0.0001
 
 
 def render(found: Sequence[Comparison], format: str) -> str:
@@ -75,15 +79,10 @@ METHOD = (
 )
 
 
-def family(found: Sequence[Comparison]) -> int:
-    """How many comparisons were corrected together."""
-    return sum(line.tested is not None for each in found for line in each.differences)
-
-
 def _markdown(found: Sequence[Comparison]) -> str:
-    count = family(found)
+    count = len(comparison.family(found))
     parts = ["\n".join(_comparison(each, count)).rstrip() for each in found]
-    return "\n\n".join((*parts, "\n".join(f"- {note}" for note in _method(count)))) + "\n"
+    return "\n\n".join((*parts, "\n".join(f"- {note}" for note in _method(found, count)))) + "\n"
 
 
 def _comparison(each: Comparison, count: int) -> list[str]:
@@ -101,13 +100,16 @@ def _comparison(each: Comparison, count: int) -> list[str]:
     return [*lines, "", *(f"- {escape(note)}" for note in (*_costs(each), *each.notes))]
 
 
-def _method(count: int) -> tuple[str, ...]:
-    least = count / (DRAWS + 1)
+def _method(found: Sequence[Comparison], count: int) -> tuple[str, ...]:
+    tested = [line.tested for each in found for line in each.differences if line.tested is not None]
+    least = count * min((_least(each) for each in tested), default=1.0)
+    again = len(tested) - count
+    once = f"; {again:,} more are the same again, of systems that rank alike on several profiles" if again else ""
     said = (
         f"p, two-sided: randomisation, each query's difference with its sign at random ({DRAWS:,} draws, all signs "
         "where few queries differ; Fisher); bootstrap, shift method, which should be near it (Smucker, Allan and "
-        f"Carterette 2007); Holm, the first one corrected for all {count:,} comparisons made here (Holm 1979). B is "
-        f"better, worse, faster or slower only where its interval excludes 0 and Holm's p is at most {LEVEL}."
+        f"Carterette 2007); Holm, the first one corrected for all {count:,} comparisons made here{once} (Holm 1979). B "
+        f"is better, worse, faster or slower only where its interval excludes 0 and Holm's p is at most {LEVEL}."
     )
     if least > LEVEL:
         said += f" Of so many comparisons none can have a corrected p below {least:.2g}: compare fewer."
@@ -116,6 +118,11 @@ def _method(count: int) -> tuple[str, ...]:
         "Cohen 1988). It does not grow with the number of queries, as 1/p does."
     )
     return (*METHOD, said, effect) if count else METHOD
+
+
+def _least(each: Tested) -> float:
+    """The least p that a randomisation test of so many queries that differ can give."""
+    return min(1.0, 2.0 ** (1 - each.higher - each.lower)) if each.exact else 1 / (DRAWS + 1)
 
 
 def _cells(each: Difference) -> tuple[str, ...]:
@@ -153,7 +160,8 @@ def _test_cells(each: Difference) -> tuple[str, ...]:
 
 
 def _p(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.4f}"
+    """To four decimals; what is smaller is no 0."""
+    return MISSING if value is None else f"{value:.4f}" if value >= LEAST_SHOWN else f"<{LEAST_SHOWN}"
 
 
 def _changed_cells(each: Changed) -> tuple[str, ...]:
@@ -217,7 +225,7 @@ def _csv(found: Sequence[Comparison]) -> str:
 
 
 def _json(found: Sequence[Comparison]) -> str:
-    count = family(found)
+    count = len(comparison.family(found))
     content = {
         "comparison_version": COMPARISON_VERSION,
         "comparisons_tested": count,
@@ -238,7 +246,9 @@ def _json(found: Sequence[Comparison]) -> str:
 
 def _difference(line: Difference) -> dict[str, Any]:
     won, lost, tied = line.won_lost_tied or (None, None, None)
-    return dataclasses.asdict(line) | {"won": won, "lost": lost, "tied": tied}
+    fields = dataclasses.asdict(line)
+    del fields["fingerprint"]
+    return fields | {"won": won, "lost": lost, "tied": tied}
 
 
 def _side(side: Side) -> dict[str, Any]:

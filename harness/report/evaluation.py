@@ -18,7 +18,7 @@ from harness.table import Figure
 FORMATS = ("md", "csv", "json")
 # Version of the JSON.  History:
 #   1  first version
-#   2  set_apart: all queries that notes are about
+#   2  unjudged_share and unjudged_depth of each run, and set_apart: all queries that notes are about
 EVALUATION_VERSION = 2
 METHOD = (
     "Measures by ir_measures over all judged queries; a query without results counts 0. 95 % BCa bootstrap over "
@@ -95,11 +95,11 @@ def _csv(found: Sequence[RunMeasures], *, by_query: bool) -> str:
         writer.writerow(("run", "query_id", "measure", "value"))
         writer.writerows([written(value) for value in row] for row in _values(found))
         return stream.getvalue()
-    writer.writerow(("run", "measure", "value", "low", "high", "queries", "reason"))
+    writer.writerow(("run", "measure", "value", "low", "high", "queries", "reason", "unjudged_share", "unjudged_depth"))
     for each in found:
         for name, of in each.figures.items():
             cells = (each.system, name, of.value, of.low, of.high, each.queries, of.reason)
-            writer.writerow([written(value) for value in cells])
+            writer.writerow([written(value) for value in (*cells, each.unjudged_share, each.unjudged_depth)])
     return stream.getvalue()
 
 

@@ -17,7 +17,10 @@ from harness.robustness import Condition, Robustness, Standing
 FORMATS = ("md", "csv", "json")
 # Version of the JSON.  History:
 #   1  first version
-ROBUSTNESS_VERSION = 1
+#   2  error of each condition
+ROBUSTNESS_VERSION = 2
+# So many standard errors on either side hold 95 %.
+_Z = 1.959963984540054
 # A matrix of more systems than these is no table that people read.
 _MOST_SYSTEMS = 15
 
@@ -34,6 +37,8 @@ def render(found: Sequence[Robustness], format: str) -> str:
 METHOD = (
     "A pair flips where its order is not that of the leaderboard; a tie counts half, so 50 % is a toss of a coin. "
     "Pairs that are equal on the leaderboard have no order to lose.",
+    "± points: other draws, by another --seed, would give shares that differ by chance; within so many points (95 %) "
+    "lies a share that is near 50 %, and closer one near 0 or 100 %. Four times as many halve it.",
     "Other queries: these, drawn with replacement, the same ones for all systems. Fewer judgements: relevant ones "
     "(grade above 0) are kept at random and all others dropped, or a share of all is kept at random; a query that "
     "keeps none is out of that draw's mean. Another measure: by it, over resampled queries.",
@@ -54,8 +59,8 @@ def _one(each: Robustness) -> list[str]:
     headers = ("", "system", each.measure, "rank", "rank with other queries (95 %)", "first with other queries")
     lines += grid(headers, (True, False, True, True, True, True), standings, padded=True)
     conditions = [_condition(each, line) for line in each.conditions]
-    headed = ("what is other", "draws", "tau", "pairs that flip in 5 % of draws", "what flips most")
-    lines += ["", *grid(headed, (False, True, True, True, False), conditions, padded=True)]
+    headed = ("what is other", "draws", "± points (95 %)", "tau", "pairs that flip in 5 % of draws", "what flips most")
+    lines += ["", *grid(headed, (False, True, True, True, True, False), conditions, padded=True)]
     if len(each.systems) <= _MOST_SYSTEMS:
         for condition in each.conditions:
             if condition.flips:
@@ -80,7 +85,7 @@ def name(each: Condition) -> str:
 
 def _condition(board: Robustness, each: Condition) -> tuple[str, ...]:
     if not each.flips:
-        return escape(name(each)), MISSING, MISSING, MISSING, escape(each.reason or "")
+        return escape(name(each)), MISSING, MISSING, MISSING, MISSING, escape(each.reason or "")
     pairs = [
         (share, one, other)
         for one, line in enumerate(each.flips)
@@ -91,7 +96,9 @@ def _condition(board: Robustness, each: Condition) -> tuple[str, ...]:
     share, one, other = max(pairs, default=(0.0, 0, 0), key=lambda pair: pair[0])
     both = f"{escape(board.systems[other])} and {escape(board.systems[one])}"
     most = f"{both}: {percent(share)} %" if share else "none"
-    return escape(name(each)), f"{each.draws:,}", _tau(each), f"{often:,} of {len(pairs):,}", most
+    error = share_error(each.draws)
+    shown = MISSING if error is None else f"{100 * error:.2g}"
+    return escape(name(each)), f"{each.draws:,}", shown, _tau(each), f"{often:,} of {len(pairs):,}", most
 
 
 def _tau(each: Condition) -> str:
@@ -102,6 +109,14 @@ def _tau(each: Condition) -> str:
     spread = "" if tau.low == tau.high else f" ({tau.low:.2f} to {tau.high:.2f})"
     shown = f"{tau.value:.2f}{spread}"
     return shown if each.tau_whole is None or each.draws == 1 else f"{each.tau_whole:.2f}; {shown}"
+
+
+def share_error(draws: int) -> float | None:
+    """Within so much of what endlessly many draws would give a share of one half lies, the worst (95 %).
+
+    ``None``: nothing was drawn at random.
+    """
+    return _Z / (2 * draws**0.5) if draws > 1 else None
 
 
 def percent(share: float) -> str:
@@ -132,7 +147,7 @@ def _cell(share: float | None) -> str:
 def _csv(found: Sequence[Robustness]) -> str:
     """One line for each pair under each condition, the better one of the leaderboard as ``a``."""
     head = ["dataset", "measure", "queries", "cause", "condition", "draws", "a", "b", "value_a", "value_b"]
-    head += ["flips", "tau", "tau_low", "tau_high", "tau_whole", "reason"]
+    head += ["flips", "tau", "tau_low", "tau_high", "tau_whole", "reason", "flips_error"]
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(head)
@@ -144,14 +159,14 @@ def _csv(found: Sequence[Robustness]) -> str:
                     pair = (condition.draws, theirs.system, ours.system, theirs.value, ours.value)
                     flips = condition.flips[one][other] if condition.flips else None
                     tau = (condition.tau.value, condition.tau.low, condition.tau.high, condition.tau_whole)
-                    line = (*cells, *pair, flips, *tau, condition.reason)
+                    line = (*cells, *pair, flips, *tau, condition.reason, share_error(condition.draws))
                     writer.writerow([written(value) for value in line])
     return stream.getvalue()
 
 
 def _json(found: Sequence[Robustness]) -> str:
-    content = {
-        "robustness_version": ROBUSTNESS_VERSION,
-        "leaderboards": [dataclasses.asdict(each) for each in found],
-    }
+    boards = [dataclasses.asdict(each) for each in found]
+    for board in boards:
+        board["conditions"] = [each | {"error": share_error(each["draws"])} for each in board["conditions"]]
+    content = {"robustness_version": ROBUSTNESS_VERSION, "leaderboards": boards}
     return json.dumps(content, indent=2, ensure_ascii=True, allow_nan=False) + "\n"

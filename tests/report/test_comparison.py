@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +14,7 @@ import pytest
 
 from harness import comparison
 from harness.changed import Asked
-from harness.comparison import Comparison
+from harness.comparison import Comparison, Side
 from harness.differences import Verdict
 from harness.errors import UnknownName
 from harness.per_query import PerQuery
@@ -47,6 +51,10 @@ def pair(values: np.ndarray, a: Row | None = None, b: Row | None = None, slower:
 
 def priced(system: str, usd: float, **changes: Any) -> Row:
     return row(system, price=PRICE, usd_per_million=Figure(usd), **changes)
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
 
 
 SWAY = np.where(np.arange(COUNT) % 2, 0.2, -0.2)
@@ -147,12 +155,57 @@ def test_what_one_interval_claims_is_taken_back_among_many() -> None:
 
 
 def test_so_many_comparisons_that_nothing_can_be_claimed_are_told() -> None:
-    made = comparison.corrected(
-        [comparison.compare(row("a"), row("b", **SLOW), found("a", BASE), found("b", BASE + 0.1, 0.1), ("RR@10",))]
-        * 251
-    )
+    one = comparison.compare(row("a"), row("b", **SLOW), found("a", BASE), found("b", BASE + 0.1, 0.1), ("RR@10",))
+    made = comparison.corrected([replace(one, b=Side(str(number), row(f"b{number}"))) for number in range(251)])
     assert "Of so many comparisons none can have a corrected p below 0.05: compare fewer." in render(made, "md")
     assert "compare fewer" not in render(made[:10], "md")
+
+
+def test_few_queries_that_differ_tell_no_more_than_their_signs_do() -> None:
+    """Five of them, all won, are 2 of 2^5, which nothing corrects below 0.05."""
+    one = pair(BASE)
+    few = pair(BASE + np.where(np.arange(COUNT) < 5, 0.3, 0.0))
+    (alone,) = comparison.corrected([replace(few, differences=few.differences[1:])])
+    assert "none can have a corrected p below 0.062: compare fewer" in render([alone], "md")
+    (equal,) = comparison.corrected([replace(one, differences=one.differences[1:])])
+    assert "none can have a corrected p below 1: compare fewer" in render([equal], "md")
+
+
+def test_a_p_is_never_0() -> None:
+    """All of 16 queries won are 2 of 2^16."""
+    made = pair(BASE + np.where(np.arange(COUNT) < 16, 0.3, 0.0))
+    rr = made.of("RR@10")
+    assert rr is not None and rr.tested is not None and rr.tested.p_randomisation == 2 / 2**16
+    (line,) = [line for line in render([made], "md").splitlines() if re.match(r"\| RR@10 +\| +<0\.0001 \|", line)]
+    assert line.count("<0.0001") == 2, "that of Holm too"
+    ((cell,),) = [[each["p_randomisation"]] for each in rows_of(render([made], "csv")) if each["metric"] == "RR@10"]
+    assert float(cell) == 2 / 2**16
+
+
+def test_one_ranking_on_several_profiles_is_tested_once() -> None:
+    """Latencies differ by profile; measures do not, whichever of the two comes first."""
+    values = BASE + 2.3 * 0.2 / COUNT**0.5 + SWAY
+    ours, theirs = found("a", BASE), found("b", values, 0.1)
+    profiles = [(row("a", profile=name), row("b", profile=name, **SLOW)) for name in ("p1", "p2", "p3")]
+    made = [
+        comparison.compare(a, b, ours, replace(theirs, latency_s=BASE / 10 + 0.1 + number / 50), ("RR@10",))
+        for number, (a, b) in enumerate(profiles)
+    ]
+    turned = comparison.compare(*reversed(profiles[0]), theirs, ours, ("RR@10",))
+    once = comparison.corrected(made[:1])[0].of("RR@10")
+    every = comparison.corrected([*made, turned])
+    assert len(comparison.family(every)) == 3 + 1 + 1, "latencies, that of the turned one too, and one measure"
+    for each in every:
+        rr = each.of("RR@10")
+        assert once is not None and rr is not None
+        assert rr.p_holm == once.p_holm, "the largest p of a family is multiplied by 1"
+    text = render(every, "md")
+    assert "for all 5 comparisons made here; 3 more are the same again, of systems that rank alike" in text
+    content = json.loads(render(every, "json"))
+    assert content["comparisons_tested"] == 5
+    assert "fingerprint" not in content["comparisons"][0]["differences"][0]
+    other = replace(made[1], b=Side("c", row("c", profile="p2")))
+    assert len(comparison.family([made[0], other])) == 4, "another system's ranking is another test, were it the same"
 
 
 def test_texts_of_queries_are_harmless_and_not_too_long() -> None:

@@ -7,10 +7,11 @@ import io
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from harness.errors import UnknownName
-from harness.report.robustness import percent, render
+from harness.report.robustness import percent, render, share_error
 from harness.robustness import Cause, Condition, Robustness, Standing
 from harness.table import Figure
 
@@ -38,9 +39,13 @@ def test_markdown() -> None:
     assert r"| 1 | best\* | 0.5000 | 1 | 1 | 100% |" in lines
     assert "| 2 | two | 0.4000 | 2.5 | 1 to 3 | 0% |" in lines
     assert "| 3 | =cmd | 0.4000 | 2.5 | — | — |" in lines
-    assert r"| other queries: resampled | 1,000 | 0.81 (-0.33 to 1.00) | 1 of 2 | best\* and =cmd: 50 % |" in lines
-    assert "| fewer judgements: 50 % of all | — | — | — | no relevant document is judged |" in lines
-    assert r"| another measure: AP | 1,000 | 1.00; 0.50 (0.00 to 1.00) | 1 of 2 | best\* and =cmd: 50 % |" in lines
+    assert (
+        r"| other queries: resampled | 1,000 | 3.1 | 0.81 (-0.33 to 1.00) | 1 of 2 | best\* and =cmd: 50 % |" in lines
+    )
+    assert "| fewer judgements: 50 % of all | — | — | — | — | no relevant document is judged |" in lines
+    assert (
+        r"| another measure: AP | 1,000 | 3.1 | 1.00; 0.50 (0.00 to 1.00) | 1 of 2 | best\* and =cmd: 50 % |" in lines
+    )
     assert lines.count("| 2 two | <1 | |") == 2 and lines.count("| 3 =cmd | 50 | — |") == 2
     assert "- two: 1 judged query (q1) without hits count 0" in lines
     assert any(
@@ -82,14 +87,16 @@ def test_csv_has_a_line_for_each_pair_under_each_condition() -> None:
     assert lines[1]["b"] == "'=cmd", "no spreadsheet takes a name for a formula"
     assert {line["reason"] for line in lines[3:6]} == {"no relevant document is judged"}
     assert lines[6]["tau_whole"] == "1.0"
+    assert [line["flips_error"][:6] for line in lines[::3]] == ["0.0309", "", "0.0309"]
 
 
 def test_json() -> None:
     content = json.loads(render([FOUND], "json"))
-    assert content["robustness_version"] == 1
+    assert content["robustness_version"] == 2
     (board,) = content["leaderboards"]
     assert [each["system"] for each in board["standings"]] == ["best*", "two", "=cmd"]
     assert board["conditions"][0]["flips"] == [list(line) for line in FLIPS]
+    assert [each["error"] for each in board["conditions"]] == [pytest.approx(0.031, abs=1e-4), None, share_error(1000)]
     assert [each["cause"] for each in board["conditions"]] == ["other queries", "fewer judgements", "another measure"]
 
 
@@ -98,6 +105,14 @@ def test_json() -> None:
 )
 def test_seldom_is_not_never(share: float, said: str) -> None:
     assert percent(share) == said
+
+
+def test_so_many_draws_are_known_so_well() -> None:
+    """Of coins tossed so often 95 in 100 lie within the error, and not many more; one draw has no chance in it."""
+    shares = np.random.default_rng(1).binomial(100, 0.5, 20_000) / 100
+    error = share_error(100)
+    assert error is not None and 0.94 < np.mean(np.abs(shares - 0.5) <= error) < 0.97
+    assert share_error(400) == pytest.approx(error / 2) and share_error(1) is share_error(0) is None
 
 
 def test_there_are_three_formats() -> None:
