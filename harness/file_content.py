@@ -38,7 +38,9 @@ def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         if begin.startswith(_GZIP):
             yield raw, cast(IO[bytes], gzip.GzipFile(fileobj=raw, mode="rb"))
         elif begin and path.suffix == ".gz":
-            raise FileError(f"{path}: holds nothing gzipped though its name ends in .gz; rename it, or restore it")
+            raise FileError(
+                f"{path}: damaged, or named wrongly: it is called .gz and holds nothing gzipped; restore or rename it"
+            )
         else:
             yield raw, raw
 

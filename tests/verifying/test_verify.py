@@ -150,7 +150,12 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
         "cannot be read",
         "what can be read",
     ),
-    "run": (lambda f: replace(f, stored_jobs.RUN, b"x"), "run.trec.gz", "damaged after line 0", "what can be read"),
+    "run": (
+        lambda f: replace(f, stored_jobs.RUN, b"x"),
+        "run.trec.gz",
+        "damaged, or named wrongly",
+        "what can be read",
+    ),
     "stranger": (
         _run(lambda text: text + "q99 Q0 d1 1 1.0 x\n"),
         "run.trec.gz",
