@@ -117,4 +117,7 @@ def test_it_says_by_what_stored_runs_are_judged(harness: Call, tmp_path: Path) -
     Path("more.trec").write_text("".join(f"{query} 0 right 1\n{query} 1 wrong1 -1\n" for query in shelf.QUERIES))
     done = harness("results", "--qrels", "more.trec", "--resamples", "100", "--draws", "2")
     assert "- scifact is judged by more.trec (SHA-256 " in done.stdout
-    assert "; 140 grades are below 0, the first in more.trec:2" in done.stdout and "- Unjudged among the first 10 hits on scifact" in done.stdout
+    assert (
+        "; 140 grades are below 0, the first in more.trec:2" in done.stdout
+        and "- Unjudged among the first 10 hits on scifact" in done.stdout
+    )

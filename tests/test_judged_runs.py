@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import judged_runs, run_names
+from harness import judged_runs, run_names, stored_jobs
 from harness.cli.judged import judged
 from harness.errors import FileError, UsageError
 from tests import handed_on, shelf
@@ -108,6 +108,13 @@ def test_stored_results_give_a_run_for_each_system_that_ended_well(results: Path
     assert found.qrels["q3"] == {"d1": 1}
     with pytest.raises(UsageError, match="no finished run in it that matches 'greedy'"):
         judged_runs.of_results(results, "greedy")
+
+
+def test_stored_grades_below_0_are_told(results: Path) -> None:
+    (path,) = {job.qrels_path() for job in stored_jobs.read_jobs(results)}
+    path.write_text(path.read_text().replace(" d1 1\n", " d1 -1\n").replace(" d0 1\n", " d0 -2\n"))
+    (found,) = judged_runs.of_results(results)
+    assert found.said == ("2 grades are below 0: no more relevant than 0 (Bpref and infAP take such as not judged)",)
 
 
 def test_profiles_whose_rankings_are_the_same_are_one_system(tmp_path: Path) -> None:
