@@ -199,10 +199,12 @@ def _values(judged: JudgedValues) -> Values:
 
 def _unfit(judged: JudgedValues, measure: str) -> str | None:
     """Why systems cannot be ordered query by query by a measure."""
-    first = next(iter(judged.evaluations.values()))
-    if measure in first.reasons:
-        return f"it {first.reasons[measure]}"
-    return None if measure in first.means else NO_MEAN
+    for each in judged.evaluations.values():  # of one run a measure may be computed, of another not
+        if measure in each.reasons:
+            return f"it {each.reasons[measure]}"
+        if measure not in each.means:
+            return NO_MEAN
+    return None
 
 
 def _resample(columns: Floats, asked: Asked) -> Floats | None:

@@ -12,18 +12,20 @@ from harness.judged_runs import JudgedRuns
 from harness.table import Figure
 from harness.trec_files import Run
 
-SEED = 0
 _TIES = "ordered by document id, the largest first, as trec_eval does"
 
 
 @dataclass(frozen=True)
 class RunMeasures:
-    """One run: measures by name over ``queries`` judged queries, their values by query, and what to know of them."""
+    """One run: measures by name over ``queries`` judged queries, their values by query, and what to know of them.
+
+    A measure that has no value has none for each query.
+    """
 
     system: str
     queries: int
     figures: Mapping[str, Figure]
-    per_query: Mapping[str, Mapping[str, float]]
+    per_query: Mapping[str, Mapping[str, float | None]]
     notes: tuple[str, ...]
 
 
@@ -40,9 +42,12 @@ def judge(
     judged = []
     for system, run in found.runs.items():
         each = evaluate.evaluate(run, found.qrels, found.query_ids, measures, hits_alone=found.hits_alone)
-        figures = {str(name): measure_figures.figure(each, str(name), SEED) for name in measures}
+        figures = {str(name): measure_figures.figure(each, str(name)) for name in measures}
         said = tuple(_notes(found, system, run, each, measures))
-        judged.append(RunMeasures(system, each.queries, figures, each.per_query, said))
+        left_out = set(each.unjudged)
+        none = dict.fromkeys(query for query in sorted(found.query_ids) if query not in left_out)
+        by_query = {str(name): each.per_query.get(str(name), none) for name in measures}
+        judged.append(RunMeasures(system, each.queries, figures, by_query, said))
         done(system)
     return tuple(judged)
 

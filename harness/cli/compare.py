@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.asked import Market, market_options
+from harness.cli.asked import Market, asked_measures, market_options
 from harness.cli.bars import bar
 from harness.cli.judging import instead_of
 from harness.cli.places import mirrored
@@ -95,7 +95,7 @@ def compare(
     from harness import comparison
     from harness.report.comparison import render
 
-    names = tuple(measures.split())
+    names = asked_measures(measures)
     if qrels is not None and Path(a).is_file() and Path(b).is_file():
         made: Sequence[Comparison] = [_run_files(Path(a), Path(b), qrels, queries, names, by, changed)]
     elif queries is not None:
