@@ -60,7 +60,7 @@ def compute(measures: Sequence[Any], judged: Qrels, rankings: Rankings) -> Compu
                 _compute([measure], judged, rankings, found)
             except _THEIRS as error:
                 why = " ".join(str(error).split()) or type(error).__name__
-                found.reasons[str(measure)] = f"ir_measures cannot compute it for every query: {why}"
+                found.reasons[str(measure)] = f"cannot be computed for every query: {why}"
     found.reasons |= reasons
     return found
 
@@ -73,7 +73,7 @@ def _beyond(measure: Any, judged: Qrels) -> str | None:
         document = max(grades, key=lambda each: grades[each])
         if grades[document] > MOST_GDEVAL_GRADE:
             return (
-                f"gdeval, which computes it, takes grades up to {MOST_GDEVAL_GRADE}; document {document!r} of query "
+                f"knows grades up to {MOST_GDEVAL_GRADE} (gdeval computes it); document {document!r} of query "
                 f"{query!r} has grade {grades[document]}"
             )
     return None

@@ -297,7 +297,7 @@ def test_a_measure_that_cannot_be_computed_says_why_and_the_others_stand() -> No
     found = judge({"a": ("x",), "b": ("x",)}, {"a": {"x": 1}, "b": {"x": 0}}, ["a", "b"], "RR", "Accuracy", "ERR@5")
     assert found.values["Accuracy"] is None and found.values["RR"] == 0.5 and found.values["ERR@5"] is not None
     assert list(found.reasons) == ["Accuracy"] and "Accuracy" not in found.per_query
-    assert found.reasons["Accuracy"].startswith("ir_measures cannot compute it for every query: float division")
+    assert found.reasons["Accuracy"].startswith("cannot be computed for every query: float division")
 
 
 def test_counts_are_of_all_judged_queries() -> None:
@@ -410,9 +410,7 @@ def test_a_grade_beyond_gdevals_is_the_reason_and_other_measures_stand(
     found = judge({"a": ("w", "x"), "b": ("x",)}, qrels, ["a", "b"], name, "RR@10")
     (text,) = map(str, measure_names.parse([name]))
     assert found.values[text] is None and found.values["RR@10"] == 1.0
-    assert found.reasons == {
-        text: "gdeval, which computes it, takes grades up to 4; document 'x' of query 'a' has grade 5"
-    }
+    assert found.reasons == {text: "knows grades up to 4 (gdeval computes it); document 'x' of query 'a' has grade 5"}
     assert capfd.readouterr().err == "", "gdeval was not asked"
     assert judge({"a": ("w",)}, {"a": {"w": 4}}, ["a"], name).values[text] is not None
 
@@ -431,4 +429,4 @@ def test_whatever_a_provider_raises_is_a_reason_of_that_measure_alone(monkeypatc
     found = judge({"a": ("x",)}, {"a": {"x": 1}}, ["a"], "P@5", "RR@10", "SetP@1")
     assert found.values == {"P@5": None, "RR@10": 1.0, "SetP@1": 1.0}
     why = "Command '['a program']' returned non-zero exit status 25."
-    assert found.reasons == {"P@5": f"ir_measures cannot compute it for every query: {why}"}
+    assert found.reasons == {"P@5": f"cannot be computed for every query: {why}"}
