@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -123,8 +123,10 @@ def compare(
     for measure in measures:
         figures = [row.measures.get(measure, Figure(None)).value for row in (a, b)]
         found.append(_measure(measure, figures, found_a, found_b))
-    notes = tuple(_notes(a, b))
-    return _named(Side(called(a), a), Side(called(b), b), found, notes, found_a, found_b, asked)
+    said = tuple(_notes(a, b))
+    if a.outcome is b.outcome is Outcome.OK:  # else nothing of the other has a value, and that is said
+        said += tuple(_missing(measures, *({name: of.reason for name, of in row.measures.items()} for row in (a, b))))
+    return _named(Side(called(a), a), Side(called(b), b), found, said, found_a, found_b, asked)
 
 
 def compare_runs(
@@ -137,7 +139,18 @@ def compare_runs(
 ) -> Comparison:
     """Compare two runs that others made: their measures alone; arguments as of :func:`compare`, for A and B."""
     differences = [_measure(each, [one.values[each] for one in evaluations], *found) for each in measures]
-    return _named(Side(names[0]), Side(names[1]), differences, tuple(notes), *found, asked)
+    said = (*notes, *_missing(measures, *(one.reasons for one in evaluations)))
+    return _named(Side(names[0]), Side(names[1]), differences, said, *found, asked)
+
+
+def _missing(measures: Sequence[str], a: Mapping[str, str | None], b: Mapping[str, str | None]) -> Iterator[str]:
+    """Why a measure has no value; once where both have the same reason."""
+    for measure in measures:
+        one, other = a.get(measure), b.get(measure)
+        if one and one == other:
+            yield f"{measure}: {one}"
+            continue
+        yield from (f"{measure} of {name}: {why}" for name, why in (("A", one), ("B", other)) if why)
 
 
 def _named(

@@ -95,7 +95,7 @@ def difference(
         ratio = b / a if a and b is not None else None
         return Difference(metric, a, b, missing, None, ratio, 0, None, Verdict.UNKNOWN)
     differences = columns[1] - columns[0]
-    interval = stats.bootstrap_mean(differences, _SEED)
+    interval = stats.bootstrap_mean(differences, _SEED, wider=stats.WIDER if metric == LATENCY else 1.0)
     return Difference(
         metric=metric,
         a=a,

@@ -143,6 +143,9 @@ def means(
         drawn: of their judgements.
         measure: whose aggregate is a mean.
         step: is told how many of how many runs are done.
+
+    Raises:
+        UsageError: the measure cannot be computed by what is left.
     """
     known = drawn.columns >= 0
     counts = known.sum(axis=1)
@@ -164,6 +167,8 @@ def _values(run: Run, drawn: Drawn, measure: Any) -> Floats:
         rankings = {name: run.rankings.get(drawn.query_of[name], ())[:depth] for name in names}
         part = {name: drawn.qrels[name] for name in names}
         judged = evaluate.evaluate(Run(rankings, ()), part, names, (measure,))
+        if str(measure) in judged.reasons:
+            raise UsageError(f"{measure} {judged.reasons[str(measure)]}")
         found |= judged.per_query[str(measure)]
     return np.asarray([found[name] for name in drawn.qrels], dtype=np.float64)
 

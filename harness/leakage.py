@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness import evaluate, stats
+from harness import evaluate, measure_figures, stats
 from harness.embeddings import Embeddings
 from harness.errors import UsageError
 from harness.judged_runs import JudgedRuns
@@ -27,7 +27,6 @@ _BLOCK = 1 << 24
 _SINGLE, _DOUBLE = 1e-5, 1e-9
 MOST_PAIRS = 1_000_000
 _SHOWN = 3
-_RESAMPLES = 1999
 
 
 @dataclass(frozen=True)
@@ -251,16 +250,16 @@ def effects(found: JudgedRuns, leaked: Sequence[str], measures: Sequence[Any], s
                 reason = judged.reasons.get(measure) or "no mean over queries"
                 whole = without = alone = Figure(None, reason=reason)
             else:
-                kept = [query for query in values if query not in gone]
-                parts = (list(values), kept, [query for query in values if query in gone])
-                whole, without, alone = (_mean([values[query] for query in part], seed) for part in parts)
+                kept = {query: value for query, value in values.items() if query not in gone}
+                parts = (values, kept, {query: value for query, value in values.items() if query in gone})
+                whole, without, alone = (_mean(part, seed) for part in parts)
             made.append(Effect(system, measure, whole, without, alone, judged.queries, leaked_and_judged))
     return tuple(made)
 
 
-def _mean(values: Sequence[float], seed: int) -> Figure:
+def _mean(values: Mapping[str, float], seed: int) -> Figure:
     if not values:
         return Figure(None, reason="no such query is judged")
-    figure = stats.bootstrap_mean(np.asarray(values, dtype=np.float64), seed, resamples=_RESAMPLES)
+    figure = measure_figures.mean(values, seed)
     too_few = None if figure.low is not None else f"an interval needs {stats.INTERVAL_MIN_QUERIES} queries"
     return replace(figure, reason=too_few)

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from harness import distance_names
+from harness import distance_names, measure_limits
 from harness.answer_depths import MOST_TOKENS
-from harness.errors import UsageError
+from harness.errors import UsageError, did_you_mean
 
 DEFAULT = ("RR@10", "Success@10", "nDCG@10")
 
@@ -74,14 +74,15 @@ def parse(names: Iterable[str], *, distances: bool = False) -> tuple[Any, ...]:
         distances: Frechet distances are among what can be shown (:mod:`harness.distance_names`).
 
     Raises:
-        UsageError: a name is not known to ir_measures, or nothing installed can compute it.
+        UsageError: a name is not known to ir_measures, nothing installed can compute it, or what it asks for is beyond
+            what may be asked for (:mod:`harness.measure_limits`).
     """
-    import ir_measures
-
     parsed: list[Any] = []
     for name in names:
-        if (tokens := re.fullmatch(r"R@([1-9][0-9]*)kt", name)) is not None:
-            parsed.append(_answer_recall(name, int(tokens[1])))
+        if name.strip() == "":
+            raise _unknown(name, "it is empty")
+        if (tokens := re.fullmatch(r"R@(\w*)kt", name)) is not None:
+            parsed.append(_answer_recall(name, tokens[1]))
             continue
         if (distance := distance_names.parse(name)) is not None:
             if not distances:
@@ -91,30 +92,55 @@ def parse(names: Iterable[str], *, distances: bool = False) -> tuple[Any, ...]:
                 )
             parsed.append(distance)
             continue
-        of_set = re.fullmatch(r"(Set(?:AP|F|P|R)(?:\(.*\))?)@([1-9][0-9]{0,8})", name)
-        try:
-            with warnings.catch_warnings():
-                # ir_measures 0.4.3 reads measures with parts of ast that newer Pythons deprecate.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                measure = ir_measures.parse_measure(of_set[1] if of_set else name)
-            supported = ir_measures.DefaultPipeline.supports(measure)  # type: ignore[no-untyped-call]
-        except (ValueError, NameError, KeyError, AssertionError) as error:
-            raise UsageError(
-                f"unknown measure {name!r} ({error}); write it as ir_measures does, e.g. nDCG@10, RR@10, AP(rel=2)@100"
-            ) from error
-        if not supported:
-            raise UsageError(f"measure {name!r} cannot be computed by what is installed; see ir_measures' providers")
-        parsed.append(SetAtCutoff(measure, int(of_set[2])) if of_set else measure)
+        of_set = re.fullmatch(r"(Set(?:AP|F|P|R)(?:\(.*\))?)@([0-9]{1,18})", name)
+        measure = _parsed(name, of_set[1] if of_set else name)
+        if of_set:
+            if (wrong := measure_limits.cutoff_fault(int(of_set[2]))) is not None:
+                raise _unknown(name, wrong)
+            measure = SetAtCutoff(measure, int(of_set[2]))
+        parsed.append(measure)
     return tuple(dict.fromkeys(parsed))
 
 
-def _answer_recall(name: str, thousands: int) -> AnswerRecall:
-    if thousands * 1000 > MOST_TOKENS:
+def _parsed(name: str, text: str) -> Any:
+    """ir_measures' measure of that text; ``name`` is what was asked for."""
+    import ir_measures
+
+    try:
+        with warnings.catch_warnings():
+            # ir_measures 0.4.3 reads measures with parts of ast that newer Pythons deprecate.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            measure = ir_measures.parse_measure(text)
+    except NameError as error:
+        known = ir_measures.measures.registry
+        raise _unknown(name, f"ir_measures has no such{did_you_mean(re.split(r'[@(]', text)[0], known)}") from error
+    except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
+        raise _unknown(name, "it is not NAME, NAME@k or NAME(key=value)@k") from error
+    providers = [each for each in ir_measures.DefaultPipeline.providers if each.is_available()]
+    # What cannot be computed at all is said before what is missing of it.
+    named = any(other.NAME == measure.NAME for each in providers for other in each.SUPPORTED_MEASURES)
+    wrong = measure_limits.fault(measure) if named else None
+    if wrong is not None:
+        raise _unknown(name, wrong)
+    if not named or not any(each.supports(measure) for each in providers):
+        raise UsageError(f"measure {name!r} cannot be computed by what is installed; see ir_measures' providers")
+    return measure
+
+
+def _unknown(name: str, why: str) -> UsageError:
+    return UsageError(
+        f"unknown measure {name!r}: {why}; write it as ir_measures does, e.g. nDCG@10, RR@10, AP(rel=2)@100"
+    )
+
+
+def _answer_recall(name: str, thousands: str) -> AnswerRecall:
+    # Digits alone, and no zero before them: its text must parse back.
+    if re.fullmatch(r"[1-9][0-9]{0,3}", thousands) is None or int(thousands) * 1000 > MOST_TOKENS:
         raise UsageError(
             f"unknown measure {name!r}: answers are looked for in the first {MOST_TOKENS:,} tokens; "
-            f"R@{MOST_TOKENS // 1000}kt is the deepest, R@2kt and R@5kt are XOR-TyDi's own"
+            f"R@1kt to R@{MOST_TOKENS // 1000}kt, of which R@2kt and R@5kt are XOR-TyDi's own"
         )
-    return AnswerRecall(thousands * 1000)
+    return AnswerRecall(int(thousands) * 1000)
 
 
 def cutoff(measure: Any) -> int | None:

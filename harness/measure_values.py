@@ -4,13 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from subprocess import SubprocessError
 from typing import Any
 
+from harness.measure_limits import MOST_GDEVAL_GRADE
 from harness.measure_names import SetAtCutoff
 from harness.trec_files import Qrels
 
 # Hits and judgements that are handed to ir_measures at a time, some 300 bytes each while they are there.
 _AT_ONCE = 1_000_000
+
+# What a provider may raise on measures, judgements or runs that it cannot take: Accuracy divides by 0 where there are
+# no pairs, gdeval's process fails, pytrec_eval refuses a type.  None of it says anything of the other measures.
+_THEIRS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    SubprocessError,
+)
 
 Rankings = Mapping[str, tuple[str, ...]]
 
@@ -32,17 +48,35 @@ def compute(measures: Sequence[Any], judged: Qrels, rankings: Rankings) -> Compu
         judged: at least one query, each with at least one judgement.
         rankings: document ids, best first; a query that is not there has no results.
     """
+    reasons = {str(each): why for each in measures if (why := _beyond(each, judged)) is not None}
+    able = [each for each in measures if str(each) not in reasons]
     found = Computed()
     try:
-        _compute(measures, judged, rankings, found)
-    except ArithmeticError:  # of one of them: ir_measures divides by 0 where Accuracy has no pairs
+        _compute(able, judged, rankings, found)
+    except _THEIRS:  # of one of them
         found = Computed()
-        for measure in measures:
+        for measure in able:
             try:
                 _compute([measure], judged, rankings, found)
-            except ArithmeticError as error:
-                found.reasons[str(measure)] = f"ir_measures cannot compute it for every query: {error}"
+            except _THEIRS as error:
+                why = " ".join(str(error).split()) or type(error).__name__
+                found.reasons[str(measure)] = f"cannot be computed for every query: {why}"
+    found.reasons |= reasons
     return found
+
+
+def _beyond(measure: Any, judged: Qrels) -> str | None:
+    """Why a measure's provider would refuse these judgements, where it would."""
+    if isinstance(measure, SetAtCutoff) or _provider(measure) != "gdeval":
+        return None
+    for query, grades in judged.items():
+        document = max(grades, key=lambda each: grades[each])
+        if grades[document] > MOST_GDEVAL_GRADE:
+            return (
+                f"knows grades up to {MOST_GDEVAL_GRADE} (gdeval computes it); document {document!r} of query "
+                f"{query!r} has grade {grades[document]}"
+            )
+    return None
 
 
 def _compute(measures: Sequence[Any], judged: Qrels, rankings: Rankings, found: Computed) -> None:

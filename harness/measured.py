@@ -178,7 +178,9 @@ def _timing(timed: Timings, seconds: NDArray[np.float64], seed: int) -> Timing:
     query, values = timed.query[known], seconds[known]
     queries, place = np.unique(query, return_inverse=True)
     per_query = np.bincount(place, weights=values) / np.bincount(place)
-    return Timing(stats.bootstrap_mean(per_query, seed), stats.percentile(values, "p50", len(queries)))
+    return Timing(
+        stats.bootstrap_mean(per_query, seed, wider=stats.WIDER), stats.percentile(values, "p50", len(queries))
+    )
 
 
 def _too_long(timed: Timings) -> tuple[str, ...]:

@@ -145,7 +145,7 @@ def _with_measures(row: Row, cell: Measured[Job], judge: Judge) -> tuple[Row, Pe
         missing = Figure(None, reason=f"the run cannot be judged: {error}")
         row = replace(row, measures=dict.fromkeys(names, missing))
     else:
-        row = _worth(row, worth, judge, cell.pool.lead.result.spec.seed)
+        row = _worth(row, worth, judge)
     found = per_query.collect(
         per_query.name(row),
         latency.by_query_s if latency else {},
@@ -155,9 +155,9 @@ def _with_measures(row: Row, cell: Measured[Job], judge: Judge) -> tuple[Row, Pe
     return row, found
 
 
-def _worth(row: Row, worth: Worth, judge: Judge, seed: int) -> Row:
+def _worth(row: Row, worth: Worth, judge: Judge) -> Row:
     judged, looked, now = worth.judged, worth.unjudged, worth.stand
-    figures = {name: measure_figures.figure(judged, name, seed) for name in judged.values}
+    figures = {name: measure_figures.figure(judged, name) for name in judged.values}
     figures |= {name: found.figure for name, found in worth.distances.items()}
     deep = [str(measure) for measure in judge.measures if measure_names.looks_deeper(measure, row.k)]
     of_distances = dict.fromkeys(found.note for found in worth.distances.values() if found.note)

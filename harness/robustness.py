@@ -201,10 +201,10 @@ def _values(judged: JudgedValues) -> Values:
 
 def _unfit(judged: JudgedValues, measure: str) -> str | None:
     """Why systems cannot be ordered query by query by a measure."""
-    first = next(iter(judged.evaluations.values()))
-    if measure in first.reasons:
-        return f"it {first.reasons[measure]}"
-    return None if measure in first.means else NO_MEAN
+    each = judged.evaluations.values()  # of one run a measure may be computed, of another not
+    if (why := next((of.reasons[measure] for of in each if measure in of.reasons), None)) is not None:
+        return f"it {why}"
+    return None if all(measure in of.means for of in each) else NO_MEAN
 
 
 def _resample(columns: Floats, asked: Asked) -> Floats | None:
@@ -227,9 +227,11 @@ def _fewer_judgements(runs: JudgedRuns, board: _Board, measure: Any, keep: Keep,
     drawn = fewer_judgements.draw(runs.qrels, runs.query_ids, keep, asked.draws, asked.seed)
     if not (drawn.columns >= 0).any():
         return _none(Cause.JUDGEMENTS, str(keep), "no relevant document is judged")
-    if drawn.alike:
-        drawn = drawn.first()
-    found = fewer_judgements.means(runs, drawn, measure, step)
+    drawn = drawn.first() if drawn.alike else drawn
+    try:
+        found = fewer_judgements.means(runs, drawn, measure, step)
+    except UsageError as error:
+        return _none(Cause.JUDGEMENTS, str(keep), str(error))
     return _condition(Cause.JUDGEMENTS, str(keep), board, found[:, list(board.order)])
 
 

@@ -11,21 +11,20 @@ from harness.judged_runs import JudgedRuns
 from harness.set_apart import SetApart
 from harness.table import Figure
 
-SEED = 0
-
 
 @dataclass(frozen=True)
 class RunMeasures:
     """One run: measures by name over ``queries`` judged queries, their values by query, and what to know of them.
 
     ``notes`` are sentences, and ``set_apart`` has all queries that those are about.  ``unjudged_share`` is that of its
-    first ``unjudged_depth`` hits which nobody judged (mean over queries with hits).
+    first ``unjudged_depth`` hits which nobody judged (mean over queries with hits).  A measure that has no value has
+    none for each query.
     """
 
     system: str
     queries: int
     figures: Mapping[str, Figure]
-    per_query: Mapping[str, Mapping[str, float]]
+    per_query: Mapping[str, Mapping[str, float | None]]
     notes: tuple[str, ...]
     set_apart: SetApart
     unjudged_share: float | None = None
@@ -49,12 +48,15 @@ def judge(
     judged, shares = [], run_notes.unjudged_of(found, measures)
     for system, run in found.runs.items():
         each = evaluate.evaluate(run, found.qrels, found.query_ids, measures, hits_alone=found.hits_alone)
-        figures = {str(name): measure_figures.figure(each, str(name), SEED) for name in measures}
+        figures = {str(name): measure_figures.figure(each, str(name)) for name in measures}
         said = run_notes.of_run(found, system, each, measures)
         apart = set_apart.of(found, system, each)
         looked = shares.get(system)
         share, depth = (looked.share, looked.depth) if looked else (None, None)
-        judged.append(RunMeasures(system, each.queries, figures, each.per_query, said, apart, share, depth))
+        left_out = set(each.unjudged)
+        none = dict.fromkeys(query for query in sorted(found.query_ids) if query not in left_out)
+        by_query = {str(name): each.per_query.get(str(name), none) for name in measures}
+        judged.append(RunMeasures(system, each.queries, figures, by_query, said, apart, share, depth))
         done(system)
     return tuple(judged)
 

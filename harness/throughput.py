@@ -49,7 +49,7 @@ def offline(timings: Timings, seed: int = 0) -> Figure:
         size, word = len(timings.queries), "jobs" if len(jobs) > 1 else "trials"
         fastest = size / low if low > 0 else None
         return Figure(value, size / high, fastest, reason=f"interval for these queries, over {len(units)} {word}")
-    mean = stats.bootstrap_mean(np.asarray([each for _, _, each in found]), seed)
+    mean = stats.bootstrap_mean(np.asarray([each for _, _, each in found]), seed, wider=stats.WIDER)
     if mean.low is None or mean.high is None:
         return Figure(value, reason=f"an interval needs 2 trials or {stats.INTERVAL_MIN_QUERIES} batches")
     each = queries / len(found)

@@ -78,6 +78,7 @@ def test_json_and_csv_keep_figures_whole_and_missing_ones_missing(files: Path) -
     assert found["figures"]["R@2kt"]["value"] is None
     reason = "needs a dataset that has answers; this one has judgements of documents"
     assert found["figures"]["R@2kt"]["reason"] == reason
+    assert found["per_query"]["R@2kt"] == dict.fromkeys(found["per_query"]["P@1"])
     rows = list(csv.DictReader(io.StringIO(run(files, "--format", "csv", "--measures", "P@1 R@2kt").stdout)))
     assert [(row["run"], row["measure"], row["value"] == "", row["reason"]) for row in rows] == [
         ("good", "P@1", False, ""),
@@ -187,3 +188,31 @@ def test_wrong_files_are_one_line(files: Path, line: str, what: str) -> None:
     assert what in done.stderr and done.stderr.count("\n") == 1
     assert run(files, runs=("missing.run",)).stderr.endswith("no such file; restore it, or name the right one\n")
     assert run(files, "--measures", "nDCG@ten").exit_code == 2
+
+
+def test_a_measure_without_a_value_stands_by_query_with_its_reason(files: Path) -> None:
+    reason = "needs a dataset that has answers; this one has judgements of documents"
+    for measures in ("R@2kt RR@10", "R@2kt"):
+        asked = ("--by-query", "--measures", measures)
+        shown = run(files, *asked, runs=("half.run",)).stdout.splitlines()
+        missing = [line for line in shown if "R@2kt" in line and line.startswith("|")]
+        assert len(missing) == 13 and all(line.split()[-2] == "—" for line in missing)
+        assert f"- half: R@2kt: {reason}" in shown
+        rows = list(csv.DictReader(io.StringIO(run(files, *asked, "--format", "csv", runs=("half.run",)).stdout)))
+        assert [(row["value"], row["reason"]) for row in rows if row["measure"] == "R@2kt"] == [("", reason)] * 13
+        assert all(row["reason"] == "" for row in rows if row["measure"] == "RR@10")
+
+
+@pytest.mark.parametrize("measures", ["", " "])
+def test_measures_that_name_none_are_refused(files: Path, measures: str) -> None:
+    for command in (["evaluate", str(files / "qrels"), str(files / "good.run")], ["report", str(files)]):
+        done = CliRunner().invoke(main, [*command, "--measures", measures])
+        assert done.exit_code == 2 and done.stdout == ""
+        assert done.stderr == "harness: --measures names none; name some, e.g. 'RR@10 nDCG@10', or leave it out\n"
+
+
+def test_a_measure_that_no_provider_can_take_is_one_line(files: Path) -> None:
+    """A cutoff of 0 used to abort the process in C."""
+    done = run(files, "--measures", "P@0")
+    assert done.exit_code == 2 and done.stderr.count("\n") == 1
+    assert "unknown measure 'P@0': the cutoff is a whole number from 1 to 2,147,483,647, not 0" in done.stderr

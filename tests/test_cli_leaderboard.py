@@ -137,7 +137,7 @@ def test_compare(harness: Call) -> None:
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert any(line.startswith("| latency, ms | 21.0 | 31.5 |") and "| 1.5 | slower | 140 |" in line for line in lines)
     assert any(line.startswith("| RR@10 |") and "| worse | 140 |" in line for line in lines)
-    assert lines[2] == "B costs 1.5x and loses 16.8 points RR@10 [12.9, 21.1]."
+    assert lines[2] == "B costs 1.5x and loses 16.8 points RR@10 [12.9, 20.7]."
     assert any(line.startswith("| RR@10 | 0.0001 | 0.0001 | 0.0004 |") and "| 0 | 47 | 93 |" in line for line in lines)
     assert "corrected for all 4 comparisons made here (Holm 1979)" in done.stdout
     assert [line for line in lines if line.startswith("| q")] == [
@@ -290,6 +290,22 @@ def test_run_files_of_any_name_are_compared(harness: Call, files: Path, monkeypa
     assert harness("compare", "good", "bad", "--qrels", "qrels.txt").stdout.startswith("**A: good qrels.txt; B: bad")
     (files / "results").symlink_to(files.parent / "results")
     assert harness("compare", "good", "bad").stdout.startswith("**A: good scifact single_stream")
+
+
+def test_compare_says_why_there_is_no_interval_or_no_value(harness: Call, files: Path) -> None:
+    (files / "few.txt").write_text("".join(f"q{number:02} 0 right {number}\n" for number in range(2, 6)))
+    asked = ("compare", str(files / "one.run"), str(files / "two.run"), "--qrels", str(files / "few.txt"))
+    done = harness(*asked, "--measures", "RR@10 ERR@5", "--format", "json")
+    (found,) = json.loads(done.stdout)["comparisons"]
+    why = "knows grades up to 4 (gdeval computes it); document 'right' of query 'q05' has grade 5"
+    assert f"ERR@5: {why}" in found["notes"], "both have it, so once"
+    assert found["differences"][0]["over_queries"]["reason"] == "an interval needs 11 queries, there are 4"
+    assert [each["verdict"] for each in found["differences"]][1] == "cannot be compared"
+    shown = harness(*asked, "--measures", "RR@10 ERR@5").stdout
+    assert f"- ERR@5: {why}\n" in shown and "its reach in z Student's (latency's widened by 8%" in shown
+    for name, said in (("", "unknown measure '': it is empty"), ("RR@10 AP", "it is not NAME, NAME@k or NAME(key")):
+        refused = harness(*asked, "--by", name)
+        assert refused.exit_code == 2 and refused.stderr.count("\n") == 1 and said in refused.stderr
 
 
 def test_compare_two_folders(harness: Call, tmp_path: Path) -> None:

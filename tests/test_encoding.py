@@ -201,7 +201,8 @@ def test_from_a_run_to_its_distances(bench: Bench, harness: Callable[..., Result
     lacking = harness("frechet", *files, str(kept), "-k", "1")
     assert lacking.exit_code == 2 and "no vector of minilm" in lacking.output and "DATASET" in lacking.output
     harness("embed", "minilm", "./tiny", "--all", "-o", "all")
-    assert harness("frechet", *files, "all", "-k", "1").exit_code == 0
+    beside = harness("frechet", *files, "all", "-k", "1", "--measures", "RR@10 R@2kt")
+    assert beside.exit_code == 0 and beside.stderr.count("more.trec: R@2kt: needs a dataset that has answers") == 1
     other = harness("frechet", "results", "--encoder", "other")
     assert other.exit_code == 2 and "no vectors by 'other'" in other.output
 

@@ -3,6 +3,8 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import CalledProcessError
+from typing import Any
 
 import pytest
 
@@ -295,7 +297,7 @@ def test_a_measure_that_cannot_be_computed_says_why_and_the_others_stand() -> No
     found = judge({"a": ("x",), "b": ("x",)}, {"a": {"x": 1}, "b": {"x": 0}}, ["a", "b"], "RR", "Accuracy", "ERR@5")
     assert found.values["Accuracy"] is None and found.values["RR"] == 0.5 and found.values["ERR@5"] is not None
     assert list(found.reasons) == ["Accuracy"] and "Accuracy" not in found.per_query
-    assert found.reasons["Accuracy"].startswith("ir_measures cannot compute it for every query: float division")
+    assert found.reasons["Accuracy"].startswith("cannot be computed for every query: float division")
 
 
 def test_counts_are_of_all_judged_queries() -> None:
@@ -345,3 +347,86 @@ def test_measures_of_sets_may_have_a_cutoff() -> None:
 def test_wrong_cutoffs_of_sets_are_refused(name: str) -> None:
     with pytest.raises(UsageError, match="unknown measure"):
         measure_names.parse([name])
+
+
+# What ir_measures reads and its providers abort on, end in a traceback of, or silently compute as something else.
+_REFUSED = {
+    "the cutoff is a whole number from 1 to 2,147,483,647": (
+        *("P@0", "nDCG@0", "R@0", "AP@0", "Success@0", "RR@0", "Judged@0", "ERR@0", "Accuracy@0", "SetF@0"),
+        *("P@2147483648", "P@99999999999999999999", "P@True", "P@5.0", "SetF@9999999999", "P(cutoff=0)"),
+    ),
+    "rel, the least relevant grade, is 1 to 65,535": (
+        *("AP(rel=0)", "R(rel=0)@5", "SetF(rel=0)@5", "NumRet(rel=0)", "P(rel=99999999999)@5", "NumRel(rel=0)"),
+        *("Bpref(rel=0)", "infAP(rel=0)", "RR(rel=0)@5"),
+    ),
+    "rel is a whole number, not True": ("AP(rel=True)",),
+    "gains are of whole grades": (
+        *("nDCG(gains={1:1.5})", "nDCG(gains={1:True})", "nDCG(gains={'a':1})", "nDCG(gains={1:100000000})"),
+    ),
+    "grade 0 is not relevant and gains nothing": ("nDCG(gains={0:1,1:2})@5",),
+    "recall is 0 to 1 with two decimals at most": ("IPrec@1.5", "IPrec@0.123"),
+    "beta is 0 or more": ("SetF(beta=1e400)",),
+    "p lies between 0 and 1": ("Compat(p=1.0)", "Compat(p=2.0)"),
+    "it needs a cutoff: P@10": ("P",),
+    "it needs a recall: IPrec@0.1": ("IPrec",),
+    "SetP has no cutoff": ("SetRelP@5",),
+    "RR has no 'bar'; it knows cutoff, rel, judged_only": ("RR(bar=3)@10",),
+    "dcg is one of 'log2', 'exp-log2'": ("nDCG(dcg='x')@5",),
+    "it is not NAME, NAME@k or NAME(key=value)@k": ("RR@10 AP", "P@10@5", "AP(1)", "AP(**{})", "nDCG@nan", "(" * 300),
+    "did you mean 'nDCG'?": ("nDGC@10",),
+    "it is empty": ("",),
+    "R@1kt to R@10kt": ("R@0kt", "R@02kt", "R@11kt", "R@xkt"),
+}
+
+
+@pytest.mark.parametrize(("why", "names"), _REFUSED.items())
+def test_what_no_provider_can_compute_is_refused_before_it_is_asked(why: str, names: tuple[str, ...]) -> None:
+    for name in names:
+        with pytest.raises(UsageError) as caught:
+            measure_names.parse([name])
+        said = str(caught.value)
+        assert said.startswith(f"unknown measure {name!r}: ") and why in said
+        assert "object at" not in said and "\n" not in said
+
+
+@pytest.mark.parametrize("name", ["NERR8@5", "BPM@5", "INST", "RBP", "ERR_IA@5"])
+def test_what_nothing_installed_computes_says_so_before_what_it_lacks(name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be computed by what is installed"):
+        measure_names.parse([name])
+
+
+def test_the_ends_of_what_may_be_asked_for_are_computed() -> None:
+    names = ("P@1", "RR@2147483647", "P(rel=65535)@1", "IPrec@1.0", "IPrec@0.07", "SetF(beta=0.0)", "Compat(p=0.5)")
+    found = judge({"a": ("x", "y")}, {"a": {"x": 1, "y": 65535}}, ["a"], *names, "nDCG(gains={1:2,2:65535})@2")
+    assert not found.reasons and None not in found.values.values()
+    assert found.values["P(rel=65535)@1"] == 0.0 and found.values["P@1"] == 1.0
+
+
+@pytest.mark.parametrize("name", ["ERR@5", 'nDCG(dcg="exp-log2")@5'])
+def test_a_grade_beyond_gdevals_is_the_reason_and_other_measures_stand(
+    name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    qrels = {"a": {"w": 4, "x": 5}, "b": {"x": 1}}
+    found = judge({"a": ("w", "x"), "b": ("x",)}, qrels, ["a", "b"], name, "RR@10")
+    (text,) = map(str, measure_names.parse([name]))
+    assert found.values[text] is None and found.values["RR@10"] == 1.0
+    assert found.reasons == {text: "knows grades up to 4 (gdeval computes it); document 'x' of query 'a' has grade 5"}
+    assert capfd.readouterr().err == "", "gdeval was not asked"
+    assert judge({"a": ("w",)}, {"a": {"w": 4}}, ["a"], name).values[text] is not None
+
+
+def test_whatever_a_provider_raises_is_a_reason_of_that_measure_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ir_measures
+
+    ours = ir_measures.iter_calc
+
+    def fails(measures: list[Any], *rest: Any) -> Any:
+        if any(measure.NAME == "P" for measure in measures):
+            raise CalledProcessError(25, ["a program"])
+        return ours(measures, *rest)
+
+    monkeypatch.setattr(ir_measures, "iter_calc", fails)
+    found = judge({"a": ("x",)}, {"a": {"x": 1}}, ["a"], "P@5", "RR@10", "SetP@1")
+    assert found.values == {"P@5": None, "RR@10": 1.0, "SetP@1": 1.0}
+    why = "Command '['a program']' returned non-zero exit status 25."
+    assert found.reasons == {"P@5": f"cannot be computed for every query: {why}"}

@@ -47,7 +47,7 @@ def test_all_that_a_suite_names_is_at_hand(gather: Gather) -> None:
     assert not {query.text for query in sample.warmup} & {query.text for query in sample.sample}
 
 
-@pytest.mark.parametrize("name", ["nDCG@ten", "rr@10", "P"])
+@pytest.mark.parametrize("name", ["nDCG@ten", "rr@10", "P", "P@0", "AP(rel=0)"])
 def test_a_wrong_measure_is_a_usage_error_before_anything_is_prepared(bench: Bench, gather: Gather, name: str) -> None:
     with pytest.raises(UsageError) as caught:
         gather(measures=["RR@10", name])

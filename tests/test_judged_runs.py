@@ -112,7 +112,8 @@ def test_stored_results_give_a_run_for_each_system_that_ended_well(results: Path
 
 def test_stored_grades_below_0_are_told(results: Path) -> None:
     (path,) = {job.qrels_path() for job in stored_jobs.read_jobs(results)}
-    path.write_text(path.read_text().replace(" d1 1\n", " d1 -1\n").replace(" d0 1\n", " d0 -2\n"))
+    text = gzip.decompress(path.read_bytes()).replace(b" d1 1\n", b" d1 -1\n").replace(b" d0 1\n", b" d0 -2\n")
+    path.write_bytes(gzip.compress(text))
     (found,) = judged_runs.of_results(results)
     assert found.said == ("2 grades are below 0: no more relevant than 0 (Bpref and infAP take such as not judged)",)
 

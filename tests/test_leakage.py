@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import leakage, measure_names
+from harness import evaluate, leakage, measure_figures, measure_names, run_measures
 from harness.embeddings import Embeddings
 from harness.errors import UsageError
 from harness.judged_runs import JudgedRuns
@@ -153,3 +153,27 @@ def test_measures_with_without_and_of_the_leaked_alone() -> None:
     assert reciprocal.leaked.reason == "an interval needs 11 queries"
     assert counted.all.value is None and counted.all.reason == "no mean over queries"
     assert leakage.with_effects(replace(made, leaks=(), effects=()), found, (), seed=1).effects == ()
+
+
+def test_a_figure_has_one_interval_whichever_command_shows_it() -> None:
+    """Draws depend on a seed and on the order of the values; both are the same everywhere."""
+    names = [f"q{n}" for n in range(40)]
+    qrels = {name: {"right": 1} for name in names}
+    run = Run({name: ("wrong",) * (n % 4) + ("right",) for n, name in enumerate(names)}, ())
+    run = Run(
+        {
+            name: tuple(dict.fromkeys(f"{each}{n}" if each == "wrong" else each for n, each in enumerate(of)))
+            for name, of in run.rankings.items()
+        },
+        (),
+    )
+    asked = measure_names.parse(("RR@10",))
+    shown = []
+    for queries in (names, names[::-1]):
+        found = JudgedRuns("set", dict.fromkeys(queries, ""), {name: qrels[name] for name in queries}, {"bm25": run})
+        (effect,) = leakage.effects(found, ("q0",), asked, measure_figures.SEED)
+        (worth,) = run_measures.judge(found, asked)
+        judged = evaluate.evaluate(run, qrels, queries, asked)
+        shown += [effect.all, worth.figures["RR@10"], measure_figures.figure(judged, "RR@10")]
+        shown.append(measure_figures.mean(dict(sorted(judged.per_query["RR@10"].items(), reverse=True))))
+    assert {(each.low, each.high) for each in shown} == {(shown[0].low, shown[0].high)} and shown[0].low is not None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -176,6 +178,31 @@ def test_what_cannot_be_asked_says_why() -> None:
         robustness.examine(
             JudgedRuns("x", {"y": "", "z": ""}, ONE, {"a": Run({}, ()), "b": Run({}, ())}), Asked("RR@10")
         )
+
+
+def test_a_measure_that_one_system_alone_lacks_orders_none() -> None:
+    qrels = {query: {"right": 1, "no": 0} for query in QUERIES[:12]}
+    runs = runs_of(qrels, a=[1], b=[2])
+    judged = robustness.judged_values.judge(runs, measure_names.parse(["RR@10", "AP"]))
+    evaluations = dict(judged.evaluations)
+    lacking = evaluations["b"].per_query.keys() - {"AP"}
+    evaluations["b"] = replace(
+        evaluations["b"],
+        reasons={"AP": "cannot be computed"},
+        per_query={name: evaluations["b"].per_query[name] for name in lacking},
+    )
+    assert robustness._unfit(replace(judged, evaluations=evaluations), "AP") == "it cannot be computed"
+    graded = {query: {"right": 5} for query in QUERIES[:12]}
+    with pytest.raises(UsageError, match="ERR@5 makes no leaderboard: it knows grades up to 4"):
+        robustness.examine(runs_of(graded, a=[1], b=[2]), Asked("ERR@5"))
+
+
+def test_a_measure_that_fewer_judgements_do_not_bear_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking = evaluate.Evaluation({"RR@10": None}, 1, (), (), (), reasons={"RR@10": "cannot be computed"})
+    monkeypatch.setattr(fewer_judgements, "evaluate", SimpleNamespace(evaluate=lambda *_: lacking))
+    found = robustness.examine(runs_of(ONE, a=[1], b=[2]), Asked("RR@10", (), (Keep(share=0.5),), draws=2))
+    assert condition(found, Cause.JUDGEMENTS).reason == "RR@10 cannot be computed"
+    assert condition(found, Cause.QUERIES).draws == 1000, "the rest stands"
 
 
 def test_the_same_seed_gives_the_same_and_progress_ends_within_the_whole() -> None:

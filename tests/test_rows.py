@@ -316,6 +316,6 @@ def test_measures_have_intervals_over_queries(make: Maker) -> None:
     (row,) = rows.measure([job], measures=("RR@10", "NumQ")).rows
     rr = row.measures["RR@10"]
     error = 0.5 / 140**0.5
-    assert rr.value == 0.5 and rr.low == pytest.approx(0.5 - 2.14 * error, abs=0.01)
-    assert rr.high == pytest.approx(0.5 + 2.14 * error, abs=0.01)
+    assert rr.value == 0.5 and rr.low == pytest.approx(0.5 - 1.98 * error, abs=0.01)
+    assert rr.high == pytest.approx(0.5 + 1.98 * error, abs=0.01)
     assert row.measures["NumQ"].low is None  # a sum has no mean over queries

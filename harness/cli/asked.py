@@ -40,6 +40,18 @@ class Market:
         return prices.snapshot(self.as_of, region=self.region, term=self.term)
 
 
+def asked_measures(text: str) -> tuple[str, ...]:
+    """The names that ``--measures`` holds.
+
+    Raises:
+        UsageError: none.
+    """
+    names = tuple(text.split())
+    if not names:
+        raise UsageError("--measures names none; name some, e.g. 'RR@10 nDCG@10', or leave it out")
+    return names
+
+
 def market_options(command: Callable[..., None]) -> Callable[..., None]:
     """``--as-of``, ``--region`` and ``--term``, handed over as one :class:`Market`."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from harness.cli.asked import Market, market_options
+from harness.cli.asked import Market, asked_measures, market_options
 from harness.cli.bars import bar
 from harness.cli.judged import of_files
 from harness.cli.judging import instead_of, without_queries_option
@@ -104,7 +104,7 @@ def compare(
     from harness import comparison
     from harness.report.comparison import render
 
-    names = tuple(measures.split())
+    names = asked_measures(measures)
     if _are_run_files(a, b, qrels, results):
         _check_run_files(Path(a), Path(b))
         if qrels is None:

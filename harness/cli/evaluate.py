@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli.asked import asked_measures
 from harness.cli.judged import of_files
 from harness.cli.judging import without_queries_option
 from harness.cli.tables import FORMATS, measures_option, output_option, show
@@ -52,7 +53,7 @@ def evaluate(
     from harness import judged_runs, measure_names, run_measures
     from harness.report import evaluation
 
-    parsed = measure_names.parse(measures.split())
+    parsed = measure_names.parse(asked_measures(measures))
     texts = judged_runs.read_queries(queries) if queries else None
     with _watching(len(runs)) as (reading, judged):
         (found,) = of_files(qrels, runs, texts, without_queries, reading)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.asked import Market, market_options
+from harness.cli.asked import Market, asked_measures, market_options
 from harness.cli.places import as_given, mirrored, named_as_given, source
 from harness.cli.tables import measures_option
 from harness.console import cache_option, one_line_errors, results_argument
@@ -57,7 +57,7 @@ def export(
         raise UsageError("--samples goes with --format sqlite; harness.load_samples gives them as a frame")
     if (actor_name or actor_team) and form != "ir_metadata":
         raise UsageError("--actor-name and --actor-team go with --format ir_metadata")
-    asked = tuple(measures.split())
+    asked = asked_measures(measures)
     if form == "ir_metadata":
         _ir_metadata(results, asked, output, actor_name, actor_team)
     else:

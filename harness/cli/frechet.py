@@ -156,7 +156,10 @@ def _measured(
     if encoder is not None and found.encoder != encoder:
         return None
     parsed = measure_names.parse(measures)
-    values = {name: evaluate(run, runs.qrels, runs.query_ids, parsed).values for name, run in runs.runs.items()}
+    judged = {name: evaluate(run, runs.qrels, runs.query_ids, parsed) for name, run in runs.runs.items()}
+    values = {name: each.values for name, each in judged.items()}
+    for said in dict.fromkeys(f"{name}: {why}" for each in judged.values() for name, why in each.reasons.items()):
+        click.echo(printable(f"{runs.dataset}: {said}"), err=True)  # why a measure beside has no value
     with Screen(Console(stderr=True)).task(f"{runs.dataset}: {found.encoder}") as watcher:
         made = distances(
             runs, found, cutoffs, settings, lambda done, total: watcher(Progress("resamples", done, total))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from harness.cli.asked import asked_measures
 from harness.cli.judged import judged, runs_arguments
 from harness.cli.tables import FORMATS, measures_option, output_option, show
 from harness.console import cache_option, one_line_errors, write
@@ -43,7 +44,13 @@ _MANY = 10**8
     help="The least cosine of near duplicates.",
 )
 @measures_option
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the intervals.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Of the intervals; 0 is that of all other commands.",
+)
 @click.option(
     "--write",
     "leaked",
@@ -85,7 +92,7 @@ def leakage(
         raise UsageError(
             "--threshold is of cosines, and without --embeddings there are none; name vectors, or leave it"
         )
-    asked = measure_names.parse(measures.split())
+    asked = measure_names.parse(asked_measures(measures))
     taught = judged_runs.read_queries(training)
     vectors = (files.read(embeddings[0]), files.read(embeddings[1])) if embeddings else None
     found = judged(runs, qrels, queries, only, cache)

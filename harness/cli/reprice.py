@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.asked import Market, market_options
+from harness.cli.asked import Market, asked_measures, market_options
 from harness.cli.places import mirrored
 from harness.cli.tables import FORMATS, measures_option, output_option, show, stored_rows
 from harness.console import cache_option, one_line_errors, results_argument
@@ -47,7 +47,7 @@ def reprice(
 
     now = market.snapshot()
     before = repricing.other(now, against.date() if against else None)
-    measured = stored_rows(results, tuple(measures.split()), cache, for_prices=True)
+    measured = stored_rows(results, asked_measures(measures), cache, for_prices=True)
     found = repricing.compare(measured, pricing.tariff(before), pricing.tariff(now))
     show(render(found, form), output)
 

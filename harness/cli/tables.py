@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.asked import Market, market_options
+from harness.cli.asked import Market, asked_measures, market_options
 from harness.cli.drawing import draw
 from harness.cli.judging import instead_of, judging_options
 from harness.cli.places import Opened, as_given, mirrored
@@ -87,7 +87,8 @@ def report(
 
     With png, svg or pdf: pictures of each dataset, into the folder that -o names.
     """
-    asked, instead = tuple((measures or MEASURES[layout]).split()), instead_of(qrels, without_queries)
+    asked = asked_measures(MEASURES[layout] if measures is None else measures)
+    instead = instead_of(qrels, without_queries)
     if form == PAGE:
         if layout != "rows":
             raise UsageError(f"--layout {layout}: a page has one layout of its own; leave --layout out")

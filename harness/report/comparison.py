@@ -20,6 +20,7 @@ from harness.report.markdown import escape, grid
 from harness.report.sheet import MISSING, number
 from harness.report.text import printable
 from harness.significance import DRAWS, LEVEL, Tested
+from harness.stats import WIDER
 from harness.table import Figure
 
 FORMATS = ("md", "csv", "json")
@@ -73,8 +74,9 @@ _CHANGED_HEADERS = ("query", "text", "A", "B", "B - A")
 
 METHOD = (
     "Queries like these: paired by query, a query's value being its mean over trials; 95 % BCa bootstrap of the mean "
-    "difference. Measured again: 95 % Welch interval over repeated measurements of the same queries (fresh processes, "
-    "where there are several, else trials of one). A latency differs only where both exclude 0.",
+    f"difference, its reach in z Student's (latency's widened by {WIDER - 1:.0%}, as it is skewed). Measured again: "
+    "95 % Welch interval over repeated measurements of the same queries (fresh processes, where there are several, "
+    "else trials of one). A latency differs only where both exclude 0.",
     f"Queries that would show it: for a difference of this size, at 95 % confidence in {POWER:.0%} of samples.",
 )
 

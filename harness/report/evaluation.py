@@ -8,21 +8,23 @@ import io
 import json
 from collections.abc import Sequence
 
+from harness import measure_figures
 from harness.errors import UnknownName
 from harness.report.as_csv import written
 from harness.report.markdown import escape, grid
 from harness.report.sheet import MISSING
-from harness.run_measures import SEED, RunMeasures
+from harness.run_measures import RunMeasures
 from harness.table import Figure
 
 FORMATS = ("md", "csv", "json")
 # Version of the JSON.  History:
 #   1  first version
-#   2  unjudged_share and unjudged_depth of each run, and set_apart: all queries that notes are about
+#   2  unjudged_share and unjudged_depth of each run, and set_apart: all queries that notes are about; by query, a
+#      measure that cannot be computed stands with null for each query
 EVALUATION_VERSION = 2
 METHOD = (
-    "Measures by ir_measures over all judged queries; a query without results counts 0. 95 % BCa bootstrap over "
-    f"queries (seed {SEED})."
+    "Measures by ir_measures over all judged queries; a query without results counts 0. Intervals: "
+    f"{measure_figures.METHOD}."
 )
 ORDER = "Runs are ordered as trec_eval orders them: by score in 32 bits, then by document id, the largest first."
 
@@ -72,19 +74,22 @@ def _cell(figure: Figure) -> str:
 
 def _by_query(found: Sequence[RunMeasures]) -> str:
     cells = [
-        (escape(system), escape(query), escape(name), f"{value:.4f}") for system, query, name, value in _values(found)
+        (escape(system), escape(query), escape(name), MISSING if value is None else f"{value:.4f}")
+        for system, query, name, value, _ in _values(found)
     ]
-    return "\n".join(grid(("run", "query", "measure", "value"), (False, False, False, True), cells, padded=True)) + "\n"
+    lines = grid(("run", "query", "measure", "value"), (False, False, False, True), cells, padded=True)
+    reasons = [f"- {escape(f'{each.system}: {reason}')}" for each in found for reason in _reasons(each)]
+    return "\n".join((*lines, *(("", *reasons) if reasons else ()))) + "\n"
 
 
-def _values(found: Sequence[RunMeasures]) -> list[tuple[str, str, str, float]]:
-    """Run, query, measure, value; queries in the order of their ids."""
+def _values(found: Sequence[RunMeasures]) -> list[tuple[str, str, str, float | None, str | None]]:
+    """Run, query, measure, value, why there is none; queries in the order of their ids."""
     listed = []
     for each in found:
-        queries = sorted(set().union(*each.per_query.values()))
-        for query in queries:
-            known = [(name, each.per_query.get(name, {}).get(query)) for name in each.figures]
-            listed += [(each.system, query, name, value) for name, value in known if value is not None]
+        for query in sorted(set().union(*each.per_query.values())):
+            for name, of in each.figures.items():
+                value = each.per_query[name].get(query)
+                listed.append((each.system, query, name, value, of.reason if value is None else None))
     return listed
 
 
@@ -92,7 +97,7 @@ def _csv(found: Sequence[RunMeasures], *, by_query: bool) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     if by_query:
-        writer.writerow(("run", "query_id", "measure", "value"))
+        writer.writerow(("run", "query_id", "measure", "value", "reason"))
         writer.writerows([written(value) for value in row] for row in _values(found))
         return stream.getvalue()
     writer.writerow(("run", "measure", "value", "low", "high", "queries", "reason", "unjudged_share", "unjudged_depth"))

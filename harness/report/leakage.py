@@ -98,8 +98,8 @@ def notes(each: Leakage) -> tuple[str, ...]:
     if each.effects:
         first = each.effects[0]
         said.append(
-            f"Measures over {first.queries:,} judged queries, {first.queries_leaked:,} of them leaked; 95 % BCa "
-            "bootstrap over queries, none of fewer than 11."
+            f"Measures over {first.queries:,} judged queries, {first.queries_leaked:,} of them leaked. Intervals: 95 % "
+            "BCa bootstrap over queries, its reach in z Student's, none of fewer than 11."
         )
     said += _reasons(each.effects)
     said += [
