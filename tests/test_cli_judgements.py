@@ -6,14 +6,16 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from harness import embeddings
+from harness import embeddings, judged_runs
 from harness.cli import main
+from harness.datasets import corpus
 from harness.embeddings import Embeddings
 from harness.launch.fake import FakeLauncher
 from tests.conftest import Bench, write_dataset
@@ -151,13 +153,20 @@ def test_unknown_ids_are_told_where_a_dataset_is_added_to(harness: Call) -> None
     assert harness("qrels", "show", "new.trec.gz").stdout.startswith("**new.trec.gz**: 5 judgements")
 
 
+def write_vectors(name: str, texts: str, last: tuple[float, ...] | None = None) -> None:
+    """Of each text of a file a direction of its own; those of the last may be said."""
+    queries = judged_runs.read_queries(Path(texts))
+    vectors = np.eye(4, dtype=np.float32)[: len(queries)]
+    if last is not None:
+        vectors[-1] = last
+    found = Embeddings(tuple(queries), vectors, "minilm", "c" * 64, "query", corpus.sha256_of(queries))
+    embeddings.write(Path(name), found)
+
+
 def test_leakage_by_vectors(harness: Call) -> None:
     Path("training.tsv").write_text("t0\twhere is the river?\nt1\twhich way to the glacier\nt2\tanything\n")
-    for name, ids in (("sample", ("q0", "q1", "q2", "q3")), ("training", ("t0", "t1", "t2"))):
-        vectors = np.eye(4, dtype=np.float32)[: len(ids)]
-        if name == "training":
-            vectors[2] = [-1, -1, -1, -1]
-        embeddings.write(Path(name), Embeddings(ids, vectors, "minilm", "c" * 64, "query", "s"))
+    write_vectors("sample", "tiny/queries.jsonl")
+    write_vectors("training", "training.tsv", last=(-1, -1, -1, -1))
     asked = ("leakage", "training.tsv", *FILES, "--queries", "tiny/queries.jsonl", "--measures", "P@3")
     done = harness(*asked, "--embeddings", "sample", "training", "--write", "leaked.txt", "--format", "json")
     assert done.exit_code == 0, done.output
@@ -172,11 +181,79 @@ def test_leakage_by_vectors(harness: Call) -> None:
     assert [(line["query_id"], line["cosine"], line["same_text"]) for line in lines] == [("q0", "", "true")]
 
 
-def test_no_leakage_is_said_and_so_are_queries_without_texts(harness: Call) -> None:
-    Path("training.tsv").write_text("t0\tnothing of the kind\n")
-    done = harness("leakage", "training.tsv", *FILES)
-    assert "**qrels.trec: 0 of 4 queries (0.0%) are near duplicates" in done.stdout
-    assert "4 queries have no text here: name a file of them with --queries" in done.stdout
+def test_vectors_of_other_texts_than_these_are_refused(harness: Call) -> None:
+    Path("training.tsv").write_text("t0\twhere is the river?\nt1\tanything\n")
+    Path("changed.tsv").write_text("t0\twhere is the river?\nt1\tsomething else\n")
+    Path("more.tsv").write_text("t0\tx\nt1\ty\nt2\tz\n")
+    write_vectors("sample", "tiny/queries.jsonl")
+    for name in ("training", "changed", "more"):
+        write_vectors(name, f"{name}.tsv")
+    asked = ("leakage", "training.tsv", *FILES, "--queries", "tiny/queries.jsonl", "--embeddings", "sample")
+    said = "the vectors of the training set are of other texts ("
+    refused(harness(*asked, "changed"), said)
+    assert "not checked" not in harness(*asked, "training").stdout
+    some = harness(*asked, "more")
+    assert some.exit_code == 0 and "they are of 3 queries, of which 2 are asked for" in some.stdout
+    # The order of an index may be another than that of the file.
+    found = embeddings.read(Path("training"))
+    turned = replace(found, ids=found.ids[::-1], vectors=found.vectors[::-1])
+    embeddings.write(Path("turned"), turned)
+    assert "not checked" not in harness(*asked, "turned").stdout
+    bare = harness("leakage", "training.tsv", *FILES, "--embeddings", "sample", "training")
+    assert bare.exit_code == 0 and "of the sample are of its queries is not checked: there are no texts" in bare.stdout
+    assert "0 of 4 queries" not in bare.stdout, "vectors need no texts"
+
+
+def test_no_leakage_is_said(harness: Call) -> None:
+    Path("training.tsv").write_text("t0\tnothing of the kind\nt1\t?\n")
+    done = harness("leakage", "training.tsv", *FILES, "--queries", "tiny/queries.jsonl")
+    assert done.exit_code == 0 and "**qrels.trec: 0 of 4 queries (0.0%) are near duplicates" in done.stdout
+    assert done.stderr == "training.tsv: 1 (t1) queries have no word and are like no other\n"
+
+
+def test_a_share_is_of_those_that_could_be_compared(harness: Call) -> None:
+    Path("training.tsv").write_text("t0\twhere is the river?\n")
+    Path("some.tsv").write_text("q0\twhere is the river\nq1\t\nq2\t?!\nq3\tother\n")
+    asked = ("leakage", "training.tsv", *FILES, "--queries", "some.tsv")
+    done = harness(*asked)
+    assert "1 of 2 queries that could be compared (50.0%) are near duplicates" in done.stdout
+    assert "2 (q1, q2) of 4 queries have no text, or no word in it, and could not be compared: name" in done.stdout
+    (sample,) = json.loads(harness(*asked, "--format", "json").stdout)["samples"]
+    assert (sample["leaked"], sample["not_compared"], sample["queries"]) == (["q0"], ["q1", "q2"], 4)
+
+
+@pytest.mark.parametrize(
+    ("training", "options", "said"),
+    [
+        ("t0\tx\n", (), "qrels.trec: none of 4 queries has a text, so nothing can be compared; name a file of their"),
+        ("", (), "training.tsv: no query in it, so nothing can be compared; name a file of training queries"),
+        ("\n", (), "training.tsv: no query in it, so nothing"),
+        ("t0\t\nt1\t-\n", (), "training.tsv: none of 2 queries has a text, so nothing can be compared; name a file"),
+        ("t0\tx\n", ("--threshold", "0.5"), "--threshold is of cosines, which need vectors: name those with --emb"),
+        ("t0\tx\n", ("--threshold", "nan", "--embeddings", "a", "b"), "--threshold nan is no cosine; say a number"),
+        ("t0\tx\n", ("--measures", "X@3"), "unknown measure 'X@3'"),
+    ],
+)
+def test_leakage_that_cannot_be_looked_for(harness: Call, training: str, options: tuple[str, ...], said: str) -> None:
+    Path("training.tsv").write_text(training)
+    done = harness("leakage", "training.tsv", *FILES, *options)
+    refused(done, said)
+    assert not done.stdout
+
+
+def test_leakage_of_no_file(harness: Call) -> None:
     refused(harness("leakage", "none.tsv", *FILES), "none.tsv: cannot be read")
-    refused(harness("leakage", "training.tsv", *FILES, "--measures", "X@3"), "unknown measure 'X@3'")
-    assert harness("leakage", "training.tsv", *FILES, "--threshold", "0").exit_code == 2
+    assert harness("leakage", "none.tsv", *FILES, "--threshold", "0").exit_code == 2
+
+
+def test_all_that_leaked_is_written_however_much_it_is(harness: Call) -> None:
+    texts = {f"s{n}": f"number {n}" for n in range(120)}
+    Path("sample.tsv").write_text("".join(f"{name}\t{text}\n" for name, text in texts.items()))
+    Path("training.tsv").write_text("".join(f"t{name}\t{text.upper()}\n" for name, text in texts.items()))
+    asked = ("leakage", "training.tsv", *FILES, "--queries", "sample.tsv", "--write", "leaked")
+    shown = harness(*asked)
+    assert shown.stdout.count("| yes ") == 50 and "70 more pairs: csv and json list all 120." in shown.stdout
+    assert Path("leaked").read_text().split() == list(texts)
+    (sample,) = json.loads(harness(*asked, "--format", "json").stdout)["samples"]
+    assert sample["leaked"] == list(texts) and [each["query_id"] for each in sample["pairs"]] == sorted(texts)
+    assert len(harness(*asked, "--format", "csv").stdout.splitlines()) == 121

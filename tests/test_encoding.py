@@ -15,6 +15,7 @@ from rich.console import Console
 
 from harness import catalog, datasets, embeddings, encoding, flat_index
 from harness.cli import asked, embed, main
+from harness.datasets.corpus import sha256_of
 from harness.embeddings import Embeddings
 from harness.encoding import Texts, Workshop
 from harness.errors import FileError, JobError, UsageError
@@ -110,6 +111,7 @@ def test_queries_are_encoded_as_queries(bench: Bench, workshop: Workshop, launch
     prefixed = SYSTEM.model_copy(update={"search_params": {"query_tokens": 32, "query_prefix": "query: "}})
     corpus = encoding.texts_of({"q1": "a", "q2": "a b"}, bench.cache)
     made = encoding.encode(prefixed, Texts("q", corpus, "query", None), lambda _: bench.folder / "file", workshop)
+    assert made.found.source == sha256_of({"q1": "a", "q2": "a b"}), "so it is known of which texts vectors are"
     assert made.found.role == "query" and made.found.ids == ("q1", "q2")
     assert made.found.vectors[0].tolist() == vector("query: a")
     params = launcher.launched[0].spec.params
