@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from harness import unjudged
+from harness import trec_files, unjudged
+from harness.datasets import files
 from harness.errors import UsageError
-from harness.judged_runs import JudgedRuns
+from harness.judged_runs import JudgedRuns, Strangers
 from harness.unjudged import Unjudged
 
 
@@ -38,6 +40,30 @@ class Pool:
         return len({query for query, _ in self.pairs})
 
 
+def has_judgements(qrels: Path) -> bool:
+    """Whether there is a line in it that is no comment; what a pool that was judged makes begins without any.
+
+    Raises:
+        FileError: it cannot be read.
+    """
+    return any(line.strip() and line.split()[0] != "#" for _, line in files.lines(qrels))
+
+
+def unjudged_runs(runs: Sequence[Path], queries: Mapping[str, str]) -> JudgedRuns:
+    """Run files of which nobody has judged anything yet, named as they were given.
+
+    Raises:
+        FileError: a file is missing or damaged.
+    """
+    found = {str(path): trec_files.read_scored_run(path) for path in runs}
+    strangers = {}
+    for name, run in found.items():
+        others = tuple(query for query in run.rankings if query not in queries)
+        if others:
+            strangers[name] = Strangers(others, f"{name}:{run.lines[others[0]]}")
+    return JudgedRuns("runs", queries, {}, found, strangers=strangers)
+
+
 def pool(found: Sequence[JudgedRuns], depth: int, seed: int) -> Pool:
     """Put the first ``depth`` hits of all runs together, less what is judged.
 
@@ -47,7 +73,8 @@ def pool(found: Sequence[JudgedRuns], depth: int, seed: int) -> Pool:
         seed: of the order.
 
     Raises:
-        UsageError: the runs are of several datasets, or are judged by answers in the texts of their hits.
+        UsageError: the runs are of several datasets or of no query, or are judged by answers in the texts of their
+            hits.
     """
     names = sorted({(each.dataset, each.corpus_sha256 or "") for each in found})
     if len(names) > 1:
@@ -58,6 +85,8 @@ def pool(found: Sequence[JudgedRuns], depth: int, seed: int) -> Pool:
         raise UsageError(
             f"{found[0].dataset}: hits are judged by answers in their texts: all are judged, there is none to add"
         )
+    if not any(each.queries for each in found):
+        raise UsageError(f"{found[0].dataset}: there are no queries to pool for; name them with --queries")
     wanted: dict[str, set[str]] = defaultdict(set)
     judged: set[tuple[str, str]] = set()
     queries: dict[str, str] = {}

@@ -91,11 +91,56 @@ def test_a_pool_of_run_files(harness: Call) -> None:
         ((*FILES, "--dataset", "tiny", "--no-texts"), "leave one of them out"),
         ((*FILES, "--dataset", "scifact"), "lacks documents of the runs, 7 ('d1', 'd2', 'd3', ...); name"),
         ((*FILES, "--dataset", "tiny", "-o", "one.run"), "one.run: is there already"),
-        (("one.run", "--dataset", "tiny"), "run files need their judgements"),
+        (
+            ("one.run", "--no-texts"),
+            "without judgements, nothing says which queries to pool for; name those with --que",
+        ),
+        (("one.run", "--no-texts", "--qrels", "none.trec"), "without judgements, nothing says which queries to pool"),
+        (("one.run", "--no-texts", "--queries", "none.trec"), "none.trec:1: neither JSON nor"),
+        (("one.run", "--no-texts", "--queries", "empty.tsv"), "harness: empty.tsv: "),
+        (("one.run", "--dataset", "tiny", "--only", "one"), "--only is of stored results"),
     ],
 )
 def test_pools_that_cannot_be_made(harness: Call, arguments: tuple[str, ...], said: str) -> None:
+    Path("none.trec").write_text("# nobody has judged anything\n\n")
+    Path("empty.tsv").touch()
     refused(harness("pool", *arguments), said)
+
+
+def test_a_first_pool_needs_no_judgements(harness: Call) -> None:
+    asked = ("pool", "one.run", "two.run", "--depth", "1")
+    done = harness(*asked, "--dataset", "tiny")
+    lines = pooled(done)
+    assert {(line["query_id"], line["doc_id"]) for line in lines} == {
+        (f"q{n}", f"d{n + first}") for n in range(4) for first in (1, 2)
+    }
+    assert "8 pairs of 4 queries to judge; 0 more" in done.stderr
+    assert "  one.run: 4 of 4 hits unjudged (100.0%); mean over queries 100.0%\n" in done.stderr
+    Path("queries.tsv").write_text("q1\tsome\nq9\tother\n")
+    named = harness(*asked, "--no-texts", "--queries", "queries.tsv")
+    assert {line["query_id"] for line in pooled(named)} == {"q1"}
+    left = "  one.run: 3 (q0, q2, q3) queries of the run are not among those to be judged and are left out"
+    assert f"{left}; the first stands in one.run:1\n" in named.stderr
+    Path("none.trec").write_text("# nobody has judged anything\n\n")
+    again = harness(*asked, "--no-texts", "--queries", "queries.tsv", "--qrels", "none.trec")
+    assert pooled(again) == pooled(named)
+    # What is judged of it begins a file.
+    judged = [f"{line['pair']}\t{line['query_id']}\t{line['doc_id']}\t1\n" for line in lines]
+    Path("judged.tsv").write_text(f"pair\t{HEAD}" + "".join(judged))
+    done = harness("qrels", "add", "judged.tsv", "--to", "none.trec", "-o", "first.trec", "--dataset", "tiny")
+    assert done.exit_code == 0 and "first.trec: 8 added" in done.stdout
+    assert "0 pairs of 0 queries" in harness(*asked, "--no-texts", "--qrels", "first.trec").stderr
+
+
+def test_both_shares_are_told_apart_and_what_is_left_out_is_named(harness: Call) -> None:
+    """Of q0 one of one hit is unjudged, of q1 one of four; q7 has no judgements."""
+    hits = ["q0 Q0 d9 1 1 t", *(f"q1 Q0 d{n} {n} {-n} t" for n in range(1, 5)), "q7 Q0 d1 1 1 t"]
+    Path("some.run").write_text("".join(f"{line}\n" for line in hits))
+    Path("few.trec").write_text("q0 0 d0 1\nq1 0 d1 1\nq1 0 d2 0\nq1 0 d3 0\n")
+    done = harness("pool", "some.run", "--qrels", "few.trec", "--no-texts")
+    assert "  some: 2 of 5 hits unjudged (40.0%); mean over queries 62.5%\n" in done.stderr
+    left = "  some: 1 (q7) queries of the run are not among those to be judged and are left out"
+    assert f"{left}; the first stands in some.run:6\n" in done.stderr
 
 
 def test_a_pool_goes_round(harness: Call) -> None:
