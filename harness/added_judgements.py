@@ -92,7 +92,7 @@ def read_lines(path: Path) -> tuple[Line, ...]:
     for number, text in files.lines(path):
         # ASCII white space only, as there: other kinds may stand inside an id.
         fields = [field.decode("utf-8") for field in text.encode("utf-8").split()]
-        if fields:
+        if fields and fields[0] != "#":  # a comment, as there
             query, iteration, document, grade = fields
             found.setdefault((query, document), Line(f"{path}:{number}", query, iteration, document, int(grade)))
     return tuple(found.values())

@@ -74,6 +74,11 @@ def test_conflicts_are_refused_by_name_unless_it_is_said_which_grade_stands(tmp_
     assert [(each.query_id, each.before, each.given) for each in new.merge.conflicts] == [("q1", 0, 3), ("q2", 1, 0)]
 
 
+def test_comments_are_no_judgements(tmp_path: Path) -> None:
+    made = merged(tmp_path, ("q3", "d9", 2), base="# made by hand, and long\n# 1 q 1\nq1 0 d1 0\n")
+    assert made.content.decode() == "q1 0 d1 0\nq3 1 d9 2\n"
+
+
 # Surrogates, NULs, marks and every kind of white space among them, and what files have a use for.
 odd = st.text(st.one_of(st.characters(), st.sampled_from("#\0\ufeff \t\x0b\x1c\x85\xa0\u2028")), max_size=4)
 
