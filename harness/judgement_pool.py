@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness import trec_files, unjudged
 from harness.datasets import files
-from harness.errors import UsageError
+from harness.errors import FileError, UsageError
 from harness.judged_runs import JudgedRuns, Strangers
 from harness.unjudged import Unjudged
 
@@ -41,12 +41,12 @@ class Pool:
 
 
 def has_judgements(qrels: Path) -> bool:
-    """Whether there is a line in it that is no comment; what a pool that was judged makes begins without any.
-
-    Raises:
-        FileError: it cannot be read.
-    """
-    return any(line.strip() and line.split()[0] != "#" for _, line in files.lines(qrels))
+    """Whether there is a line in it that is no comment; what is damaged is for its reader to refuse."""
+    try:
+        with files.opened(qrels) as lines:
+            return any(line.strip() and line.split()[0] != b"#" for line in lines)
+    except FileError:
+        return True
 
 
 def unjudged_runs(runs: Sequence[Path], queries: Mapping[str, str]) -> JudgedRuns:

@@ -99,11 +99,18 @@ def test_a_pool_of_run_files(harness: Call) -> None:
         (("one.run", "--no-texts", "--queries", "none.trec"), "none.trec:1: neither JSON nor"),
         (("one.run", "--no-texts", "--queries", "empty.tsv"), "harness: empty.tsv: "),
         (("one.run", "--dataset", "tiny", "--only", "one"), "--only is of stored results"),
+        (("one.run", "--no-texts", "--queries", "q9.tsv"), "none of the 1 queries has a hit in these runs"),
+        (("one.run", "--no-texts", "--qrels", "q9.trec"), "none of the 1 queries has a hit in these runs"),
+        (("one.run", "--no-texts", "--qrels", "tiny"), "tiny: "),
+        (("one.run", "--no-texts", "--qrels", "bad.gz"), "bad.gz: "),
     ],
 )
 def test_pools_that_cannot_be_made(harness: Call, arguments: tuple[str, ...], said: str) -> None:
     Path("none.trec").write_text("# nobody has judged anything\n\n")
     Path("empty.tsv").touch()
+    Path("q9.tsv").write_text("q9\ttext\n")
+    Path("q9.trec").write_text("q9 0 d1 1\n")
+    Path("bad.gz").write_bytes(b"q9 0 d1 1\n")
     refused(harness("pool", *arguments), said)
 
 
@@ -277,10 +284,12 @@ def test_a_share_is_of_those_that_could_be_compared(harness: Call) -> None:
         ("t0\tx\n", ("--threshold", "0.5"), "--threshold is of cosines, which need vectors: name those with --emb"),
         ("t0\tx\n", ("--threshold", "nan", "--embeddings", "a", "b"), "--threshold nan is no cosine; say a number"),
         ("t0\tx\n", ("--measures", "X@3"), "unknown measure 'X@3'"),
+        ("t0\tx\n", ("--queries", "odd.jsonl", "--write", "ids"), "query '\\ud800': cannot stand in a list of ids"),
     ],
 )
 def test_leakage_that_cannot_be_looked_for(harness: Call, training: str, options: tuple[str, ...], said: str) -> None:
     Path("training.tsv").write_text(training)
+    Path("odd.jsonl").write_text('{"_id": "\\ud800", "text": "x"}\n{"_id": "q0", "text": "other"}\n')
     done = harness("leakage", "training.tsv", *FILES, *options)
     refused(done, said)
     assert not done.stdout
@@ -289,10 +298,11 @@ def test_leakage_that_cannot_be_looked_for(harness: Call, training: str, options
 def test_leakage_of_no_file(harness: Call) -> None:
     refused(harness("leakage", "none.tsv", *FILES), "none.tsv: cannot be read")
     assert harness("leakage", "none.tsv", *FILES, "--threshold", "0").exit_code == 2
+    assert harness("leakage", "none.tsv", *FILES, "--seed", "-1").exit_code == 2
 
 
 def test_all_that_leaked_is_written_however_much_it_is(harness: Call) -> None:
-    texts = {f"s{n}": f"number {n}" for n in range(120)}
+    texts = {f"q{n}": f"number {n}" for n in range(120)}
     Path("sample.tsv").write_text("".join(f"{name}\t{text}\n" for name, text in texts.items()))
     Path("training.tsv").write_text("".join(f"t{name}\t{text.upper()}\n" for name, text in texts.items()))
     asked = ("leakage", "training.tsv", *FILES, "--queries", "sample.tsv", "--write", "leaked")

@@ -124,6 +124,12 @@ def test_other_engines_are_refused(name: str, why: str) -> None:
         encoding.check(catalog.system(name))
 
 
+def test_a_text_with_half_a_character_is_one_with_a_mark_in_its_place(bench: Bench) -> None:
+    odd = {"q1": "half \ud800 é"}
+    corpus = encoding.texts_of(odd, bench.cache)
+    assert dict(corpus.texts(odd)) == {"q1": "half ? é"} and corpus.sha256 == sha256_of(odd)
+
+
 def test_an_approximate_index_and_a_system_without_queries_are_refused() -> None:
     approximate = SYSTEM.model_copy(update={"build_params": {**SYSTEM.build_params, "index": "hnsw"}})
     with pytest.raises(UsageError, match="an index 'hnsw', which changes them"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,7 +43,7 @@ _THRESHOLD = 0.9
     help=f"The least cosine of near duplicates, with --embeddings.  [default: {_THRESHOLD}]",
 )
 @measures_option
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the intervals.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the intervals.")
 @click.option(
     "--write",
     "leaked",
@@ -102,8 +102,19 @@ def leakage(
             raise UsageError(f"{each.dataset}: no query in it, so nothing can be compared; name those with --queries")
     made = [_of(each, taught, vectors, least, asked, seed) for each in found]
     if leaked is not None:
-        write(leaked, "".join(f"{query}\n" for query in dict.fromkeys(query for each in made for query in each.leaked)))
+        write(leaked, _lines(dict.fromkeys(query for each in made for query in each.leaked)))
     show(render(made, form), output)
+
+
+def _lines(ids: Iterable[str]) -> str:
+    """One a line, as --without-queries reads them."""
+    found = tuple(ids)
+    for each in found:
+        if each.encode("utf-8", "replace").decode() != each or "\n" in each or each.strip() != each or not each:
+            raise UsageError(
+                f"query {each!r}: cannot stand in a list of ids, one a line; mend it, or leave --write out"
+            )
+    return "".join(f"{each}\n" for each in found)
 
 
 def _of(

@@ -69,6 +69,9 @@ def pool(
     else:
         found = judged(runs, qrels, queries, only, cache)
     made = judgement_pool.pool(found, depth, seed)
+    if not any(each.hits for _, each in made.systems):
+        asked = sum(len(each.queries) for each in found)
+        raise UsageError(f"none of the {asked:,} queries has a hit in these runs; are these the runs of these queries?")
     documents: dict[str, dict[str, str]] = {}
     if not no_texts:
         holder = holder or _holder(dataset, found, cache)
@@ -89,7 +92,7 @@ def _first(runs: tuple[Path | str, ...], qrels: Path | None) -> bool:
 
     if not any(isinstance(each, Path) and each.is_file() for each in runs):
         return False
-    return qrels is None or (qrels.is_file() and not judgement_pool.has_judgements(qrels))
+    return qrels is None or not judgement_pool.has_judgements(qrels)
 
 
 def _unjudged(

@@ -26,6 +26,8 @@ RESAMPLES = 1000
 MOST_JUDGED = 10
 # From which share of resamples without a value on there is no interval.
 MOST_VALUELESS = 0.05
+# Fourth powers of numbers up to this, and sums of millions of squares in single precision, are finite.
+_LARGEST = 1e12
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,13 @@ def _check(found: Embeddings, sets: Sequence[Chosen], dataset: str) -> None:
         raise UsageError(
             f"{len(missing)} documents have no vector of {found.encoder}, e.g. {missing[0]!r}; add them with"
             f" harness embed {found.encoder} {dataset} (--all: the whole corpus)"
+        )
+
+    largest = float(np.abs(found.vectors).max(initial=0.0))
+    if largest > _LARGEST:
+        raise UsageError(
+            f"vectors of {found.encoder} have numbers as large as {largest:.3g}, which no encoder gives and of which no"
+            " distance can be computed; make them again with harness embed"
         )
 
 

@@ -72,6 +72,19 @@ def test_documents_without_vectors_are_refused_and_not_dropped() -> None:
         measured.distances(RUNS, replace(FOUND, role="query"), (1,), FEW)
 
 
+def test_vectors_that_no_encoder_gives_are_refused() -> None:
+    for scale, finite in ((1e10, True), (1e36, False)):
+        known = replace(FOUND, vectors=(FOUND.vectors * scale).astype(np.float32))
+        if finite:
+            made = measured.figure(BAD, RUNS.qrels, RUNS.query_ids, known, 2, FEW)
+            assert made.value is not None and np.isfinite([made.value, made.low, made.high]).all()
+            continue
+        with pytest.raises(
+            UsageError, match=r"vectors of minilm have numbers as large as \d\S+e\+36, which no encoder"
+        ):
+            measured.distances(RUNS, known, (1,), FEW)
+
+
 def test_judgements_of_hits_alone_are_no_reference() -> None:
     with pytest.raises(UsageError, match="relevant documents that no system chose"):
         measured.distances(replace(RUNS, hits_alone=True), FOUND, (1,), FEW)
