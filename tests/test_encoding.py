@@ -233,6 +233,20 @@ def test_queries_of_a_file(bench: Bench, harness: Callable[..., Result]) -> None
     assert "4 query vectors" in harness("embed", "minilm", "./tiny", "--role", "query").stdout
 
 
+def test_vectors_of_queries_are_known_to_be_of_the_texts_that_leakage_reads(
+    bench: Bench, harness: Callable[..., Result]
+) -> None:
+    bench.run(FakeLauncher(), bench.suite())
+    (bench.folder / "training.tsv").write_text("t1\twhere is the river?\nt2\thalf é\n")
+    harness("embed", "minilm", "./tiny", "--role", "query", "-o", "sample")
+    harness("embed", "minilm", "--texts", "training.tsv", "-o", "training")
+    asked = ("leakage", "training.tsv", "results", "--embeddings")
+    done = harness(*asked, "sample", "training", "--threshold", "1")
+    assert done.exit_code == 0 and "of 4 queries" in done.stdout and "not checked" not in done.stdout
+    swapped = harness(*asked, "sample", "sample")
+    assert swapped.exit_code == 2 and "queries of the training set have no vector" in swapped.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
