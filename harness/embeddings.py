@@ -80,6 +80,8 @@ def read(path: Path) -> Embeddings:
     import pyarrow.parquet as pq
 
     try:
+        if path.is_dir():  # which would be read as all that lies in it
+            raise ValueError("a folder")
         table = pq.read_table(path)
         facts = _facts(table.schema)
         ids = tuple(table.column("id").to_pylist())
@@ -99,7 +101,10 @@ def read(path: Path) -> Embeddings:
 
 
 def _facts(schema: Any) -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads((schema.metadata or {})[b"harness"])
+    told = (schema.metadata or {}).get(b"harness")
+    if told is None:
+        raise ValueError("nothing in it says what made them")
+    facts: dict[str, Any] = json.loads(told)
     if facts["kind"] != _KIND or facts["version"] != _VERSION:
         raise ValueError(f"{facts['kind']!r} of version {facts['version']!r}")
     return facts

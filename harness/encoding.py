@@ -95,7 +95,8 @@ def texts_of(queries: Mapping[str, str], cache: Path) -> Corpus:
     """
     with leftovers.temporary("texts") as folder:
         path = folder / "texts.jsonl"
-        lines = (json.dumps({"_id": name, "text": text}, ensure_ascii=False) for name, text in queries.items())
+        # As ASCII, which holds half a character too: the corpus has a mark in its place.
+        lines = (json.dumps({"_id": name, "text": text}) for name, text in queries.items())
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         return prepare.prepare(own.json_documents(path), cache)
 

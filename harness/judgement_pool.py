@@ -11,9 +11,11 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness import unjudged
-from harness.errors import UsageError
+from harness.datasets import files
+from harness.errors import FileError, UsageError
 from harness.judged_runs import JudgedRuns
 from harness.unjudged import Unjudged
 
@@ -38,6 +40,15 @@ class Pool:
         return len({query for query, _ in self.pairs})
 
 
+def has_judgements(qrels: Path) -> bool:
+    """Whether there is a line in it that is no comment; what is damaged is for its reader to refuse."""
+    try:
+        with files.opened(qrels) as lines:
+            return any(line.strip() and line.split()[0] != b"#" for line in lines)
+    except FileError:
+        return True
+
+
 def pool(found: Sequence[JudgedRuns], depth: int, seed: int) -> Pool:
     """Put the first ``depth`` hits of all runs together, less what is judged.
 
@@ -47,7 +58,8 @@ def pool(found: Sequence[JudgedRuns], depth: int, seed: int) -> Pool:
         seed: of the order.
 
     Raises:
-        UsageError: the runs are of several datasets, or are judged by answers in the texts of their hits.
+        UsageError: the runs are of several datasets or of no query, or are judged by answers in the texts of their
+            hits.
     """
     names = sorted({(each.dataset, each.corpus_sha256 or "") for each in found})
     if len(names) > 1:
@@ -58,6 +70,8 @@ def pool(found: Sequence[JudgedRuns], depth: int, seed: int) -> Pool:
         raise UsageError(
             f"{found[0].dataset}: hits are judged by answers in their texts: all are judged, there is none to add"
         )
+    if not any(each.queries for each in found):
+        raise UsageError(f"{found[0].dataset}: there are no queries to pool for; name them with --queries")
     wanted: dict[str, set[str]] = defaultdict(set)
     judged: set[tuple[str, str]] = set()
     queries: dict[str, str] = {}

@@ -6,7 +6,6 @@ vectors' cosine reaches a threshold.
 
 from __future__ import annotations
 
-import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from harness import evaluate, measure_figures, stats
 from harness.embeddings import Embeddings
 from harness.errors import UsageError
 from harness.judged_runs import JudgedRuns
+from harness.query_texts import normal
 from harness.table import Figure
 
 # Cosines that are looked at at once: 64 MiB of them.
@@ -56,7 +56,8 @@ class Effect:
 class Leakage:
     """What leaked into one sample, and what it does to the measures of its runs.
 
-    ``threshold`` is ``None`` where texts alone were compared; ``encoder`` names whose vectors were.
+    ``threshold`` is ``None`` where texts alone were compared; ``encoder`` names whose vectors were.  ``not_compared``
+    queries have neither a word nor a vector: they are no part of the share that leaked.
     """
 
     dataset: str
@@ -67,19 +68,13 @@ class Leakage:
     threshold: float | None
     encoder: str | None
     notes: tuple[str, ...] = ()
+    not_compared: tuple[str, ...] = ()
 
     @property
     def leaked(self) -> tuple[str, ...]:
         """The queries of the sample that leaked, in its order."""
         found = {leak.query_id for leak in self.leaks}
         return tuple(query for query in self.queries if query in found)
-
-
-def normal(text: str) -> str:
-    """A text without case, punctuation, and differences of white space and of Unicode's forms."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    kept = (" " if unicodedata.category(each)[0] in "PZC" else each for each in folded)
-    return " ".join("".join(kept).split())
 
 
 def same_texts(sample: Mapping[str, str], training: Mapping[str, str]) -> tuple[Leak, ...]:

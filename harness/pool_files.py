@@ -24,6 +24,8 @@ from harness.report.text import printable
 COLUMNS = ("pair", "query_id", "query", "doc_id", "title", "document", "grade")
 _NEEDED = ("query_id", "doc_id", "grade")
 _FORMULA = ("=", "+", "-", "@")
+# Of both ids together, in bytes: lines of more than 1 MiB are taken for no TREC file.
+_LONGEST = 1 << 16
 _GRADE = re.compile("[0-9]{1,4}", flags=re.ASCII)
 
 
@@ -127,14 +129,15 @@ def _checked(lines: Iterator[tuple[str, Mapping[str, Any]]]) -> tuple[Judged, ..
     found: dict[tuple[str, str], Judged] = {}
     for place, line in lines:
         query, document = str(line["query_id"]), str(line["doc_id"])
+        wrong = _unreadable(query, document)
+        if wrong:
+            raise FileError(f"{place}: query {query!r}, document {document!r}: {wrong}; mend it")
         named = str(line.get("pair") or "")
         if named and named != mark(query, document):
             raise FileError(
                 f"{place}: query {query!r} and document {document!r} are not the pair that was written ({named}): "
                 "a spreadsheet may have taken an id for a number; import its columns as text, or judge the JSON lines"
             )
-        if len(f"{query} {document}".split()) != 2:
-            raise FileError(f"{place}: query {query!r}, document {document!r}: an id is empty or has a blank; mend it")
         judged = Judged(place, query, document, _grade(place, line["grade"]))
         earlier = found.setdefault((query, document), judged)
         if earlier.grade is None:
@@ -145,6 +148,24 @@ def _checked(lines: Iterator[tuple[str, Mapping[str, Any]]]) -> tuple[Judged, ..
                 f"{earlier.place}; leave one"
             )
     return tuple(found.values())
+
+
+def _unreadable(query: str, document: str) -> str | None:
+    """Why a line of judgements with these ids would not be read back as it was written; ``None``: it would."""
+    try:
+        ids = [each.encode() for each in (query, document)]
+    except UnicodeEncodeError:
+        return "an id has half a character in it, which UTF-8 cannot hold"
+    # ASCII white space alone separates fields: other kinds may stand inside an id.
+    if any(each.split() != [each] for each in ids):
+        return "an id is empty or has a blank"
+    if query == "#":
+        return "a line of judgements that begins with # is a comment"
+    if "\0" in f"{query}{document}" or "\ufeff" in f"{query}{document}":
+        return "an id has a NUL or a byte order mark in it"
+    if sum(map(len, ids)) > _LONGEST:
+        return f"the ids have more than {_LONGEST:,} bytes"
+    return None
 
 
 def _grade(place: str, given: object) -> int | None:
@@ -164,6 +185,9 @@ def _json_lines(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]]
         if line.strip():
             try:
                 raw = json.loads(line)
+                for name in ("query_id", "doc_id"):
+                    if isinstance(raw[name], bool) or not isinstance(raw[name], str | int):
+                        raise TypeError(f"{name} is no text")
                 yield f"{path}:{number}", {name: raw[name] for name in _NEEDED} | {"pair": raw.get("pair")}
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise FileError(

@@ -93,4 +93,5 @@ def _note(name: DistanceName, made: Distances, each: Distance) -> str:
         " distances over the same queries may be compared"
     )
     short = f"; {each.short:,} queries have fewer than {name.k} documents there, which is not held against it"
-    return f"{said}{short if each.short else ''}"
+    few = f"; {each.valueless:,} of {made.settings.resamples:,} resamples have no value and no part in the interval"
+    return f"{said}{short if each.short else ''}{few if each.valueless and each.figure.low is not None else ''}"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import added_judgements
+from harness import added_judgements, pool_files
 from harness.added_judgements import Merge, Merged
 from harness.errors import FileError, UsageError
 from harness.pool_files import Judged
@@ -72,6 +72,38 @@ def test_conflicts_are_refused_by_name_unless_it_is_said_which_grade_stands(tmp_
     assert new.content.decode() == "q2 1 d1 0\nq1 1 d1 3\nq1 0 d2 -1\nq4 1 d1 1\n"
     assert new.merge.conflicts == kept.merge.conflicts
     assert [(each.query_id, each.before, each.given) for each in new.merge.conflicts] == [("q1", 0, 3), ("q2", 1, 0)]
+
+
+def test_comments_are_no_judgements(tmp_path: Path) -> None:
+    made = merged(tmp_path, ("q3", "d9", 2), base="# made by hand, and long\n# 1 q 1\nq1 0 d1 0\n")
+    assert made.content.decode() == "q1 0 d1 0\nq3 1 d9 2\n"
+
+
+# Surrogates, NULs, marks and every kind of white space among them, and what files have a use for.
+odd = st.text(st.one_of(st.characters(), st.sampled_from("#\0\ufeff \t\x0b\x1c\x85\xa0\u2028")), max_size=4)
+
+
+@given(st.lists(st.tuples(odd, odd), max_size=4), st.sampled_from([BASE, ""]))
+def test_what_is_added_reads_back_as_it_was_given_or_is_refused(
+    tmp_path_factory: pytest.TempPathFactory, given_ids: list[tuple[str, str]], base: str
+) -> None:
+    folder = tmp_path_factory.mktemp("odd")
+    accepted = []
+    for number, (query, document) in enumerate([*given_ids, ("plain#1", "\xa0d")]):
+        line = {"query_id": query, "doc_id": document, "grade": number % 3}
+        (folder / "one").write_text(json.dumps(line))
+        try:
+            accepted += pool_files.read(folder / "one") or ()
+        except FileError:
+            continue
+    assert accepted, "what is out of the ordinary but stays as it is is taken"
+    once = {(each.query_id, each.doc_id): each.grade for each in accepted}
+    made = merged(folder, *((*ids, grade) for ids, grade in once.items()), conflicts="override", base=base)
+    added_judgements.write(folder / "made", made, ())
+    found = read_qrels(folder / "made")
+    (folder / "base").write_text(base)
+    expected = {(q, d): g for q, judged in read_qrels(folder / "base").items() for d, g in judged.items()} | once
+    assert {(q, d): g for q, judged in found.items() for d, g in judged.items()} == expected
 
 
 grade = st.integers(0, 3)

@@ -7,14 +7,16 @@ import io
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from harness import embeddings
+from harness import embeddings, judged_runs
 from harness.cli import main
+from harness.datasets import corpus
 from harness.embeddings import Embeddings
 from harness.launch.fake import FakeLauncher
 from tests.conftest import Bench, write_dataset
@@ -90,11 +92,63 @@ def test_a_pool_of_run_files(harness: Call) -> None:
         ((*FILES, "--dataset", "tiny", "--no-texts"), "leave one of them out"),
         ((*FILES, "--dataset", "scifact"), "lacks documents of the runs, 7 ('d1', 'd2', 'd3', ...); name"),
         ((*FILES, "--dataset", "tiny", "-o", "one.run"), "one.run: is there already"),
-        (("one.run", "--dataset", "tiny"), "run files need their judgements"),
+        (
+            ("one.run", "--no-texts"),
+            "without judgements, nothing says which queries to pool for; name those with --que",
+        ),
+        (("one.run", "--no-texts", "--qrels", "none.trec"), "without judgements, nothing says which queries to pool"),
+        (("one.run", "--no-texts", "--queries", "none.trec"), "none.trec:1: neither JSON nor"),
+        (("one.run", "--no-texts", "--queries", "empty.tsv"), "harness: empty.tsv: "),
+        (("one.run", "--dataset", "tiny", "--only", "one"), "--only is of stored results"),
+        (("one.run", "--no-texts", "--queries", "q9.tsv"), "none of the 1 queries has a hit in these runs"),
+        (("one.run", "--no-texts", "--qrels", "q9.trec"), "none of the 1 queries has a hit in these runs"),
+        (("one.run", "--no-texts", "--qrels", "tiny"), "tiny: "),
+        (("one.run", "--no-texts", "--qrels", "bad.gz"), "bad.gz: "),
     ],
 )
 def test_pools_that_cannot_be_made(harness: Call, arguments: tuple[str, ...], said: str) -> None:
+    Path("none.trec").write_text("# nobody has judged anything\n\n")
+    Path("empty.tsv").touch()
+    Path("q9.tsv").write_text("q9\ttext\n")
+    Path("q9.trec").write_text("q9 0 d1 1\n")
+    Path("bad.gz").write_bytes(b"q9 0 d1 1\n")
     refused(harness("pool", *arguments), said)
+
+
+def test_a_first_pool_needs_no_judgements(harness: Call) -> None:
+    asked = ("pool", "one.run", "two.run", "--depth", "1")
+    done = harness(*asked, "--dataset", "tiny")
+    lines = pooled(done)
+    assert {(line["query_id"], line["doc_id"]) for line in lines} == {
+        (f"q{n}", f"d{n + first}") for n in range(4) for first in (1, 2)
+    }
+    assert "8 pairs of 4 queries to judge; 0 more" in done.stderr
+    assert "  one: 4 of 4 hits unjudged (100.0%); mean over queries 100.0%\n" in done.stderr
+    Path("queries.tsv").write_text("q1\tsome\nq9\tother\n")
+    named = harness(*asked, "--no-texts", "--queries", "queries.tsv")
+    assert {line["query_id"] for line in pooled(named)} == {"q1"}
+    left = "  one.run: 3 (q0, q2, q3) queries of the run are not among those to be judged and are left out"
+    assert f"{left}; the first stands in one.run:1\n" in named.stderr
+    Path("none.trec").write_text("# nobody has judged anything\n\n")
+    again = harness(*asked, "--no-texts", "--queries", "queries.tsv", "--qrels", "none.trec")
+    assert pooled(again) == pooled(named)
+    # What is judged of it begins a file.
+    judged = [f"{line['pair']}\t{line['query_id']}\t{line['doc_id']}\t1\n" for line in lines]
+    Path("judged.tsv").write_text(f"pair\t{HEAD}" + "".join(judged))
+    done = harness("qrels", "add", "judged.tsv", "--to", "none.trec", "-o", "first.trec", "--dataset", "tiny")
+    assert done.exit_code == 0 and "first.trec: 8 added" in done.stdout
+    assert "0 pairs of 0 queries" in harness(*asked, "--no-texts", "--qrels", "first.trec").stderr
+
+
+def test_both_shares_are_told_apart_and_what_is_left_out_is_named(harness: Call) -> None:
+    """Of q0 one of one hit is unjudged, of q1 one of four; q7 has no judgements."""
+    hits = ["q0 Q0 d9 1 1 t", *(f"q1 Q0 d{n} {n} {-n} t" for n in range(1, 5)), "q7 Q0 d1 1 1 t"]
+    Path("some.run").write_text("".join(f"{line}\n" for line in hits))
+    Path("few.trec").write_text("q0 0 d0 1\nq1 0 d1 1\nq1 0 d2 0\nq1 0 d3 0\n")
+    done = harness("pool", "some.run", "--qrels", "few.trec", "--no-texts")
+    assert "  some: 2 of 5 hits unjudged (40.0%); mean over queries 62.5%\n" in done.stderr
+    left = "  some: 1 (q7) queries of the run are not among those to be judged and are left out"
+    assert f"{left}; the first stands in some.run:6\n" in done.stderr
 
 
 def test_a_pool_goes_round(harness: Call) -> None:
@@ -211,13 +265,20 @@ def test_unknown_ids_are_told_where_a_dataset_is_added_to(harness: Call) -> None
     assert harness("qrels", "show", "new.trec.gz").stdout.startswith("**new.trec.gz**: 5 judgements")
 
 
+def write_vectors(name: str, texts: str, last: tuple[float, ...] | None = None) -> None:
+    """Of each text of a file a direction of its own; those of the last may be said."""
+    queries = judged_runs.read_queries(Path(texts))
+    vectors = np.eye(4, dtype=np.float32)[: len(queries)]
+    if last is not None:
+        vectors[-1] = last
+    found = Embeddings(tuple(queries), vectors, "minilm", "c" * 64, "query", corpus.sha256_of(queries))
+    embeddings.write(Path(name), found)
+
+
 def test_leakage_by_vectors(harness: Call) -> None:
     Path("training.tsv").write_text("t0\twhere is the river?\nt1\twhich way to the glacier\nt2\tanything\n")
-    for name, ids in (("sample", ("q0", "q1", "q2", "q3")), ("training", ("t0", "t1", "t2"))):
-        vectors = np.eye(4, dtype=np.float32)[: len(ids)]
-        if name == "training":
-            vectors[2] = [-1, -1, -1, -1]
-        embeddings.write(Path(name), Embeddings(ids, vectors, "minilm", "c" * 64, "query", "s"))
+    write_vectors("sample", "tiny/queries.jsonl")
+    write_vectors("training", "training.tsv", last=(-1, -1, -1, -1))
     asked = ("leakage", "training.tsv", *FILES, "--queries", "tiny/queries.jsonl", "--measures", "P@3")
     done = harness(*asked, "--embeddings", "sample", "training", "--write", "leaked.txt", "--format", "json")
     assert done.exit_code == 0, done.output
@@ -232,16 +293,82 @@ def test_leakage_by_vectors(harness: Call) -> None:
     assert [(line["query_id"], line["cosine"], line["same_text"]) for line in lines] == [("q0", "", "true")]
 
 
-def test_no_leakage_is_said_and_so_are_queries_without_texts(harness: Call) -> None:
-    Path("training.tsv").write_text("t0\tnothing of the kind\n")
-    done = harness("leakage", "training.tsv", *FILES)
-    assert "**qrels.trec: 0 of 4 queries (0.0%) are near duplicates" in done.stdout
-    assert "4 queries have no text here: name a file of them with --queries" in done.stdout
+def test_vectors_of_other_texts_than_these_are_refused(harness: Call) -> None:
+    Path("training.tsv").write_text("t0\twhere is the river?\nt1\tanything\n")
+    Path("changed.tsv").write_text("t0\twhere is the river?\nt1\tsomething else\n")
+    Path("more.tsv").write_text("t0\tx\nt1\ty\nt2\tz\n")
+    write_vectors("sample", "tiny/queries.jsonl")
+    for name in ("training", "changed", "more"):
+        write_vectors(name, f"{name}.tsv")
+    asked = ("leakage", "training.tsv", *FILES, "--queries", "tiny/queries.jsonl", "--embeddings", "sample")
+    said = "the vectors of the training set are of other texts ("
+    refused(harness(*asked, "changed"), said)
+    assert "not checked" not in harness(*asked, "training").stdout
+    some = harness(*asked, "more")
+    assert some.exit_code == 0 and "they are of 3 queries, of which 2 are asked for" in some.stdout
+    # The order of an index may be another than that of the file.
+    found = embeddings.read(Path("training"))
+    turned = replace(found, ids=found.ids[::-1], vectors=found.vectors[::-1])
+    embeddings.write(Path("turned"), turned)
+    assert "not checked" not in harness(*asked, "turned").stdout
+    bare = harness("leakage", "training.tsv", *FILES, "--embeddings", "sample", "training")
+    assert bare.exit_code == 0 and "of the sample are of its queries is not checked: there are no texts" in bare.stdout
+    assert "0 of 4 queries" not in bare.stdout, "vectors need no texts"
+
+
+def test_no_leakage_is_said(harness: Call) -> None:
+    Path("training.tsv").write_text("t0\tnothing of the kind\nt1\t?\n")
+    done = harness("leakage", "training.tsv", *FILES, "--queries", "tiny/queries.jsonl")
+    assert done.exit_code == 0 and "**qrels.trec: 0 of 4 queries (0.0%) are near duplicates" in done.stdout
+    assert done.stderr == "training.tsv: 1 (t1) queries have no word and are like no other\n"
+
+
+def test_a_share_is_of_those_that_could_be_compared(harness: Call) -> None:
+    Path("training.tsv").write_text("t0\twhere is the river?\n")
+    Path("some.tsv").write_text("q0\twhere is the river\nq1\t\nq2\t?!\nq3\tother\n")
+    asked = ("leakage", "training.tsv", *FILES, "--queries", "some.tsv")
+    done = harness(*asked)
+    assert "1 of 2 queries that could be compared (50.0%) are near duplicates" in done.stdout
+    assert "2 (q1, q2) of 4 queries have no text, or no word in it, and could not be compared: name" in done.stdout
+    (sample,) = json.loads(harness(*asked, "--format", "json").stdout)["samples"]
+    assert (sample["leaked"], sample["not_compared"], sample["queries"]) == (["q0"], ["q1", "q2"], 4)
+
+
+@pytest.mark.parametrize(
+    ("training", "options", "said"),
+    [
+        ("t0\tx\n", (), "qrels.trec: none of 4 queries has a text, so nothing can be compared; name a file of their"),
+        ("", (), "training.tsv: no query in it; name a file with lines"),
+        ("\n", (), "training.tsv: no query in it; name"),
+        ("t0\t\nt1\t-\n", (), "training.tsv: none of 2 queries has a text, so nothing can be compared; name a file"),
+        ("t0\tx\n", ("--threshold", "0.5"), "--threshold is of cosines, which need vectors: name those with --emb"),
+        ("t0\tx\n", ("--threshold", "nan", "--embeddings", "a", "b"), "--threshold nan is no cosine; say a number"),
+        ("t0\tx\n", ("--measures", "X@3"), "unknown measure 'X@3'"),
+        ("t0\tx\n", ("--queries", "odd.jsonl", "--write", "ids"), "query '\\ud800': cannot stand in a list of ids"),
+    ],
+)
+def test_leakage_that_cannot_be_looked_for(harness: Call, training: str, options: tuple[str, ...], said: str) -> None:
+    Path("training.tsv").write_text(training)
+    Path("odd.jsonl").write_text('{"_id": "\\ud800", "text": "x"}\n{"_id": "q0", "text": "other"}\n')
+    done = harness("leakage", "training.tsv", *FILES, *options)
+    refused(done, said)
+    assert not done.stdout
+
+
+def test_leakage_of_no_file(harness: Call) -> None:
     refused(harness("leakage", "none.tsv", *FILES), "none.tsv: cannot be read")
-    refused(harness("leakage", "training.tsv", *FILES, "--measures", "X@3"), "unknown measure 'X@3'")
-    assert harness("leakage", "training.tsv", *FILES, "--threshold", "0").exit_code == 2
+    assert harness("leakage", "none.tsv", *FILES, "--threshold", "0").exit_code == 2
+    assert harness("leakage", "none.tsv", *FILES, "--seed", "-1").exit_code == 2
 
 
-def test_a_threshold_without_vectors_is_refused(harness: Call) -> None:
-    Path("training.tsv").write_text("t1\tsomething\n")
-    refused(harness("leakage", "training.tsv", *FILES, "--threshold", "0.8"), "--threshold is of cosines")
+def test_all_that_leaked_is_written_however_much_it_is(harness: Call) -> None:
+    texts = {f"q{n}": f"number {n}" for n in range(120)}
+    Path("sample.tsv").write_text("".join(f"{name}\t{text}\n" for name, text in texts.items()))
+    Path("training.tsv").write_text("".join(f"t{name}\t{text.upper()}\n" for name, text in texts.items()))
+    asked = ("leakage", "training.tsv", *FILES, "--queries", "sample.tsv", "--write", "leaked")
+    shown = harness(*asked)
+    assert shown.stdout.count("| yes ") == 50 and "70 more pairs: csv and json list all 120." in shown.stdout
+    assert Path("leaked").read_text().split() == list(texts)
+    (sample,) = json.loads(harness(*asked, "--format", "json").stdout)["samples"]
+    assert sample["leaked"] == list(texts) and [each["query_id"] for each in sample["pairs"]] == sorted(texts)
+    assert len(harness(*asked, "--format", "csv").stdout.splitlines()) == 121

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from harness import catalog, datasets, embeddings, encoding, flat_index
 from harness.cli import asked, embed, main
+from harness.datasets.corpus import sha256_of
 from harness.embeddings import Embeddings
 from harness.encoding import Texts, Workshop
 from harness.errors import FileError, JobError, UsageError
@@ -110,6 +111,7 @@ def test_queries_are_encoded_as_queries(bench: Bench, workshop: Workshop, launch
     prefixed = SYSTEM.model_copy(update={"search_params": {"query_tokens": 32, "query_prefix": "query: "}})
     corpus = encoding.texts_of({"q1": "a", "q2": "a b"}, bench.cache)
     made = encoding.encode(prefixed, Texts("q", corpus, "query", None), lambda _: bench.folder / "file", workshop)
+    assert made.found.source == sha256_of({"q1": "a", "q2": "a b"}), "so it is known of which texts vectors are"
     assert made.found.role == "query" and made.found.ids == ("q1", "q2")
     assert made.found.vectors[0].tolist() == vector("query: a")
     params = launcher.launched[0].spec.params
@@ -120,6 +122,12 @@ def test_queries_are_encoded_as_queries(bench: Bench, workshop: Workshop, launch
 def test_other_engines_are_refused(name: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         encoding.check(catalog.system(name))
+
+
+def test_a_text_with_half_a_character_is_one_with_a_mark_in_its_place(bench: Bench) -> None:
+    odd = {"q1": "half \ud800 é"}
+    corpus = encoding.texts_of(odd, bench.cache)
+    assert dict(corpus.texts(odd)) == {"q1": "half ? é"} and corpus.sha256 == sha256_of(odd)
 
 
 def test_an_approximate_index_and_a_system_without_queries_are_refused() -> None:
@@ -224,6 +232,20 @@ def test_queries_of_a_file(bench: Bench, harness: Callable[..., Result]) -> None
     assert done.exit_code == 0 and "2 query vectors" in done.stdout
     assert embeddings.read(bench.folder / "made").role == "query"
     assert "4 query vectors" in harness("embed", "minilm", "./tiny", "--role", "query").stdout
+
+
+def test_vectors_of_queries_are_known_to_be_of_the_texts_that_leakage_reads(
+    bench: Bench, harness: Callable[..., Result]
+) -> None:
+    bench.run(FakeLauncher(), bench.suite())
+    (bench.folder / "training.tsv").write_text("t1\twhere is the river?\nt2\thalf é\n")
+    harness("embed", "minilm", "./tiny", "--role", "query", "-o", "sample")
+    harness("embed", "minilm", "--texts", "training.tsv", "-o", "training")
+    asked = ("leakage", "training.tsv", "results", "--embeddings")
+    done = harness(*asked, "sample", "training", "--threshold", "1")
+    assert done.exit_code == 0 and "of 4 queries" in done.stdout and "not checked" not in done.stdout
+    swapped = harness(*asked, "sample", "sample")
+    assert swapped.exit_code == 2 and "queries of the training set have no vector" in swapped.stderr
 
 
 @pytest.mark.parametrize(

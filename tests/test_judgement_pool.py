@@ -80,6 +80,11 @@ def test_samples_of_one_collection_are_one_pool() -> None:
     assert [name for name, _ in made.systems] == ["s0 (3 queries)", "s0 (3 queries)"]
 
 
+def test_a_pool_over_no_queries_is_none() -> None:
+    with pytest.raises(UsageError, match="set: there are no queries to pool for; name them with --queries"):
+        pool([JudgedRuns("set", {}, {}, {"s": Run({"q1": ("d1",)}, ())})], 5, seed=1)
+
+
 def test_what_cannot_be_pooled_is_refused() -> None:
     with pytest.raises(UsageError, match=r"runs of 2 collections \(set, set\): choose one with --only"):
         pool([judged({}, corpus_sha256="a"), judged({}, corpus_sha256="b")], 5, seed=1)

@@ -35,7 +35,11 @@ def back(folder: Path, content: str | bytes) -> list[tuple[str, str, int | None]
     return None if found is None else [(each.query_id, each.doc_id, each.grade) for each in found]
 
 
-@given(st.lists(st.tuples(ids, ids), unique=True, max_size=5), st.text(), st.sampled_from(["tsv", "jsonl"]))
+@given(
+    st.lists(st.tuples(ids.filter("#".__ne__), ids), unique=True, max_size=5),
+    st.text(),
+    st.sampled_from(["tsv", "jsonl"]),
+)
 def test_ids_come_back_whatever_the_texts_are(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]], text: str, form: str
 ) -> None:
@@ -121,6 +125,15 @@ HEAD = "query_id\tdoc_id\tgrade\n"
         (f"{HEAD}q 1\td1\t1\n", r"judged:2: .* an id is empty or has a blank"),
         (f'{HEAD}q1\t"d1\t1\n', r"judged:\d: not a table"),
         ('{"query_id": "q1", "doc_id": "d1", "grade": true}\n', r"judged:1: grade 'True'"),
+        (
+            f"{HEAD}#\tq\t1\n",
+            r"judged:2: query '#', document 'q': a line of judgements that begins with # is a comment",
+        ),
+        ('{"query_id": " q", "doc_id": "d1", "grade": 1}\n', r"judged:1: .* an id is empty or has a blank"),
+        ('{"query_id": "q", "doc_id": "\\ufeffd", "grade": 1}\n', r"judged:1: .* a byte order mark in it"),
+        ('{"query_id": "q", "doc_id": "\\ud800", "grade": 1}\n', r"judged:1: .* half a character"),
+        (f'{{"query_id": "q", "doc_id": "{"d" * 70_000}", "grade": 1}}\n', r"judged:1: .* more than 65,536 bytes"),
+        ('{"query_id": null, "doc_id": "d1", "grade": 1}\n', r"judged:1: no JSON with .*query_id is no text"),
         ('{"query_id": "q1", "doc_id": "d1"}\n', r"judged:1: no JSON with query_id, doc_id, grade"),
         ('{"query_id": "q1", "doc_id": "d1", "grade": 1}\n[]\n', r"judged:2: no JSON"),
         (b"query_id\tdoc_id\tgrade\n\xff\n", r"judged: not UTF-8"),

@@ -18,10 +18,13 @@ from harness.report.text import printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from harness.embeddings import Embeddings
     from harness.frechet.measured import Distances, Settings
     from harness.judged_runs import JudgedRuns
 
 _MOST = {"1": 1, "5": 5, "10": 10, "all": None}
+# Fewer have no 95 %.
+_LEAST_BOOTSTRAPS = 100
 
 
 @click.command()
@@ -59,7 +62,7 @@ _MOST = {"1": 1, "5": 5, "10": 10, "all": None}
     type=click.IntRange(0, 100_000),
     default=1000,
     show_default=True,
-    help="Resamples of the queries; 0: no intervals.",
+    help=f"Resamples of the queries, {_LEAST_BOOTSTRAPS} or more; 0: no intervals.",
 )
 @click.option("--seed", type=click.IntRange(0), default=2024, show_default=True, help="Of all that is drawn.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
@@ -92,25 +95,27 @@ def frechet(
     from harness.frechet.measured import Settings
     from harness.report.frechet import render
 
+    if 0 < bootstraps < _LEAST_BOOTSTRAPS:
+        raise UsageError(
+            f"--bootstraps {bootstraps}: an interval of 95 % takes {_LEAST_BOOTSTRAPS} or more; say 0 for none"
+        )
     settings = Settings(_MOST[most], unlabelled, bootstraps, seed)
     asked = tuple(dict.fromkeys(cutoffs))
     made, failed = [], False
     with named_as_given(cache):
         found = judged(runs, qrels, queries, only, cache)
+        given = _read(files, found)
         for each in found:
             try:
-                paths = _files(each, files, _folder(runs), encoder)
-                made += [_measured(each, path, encoder, asked, settings, tuple(measures.split())) for path in paths]
+                vectors = _vectors(each, given, _folder(runs), encoder)
+                made += [_measured(each, one, asked, settings, tuple(measures.split())) for one in vectors]
             except UsageError as error:
                 if len(found) == 1:
                     raise
                 failed = True  # the other samples may do
                 click.echo(f"harness: {printable(str(error))}", err=True)
-    under = [each for each in made if each is not None]
-    if under:
-        show(render(under, form), output)
-    elif not failed:
-        raise UsageError(f"no vectors by {encoder!r} among the files; make them with harness embed {encoder}")
+    if made:
+        show(render(made, form), output)
     sys.exit(1 if failed else 0)
 
 
@@ -120,41 +125,74 @@ def _folder(runs: tuple[Path | str, ...]) -> Path | None:
     return given if isinstance(given, Path) and given.is_dir() else None
 
 
-def _files(runs: JudgedRuns, files: tuple[Path, ...], folder: Path | None, encoder: str | None) -> Sequence[Path]:
+def _read(files: tuple[Path, ...], found: Sequence[JudgedRuns]) -> tuple[Embeddings, ...]:
+    """The vectors of files that were named, each of which must be of the documents of some sample.
+
+    Raises:
+        FileError: a file cannot be read.
+        UsageError: one is of other texts.
+    """
+    from harness import embeddings
+    from harness.frechet.measured import check_source
+
+    given = []
+    for path in files:
+        vectors = embeddings.read(path)
+        if not any(_fits(each, vectors) for each in found):
+            try:
+                check_source(found[0], vectors)
+            except UsageError as error:
+                raise UsageError(f"{path}: {error}") from error
+        given.append(vectors)
+    return tuple(given)
+
+
+def _fits(runs: JudgedRuns, vectors: Embeddings) -> bool:
+    return vectors.role == "document" and runs.corpus_sha256 in (None, vectors.source)
+
+
+def _vectors(
+    runs: JudgedRuns, given: tuple[Embeddings, ...], folder: Path | None, encoder: str | None
+) -> list[Embeddings]:
+    """Those of the files that were named, else those that are kept, that are of the runs' documents.
+
+    Raises:
+        UsageError: there are none, or none by the encoder that was asked for.
+    """
     from harness import embeddings
 
-    if files:
-        return files
-    kept = embeddings.kept(folder, "document", runs.corpus_sha256) if folder and runs.corpus_sha256 else ()
-    if not kept:
+    kept = folder if not given and runs.corpus_sha256 else None
+    paths = embeddings.kept(kept, "document", runs.corpus_sha256 or "") if kept else ()
+    found = [*(each for each in given if _fits(runs, each)), *map(embeddings.read, paths)]
+    if not found:
+        if not runs.corpus_sha256:
+            raise UsageError(
+                "run files need vectors of their documents; name a file of harness embed with --embeddings"
+            )
+        where = "among the files" if given else f"kept{f' in {folder}/embeddings' if folder else ''}"
         raise UsageError(
-            f"{runs.dataset}: no vectors of its documents are kept{f' in {folder}/embeddings' if folder else ''}; make"
+            f"{runs.dataset}: no vectors of its documents are {where}; make"
             f" them with harness embed {encoder or 'minilm'} {runs.dataset}{f' --results {folder}' if folder else ''},"
             " or name a file with --embeddings"
         )
-    return kept
+    asked = [each for each in found if encoder in (None, each.encoder)]
+    if not asked:
+        raise UsageError(f"no vectors by {encoder!r} among the files; make them with harness embed {encoder}")
+    return asked
 
 
 def _measured(
-    runs: JudgedRuns,
-    path: Path,
-    encoder: str | None,
-    cutoffs: tuple[int, ...],
-    settings: Settings,
-    measures: tuple[str, ...],
-) -> tuple[Distances, dict[str, dict[str, float | None]]] | None:
-    """Distances and measures under one encoder; ``None``: it is another than was asked for."""
+    runs: JudgedRuns, found: Embeddings, cutoffs: tuple[int, ...], settings: Settings, measures: tuple[str, ...]
+) -> tuple[Distances, dict[str, dict[str, float | None]]]:
+    """Distances and measures under one encoder."""
     from rich.console import Console
 
-    from harness import embeddings, measure_names
+    from harness import measure_names
     from harness.evaluate import evaluate
     from harness.frechet.measured import distances
     from harness.launch.base import Progress
     from harness.progress import Screen
 
-    found = embeddings.read(path)
-    if encoder is not None and found.encoder != encoder:
-        return None
     parsed = measure_names.parse(measures)
     judged = {name: evaluate(run, runs.qrels, runs.query_ids, parsed) for name, run in runs.runs.items()}
     values = {name: each.values for name, each in judged.items()}

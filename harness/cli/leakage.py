@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
 from harness.cli.asked import asked_measures
 from harness.cli.judged import judged, runs_arguments
 from harness.cli.tables import FORMATS, measures_option, output_option, show
 from harness.console import cache_option, one_line_errors, write
 from harness.errors import UsageError
+from harness.report.text import printable
 
 if TYPE_CHECKING:
     from harness.embeddings import Embeddings
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 # Fewer cosines are there before a bar is.
 _MANY = 10**8
+_THRESHOLD = 0.9
 
 
 @click.command()
@@ -39,9 +41,7 @@ _MANY = 10**8
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1, min_open=True),
-    default=0.9,
-    show_default=True,
-    help="The least cosine of near duplicates.",
+    help=f"The least cosine of near duplicates, with --embeddings.  [default: {_THRESHOLD}]",
 )
 @measures_option
 @click.option(
@@ -69,7 +69,7 @@ def leakage(
     queries: Path | None,
     only: str | None,
     embeddings: tuple[Path, Path] | None,
-    threshold: float,
+    threshold: float | None,
     measures: str,
     seed: int,
     leaked: Path | None,
@@ -85,21 +85,41 @@ def leakage(
     """
     from harness import embeddings as files
     from harness import judged_runs, measure_names
+    from harness.notes import named
+    from harness.query_texts import wordless
     from harness.report.leakage import render
 
-    given = click.get_current_context().get_parameter_source("threshold")
-    if embeddings is None and given is ParameterSource.COMMANDLINE:
-        raise UsageError(
-            "--threshold is of cosines, and without --embeddings there are none; name vectors, or leave it"
-        )
+    if threshold is not None and embeddings is None:
+        raise UsageError("--threshold is of cosines, which need vectors: name those with --embeddings, or leave it out")
+    least = _THRESHOLD if threshold is None else threshold
+    if math.isnan(least):  # which click takes for a number between any two
+        raise UsageError("--threshold nan is no cosine; say a number above 0, up to 1")
     asked = measure_names.parse(asked_measures(measures))
     taught = judged_runs.read_queries(training)
+    if embeddings is None:
+        blank = wordless(taught, str(training), "name a file of training queries, or vectors with --embeddings")
+        if blank:
+            click.echo(printable(f"{training}: {named(blank)} queries have no word and are like no other"), err=True)
     vectors = (files.read(embeddings[0]), files.read(embeddings[1])) if embeddings else None
     found = judged(runs, qrels, queries, only, cache)
-    made = [_of(each, taught, vectors, threshold, asked, seed) for each in found]
+    for each in found:
+        if not each.queries:
+            raise UsageError(f"{each.dataset}: no query in it, so nothing can be compared; name those with --queries")
+    made = [_of(each, taught, vectors, least, asked, seed) for each in found]
     if leaked is not None:
-        write(leaked, "".join(f"{query}\n" for query in dict.fromkeys(query for each in made for query in each.leaked)))
+        write(leaked, _lines(dict.fromkeys(query for each in made for query in each.leaked)))
     show(render(made, form), output)
+
+
+def _lines(ids: Iterable[str]) -> str:
+    """One a line, as --without-queries reads them."""
+    found = tuple(ids)
+    for each in found:
+        if each.encode("utf-8", "replace").decode() != each or "\n" in each or each.strip() != each or not each:
+            raise UsageError(
+                f"query {each!r}: cannot stand in a list of ids, one a line; mend it, or leave --write out"
+            )
+    return "".join(f"{each}\n" for each in found)
 
 
 def _of(
@@ -111,11 +131,13 @@ def _of(
     seed: int,
 ) -> Leakage:
     from harness import leakage as leaking
+    from harness.query_texts import wordless
 
+    remedy = "name a file of their texts with --queries, or vectors with --embeddings"
+    blank = () if vectors else wordless(sample.queries, sample.dataset, remedy)
+    unchecked = _unchecked(sample, training, vectors)
     with _progress(len(sample.queries) * len(training)) as progress:
         leaks = leaking.find(sample.queries, training, vectors, threshold, progress)
-    textless = sum(not text for text in sample.queries.values())
-    lacking = (f"{textless:,} queries have no text here: name a file of them with --queries.",) if textless else ()
     made = leaking.Leakage(
         dataset=sample.dataset,
         queries=sample.queries,
@@ -124,9 +146,22 @@ def _of(
         effects=(),
         threshold=None if vectors is None else threshold,
         encoder=None if vectors is None else vectors[0].encoder,
-        notes=(*lacking, *sample.said),
+        notes=(*unchecked, *sample.said),
+        not_compared=blank,
     )
     return leaking.with_effects(made, sample, measures, seed)
+
+
+def _unchecked(
+    sample: JudgedRuns, training: dict[str, str], vectors: tuple[Embeddings, Embeddings] | None
+) -> tuple[str, ...]:
+    """Why it is not known that vectors are of these texts, where it is not."""
+    from harness.query_texts import check_texts
+
+    if vectors is None:
+        return ()
+    sets = ((vectors[0], sample.queries, "the sample"), (vectors[1], training, "the training set"))
+    return tuple(why for each in sets if (why := check_texts(*each)) is not None)
 
 
 @contextmanager

@@ -16,6 +16,8 @@ from harness.errors import UnknownName, UsageError
 from harness.report.text import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from harness.datasets import Dataset
     from harness.judged_runs import JudgedRuns
     from harness.judgement_pool import Pool
@@ -51,7 +53,8 @@ def pool(
     """List what is to be judged: the unjudged documents among the first hits of all RUNS, each pair once.
 
     RUNS are a folder of results (default: results), or run files.  The order hides whose a document is.  Fill the
-    column grade in, then `harness qrels add`.
+    column grade in, then `harness qrels add`.  Where nothing is judged yet, leave --qrels out: --queries, or those of
+    --dataset, are what is pooled for.
     """
     from harness import judgement_pool, pool_files
 
@@ -59,11 +62,19 @@ def pool(
         raise UsageError("--no-texts leaves out what --dataset has; leave one of them out")
     if output is not None and output.is_file():
         raise UsageError(f"{output}: is there already, and somebody's grades may be in it; name another file")
-    found = judged(runs, qrels, queries, only, cache)
+    holder = None
+    if _first(runs, qrels):
+        holder = None if dataset is None else datasets.load(dataset, cache)
+        found = _unjudged(runs, queries, only, holder)
+    else:
+        found = judged(runs, qrels, queries, only, cache)
     made = judgement_pool.pool(found, depth, seed)
+    if not any(each.hits for _, each in made.systems):
+        asked = sum(len(each.queries) for each in found)
+        raise UsageError(f"none of the {asked:,} queries has a hit in these runs; are these the runs of these queries?")
     documents: dict[str, dict[str, str]] = {}
     if not no_texts:
-        holder = _holder(dataset, found, cache)
+        holder = holder or _holder(dataset, found, cache)
         documents = _documents(made, holder)
         for query in holder.queries:
             if not made.queries.get(query.query_id, "?"):
@@ -74,6 +85,44 @@ def pool(
     _summarise(made)
     for remark in dict.fromkeys(remark for each in found for remark in each.said):
         click.echo(printable(remark), err=True)
+    _name_strangers(found)
+
+
+def _first(runs: tuple[Path | str, ...], qrels: Path | None) -> bool:
+    """Whether run files are given of which nothing is judged yet."""
+    from harness import judgement_pool
+
+    if not any(isinstance(each, Path) and each.is_file() for each in runs):
+        return False
+    return qrels is None or not judgement_pool.has_judgements(qrels)
+
+
+def _unjudged(
+    runs: tuple[Path | str, ...], queries: Path | None, only: str | None, holder: Dataset | None
+) -> tuple[JudgedRuns, ...]:
+    from harness import judged_runs
+
+    if only is not None:
+        raise UsageError("--only is of stored results; leave it out")
+    if queries is not None:
+        texts = judged_runs.read_queries(queries)
+    elif holder is not None:
+        texts = {query.query_id: query.text for query in holder.queries}
+    else:
+        raise UsageError(
+            "without judgements, nothing says which queries to pool for; name those with --queries or --dataset, or"
+            " judgements with --qrels"
+        )
+    return (judged_runs.not_judged("runs", [Path(each) for each in runs], texts),)
+
+
+def _name_strangers(found: Sequence[JudgedRuns]) -> None:
+    """For who asked: what of the runs is not in the pool."""
+    from harness.notes import named
+
+    for name, each in ((name, each) for runs in found for name, each in runs.strangers.items()):
+        said = f"{named(each.queries)} queries of the run are not among those to be judged and are left out"
+        click.echo(f"  {printable(f'{name}: {said}; the first stands in {each.place}')}", err=True)
 
 
 def _summarise(made: Pool) -> None:
@@ -82,8 +131,13 @@ def _summarise(made: Pool) -> None:
     said = f"{pairs:,} pair{'s' * (pairs != 1)} of {queries:,} quer{'y' if queries == 1 else 'ies'} to judge"
     click.echo(f"{said}; {made.judged:,} more of the first {made.depth} hits are judged", err=True)
     for name, each in made.systems:
-        share = "no hits" if each.share is None else f"{each.share:.1%} of its first {each.depth} hits unjudged"
-        click.echo(f"  {printable(name)}: {share} ({each.unjudged:,} of {each.hits:,})", err=True)
+        share = "no hits"
+        if each.share is not None:
+            share = (
+                f"{each.unjudged:,} of {each.hits:,} hits unjudged ({each.unjudged / each.hits:.1%}); mean over queries"
+                f" {each.share:.1%}"
+            )
+        click.echo(f"  {printable(name)}: {share}", err=True)
 
 
 def _holder(named: str | None, found: tuple[JudgedRuns, ...], cache: Path) -> Dataset:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -66,6 +66,20 @@ class Corpus:
 def id_hash(doc_id: str) -> int:
     """64 bits of an id.  Equal hashes are no equal ids: whoever finds some compares the ids."""
     return int.from_bytes(hashlib.blake2b(doc_id.encode("utf-8"), digest_size=8).digest(), "little")
+
+
+def line(doc_id: str, title: str, text: str) -> bytes:
+    """A prepared document; the hash of a corpus is that of all its lines."""
+    document = {"_id": doc_id, "title": title, "text": text}
+    return json.dumps(document, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def sha256_of(texts: Mapping[str, str]) -> str:
+    """The hash that the corpus of these texts, without titles and in this order, has."""
+    content = hashlib.sha256()
+    for doc_id, text in texts.items():
+        content.update(line(doc_id, "", text))
+    return content.hexdigest()
 
 
 def read_line(file: IO[bytes], start: int) -> dict[str, str]:

@@ -60,8 +60,7 @@ def _write(documents: Documents, folder: Path, progress: Progress) -> None:
     with (folder / corpus.CORPUS).open("w+b") as written, (folder / corpus.IDS).open("wb") as ids:
         for place, doc_id, title, text in documents.read():
             check_id(place, doc_id)
-            document = {"_id": doc_id, "title": title, "text": text}
-            line = json.dumps(document, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+            line = corpus.line(doc_id, title, text)
             content.update(line)
             written.write(line)
             ids.write(doc_id.encode("utf-8") + b"\n")

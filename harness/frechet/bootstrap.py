@@ -57,7 +57,8 @@ def resampled(
     weights: Ints,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Floats:
-    """The distance of each pair under each row of weights: shape (pairs, resamples); ``nan`` where a set is empty.
+    """The distance of each pair under each row of weights: shape (pairs, resamples); ``nan`` where a set has fewer
+    than two vectors.
 
     Args:
         vectors: what the rows of all pairs mean.

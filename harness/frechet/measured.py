@@ -24,6 +24,10 @@ Report = Callable[[int, int], None]
 CUTOFFS = (1, 10)
 RESAMPLES = 1000
 MOST_JUDGED = 10
+# From which share of resamples without a value on there is no interval.
+MOST_VALUELESS = 0.05
+# Fourth powers of numbers up to this, and sums of millions of squares in single precision, are finite.
+_LARGEST = 1e12
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class Distance:
     """One system's distance at one cutoff, ``retrieved`` documents in all.
 
     ``short`` queries have fewer than ``k`` documents, ``without`` none at all: they are not punished for it.
+    ``valueless`` resamples have fewer than two documents on a side: they play no part in the interval.
     """
 
     k: int
@@ -53,6 +58,7 @@ class Distance:
     retrieved: int
     short: int
     without: int
+    valueless: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,8 @@ class Distances:
     """All systems of one sample under one encoder.
 
     ``queries`` have a relevant document, ``judged`` such documents stand for relevance; ``left_out`` queries have no
-    judgement of one.  ``said``: sentences about the files.
+    judgement of one.  ``source`` names what holds the texts of the vectors; ``source_checked``: those are the documents
+    of these very runs.  ``said``: sentences about the files.
     """
 
     dataset: str
@@ -73,6 +80,8 @@ class Distances:
     judged: int
     systems: Mapping[str, tuple[Distance, ...]]
     said: tuple[str, ...] = ()
+    source: str = ""
+    source_checked: bool = False
 
 
 def figure(
@@ -104,7 +113,7 @@ def distances(
         progress: told how much is done, of how much.
 
     Raises:
-        UsageError: a document has no vector, or no list of relevant documents exists.
+        UsageError: a document has no vector, the vectors are of other texts, or no list of relevant documents exists.
     """
     settings = settings or Settings()
     if runs.hits_alone:
@@ -112,8 +121,7 @@ def distances(
             f"{runs.dataset}: only what its systems retrieved was judged, by the answers in the texts; a Frechet"
             " distance needs relevant documents that no system chose"
         )
-    if found.role != "document":
-        raise UsageError(f"vectors of {found.role} texts are no documents'; make those with harness embed")
+    check_source(runs, found)
     asked = runs.query_ids
     queries = with_relevant(runs.qrels, asked)
     reference = judged(runs.qrels, queries, settings.most_judged, settings.seed)
@@ -126,8 +134,8 @@ def distances(
     _check(found, (reference, *sets.values()), runs.dataset if runs.corpus_sha256 else "DATASET")
     measured = _figures(found, reference, list(sets.values()), settings, progress)
     by_system: dict[str, list[Distance]] = {name: [] for name in runs.runs}
-    for ((name, unlabelled, k), chosen), value in zip(sets.items(), measured, strict=True):
-        counts = (chosen.size, chosen.fewer_than(k), chosen.fewer_than(1))
+    for ((name, unlabelled, k), chosen), (value, valueless) in zip(sets.items(), measured, strict=True):
+        counts = (chosen.size, chosen.fewer_than(k), chosen.fewer_than(1), valueless)
         by_system[name].append(Distance(k, unlabelled, value, *counts))
     return Distances(
         dataset=runs.dataset,
@@ -140,7 +148,24 @@ def distances(
         judged=reference.size,
         systems={name: tuple(each) for name, each in by_system.items()},
         said=runs.said,
+        source=found.source,
+        source_checked=runs.corpus_sha256 is not None,
     )
+
+
+def check_source(runs: JudgedRuns, found: Embeddings) -> None:
+    """Refuse vectors that are of other texts than these runs' documents, as far as that is known.
+
+    Raises:
+        UsageError: they are of queries, or of another collection.
+    """
+    if found.role != "document":
+        raise UsageError(f"vectors of {found.role} texts are no documents'; make those with harness embed")
+    if runs.corpus_sha256 not in (None, found.source):
+        raise UsageError(
+            f"vectors of other texts ({found.source[:12]}) than the documents of {runs.dataset}"
+            f" ({str(runs.corpus_sha256)[:12]}); make those with harness embed {found.encoder} {runs.dataset}"
+        )
 
 
 def _check(found: Embeddings, sets: Sequence[Chosen], dataset: str) -> None:
@@ -151,16 +176,24 @@ def _check(found: Embeddings, sets: Sequence[Chosen], dataset: str) -> None:
             f" harness embed {found.encoder} {dataset} (--all: the whole corpus)"
         )
 
+    largest = float(np.abs(found.vectors).max(initial=0.0))
+    if largest > _LARGEST:
+        raise UsageError(
+            f"vectors of {found.encoder} have numbers as large as {largest:.3g}, which no encoder gives and of which no"
+            " distance can be computed; make them again with harness embed"
+        )
+
 
 def _figures(
     found: Embeddings, reference: Chosen, sets: Sequence[Chosen], settings: Settings, progress: Report
-) -> list[Figure]:
+) -> list[tuple[Figure, int]]:
+    """The figure of each set, and how many of its resamples had no value."""
     one, others = _placed(found, reference), [_placed(found, each) for each in sets]
     values = [_value(found, one, other) for other in others]
     queries = len(reference.documents)
     if queries < INTERVAL_MIN_QUERIES or not settings.resamples:
         why = f"no interval: {queries} queries, it takes {INTERVAL_MIN_QUERIES}" if settings.resamples else None
-        return [Figure(value, reason=_why(value) or why) for value in values]
+        return [(Figure(value, reason=_why(value) or why), 0) for value in values]
     # Only what is needed goes to other processes.
     there = np.unique(np.concatenate([one.rows, *(other.rows for other in others)]))
     moved = [Placed(np.searchsorted(there, each.rows), each.query) for each in (one, *others)]
@@ -168,9 +201,9 @@ def _figures(
     weights = bootstrap.draws(queries, settings.resamples, settings.seed)
     pairs = [(moved[0], moved[1 + place]) for place in known]
     drawn = bootstrap.resampled(found.vectors[there], pairs, weights, progress)
-    figures = [Figure(None, reason=_why(value)) for value in values]
+    figures = [(Figure(None, reason=_why(value)), 0) for value in values]
     for place, row in zip(known, drawn, strict=True):
-        figures[place] = _interval(values[place], row)
+        figures[place] = _interval(values[place], row), int(np.isnan(row).sum())
     return figures
 
 
@@ -180,8 +213,15 @@ def _interval(value: float | None, drawn: Floats) -> Figure:
     A distance falls with the number of different vectors, and a resample has fewer: all of its distances lie above
     the value.  So neither the resamples' own quantiles nor those reflected at the value (the "basic" interval) say
     anything of samples of this size; docs/frechet.md has the coverage of all three.
+
+    A resample without two documents on each side has no value.  Where many are so, the others are no sample of what
+    might have been: they are those that drew the few queries that have documents.
     """
     assert value is not None
+    valueless = int(np.isnan(drawn).sum())
+    if valueless > MOST_VALUELESS * len(drawn):
+        why = f"no interval: {valueless:,} of {len(drawn):,} resamples have fewer than two documents on a side"
+        return Figure(value, reason=why)
     tail = (1 - CONFIDENCE) / 2
     low, high = np.nanquantile(drawn, (tail, 1 - tail)) - np.nanmean(drawn)
     return Figure(value, max(value + float(low), 0.0), value + float(high))

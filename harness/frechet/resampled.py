@@ -67,7 +67,9 @@ class Resample:
 
 
 def distances(one: Points, other: Points, weights: Ints) -> Floats:
-    """The distance between two sets under each row of weights, shape (resamples, queries); ``nan``: one is empty."""
+    """The distance between two sets under each row of weights, shape (resamples, queries); ``nan``: one has fewer than
+    two vectors, which have no covariance.
+    """
     found = np.full(len(weights), np.nan)
     for number, (here, there) in enumerate(zip(_resamples(one, weights), _resamples(other, weights), strict=True)):
         if here is not None and there is not None:
@@ -82,10 +84,10 @@ def _resamples(points: Points, weights: Ints) -> Iterator[Resample | None]:
     counts, totals, squared = weights @ sizes, weights @ sums, weights @ squares
     crossed = None if points.by_rows else Crossed(points, weights)
     for number, (count, total, square) in enumerate(zip(counts.tolist(), totals, squared.tolist(), strict=True)):
-        if not count:
+        if count < 2:
             yield None
             continue
-        mean, freedom = total / count, max(count - 1, 1)
+        mean, freedom = total / count, count - 1
         trace = max(square - count * float(mean @ mean), 0.0) / freedom
         if crossed is None:
             times = weights[number][points.query]

@@ -19,7 +19,8 @@ from harness.report.sheet import MISSING
 FORMATS = ("md", "csv", "json")
 # Version of the JSON.  History:
 #   1  first version
-FRECHET_VERSION = 1
+#   2  source and source_checked of the vectors, valueless resamples of a distance
+FRECHET_VERSION = 2
 
 # By system, then by measure.
 Values = Mapping[str, Mapping[str, float | None]]
@@ -62,17 +63,31 @@ def taus(made: Distances, values: Values) -> dict[str, dict[str, float | None]]:
 
 def _markdown(found: Sequence[Found]) -> str:
     parts = [_section(*each) for each in found]
-    return "\n\n".join((*parts, "\n".join(f"- {note}" for note in METHOD))) + "\n"
+    return "\n\n".join((*parts, "\n".join(f"- {note}" for note in method(found)))) + "\n"
 
 
-METHOD = (
+def method(found: Sequence[Found]) -> list[str]:
+    """How to read what is there, and no more than that."""
+    every = [each for made, _ in found for distances in made.systems.values() for each in distances]
+    interval = any(each.figure.low is not None for each in every)
+    return [
+        DISTANCE,
+        *([INTERVAL] if interval else []),
+        *([UNLABELLED] if any(each.unlabelled for each in every) else []),
+        TAU,
+    ]
+
+
+DISTANCE = (
     "FD@k: Frechet distance between the embeddings of judged relevant documents and of the first k that a system"
     " retrieved, each query's counted; 0 where the two spread alike, smaller is better. It does not see which query a"
-    " document was retrieved for, falls as the number of queries grows, and has another scale under another encoder.",
-    "In brackets: 95 %, for as many queries like these; the spread of bootstraps over queries, put around the value.",
-    "URR: all judged documents of a query are skipped before k are taken.",
-    "tau: Kendall's tau-b over systems between the order by -FD and that by the measure; 1 where they are the same.",
+    " document was retrieved for, falls as the number of queries grows, and has another scale under another encoder."
 )
+INTERVAL = (
+    "In brackets: 95 %, for as many queries like these; the spread of bootstraps over queries, put around the value."
+)
+UNLABELLED = "URR: all judged documents of a query are skipped before k are taken."
+TAU = "tau: Kendall's tau-b over systems between the order by -FD and that by the measure; 1 where they are the same."
 
 
 def _section(made: Distances, values: Values) -> str:
@@ -110,11 +125,17 @@ def notes(made: Distances) -> list[str]:
     """What the figures stand on, and what is missing in them."""
     most = made.settings.most_judged
     balance = f"at most {most} a query" if most is not None else "all of each query"
+    resamples = f"{made.settings.resamples:,} bootstraps" if made.settings.resamples else "no intervals asked for"
     said = [
         f"{made.queries:,} queries with {made.judged:,} judged relevant documents ({balance}), vectors of"
-        f" {made.dimensions} dimensions, checkpoint {made.checkpoint_sha256[:16]}, {made.settings.resamples:,}"
-        f" bootstraps, seed {made.settings.seed}"
+        f" {made.dimensions} dimensions, checkpoint {made.checkpoint_sha256[:16]}, {resamples},"
+        f" seed {made.settings.seed}"
     ]
+    if not made.source_checked:
+        said.append(
+            f"the vectors are of the texts {made.source[:16]}: that these are the documents that were retrieved is not"
+            " checked, as run files do not name a collection"
+        )
     if made.judged <= made.dimensions:
         said.append(
             f"{made.judged:,} judged documents span fewer than the {made.dimensions} dimensions: most of a distance is"
@@ -124,8 +145,13 @@ def notes(made: Distances) -> list[str]:
         said.append(f"{len(made.left_out):,} queries without a relevant document are left out, e.g. {made.left_out[0]}")
     for system, distances in made.systems.items():
         for each in distances:
-            if each.figure.value is None or each.figure.low is None:
-                said.append(f"{system}, {named(each)}: {each.figure.reason or 'no interval was asked for'}")
+            if each.figure.reason:
+                said.append(f"{system}, {named(each)}: {each.figure.reason}")
+            elif each.valueless:
+                said.append(
+                    f"{system}, {named(each)}: {each.valueless:,} of {made.settings.resamples:,} resamples have fewer"
+                    " than two documents on a side and play no part in the interval"
+                )
             if each.short:
                 said.append(
                     f"{system}, {named(each)}: {each.short:,} queries have fewer than {each.k} documents,"
@@ -150,17 +176,17 @@ def _csv(found: Sequence[Found]) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     head = ["dataset", "encoder", "system", "measure", "k", "unlabelled", "value", "low", "high", "documents"]
-    writer.writerow([*head, "queries", "queries_short", "reason"])
+    writer.writerow([*head, "queries", "queries_short", "resamples_valueless", "reason"])
     for made, values in found:
         for system, distances in made.systems.items():
             start = (made.dataset, made.encoder, system)
             for each in distances:
                 figure = each.figure
                 line = (*start, f"FD@{each.k}", each.k, each.unlabelled, figure.value, figure.low, figure.high)
-                rest = (each.retrieved, made.queries, each.short, figure.reason)
+                rest = (each.retrieved, made.queries, each.short, each.valueless, figure.reason)
                 writer.writerow([written(value) for value in (*line, *rest)])
             for measure, value in values[system].items():
-                blank = (None,) * 6
+                blank = (None,) * 7
                 writer.writerow([written(cell) for cell in (*start, measure, None, None, value, *blank)])
     return stream.getvalue()
 
@@ -171,7 +197,7 @@ def _json(found: Sequence[Found]) -> str:
 
 
 def _sample(made: Distances, values: Values) -> dict[str, Any]:
-    facts = ("dataset", "encoder", "checkpoint_sha256", "dimensions", "queries", "judged")
+    facts = ("dataset", "encoder", "checkpoint_sha256", "source", "source_checked", "dimensions", "queries", "judged")
     return {
         **{name: getattr(made, name) for name in facts},
         "settings": asdict(made.settings),

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from harness.leakage import Effect, Leakage
+from harness.notes import named
 from harness.report.as_csv import written
 from harness.report.formats import writer
 from harness.report.markdown import escape, grid
@@ -18,7 +19,8 @@ from harness.table import Figure
 FORMATS = ("md", "csv", "json")
 # Version of the JSON.  History:
 #   1  first version
-LEAKAGE_VERSION = 1
+#   2  the ids of queries that were not compared
+LEAKAGE_VERSION = 2
 # Pairs that people are shown; programs get all.
 _LISTED = 50
 
@@ -37,9 +39,11 @@ def _markdown(found: Sequence[Leakage]) -> str:
 
 
 def _of_one(each: Leakage) -> Iterator[str]:
-    asked, leaked = len(each.queries), len(each.leaked)
-    share = f" ({leaked / asked:.1%})" if asked else ""
-    yield f"**{escape(each.dataset)}: {leaked:,} of {asked:,} queries{share} are near duplicates of training queries**"
+    compared, leaked = len(each.queries) - len(each.not_compared), len(each.leaked)
+    share = f" ({leaked / compared:.1%})" if compared else ""
+    which = " that could be compared" if each.not_compared else ""
+    said = f"{leaked:,} of {compared:,} queries{which}{share} are near duplicates of training queries"
+    yield f"**{escape(each.dataset)}: {said}**"
     if each.leaks:
         yield ""
         head = ("cosine", "same text", "query", "its text", "training query", "its text")
@@ -92,6 +96,11 @@ def notes(each: Leakage) -> tuple[str, ...]:
         said.append(
             f"Near duplicates: cosine of {each.threshold:g} or more by {each.encoder}, or the same text but for case, "
             "punctuation and white space."
+        )
+    if each.not_compared:
+        said.append(
+            f"{named(each.not_compared)} of {len(each.queries):,} queries have no text, or no word in it, and could not"
+            " be compared: name a file of texts with --queries, or of vectors with --embeddings."
         )
     if len(each.leaks) > _LISTED:
         said.append(f"{len(each.leaks) - _LISTED:,} more pairs: csv and json list all {len(each.leaks):,}.")
@@ -146,6 +155,7 @@ def _json(found: Sequence[Leakage]) -> str:
                 "queries": len(each.queries),
                 "training_queries": len(each.training),
                 "leaked": list(each.leaked),
+                "not_compared": list(each.not_compared),
                 "threshold": each.threshold,
                 "encoder": each.encoder,
                 "pairs": [

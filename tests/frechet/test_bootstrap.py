@@ -77,6 +77,14 @@ def test_a_resample_without_a_vector_has_no_distance() -> None:
     assert np.isfinite(found[0]) and np.isnan(found[1])
 
 
+def test_a_single_vector_has_no_covariance() -> None:
+    vectors, one, _ = made(20, 2, 1, 5)
+    weights = np.ones((2, 20), dtype=np.int64)
+    weights[1, 0] = 2  # two copies have one, of zeros
+    (found,) = bootstrap.resampled(vectors, [(one, Placed(np.array([3]), np.array([0])))], weights)
+    assert np.isnan(found[0]) and np.isfinite(found[1])
+
+
 def test_several_processes_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, one, other = made(40, 2, 3, 12)
     pairs, weights = [(one, other), (other, one)], bootstrap.draws(40, 30, 5)

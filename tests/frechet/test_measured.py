@@ -72,6 +72,19 @@ def test_documents_without_vectors_are_refused_and_not_dropped() -> None:
         measured.distances(RUNS, replace(FOUND, role="query"), (1,), FEW)
 
 
+def test_vectors_that_no_encoder_gives_are_refused() -> None:
+    for scale, finite in ((1e10, True), (1e36, False)):
+        known = replace(FOUND, vectors=(FOUND.vectors * scale).astype(np.float32))
+        if finite:
+            made = measured.figure(BAD, RUNS.qrels, RUNS.query_ids, known, 2, FEW)
+            assert made.value is not None and np.isfinite([made.value, made.low, made.high]).all()
+            continue
+        with pytest.raises(
+            UsageError, match=r"vectors of minilm have numbers as large as \d\S+e\+36, which no encoder"
+        ):
+            measured.distances(RUNS, known, (1,), FEW)
+
+
 def test_judgements_of_hits_alone_are_no_reference() -> None:
     with pytest.raises(UsageError, match="relevant documents that no system chose"):
         measured.distances(replace(RUNS, hits_alone=True), FOUND, (1,), FEW)
@@ -88,6 +101,30 @@ def test_what_cannot_be_worked_out_says_why() -> None:
     assert none.value is not None and none.low is none.reason is None
     empty = measured.figure(Run({}, ()), {}, QUERIES, FOUND, 2, FEW)
     assert empty.value is None and empty.reason
+
+
+def test_resamples_without_a_value_are_counted_and_many_are_no_interval() -> None:
+    """Documents of n queries: a resample of 30 lacks all of them with probability (1 - n / 30)^30."""
+    settings = Settings(resamples=1000)
+    for queries, counted in ((4, range(1, 40)), (2, range(80, 180)), (30, range(1))):
+        run = Run({f"q{n}": (f"r{n}", f"n{n}") for n in range(queries)}, ())
+        made = measured.distances(replace(RUNS, runs={"some": run}), FOUND, (2,), settings)
+        (each,) = made.systems["some"]
+        assert each.valueless in counted
+        assert (each.figure.low is None) == (queries == 2)
+        if each.figure.low is None:
+            said = f"no interval: {each.valueless} of 1,000 resamples have fewer than two documents on a side"
+            assert each.figure.reason == said
+        else:
+            assert each.figure.reason is None
+
+
+def test_vectors_of_another_collection_are_refused() -> None:
+    known = replace(RUNS, corpus_sha256="s")
+    assert measured.distances(known, FOUND, (1,), Settings(resamples=0)).source_checked
+    assert not measured.distances(RUNS, FOUND, (1,), Settings(resamples=0)).source_checked
+    with pytest.raises(UsageError, match=r"vectors of other texts \(s\) than the documents of toy \(z\); make those"):
+        measured.distances(replace(RUNS, corpus_sha256="z"), FOUND, (1,), Settings(resamples=0))
 
 
 def test_the_interval_covers_what_other_samples_of_as_many_queries_have() -> None:

@@ -52,6 +52,16 @@ def test_the_nearest_come_first_with_intervals_and_measures_beside() -> None:
         assert said in text
 
 
+def test_resamples_without_a_value_stand_beside_the_interval() -> None:
+    few = replace(distance(0.2), valueless=12)
+    text = frechet.render([(replace(MADE, systems={"near": (few,)}), {"near": {}})], "md")
+    assert "- near, FD@10: 12 of 1,000 resamples have fewer than two documents on a side and play no part" in text
+    (row,) = csv.DictReader(
+        io.StringIO(frechet.render([(replace(MADE, systems={"near": (few,)}), {"near": {}})], "csv"))
+    )
+    assert (row["resamples_valueless"], row["reason"]) == ("12", "")
+
+
 def test_a_tie_of_equal_documents_is_no_order() -> None:
     tied = replace(MADE, systems={"far": (distance(0.2 + 1e-12),), "near": (distance(0.2),)})
     assert frechet.taus(tied, VALUES) == {"FD@10": {"RR@10": None}}
