@@ -17,6 +17,7 @@ from harness.evaluate import Evaluation
 from harness.per_query import PerQuery
 from harness.records import Outcome
 from harness.result import Cell
+from harness.set_apart import SetApart
 from harness.table import Figure, Row, Validity
 
 Floats = NDArray[np.float64]
@@ -26,10 +27,14 @@ Test = tuple[Hashable, frozenset[str], str, str]
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two: what it is called, and its row; ``None`` where it is a run file, of which no cost is known."""
+    """One of the two: what it is called, and its row; ``None`` where it is a run file, of which no cost is known.
+
+    ``set_apart``: the queries of a run file that are not as all others.
+    """
 
     name: str
     row: Row | None = None
+    set_apart: SetApart | None = None
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ def test_a_first_pool_needs_no_judgements(harness: Call) -> None:
     Path("queries.tsv").write_text("q1\tsome\nq9\tother\n")
     named = harness(*asked, "--no-texts", "--queries", "queries.tsv")
     assert {line["query_id"] for line in pooled(named)} == {"q1"}
-    left = "  one.run: 3 (q0, q2, q3) queries of the run are not among those to be judged and are left out"
+    left = "  one: 3 (q0, q2, q3) queries of the run are not among those to be judged and are left out"
     assert f"{left}; the first stands in one.run:1\n" in named.stderr
     Path("none.trec").write_text("# nobody has judged anything\n\n")
     again = harness(*asked, "--no-texts", "--queries", "queries.tsv", "--qrels", "none.trec")

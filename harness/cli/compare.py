@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -213,7 +213,7 @@ def _run_files(files: _Files, names: tuple[str, ...], by: str | None, count: int
     values = judged_values.judge(runs, measures)
     one, two = runs.runs
     chosen = _chosen(by, values.measures)
-    return comparison.compare_runs(
+    made = comparison.compare_runs(
         (f"{one}/{runs.dataset}", f"{two}/{runs.dataset}"),
         (values.evaluations[one], values.evaluations[two]),
         (values.by_query[one], values.by_query[two]),
@@ -221,6 +221,10 @@ def _run_files(files: _Files, names: tuple[str, ...], by: str | None, count: int
         run_notes.every(runs, values.evaluations, measures),
         Asked(chosen, count, runs.queries) if chosen else None,
     )
+    a, b = (
+        replace(side, set_apart=values.set_apart[name]) for side, name in zip((made.a, made.b), runs.runs, strict=True)
+    )
+    return replace(made, a=a, b=b)
 
 
 def _chosen(by: str | None, measures: Sequence[str]) -> str | None:

@@ -29,7 +29,8 @@ FORMATS = ("md", "csv", "json")
 #   2  what is compared together is tested and corrected: "tested", "p_holm", "won", "lost" and "tied" of each
 #      difference, "comparisons_tested", a verdict more; "summary" and "changed_most" of each comparison; "a" and "b"
 #      of run files have no more than "system"
-#   3  "comparisons_tested", and with it each "p_holm", counts what is the same on several profiles once
+#   3  "comparisons_tested", and with it each "p_holm", counts what is the same on several profiles once; "a" and "b" of
+#      run files have "set_apart", all queries that notes name the first of
 COMPARISON_VERSION = 3
 # The longest text of a query that a table shows; JSON has all of it.
 _LONGEST_TEXT = 100
@@ -255,6 +256,7 @@ def _difference(line: Difference) -> dict[str, Any]:
 
 def _side(side: Side) -> dict[str, Any]:
     if side.row is None:
-        return {"system": side.name}
+        apart = {} if side.set_apart is None else {"set_apart": dataclasses.asdict(side.set_apart)}
+        return {"system": side.name, **apart}
     names = ("suite", "system", "dataset", "scenario", "profile", "key")
     return {name: getattr(side.row, name) for name in names} | {"validity": side.row.validity.value}
