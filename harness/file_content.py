@@ -3,16 +3,42 @@
 from __future__ import annotations
 
 import gzip
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from harness.errors import FileError
 
 _GZIP = b"\x1f\x8b"
 # How archives that are not read here begin.
 _ARCHIVES = {b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
+_LONGEST_MAGIC = max(map(len, (_GZIP, *_ARCHIVES)))
+
+
+class _Joined(io.RawIOBase):
+    """What was read of a pipe already, and the rest of it."""
+
+    def __init__(self, begin: bytes, rest: IO[bytes]) -> None:
+        self._begin, self._rest = begin, rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self._begin or self._rest.read(len(buffer))
+        piece, self._begin = piece[: len(buffer)], piece[len(buffer) :]
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+def _from_start(raw: IO[bytes], begin: bytes) -> IO[bytes]:
+    """A file again from its first byte on, of which ``begin`` was read."""
+    if not raw.seekable():
+        return io.BufferedReader(_Joined(begin, raw))
+    raw.seek(0)
+    return raw
 
 
 @contextmanager
@@ -22,6 +48,7 @@ def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     Raises:
         FileError: it cannot be opened, or is of a kind that is not read.
     """
+    raw: IO[bytes]
     try:
         raw = path.open("rb")
     except FileNotFoundError:
@@ -31,7 +58,8 @@ def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror}; name a file that can") from error
     with raw:
-        begin = raw.peek(8)
+        begin = raw.read(_LONGEST_MAGIC)
+        raw = _from_start(raw, begin)
         kind = next((name for magic, name in _ARCHIVES.items() if begin.startswith(magic)), None)
         if kind is not None:
             raise FileError(f"{path}: is packed by {kind}; unpack it, or gzip what it holds")
@@ -45,11 +73,16 @@ def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
             yield raw, raw
 
 
+def is_there(path: Path) -> bool:
+    """Whether there is something to read, be it a pipe; a folder is none."""
+    return path.exists() and not path.is_dir()
+
+
 def check_kept(path: Path) -> None:
     """Refuse a pipe, of which nothing is left when it was read, for what must be read again.
 
     Raises:
         FileError: it is one.
     """
-    if path.exists() and not path.is_file() and not path.is_dir():
+    if is_there(path) and not path.is_file():
         raise FileError(f"{path}: is a pipe, and this is read more than once; write it into a file")

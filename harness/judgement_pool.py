@@ -7,14 +7,15 @@ and a run more or less moves nothing.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
+import zlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import unjudged
-from harness.datasets import files
+from harness import file_content, unjudged
 from harness.errors import FileError, UsageError
 from harness.judged_runs import JudgedRuns
 from harness.unjudged import Unjudged
@@ -43,9 +44,9 @@ class Pool:
 def has_judgements(qrels: Path) -> bool:
     """Whether there is a line in it that is no comment; what is damaged is for its reader to refuse."""
     try:
-        with files.opened(qrels) as lines:
-            return any(line.strip() and line.split()[0] != b"#" for line in lines)
-    except FileError:
+        with file_content.opened(qrels) as (_, lines):
+            return any(line.removeprefix(codecs.BOM_UTF8).split()[:1] not in ([], [b"#"]) for line in lines)
+    except (FileError, OSError, EOFError, zlib.error):
         return True
 
 

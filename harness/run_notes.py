@@ -7,7 +7,7 @@ from typing import Any
 
 from harness import measure_names, notes, set_apart, unjudged
 from harness.evaluate import Evaluation
-from harness.judged_runs import JudgedRuns
+from harness.judged_runs import JudgedRuns, Strangers
 from harness.unjudged import Unjudged
 
 _TIES = "ordered by document id, the largest first, as trec_eval does"
@@ -39,13 +39,22 @@ def _of_run(found: JudgedRuns, system: str, judged: Evaluation, measures: Sequen
     yield from notes.of_measures(judged, deep, k, ties=_TIES_STORED if stored else _TIES)
     strangers = found.strangers.get(system)
     if strangers is not None:
-        yield (
-            f"{notes.named(strangers.queries)} queries of the run are not among those to be judged and are left out; "
-            f"the first stands in {strangers.place}"
-        )
+        yield _left_out(strangers)
     known = (document in found.qrels.get(query, ()) for query, ranking in run.rankings.items() for document in ranking)
     if run.rankings and not any(known):
         yield "none of its hits is judged: are its ids those of the judgements?"
+
+
+def of_strangers(found: JudgedRuns) -> tuple[str, ...]:
+    """What of runs that are files is left out, as nobody asked for it."""
+    return tuple(f"{system}: {_left_out(each)}" for system, each in found.strangers.items())
+
+
+def _left_out(strangers: Strangers) -> str:
+    return (
+        f"{notes.named(strangers.queries)} queries of the run are not among those to be judged and are left out; the"
+        f" first stands in {strangers.place}"
+    )
 
 
 def of_judgements(found: JudgedRuns) -> tuple[str, ...]:

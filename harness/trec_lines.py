@@ -190,8 +190,10 @@ def _has_tail(layout: Layout, row: Sequence[bytes]) -> bool:
     """Whether a line plainly has further fields and none out of its place; what is less plain may have them too."""
     if not layout.tail or len(row) < layout.fields:
         return False
-    place, value = row[layout.tail[0].column], row[layout.tail[-1].column]
-    return place.isdigit() and len(place) < 19 and b"." in value
+    first, value = layout.tail[0].column, row[layout.tail[-1].column]
+    further = row[first + 1 : first + 1 + len(row) - layout.fields]  # where the first number may be as well
+    whole_there = any(each.lstrip(b"+-").isdigit() for each in further)
+    return row[first].isdigit() and len(row[first]) < 19 and b"." in value and not whole_there
 
 
 def _array(number: Number, column: Sequence[bytes]) -> array[Any]:
@@ -224,6 +226,8 @@ def _one_by_one(path: Path, layout: Layout, first: int, content: bytes) -> Block
         _check_text(where, line)
         if not fields or fields[0] == _COMMENT:
             continue
+        if len(fields) != layout.fields and b"\r" in line.rstrip():
+            raise FileError(f"{where}: a carriage return within the line, where it may end; save it with line feeds")
         if len(fields) > layout.fields and layout.tail:
             if said := _misplaced(layout, fields):
                 raise FileError(f"{where}: {_counted(layout, fields)}: {said}; mend the line")
@@ -248,13 +252,11 @@ def _misplaced(layout: Layout, fields: list[bytes]) -> str | None:
     for number in layout.tail:
         if why := _wrong(number, fields[number.column]):
             return f"{number.what} {fields[number.column].decode()!r} {why}; is there a blank in an id"
-    first, *_, last = layout.tail
-    if _wrong(first, fields[last.column]):
-        return None  # of an id that is cut in two, what is taken for the score is the rank
+    first = layout.tail[0]
     for more in range(1, len(fields) - layout.fields + 1):
         if not any(_wrong(number, fields[number.column + more]) for number in layout.tail):
             shown = " ".join(field.decode() for field in fields[layout.document : first.column + more])
-            return f"{shown!r} may be one id with a blank"
+            return f"{shown!r} may be one id with a blank, or a line's end is missing"
     return None
 
 

@@ -119,3 +119,11 @@ def test_a_run_that_few_resamples_have_documents_of_has_no_interval(harness: Cal
     assert distance["figure"]["value"] is not None and distance["figure"]["low"] is None
     said = f"no interval: {distance['valueless']} of 1,000 resamples have fewer than two documents on a side"
     assert distance["figure"]["reason"] == said and f"one, FD@2: {said}" in sample["notes"]
+
+
+def test_what_is_left_out_of_a_run_is_named(harness: Call) -> None:
+    Path("queries.tsv").write_text("".join(f"q{n}\ttext\n" for n in range(1, 10)))
+    done = harness("many.run", "one.run", *FILES[1:], "--queries", "queries.tsv", "--bootstraps", "0")
+    assert (
+        "- one: 1 (q0) queries of the run are not among those to be judged and are left out; the first" in done.stdout
+    )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -140,6 +142,13 @@ def test_a_first_pool_needs_no_judgements(harness: Call) -> None:
     assert "0 pairs of 0 queries" in harness(*asked, "--no-texts", "--qrels", "first.trec").stderr
 
 
+@pytest.mark.parametrize("content", ["", "\ufeff# nobody has\n\n"])
+def test_judgements_that_nobody_made_yet_are_known_as_that_in_any_file(harness: Call, content: str) -> None:
+    for name, raw in (("plain", content.encode()), ("packed", gzip.compress(content.encode()))):
+        Path(name).write_bytes(raw)
+        refused(harness("pool", "one.run", "--no-texts", "--qrels", name), "without judgements, nothing says which")
+
+
 def test_both_shares_are_told_apart_and_what_is_left_out_is_named(harness: Call) -> None:
     """Of q0 one of one hit is unjudged, of q1 one of four; q7 has no judgements."""
     hits = ["q0 Q0 d9 1 1 t", *(f"q1 Q0 d{n} {n} {-n} t" for n in range(1, 5)), "q7 Q0 d1 1 1 t"]
@@ -214,6 +223,28 @@ def test_what_is_read_more_than_once_is_no_pipe(harness: Call) -> None:
     for arguments in (("add", "pipe", "--to", "tiny/qrels.trec", "-o", "new.trec"), ("show", "pipe")):
         refused(harness("qrels", *arguments), "pipe: is a pipe, and this is read more than once; write it into a file")
     refused(harness("report", "results", "--qrels", "pipe"), "pipe: is a pipe")
+    refused(harness("pool", "one.run", "--no-texts", "--qrels", "pipe"), "pipe: is a pipe")
+    refused(harness("qrels", "add", "tiny/qrels.trec", "--to", "pipe", "-o", "new.trec"), "pipe: is a pipe")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("pool", "one.run", "two.run", "--no-texts", "--queries", "queries.tsv"),
+        ("compare", "one.run", "two.run", "--qrels", "tiny/qrels.trec", "--format", "csv"),
+    ],
+)
+def test_runs_may_be_pipes(harness: Call, asked: tuple[str, ...]) -> None:
+    Path("queries.tsv").write_text("q1\tsome\n")
+    done = harness(*asked)
+    assert done.exit_code == 0, done.output
+    for name in asked[1:3]:
+        content = Path(name).read_bytes()
+        Path(name).unlink()
+        os.mkfifo(name)
+        threading.Thread(target=Path(name).resolve().write_bytes, args=(content,), daemon=True).start()
+    piped = harness(*asked)
+    assert (piped.exit_code, piped.stdout) == (0, done.stdout), piped.output
 
 
 BELOW = "2 grades are below 0, the first in below.trec:5: no more relevant than 0"
@@ -355,10 +386,22 @@ def test_leakage_that_cannot_be_looked_for(harness: Call, training: str, options
     assert not done.stdout
 
 
+def test_what_leakage_leaves_out_of_a_run_is_named(harness: Call) -> None:
+    Path("training.tsv").write_text("t0\tx\n")
+    Path("queries.tsv").write_text("q1\tsome\n")
+    done = harness("leakage", "training.tsv", *FILES, "--queries", "queries.tsv")
+    assert "- one: 3 (q0, q2, q3) queries of the run are not among those to be judged and are left out" in done.stdout
+
+
 def test_leakage_of_no_file(harness: Call) -> None:
     refused(harness("leakage", "none.tsv", *FILES), "none.tsv: cannot be read")
-    assert harness("leakage", "none.tsv", *FILES, "--threshold", "0").exit_code == 2
-    assert harness("leakage", "none.tsv", *FILES, "--seed", "-1").exit_code == 2
+
+
+@pytest.mark.parametrize("options", [("--threshold", "0", "--embeddings", "a", "b"), ("--seed", "-1")])
+def test_leakage_of_numbers_that_are_none(harness: Call, options: tuple[str, ...]) -> None:
+    Path("training.tsv").write_text("t0\tx\n")
+    done = harness("leakage", "training.tsv", *FILES, *options)
+    assert done.exit_code == 2 and options[0] in done.stderr and not done.stdout
 
 
 def test_all_that_leaked_is_written_however_much_it_is(harness: Call) -> None:

@@ -144,6 +144,8 @@ def test_what_stands_behind_the_tag_is_of_the_tag_where_scores_decide(tmp_path: 
         ("q Q0 d - 1.5 x y", "rank '-' is no whole number"),
         ("q Q0 d 12 3 1.5 x", "'d 12' may be one id with a blank"),
         ("q Q0 d 12 13 3 1.5 x", "'d 12' may be one id with a blank"),
+        ("q Q0 ISBN 12 3.4 1 9.5 x", "'ISBN 12 3.4' may be one id with a blank, or a line's end is missing"),
+        ("q Q0 d 1 2.5 xq1 Q0 c 1 9.5 x", "'d 1 2.5 xq1 Q0 c' may be one id with a blank, or a line's end"),
         ("q,1 Q0 a b c d e", "rank 'b' is no whole number"),
     ],
 )
@@ -290,6 +292,14 @@ def test_blocks_and_single_lines_give_the_same(
 def told(found: object) -> object:
     """With what is no part of a run's being equal to another."""
     return (found, found.lines, found.longer) if isinstance(found, trec_files.Run) else found
+
+
+@pytest.mark.parametrize("read", [trec_files.read_scored_run, trec_files.read_qrels])
+def test_lines_that_a_carriage_return_alone_ends_are_refused(tmp_path: Path, read: Reader) -> None:
+    line = "q Q0 a 1 2.5 x" if read == trec_files.read_scored_run else "q 0 a 1"
+    path = write(tmp_path, f"{line}\r{line.replace(' a ', ' b ')}\r".encode())
+    assert str(said(read, path)).startswith(f"{path}:1: a carriage return within the line")
+    assert read(write(tmp_path, f"{line}\r\n".encode())) == read(write(tmp_path, f"{line}\n".encode()))
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(-5, 5)), max_size=60))

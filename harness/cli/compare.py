@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from harness import file_content
 from harness.cli.asked import Market, asked_measures, market_options
 from harness.cli.bars import bar
 from harness.cli.judged import of_files
@@ -171,7 +172,7 @@ def _are_run_files(a: str, b: str, qrels: Path | None, results: Path) -> bool:
 
     A system may be called like a file that lies here: where there are results, both must be files and have judgements.
     """
-    files = [Path(each).is_file() for each in (a, b)]
+    files = [file_content.is_there(Path(each)) for each in (a, b)]
     if all(files) and qrels is not None:
         return True
     named = any(Path(each).suffix.lower() in _ENDINGS for each in (a, b))
@@ -185,7 +186,7 @@ def _check_run_files(a: Path, b: Path) -> None:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise UsageError(f"{option} is of stored results, and {a} and {b} are run files; leave it out")
     for side, path in (("A", a), ("B", b)):
-        if not path.is_file():
+        if not file_content.is_there(path):
             why = "is a folder" if path.is_dir() else "no such file"
             raise FileError(f"{path}: {why}; name a run file for {side}, or stored rows for A and B")
     if a.samefile(b):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,6 +93,7 @@ def frechet(
     relevant documents with those of all that a system has in its first k: 0 where they spread alike, and smaller is
     better.  See docs/frechet.md for what it cannot see.
     """
+    from harness import run_notes
     from harness.frechet.measured import Settings
     from harness.report.frechet import render
 
@@ -105,7 +107,7 @@ def frechet(
     with named_as_given(cache):
         found = judged(runs, qrels, queries, only, cache)
         given = _read(files, found)
-        for each in found:
+        for each in (replace(one, said=(*one.said, *run_notes.of_strangers(one))) for one in found):
             try:
                 vectors = _vectors(each, given, _folder(runs), encoder)
                 made += [_measured(each, one, asked, settings, tuple(measures.split())) for one in vectors]

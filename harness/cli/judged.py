@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ParamSpec
 
 import click
 
+from harness import file_content
 from harness.cli.places import readable
 from harness.console import only_option, results_path
 from harness.errors import UsageError
@@ -67,7 +68,7 @@ def judged(
     if qrels is None or _is_results(runs):
         if queries is not None:
             raise UsageError("--queries is of run files; name their judgements with --qrels, or leave it out")
-        if len(runs) > 1 or any(isinstance(each, Path) and each.is_file() for each in runs):
+        if len(runs) > 1 or any(isinstance(each, Path) and file_content.is_there(each) for each in runs):
             raise UsageError("run files need their judgements; name them with --qrels, or give one folder of results")
         folder = readable(runs[0] if runs else Path("results"), cache)
         assert folder is not None

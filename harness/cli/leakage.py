@@ -131,6 +131,7 @@ def _of(
     seed: int,
 ) -> Leakage:
     from harness import leakage as leaking
+    from harness import run_notes
     from harness.query_texts import wordless
 
     remedy = "name a file of their texts with --queries, or vectors with --embeddings"
@@ -146,7 +147,7 @@ def _of(
         effects=(),
         threshold=None if vectors is None else threshold,
         encoder=None if vectors is None else vectors[0].encoder,
-        notes=(*unchecked, *sample.said),
+        notes=(*unchecked, *run_notes.of_strangers(sample), *sample.said),
         not_compared=blank,
     )
     return leaking.with_effects(made, sample, measures, seed)

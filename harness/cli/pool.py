@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness import file_content
 from harness.cli import dataset as datasets
 from harness.cli.judged import judged, runs_arguments
 from harness.cli.tables import output_option, show
@@ -92,9 +93,12 @@ def _first(runs: tuple[Path | str, ...], qrels: Path | None) -> bool:
     """Whether run files are given of which nothing is judged yet."""
     from harness import judgement_pool
 
-    if not any(isinstance(each, Path) and each.is_file() for each in runs):
+    if not any(isinstance(each, Path) and file_content.is_there(each) for each in runs):
         return False
-    return qrels is None or not judgement_pool.has_judgements(qrels)
+    if qrels is None:
+        return True
+    file_content.check_kept(qrels)  # is looked into here, and read later
+    return not judgement_pool.has_judgements(qrels)
 
 
 def _unjudged(
@@ -118,11 +122,10 @@ def _unjudged(
 
 def _name_strangers(found: Sequence[JudgedRuns]) -> None:
     """For who asked: what of the runs is not in the pool."""
-    from harness.notes import named
+    from harness import run_notes
 
-    for name, each in ((name, each) for runs in found for name, each in runs.strangers.items()):
-        said = f"{named(each.queries)} queries of the run are not among those to be judged and are left out"
-        click.echo(f"  {printable(f'{name}: {said}; the first stands in {each.place}')}", err=True)
+    for said in (said for each in found for said in run_notes.of_strangers(each)):
+        click.echo(f"  {printable(said)}", err=True)
 
 
 def _summarise(made: Pool) -> None:

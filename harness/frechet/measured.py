@@ -176,7 +176,8 @@ def _check(found: Embeddings, sets: Sequence[Chosen], dataset: str) -> None:
             f" harness embed {found.encoder} {dataset} (--all: the whole corpus)"
         )
 
-    largest = float(np.abs(found.vectors).max(initial=0.0))
+    # abs() would take as much memory again.
+    largest = max(float(found.vectors.max(initial=0.0)), -float(found.vectors.min(initial=0.0)))
     if largest > _LARGEST:
         raise UsageError(
             f"vectors of {found.encoder} have numbers as large as {largest:.3g}, which no encoder gives and of which no"

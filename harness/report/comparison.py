@@ -105,7 +105,7 @@ def _comparison(each: Comparison, count: int) -> list[str]:
 
 def _method(found: Sequence[Comparison], count: int) -> tuple[str, ...]:
     tested = [line.tested for each in found for line in each.differences if line.tested is not None]
-    least = count * min((_least(each) for each in tested), default=1.0)
+    least = min((_least(each) for each in tested), default=1.0)
     again = len(tested) - count
     once = f"; {again:,} more are the same again, of systems that rank alike on several profiles" if again else ""
     said = (
@@ -115,7 +115,11 @@ def _method(found: Sequence[Comparison], count: int) -> tuple[str, ...]:
         f"is better, worse, faster or slower only where its interval excludes 0 and Holm's p is at most {LEVEL}."
     )
     if least > LEVEL:
-        said += f" Of so many comparisons none can have a corrected p below {least:.2g}: compare fewer."
+        said += f" So few queries differ that no p can be below {least:.2g}."
+    elif count * least > LEVEL:
+        said += (
+            f" Of so many comparisons none can have a corrected p below {min(count * least, 1.0):.2g}: compare fewer."
+        )
     effect = (
         "Effect size d_z: the mean difference in standard deviations of the differences (0.2 is small, 0.5 medium; "
         "Cohen 1988). It does not grow with the number of queries, as 1/p does."

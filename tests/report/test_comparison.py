@@ -162,13 +162,24 @@ def test_so_many_comparisons_that_nothing_can_be_claimed_are_told() -> None:
 
 
 def test_few_queries_that_differ_tell_no_more_than_their_signs_do() -> None:
-    """Five of them, all won, are 2 of 2^5, which nothing corrects below 0.05."""
+    """Five of them, all won, are 2 of 2^5, which fewer comparisons do not bring below 0.05."""
     one = pair(BASE)
     few = pair(BASE + np.where(np.arange(COUNT) < 5, 0.3, 0.0))
     (alone,) = comparison.corrected([replace(few, differences=few.differences[1:])])
-    assert "none can have a corrected p below 0.062: compare fewer" in render([alone], "md")
+    assert "So few queries differ that no p can be below 0.062." in render([alone], "md")
     (equal,) = comparison.corrected([replace(one, differences=one.differences[1:])])
-    assert "none can have a corrected p below 1: compare fewer" in render([equal], "md")
+    assert "So few queries differ that no p can be below 1." in render([equal], "md")
+    assert "compare fewer" not in render([alone], "md") + render([equal], "md")
+
+
+@pytest.mark.parametrize(("count", "least"), [(1, None), (2, "0.062"), (40, "1")])
+def test_a_p_is_never_above_1(count: int, least: str | None) -> None:
+    """Six queries that differ are 2 of 2^6, times the comparisons."""
+    six = pair(BASE + np.where(np.arange(COUNT) < 6, 0.3, 0.0))
+    each = replace(six, differences=six.differences[1:])
+    made = comparison.corrected([replace(each, b=Side(str(n), row(f"b{n}"))) for n in range(count)])
+    assert ("compare fewer" in render(made, "md")) == (least is not None)
+    assert least is None or f"a corrected p below {least}: compare fewer" in render(made, "md")
 
 
 def test_a_p_is_never_0() -> None:
