@@ -1,33 +1,28 @@
 """Judgements and what people judged since -> one file of judgements, and beside it a record of how it came about.
 
 A merge gives its judgements a number of their own, the second column of a TREC qrels file, which trec_eval and all
-others skip.  ``<file>.provenance.jsonl`` says what each number was: who judged, when, from which file, what it changed.
+others skip.  :mod:`harness.provenance` says what each number was.
 """
 
 from __future__ import annotations
 
 import codecs
-import contextlib
 import gzip
 import hashlib
-import json
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness import file_content, given_judgements, trec_files, whole_file
+from harness import file_content, given_judgements, provenance, trec_files, whole_file
 from harness.errors import FileError, UsageError
 from harness.pool_files import Judged
+from harness.provenance import Conflict, Merge
 from harness.trec_files import Lines
 
-PROVENANCE = ".provenance.jsonl"
 CONFLICTS = ("refuse", "keep", "override")
-# Version of a line of provenance.  History:
-#   1  first version
-_VERSION = 1
 _SHOWN = 3
 _COMMENT = "#"
 
@@ -41,38 +36,6 @@ class Line:
     iteration: str
     doc_id: str
     grade: int
-
-
-@dataclass(frozen=True)
-class Conflict:
-    """A pair that both files judge, in two ways."""
-
-    query_id: str
-    doc_id: str
-    before: int
-    given: int
-
-
-@dataclass(frozen=True)
-class Merge:
-    """What one merge did: a line of provenance.
-
-    ``iteration`` marks its judgements.  ``before`` and ``after`` are the SHA-256 of the judgements' files, ``unfilled``
-    counts pairs that nobody has judged yet, ``same`` those that were judged so before.
-    """
-
-    iteration: int
-    source: str
-    date: str
-    file: str
-    file_sha256: str
-    before: str
-    after: str
-    added: int
-    same: int
-    unfilled: int
-    conflicts: tuple[Conflict, ...]
-    resolved: str
 
 
 @dataclass(frozen=True)
@@ -99,6 +62,13 @@ def read_lines(path: Path) -> tuple[Line, ...]:
                 query, iteration, document, grade = fields
                 found.setdefault((query, document), Line(f"{path}:{number}", query, iteration, document, int(grade)))
     return tuple(found.values())
+
+
+def read_comments(path: Path) -> tuple[str, ...]:
+    """Comment lines of a TREC qrels file, in their order."""
+    with file_content.opened(path) as (_, stream):
+        found = (text.removeprefix(codecs.BOM_UTF8).decode("utf-8").rstrip() for text in stream)
+        return tuple(text for text in found if text.split()[:1] == [_COMMENT])
 
 
 def as_judged(path: Path) -> tuple[Judged, ...]:
@@ -138,6 +108,7 @@ def merge(
     date: str,
     file: Path,
     earlier: Sequence[Merge] = (),
+    comments: Sequence[str] = (),
 ) -> Merged:
     """Add judgements to others.
 
@@ -150,6 +121,7 @@ def merge(
         date: now.
         file: holds ``judged``.
         earlier: merges that made ``base``; no number comes twice.
+        comments: lines that stand above the judgements.
 
     Raises:
         UsageError: there are conflicts, and they are refused.
@@ -174,7 +146,8 @@ def merge(
             for query, iteration, document, grade in lines
         ]
     lines += [(each.query_id, str(number), each.doc_id, each.grade or 0) for each in new]
-    content = "".join(f"{query} {iteration} {document} {grade}\n" for query, iteration, document, grade in lines)
+    content = "".join(f"{line}\n" for line in comments)
+    content += "".join(f"{query} {iteration} {document} {grade}\n" for query, iteration, document, grade in lines)
     done = Merge(
         iteration=number,
         source=source,
@@ -229,44 +202,10 @@ def write(path: Path, made: Merged, earlier: Sequence[Merge]) -> Merge:
     """
     content = gzip.compress(made.content, mtime=0) if path.suffix == ".gz" else made.content
     done = replace(made.merge, after=_sha256(content))
-    lines = "".join(json.dumps({"version": _VERSION, **asdict(each)}) + "\n" for each in (*earlier, done))
-    with whole_file.writing(provenance_path(path)) as record, whole_file.writing(path) as judgements:
-        record.write_text(lines, encoding="utf-8")
+    with whole_file.writing(provenance.place(path)) as record, whole_file.writing(path) as judgements:
+        record.write_text(provenance.lines((*earlier, done)), encoding="utf-8")
         judgements.write_bytes(content)
     return done
-
-
-def provenance_path(path: Path) -> Path:
-    """Where the provenance of a file of judgements stands."""
-    return path.with_name(path.name + PROVENANCE)
-
-
-def provenance(path: Path) -> tuple[Merge, ...]:
-    """What is recorded of a file of judgements, the first merge first; nothing where nothing was merged.
-
-    Raises:
-        FileError: the record is damaged.
-    """
-    record, found = provenance_path(path), []
-    with contextlib.suppress(FileNotFoundError):
-        for number, line in enumerate(record.read_text(encoding="utf-8").splitlines(), start=1):
-            try:
-                raw = json.loads(line)
-                if raw.pop("version") != _VERSION:
-                    raise ValueError("another version")
-                raw["conflicts"] = tuple(Conflict(**each) for each in raw["conflicts"])
-                found.append(Merge(**raw))
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-                raise FileError(
-                    f"{record}:{number}: no provenance that this harness reads ({error}); restore it, or move it away"
-                ) from error
-    return tuple(found)
-
-
-def breaks(merges: Sequence[Merge], sha256: str) -> tuple[int, ...]:
-    """After which merges something else changed the file, by their numbers; ``sha256`` names what it is now."""
-    found = [*(each.before for each in merges[1:]), sha256]
-    return tuple(each.iteration for number, each in enumerate(merges) if each.after != found[number])
 
 
 def sha256_of(path: Path) -> str:

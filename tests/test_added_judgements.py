@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import added_judgements, pool_files
-from harness.added_judgements import Merge, Merged
+from harness import added_judgements, pool_files, provenance
+from harness.added_judgements import Merged
 from harness.errors import FileError, UsageError
 from harness.pool_files import Judged
+from harness.provenance import Merge
 from harness.trec_files import read_qrels
 
 BASE = "q2 0 d1 1\nq1\tQ0  d1 0\nq1 0 d2 -1\n"
@@ -45,6 +46,25 @@ def test_what_is_there_stays_and_what_is_new_follows_with_its_number(tmp_path: P
     assert (done.iteration, done.added, done.same, done.unfilled, done.conflicts) == (1, 2, 1, 1, ())
     (tmp_path / "made").write_bytes(made.content)
     assert [each.iteration for each in ir_measures.read_trec_qrels(str(tmp_path / "made"))][-2:] == ["1", "1"]
+
+
+def test_comments_stay_and_stand_above(tmp_path: Path) -> None:
+    path = tmp_path / "base"
+    path.write_text("\ufeff# made by us\nq1 0 d1 1\n\n  #  and\tmore \n#q 0 d1 1\n")
+    assert added_judgements.read_comments(path) == ("# made by us", "  #  and\tmore")
+    made = added_judgements.merge(
+        added_judgements.read_lines(path),
+        (),
+        "keep",
+        before="",
+        source="",
+        date="",
+        file=path,
+        comments=added_judgements.read_comments(path),
+    )
+    (tmp_path / "made").write_bytes(made.content)
+    assert made.content.decode() == "# made by us\n  #  and\tmore\nq1 0 d1 1\n#q 0 d1 1\n"
+    assert added_judgements.read_lines(tmp_path / "made")[0].grade == 1
 
 
 def test_numbers_do_not_come_twice(tmp_path: Path) -> None:
@@ -141,21 +161,21 @@ def test_files_and_their_provenance_are_read_back(tmp_path: Path, name: str) -> 
     path = tmp_path / name
     made = merged(tmp_path, ("q3", "d1", 1), ("q2", "d1", 0), conflicts="keep")
     done = added_judgements.write(path, made, ())
-    assert added_judgements.provenance(path) == (done,)
+    assert provenance.read(path) == (done,)
     assert done.after == added_judgements.sha256_of(path)
     content = gzip.decompress(path.read_bytes()) if name.endswith(".gz") else path.read_bytes()
     assert content == made.content
     assert sorted(each.name for each in tmp_path.iterdir()) == ["base", "judged", name, f"{name}.provenance.jsonl"]
-    assert added_judgements.breaks((done,), done.after) == ()
-    assert added_judgements.breaks((done,), "other") == (1,)
+    assert provenance.breaks((done,), done.after) == ()
+    assert provenance.breaks((done,), "other") == (1,)
 
 
 def test_changes_between_merges_show() -> None:
     def one(iteration: int, before: str, after: str) -> Merge:
         return Merge(iteration, "", "", "", "", before, after, 0, 0, 0, (), "keep")
 
-    assert added_judgements.breaks((one(1, "a", "b"), one(2, "b", "c"), one(3, "x", "d")), "d") == (2,)
-    assert added_judgements.breaks((), "a") == ()
+    assert provenance.breaks((one(1, "a", "b"), one(2, "b", "c"), one(3, "x", "d")), "d") == (2,)
+    assert provenance.breaks((), "a") == ()
 
 
 def test_what_cannot_be_written_leaves_all_as_it_was(tmp_path: Path) -> None:
@@ -169,14 +189,14 @@ def test_what_cannot_be_written_leaves_all_as_it_was(tmp_path: Path) -> None:
     assert {each: each.read_bytes() for each in tmp_path.iterdir()} == before
 
 
-@pytest.mark.parametrize("line", ["[]", "{}", '{"version": 2}', "text", '{"version": 1, "conflicts": [{}]}'])
-def test_damaged_provenance_is_named(tmp_path: Path, line: str) -> None:
+@pytest.mark.parametrize("line", ["[]", "{}", '{"version": 2}', "text", '{"version": 1, "conflicts": [{}]}', b"\xff"])
+def test_damaged_provenance_is_named(tmp_path: Path, line: str | bytes) -> None:
     path = tmp_path / "made"
     added_judgements.write(path, merged(tmp_path), ())
-    record = added_judgements.provenance_path(path)
-    record.write_text(record.read_text() + line + "\n")
+    record = provenance.place(path)
+    record.write_bytes(record.read_bytes() + (line.encode() if isinstance(line, str) else line) + b"\n")
     with pytest.raises(FileError, match=r"made.provenance.jsonl:2: no provenance that this harness reads"):
-        added_judgements.provenance(path)
+        provenance.read(path)
 
 
 def test_a_line_that_stands_twice_is_taken_once(tmp_path: Path) -> None:

@@ -18,9 +18,10 @@ from harness.errors import UnknownName, UsageError
 from harness.report.text import printable
 
 if TYPE_CHECKING:
-    from harness.added_judgements import Line, Merge
+    from harness.added_judgements import Line
     from harness.datasets import Dataset
     from harness.pool_files import Judged
+    from harness.provenance import Merge
 
 _SHOWN = 3
 
@@ -65,7 +66,7 @@ def add(
     What was judged when, by whom and from which file is recorded beside the new file, as NAME.provenance.jsonl.
     Grades that are not filled in are skipped.
     """
-    from harness import added_judgements, file_content, pool_files
+    from harness import added_judgements, file_content, pool_files, provenance
 
     file_content.check_kept(file)
     given = pool_files.read(file)
@@ -80,7 +81,7 @@ def add(
         raise UsageError(f"{output}: is there already; name another file, or add to it with --to {output}")
     if dataset is not None or place is None:
         _check_ids(given, datasets.load(dataset or base, cache))
-    earlier = added_judgements.provenance(place) if place else ()
+    earlier = provenance.read(place) if place else ()
     made = added_judgements.merge(
         lines,
         given,
@@ -90,6 +91,7 @@ def add(
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         file=file,
         earlier=earlier,
+        comments=added_judgements.read_comments(place) if place else (),
     )
     _report(added_judgements.write(output, made, earlier), output)
 
@@ -98,9 +100,10 @@ def _base(named: str, cache: Path) -> tuple[tuple[Line, ...], str, Path | None]:
     """The judgements to add to, the hash that names them, and their file, where they are one."""
     import hashlib
 
-    from harness import added_judgements
+    from harness import added_judgements, file_content
 
     path = Path(named)
+    file_content.check_kept(path)
     if path.is_file():
         return added_judgements.read_lines(path), added_judgements.sha256_of(path), path
     try:
@@ -146,16 +149,16 @@ def _report(done: Merge, output: Path) -> None:
 @one_line_errors
 def show_qrels(file: Path, form: str, output: Path | None) -> None:
     """Say what a FILE of judgements holds: grades, judgements a query, and what was merged into it."""
-    from harness import added_judgements, file_content
+    from harness import added_judgements, file_content, provenance
 
     file_content.check_kept(file)
     lines = added_judgements.read_lines(file)
-    merges = added_judgements.provenance(file)
+    merges = provenance.read(file)
     facts = added_judgements.describe(lines) | {
         "sha256": added_judgements.sha256_of(file),
         "merges": [asdict(each) for each in merges],
     }
-    facts["changed_after"] = added_judgements.breaks(merges, str(facts["sha256"]))
+    facts["changed_after"] = provenance.breaks(merges, str(facts["sha256"]))
     if form == "json":
         show(json.dumps({"qrels_version": 1, **facts}, indent=2) + "\n", output)
         return
