@@ -11,7 +11,7 @@ import gzip
 import hashlib
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -67,8 +67,8 @@ def read_lines(path: Path) -> tuple[Line, ...]:
 def read_comments(path: Path) -> tuple[str, ...]:
     """Comment lines of a TREC qrels file, in their order."""
     with file_content.opened(path) as (_, stream):
-        found = (text.removeprefix(codecs.BOM_UTF8).decode("utf-8").rstrip() for text in stream)
-        return tuple(text for text in found if text.split()[:1] == [_COMMENT])
+        found = (text.removeprefix(codecs.BOM_UTF8).rstrip() for text in stream)
+        return tuple(text.decode("utf-8") for text in found if text.split()[:1] == [_COMMENT.encode()])
 
 
 def as_judged(path: Path) -> tuple[Judged, ...]:
@@ -137,17 +137,8 @@ def merge(
         raise UsageError(_refused(list(differing.values())))
     number = _next(base, earlier)
     new = sorted((each for each in given if (each.query_id, each.doc_id) not in known), key=_pair)
-    lines = [(line.query_id, line.iteration, line.doc_id, line.grade) for line in base]
-    if conflicts == "override":
-        lines = [
-            (query, str(number), document, differing[query, document][1].grade or 0)
-            if (query, document) in differing
-            else (query, iteration, document, grade)
-            for query, iteration, document, grade in lines
-        ]
-    lines += [(each.query_id, str(number), each.doc_id, each.grade or 0) for each in new]
-    content = "".join(f"{line}\n" for line in comments)
-    content += "".join(f"{query} {iteration} {document} {grade}\n" for query, iteration, document, grade in lines)
+    instead = {pair: each for pair, (_, each) in differing.items()} if conflicts == "override" else {}
+    lines = (*comments, *(_kept(line, instead, number) for line in base), *(_new(each, number) for each in new))
     done = Merge(
         iteration=number,
         source=source,
@@ -165,7 +156,17 @@ def merge(
         ),
         resolved=conflicts,
     )
-    return Merged(content.encode("utf-8"), done)
+    return Merged("".join(f"{line}\n" for line in lines).encode("utf-8"), done)
+
+
+def _kept(line: Line, instead: Mapping[tuple[str, str], Judged], number: int) -> str:
+    """A judgement that there was, or what takes its place."""
+    other = instead.get((line.query_id, line.doc_id))
+    return f"{line.query_id} {line.iteration} {line.doc_id} {line.grade}" if other is None else _new(other, number)
+
+
+def _new(each: Judged, number: int) -> str:
+    return f"{each.query_id} {number} {each.doc_id} {each.grade or 0}"
 
 
 def _next(base: Sequence[Line], earlier: Sequence[Merge]) -> int:

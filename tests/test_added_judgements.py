@@ -50,7 +50,7 @@ def test_what_is_there_stays_and_what_is_new_follows_with_its_number(tmp_path: P
 
 def test_comments_stay_and_stand_above(tmp_path: Path) -> None:
     path = tmp_path / "base"
-    path.write_text("\ufeff# made by us\nq1 0 d1 1\n\n  #  and\tmore \n#q 0 d1 1\n")
+    path.write_text("\ufeff# made by us\nq1 0 d1 1\n\n  #  and\tmore \n#q 0 d1 1\n#\u00a0q 0 d1 1\n")
     assert added_judgements.read_comments(path) == ("# made by us", "  #  and\tmore")
     made = added_judgements.merge(
         added_judgements.read_lines(path),
@@ -63,7 +63,7 @@ def test_comments_stay_and_stand_above(tmp_path: Path) -> None:
         comments=added_judgements.read_comments(path),
     )
     (tmp_path / "made").write_bytes(made.content)
-    assert made.content.decode() == "# made by us\n  #  and\tmore\nq1 0 d1 1\n#q 0 d1 1\n"
+    assert made.content.decode() == "# made by us\n  #  and\tmore\nq1 0 d1 1\n#q 0 d1 1\n#\u00a0q 0 d1 1\n"
     assert added_judgements.read_lines(tmp_path / "made")[0].grade == 1
 
 
