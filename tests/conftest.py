@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import signal
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
+import botocore.loaders
+import botocore.session
 import docker
 import pytest
 import requests
@@ -43,6 +46,13 @@ k = 3
 """
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what speaks to moto's server, whatever fixture brings it."""
+    for item in items:
+        if "_aws_server" in getattr(item, "fixturenames", ()):
+            item.add_marker("cloud")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _children_hear_ctrl_c() -> None:
     """Where the tests run in the background of a shell, children would inherit a Ctrl-C that does nothing."""
@@ -59,6 +69,14 @@ def engine() -> Iterator[docker.DockerClient]:
         pytest.fail(f"no Docker engine answers ({error}); run `make test`, or deselect with -m 'not docker'")
     yield client
     client.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_loader_of_aws_models() -> Iterator[None]:
+    """Models of AWS' services are read once a process, not once a session of boto3."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(botocore.session, "create_loader", functools.cache(botocore.loaders.create_loader))
+        yield
 
 
 @pytest.fixture(scope="session")

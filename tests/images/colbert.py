@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import random
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import docker
 
-from tests.images.inside import ask
+from tests.images.inside import Warmth, ask
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -114,31 +114,24 @@ def queries(count: int, seed: int = 1) -> list[str]:
 class Inside:
     """Runs lines of Python in the engine's image under a job's limits; what they ``say`` comes back."""
 
-    client: docker.DockerClient
+    warmth: Warmth
     image: str
+    imports: str
     models: Path
     job: Path
-    index: Path
-    given: dict[str, Any] = field(default_factory=dict)
 
-    def __call__(self, lines: str, memory: str = "2g", **given: Any) -> list[Any]:
+    def __call__(self, lines: str, *, memory: str | None = None, **given: Any) -> list[Any]:
         self.job.mkdir(exist_ok=True)
-        self.index.mkdir(exist_ok=True)
-        self.index.chmod(0o777)
-        told = {"plaid": PLAID, "uncompressed": UNCOMPRESSED, "sizes": SIZES, **self.given, **given}
+        told = {"plaid": PLAID, "uncompressed": UNCOMPRESSED, "sizes": SIZES, **given}
         (self.job / "given.json").write_text(json.dumps(told), encoding="utf-8")
         (self.job / "probe.py").write_text(PRELUDE + lines, encoding="utf-8")
-        reads = {"/job": self.job, "/models": self.models, "/src/checkpoints": ROOT / "checkpoints"}
-        threads = {"OMP_NUM_THREADS": "1"}
-        return ask(
-            self.client,
-            self.image,
-            reads,
-            {"/index": self.index},
-            memory=memory,
-            scratch_mib=256,
-            environment=threads,
-        )
+        reads = {"/models": self.models, "/src/checkpoints": ROOT / "checkpoints"}
+        if memory is None:
+            return self.warmth.of(self.image, self.imports, reads).ask(self.job)
+        index = self.job.parent / "index"
+        index.mkdir()
+        index.chmod(0o777)
+        return ask(self.warmth.client, self.image, {"/job": self.job, **reads}, {"/index": index}, memory=memory)
 
 
 def make_models(client: docker.DockerClient, image: str, folder: Path, start: Path) -> Path:

@@ -14,7 +14,8 @@ import pytest
 from harness import assets, catalog
 from harness.images import making
 from tests.images.colbert import Inside, make_models
-from tests.images.inside import ask as ask_inside
+from tests.images import inside
+from tests.images.inside import Warmth
 
 # The same place as the command line's: what it has fetched already is not fetched again.
 CACHE = Path(os.environ.get("HARNESS_CACHE") or Path.home() / ".cache" / "ir-harness")
@@ -61,21 +62,45 @@ def _for_gpus(plain: Callable[..., Any]) -> Callable[..., Any]:
     return lambda client, system, **options: plain(client, system.on(1), **options)
 
 
-@pytest.fixture
-def probe(engine: docker.DockerClient, tmp_path: Path) -> Probe:
-    """Run lines of Python in a system's image; what they ``say`` comes back."""
+# What scripts in an engine's image import first.
+IMPORTS = {
+    "dense": "import torch, transformers, faiss, numpy, adapter, encoder.model, encoder.prepare, encoder.graph",
+    "impact": "import torch, transformers, numpy, adapter, impact_prepare, encoder.model, encoder.graph",
+    "colbert": "import adapter, late_engine; late_engine.start(1, 0); import transformers, colbert.infra",
+}
 
-    def run(name: str, lines: str, memory: str = "1g", models: Path | None = None) -> list[Any]:
+
+@pytest.fixture(scope="session")
+def warmth(engine: docker.DockerClient) -> Iterator[Warmth]:
+    """Containers that have imported an engine already."""
+    made = Warmth(engine)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def probe(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Probe:
+    """Run lines of Python in a system's image; what they ``say`` comes back.
+
+    With ``memory`` ("256m") they have a container of their own with that limit; with ``cold`` they have an
+    interpreter of their own, which has imported nothing.
+    """
+
+    def run(
+        name: str, lines: str, *, memory: str | None = None, models: Path | None = None, cold: bool = False
+    ) -> list[Any]:
         system = catalog.system(name)
         image = making.ensure(engine, system, cache=CACHE, models=models, report=print)
         job, index = tmp_path / "job", tmp_path / "index"
         job.mkdir(exist_ok=True)  # a test may have put files there
-        index.mkdir()
-        index.chmod(0o777)
         (job / "probe.py").write_text(PRELUDE + lines)
         (job / "params.json").write_text(json.dumps(system.params))
         (job / "corpus.jsonl").write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS))
-        return ask_inside(engine, image.digest, {"/job": job}, {"/index": index}, memory=memory)
+        if memory is None:
+            return warmth.of(image.digest, IMPORTS.get(system.engine, "import adapter")).ask(job, cold=cold)
+        index.mkdir()
+        index.chmod(0o777)
+        return inside.ask(engine, image.digest, {"/job": job}, {"/index": index}, memory=memory)
 
     return run
 
@@ -114,5 +139,5 @@ def colbert_models(
 
 
 @pytest.fixture
-def colbert(engine: docker.DockerClient, colbert_image: making.Image, colbert_models: Path, tmp_path: Path) -> Inside:
-    return Inside(engine, colbert_image.digest, colbert_models, tmp_path / "job", tmp_path / "index")
+def colbert(warmth: Warmth, colbert_image: making.Image, colbert_models: Path, tmp_path: Path) -> Inside:
+    return Inside(warmth, colbert_image.digest, IMPORTS["colbert"], colbert_models, tmp_path / "job")

@@ -87,7 +87,7 @@ def asker(probe: Callable[..., list[Any]], models: Path, folder: Path, monkeypat
         folder: the test's own; the probe sees ``folder/job``.
     """
 
-    def run(like: str, lines: str, **params: Any) -> list[Any]:
+    def run(like: str, lines: str, *, cold: bool = False, **params: Any) -> list[Any]:
         has = catalog.systems(catalog.images_dir())[like].params
         own = folder / "images"
         changed = {**{key: value for key, value in SMALL.items() if key in has}, **params}
@@ -98,7 +98,7 @@ def asker(probe: Callable[..., list[Any]], models: Path, folder: Path, monkeypat
             job.mkdir()
             shutil.copytree(models, job / "models")
             (job / "more.jsonl").write_text("".join(json.dumps(each) + "\n" for each in documents()))
-        return probe(f"{like}-tiny", 'corpus = Corpus(Path("/job/more.jsonl"), 24)\n' + lines, "3g", models=models)
+        return probe(f"{like}-tiny", 'corpus = Corpus(Path("/job/more.jsonl"), 24)\n' + lines, models=models, cold=cold)
 
     return run
 

@@ -1,29 +1,66 @@
-"""A script run inside an image, under the limits of a job."""
+"""Scripts run inside an image, under the limits of a job: in a container that is warm, or in one of their own."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import socket
+import tempfile
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import docker
+from docker.errors import ContainerError
+from docker.models.containers import Container
+
+from harness.launch.container import LABEL
+from harness.owner import me
+
+_FORKS = Path(__file__).with_name("forks.py")
+# An engine's imports, on a busy machine.
+_START_S = 120.0
+
+
+def limits(memory: str, scratch_mib: int, environment: dict[str, str]) -> dict[str, Any]:
+    """What the Docker SDK is told so that a container is held as a job is."""
+    return {
+        "network_mode": "none",
+        "read_only": True,
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges"],
+        "user": "65532:65532",
+        "cpuset_cpus": "0",
+        "mem_limit": memory,
+        "memswap_limit": memory,
+        "pids_limit": 512,
+        "environment": environment,
+        "tmpfs": {"/tmp": f"size={scratch_mib}m"},
+        "labels": {LABEL: me()},
+    }
+
+
+def volumes(read: dict[str, Path], write: dict[str, Path]) -> dict[str, dict[str, str]]:
+    """Folders by their place in the container, as the Docker SDK takes them."""
+    return {
+        str(folder): {"bind": place, "mode": mode}
+        for mode, folders in (("ro", read), ("rw", write))
+        for place, folder in folders.items()
+    }
 
 
 def ask(
-    client: docker.DockerClient,
-    image: str,
-    read: dict[str, Path],
-    write: dict[str, Path],
-    *,
-    memory: str,
-    scratch_mib: int = 64,
-    environment: dict[str, str] | None = None,
+    client: docker.DockerClient, image: str, read: dict[str, Path], write: dict[str, Path], *, memory: str
 ) -> list[Any]:
-    """Run ``/job/probe.py``; what it ``say``s comes back.
+    """Run ``/job/probe.py`` in a container of its own; return what it ``say``s.
 
     Args:
-        read: places in the container, and the folders that it reads there.
-        write: the same for those that it may write to.
+        read: folders that it reads, by their place in the container.
+        write: folders that it writes to, likewise.
+
+    Raises:
+        ContainerError: it failed; 137 means that the kernel killed it at the memory limit.
     """
     output = client.containers.run(
         image,
@@ -31,22 +68,103 @@ def ask(
         ["-s", "KILL", "1800", "python3", "/job/probe.py"],
         entrypoint=["timeout"],
         remove=True,
-        network_mode="none",
-        read_only=True,
-        cap_drop=["ALL"],
-        security_opt=["no-new-privileges"],
-        user="65532:65532",
-        cpuset_cpus="0",
-        mem_limit=memory,
-        memswap_limit=memory,
-        pids_limit=512,
-        environment=environment or {},
-        tmpfs={"/tmp": f"size={scratch_mib}m"},
-        volumes={
-            str(folder): {"bind": place, "mode": mode}
-            for mode, folders in (("ro", read), ("rw", write))
-            for place, folder in folders.items()
-        },
+        volumes=volumes(read, write),
+        **limits(memory, 256, {"OMP_NUM_THREADS": "1"}),
     )
-    said = [line for line in output.decode().splitlines() if line.startswith("said ")]
-    return [json.loads(line.removeprefix("said ")) for line in said]
+    return said(output.decode())
+
+
+def said(output: str) -> list[Any]:
+    """What a script's ``say`` printed."""
+    lines = [line for line in output.splitlines() if line.startswith("said ")]
+    return [json.loads(line.removeprefix("said ")) for line in lines]
+
+
+class Warm:
+    """A container that has imported an engine, and runs each script in a fork: milliseconds instead of seconds."""
+
+    def __init__(self, client: docker.DockerClient, image: str, imports: str, read: dict[str, Path]) -> None:
+        self.image = image
+        # A folder of its own: a socket's path may be 107 bytes long, and pytest's are longer.
+        self._folder = Path(tempfile.mkdtemp(prefix="warm-"))
+        self._folder.chmod(0o755)
+        for name in ("job", "index", "door"):
+            (self._folder / name).mkdir()
+            (self._folder / name).chmod(0o777)
+        shutil.copy(_FORKS, self._folder / "forks.py")
+        own = {"/forks.py": self._folder / "forks.py", "/job": self._folder / "job", **read}
+        writes = {"/index": self._folder / "index", "/door": self._folder / "door"}
+        self._container: Container = client.containers.run(
+            image,
+            ["/forks.py", "/door/s", imports],
+            entrypoint=["python3"],
+            detach=True,
+            volumes=volumes(own, writes),
+            **limits("3g", 1024, {"OMP_NUM_THREADS": "1"}),
+        )
+        deadline = time.monotonic() + _START_S
+        while not (self._folder / "door" / "s").exists():
+            assert time.monotonic() < deadline and self._alive(), self._container.logs().decode()[-2000:]
+            time.sleep(0.02)
+
+    def ask(self, job: Path, *, cold: bool = False) -> list[Any]:
+        """Run ``job/probe.py`` over the files of ``job``; return what it ``say``s.
+
+        Args:
+            cold: in an interpreter of its own, which has imported nothing.
+
+        Raises:
+            ContainerError: it failed.
+        """
+        place = self._folder / "job"
+        for left in place.iterdir():
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        shutil.copytree(job, place, dirs_exist_ok=True)
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.connect(str(self._folder / "door" / "s"))
+            asking.sendall(json.dumps({"cold": cold}).encode() + b"\n")
+            with asking.makefile("r", encoding="utf-8", errors="replace") as answer:
+                output = answer.read()
+        *_, last = output.strip().splitlines() or ["the container ended"]
+        if last != "ended 0":
+            code = int(last.removeprefix("ended ")) if last.startswith("ended ") else 137
+            raise ContainerError(self._container, code, "/job/probe.py", self.image, output[-4000:])
+        return said(output)
+
+    def close(self) -> None:
+        """Remove the container and its folder."""
+        self._container.remove(force=True)
+        shutil.rmtree(self._folder)
+
+    def _alive(self) -> bool:
+        self._container.reload()
+        return bool(self._container.status in ("created", "running"))
+
+
+@dataclass
+class Warmth:
+    """The warm containers of one test process, by image; the one that was used least recently ends first."""
+
+    client: docker.DockerClient
+    most: int = 3
+    _warm: dict[str, Warm] = field(default_factory=dict)
+
+    def of(self, image: str, imports: str, read: dict[str, Path] | None = None) -> Warm:
+        """The warm container of an image.
+
+        Args:
+            imports: lines of Python that import the engine.
+            read: folders that all its scripts read, by their place in the container.
+        """
+        found = self._warm.pop(image, None)
+        if found is None:
+            if len(self._warm) >= self.most:
+                self._warm.pop(next(iter(self._warm))).close()
+            found = Warm(self.client, image, imports, read or {})
+        self._warm[image] = found
+        return found
+
+    def close(self) -> None:
+        """End all."""
+        while self._warm:
+            self._warm.popitem()[1].close()

@@ -171,5 +171,5 @@ def test_the_image_is_small(engine: docker.DockerClient) -> None:
 
 def test_a_quarter_of_a_gibibyte_is_too_little(probe: Probe) -> None:
     with pytest.raises(docker.errors.ContainerError) as caught:
-        probe("minilm", BUILT, "256m")
+        probe("minilm", BUILT, memory="256m")
     assert caught.value.exit_status == 137

@@ -46,7 +46,7 @@ for query in queries:
     say([[hit.doc_id for hit in hits] == [ids[row] for row in rows[0]],
          max(abs(hit.score - score) for hit, score in zip(hits, scores[0].tolist()))])
 """
-    said = probe("minilm", lines, "2g")
+    said = probe("minilm", lines)
     assert len(said) == 30
     assert all(same for same, _ in said)
     assert max(difference for _, difference in said) < 1e-4
@@ -97,7 +97,7 @@ for query in ("frozen water", "ash", ""):
     say([[hit.doc_id for hit in hits], max(abs(hit.score - expected[hit.doc_id]) for hit in hits),
          sorted(expected, key=lambda doc_id: -expected[doc_id])])
 """
-    for found, difference, expected in probe("minilm", DPR + lines, "2g"):
+    for found, difference, expected in probe("minilm", DPR + lines):
         assert difference < 1e-4
         assert len(found) == 4
         if found != expected:  # two documents have one text
@@ -118,7 +118,7 @@ for number, (documents, queries) in enumerate([
     say([[hit.score for hit in sorted(dpr.search("rivers of ice", 10), key=lambda hit: hit.doc_id)],
          sorted(dpr.libraries()), dpr.threads()])
 """
-    (exact, *_), *others = probe("minilm", DPR + lines, "2g")
+    (exact, *_), *others = probe("minilm", DPR + lines)
     spread = max(exact) - min(exact)
     for number, (scores, libraries, threads) in enumerate(others):
         furthest = max(abs(a - b) for a, b in zip(scores, exact, strict=True))
@@ -154,7 +154,7 @@ try:
 except ValueError as error:
     say(str(error))
 """
-    right, swapped, refused = probe("minilm", lines, "2g")
+    right, swapped, refused = probe("minilm", lines)
     assert max(abs(a - b) for a, b in zip(right, swapped, strict=True)) > 0.1
     assert refused.startswith("the index was made with checkpoint_sha256")
 
@@ -189,7 +189,7 @@ try:
 except ValueError as error:
     say(str(error))
 """
-    found, one, batch, build = probe("minilm", lines, "2g")
+    found, one, batch, build = probe("minilm", lines)
     assert found == 4
     assert one.startswith("m: 1 of 1 texts become NaN or infinity under torch;")
     assert batch.startswith("m: 1 of 2 texts become NaN")
@@ -239,7 +239,7 @@ edit("tokenizer_config.json", '"do_lower_case": false', '"do_lower_case": true')
 edit("config.json", '"layer_norm_eps": 1e-12', '"layer_norm_eps": 1e-5')
 load(True)
 """
-    *same, vocabulary, case, config = probe("minilm", lines, "2g")
+    *same, vocabulary, case, config = probe("minilm", lines)
     assert same == ["loaded"] * 3
     for said in (vocabulary, case, config):
         assert said.startswith("the index was made with checkpoint_sha256")
@@ -269,7 +269,7 @@ for text in texts:
 say([len(dense._model.tokenizer.encode(text).ids) for text in texts])
 say([dense._model.tokenizer.token_to_id("[UNK]") in dense._model.tokenizer.encode(text).ids for text in texts])
 """
-    *ranked, lengths, unknown = probe("minilm", lines, "2g")
+    *ranked, lengths, unknown = probe("minilm", lines)
     for number, (doc_id, score, next_score) in enumerate(ranked):
         assert doc_id == f"\u6587 {number}"
         assert score == pytest.approx(1, abs=1e-4) and next_score < 0.999
@@ -293,6 +293,6 @@ for text, relevant in json.loads(Path("/job/asked.json").read_text()):
     found = [hit.doc_id for hit in dense.search(text, 10)]
     say(1 / (1 + found.index(relevant)) if relevant in found else 0.0)
 """
-    said = probe("minilm", lines, "2g")
+    said = probe("minilm", lines)
     assert len(said) == 60
     assert sum(said) / 60 > 0.4, "by chance it is 0.04"

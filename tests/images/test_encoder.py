@@ -51,7 +51,7 @@ for backend in ("onnxruntime", "openvino", "torch-bf16", "openvino-bf16", "onnxr
     say([backend, float(abs(found - expected).max()), overlap, threads, libraries,
          sorted(path.name for path in (place / "m").iterdir())])
 """
-    said = {name: rest for name, *rest in probe("minilm", lines, "3g")}
+    said = {name: rest for name, *rest in probe("minilm", lines)}
     assert said.keys() == TOLERANCES.keys()
     for name, (difference, overlap, threads, libraries, files) in said.items():
         allowed, least = TOLERANCES[name]
@@ -83,7 +83,7 @@ print(*sorted({{"torch", "transformers", "onnxruntime", "openvino", "onnx", "ope
     say([backend, done.stdout.split(), done.stderr])
 """
     # Without a word on telemetry, which ONNX Runtime's would say where it cannot keep an id.
-    assert probe("minilm", lines, "3g") == [["onnxruntime", ["onnxruntime"], ""], ["openvino", ["openvino"], ""]]
+    assert probe("minilm", lines) == [["onnxruntime", ["onnxruntime"], ""], ["openvino", ["openvino"], ""]]
 
 
 # Checkpoints of each kind, through the classes that their authors load them with.
@@ -146,7 +146,7 @@ for kind, (head, loader, call) in theirs.items():
 
 def test_each_published_format_is_read_as_its_authors_read_it(probe: Probe, tmp_path: Path) -> None:
     put_small_checkpoints(tmp_path)
-    said = probe("minilm", AS_ITS_AUTHORS, "2g")
+    said = probe("minilm", AS_ITS_AUTHORS)
     assert len(said) == 24
     for kind, shape, dims, difference, size in said:
         assert shape == [5, dims] and dims in (24, 32)
@@ -200,7 +200,7 @@ for number, (kind, head) in enumerate(made):
 
 def test_what_is_exported_computes_what_torch_does(probe: Probe, tmp_path: Path) -> None:
     put_small_checkpoints(tmp_path)
-    said = probe("minilm", EXPORTED, "3g")
+    said = probe("minilm", EXPORTED)
     assert len(said) == 34, "16 in two forms; an encoder of DPR in the one that its side asks for"
     for kind, head, backend, same_shape, difference, size in said:
         assert same_shape and size > 0.1, (kind, head, backend)
@@ -227,7 +227,7 @@ rows = [*vectors.values(), pair[False], pair[True]]
 say([[float(abs(a - b).max()) for b in rows] for a in rows])
 say(float(numpy.linalg.norm(vectors["normalise"])))
 """
-    differences, norm = probe("minilm", lines, "2g")
+    differences, norm = probe("minilm", lines)
     assert all(each > 1e-3 for i, row in enumerate(differences) for j, each in enumerate(row) if i != j)
     assert norm == pytest.approx(1, abs=1e-5)
 

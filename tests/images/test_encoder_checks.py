@@ -97,7 +97,7 @@ for number, (said, how) in enumerate([(None, "pass"), {cases}]):
         code = prepare.main([str(place), str(told)])
     say([said, code, stream.getvalue()])
 """
-    good, *spoilt = probe("minilm", lines, "2g")
+    good, *spoilt = probe("minilm", lines)
     assert good == [None, 0, ""]
     assert len(spoilt) == len(SPOILT)
     for expected, code, said in spoilt:
@@ -122,6 +122,6 @@ command = [sys.executable, "-m", "encoder.prepare", "/index/assets", str(told)]
 done = subprocess.run(command, capture_output=True, text=True)
 say([done.returncode, done.stderr.splitlines()])
 """
-    ((code, said),) = probe("minilm", lines, "2g")
+    ((code, said),) = probe("minilm", lines)
     assert code == 1
     assert said == ["question: this is DPR's question encoder, named for document texts; swap them"]

@@ -101,7 +101,7 @@ apart(prepare)
 for name in names:
     apart(rank)
 """
-    said = ask("bt-splade-l", lines)
+    said = ask("bt-splade-l", lines, cold=True)
     facts, *kinds = (said[start::4] for start in range(4))
     names = [name for (name, _, _) in facts]
     assert names == ["torch", "torch-bf16", "onnxruntime", "onnxruntime-int8", "openvino", "openvino-bf16"]

@@ -112,7 +112,7 @@ count = autoclass("io.anserini.index.IndexReaderUtils").getTermCounts
 for word, stem in (("market", "market"), ("north", "north"), ("castle", "castl")):
     say([count(reader, word).get("collectionFreq"), total[word]])
 """
-    (loaded, before), ranking, stages, *pairs = ask("deepct", BUILT_APART + lines)
+    (loaded, before), ranking, stages, *pairs = ask("deepct", BUILT_APART + lines, cold=True)
     assert (loaded, before, stages) == ([], [], ["retrieve"])  # a search needs no encoder
     assert len(ranking) == 3
     assert len(pairs) == 24 + 3
@@ -147,7 +147,7 @@ say([hit.doc_id for hit in system.search("market", 24)])
 empty = impact_methods.writer(params, Path("/opt/assets"), 1, "cpu").lines(list(corpus)[-1:], lambda _: None)
 say(empty)
 """
-    loaded, same, (ours, theirs), ranking, market, empty = ask("doct5query", BUILT_APART + lines)
+    loaded, same, (ours, theirs), ranking, market, empty = ask("doct5query", BUILT_APART + lines, cold=True)
     assert loaded == [] and same
     assert ours == theirs
     assert {"twin a", "twin b"} <= set(ranking) and "empty" not in ranking

@@ -189,7 +189,7 @@ for _ in range(200):
     hits = bm25.search("mountains of ice", 3)
 say(hits[0].doc_id)
 """
-    assert probe("bm25", lines, "256m") == ["glacier"]
+    assert probe("bm25", lines, memory="256m") == ["glacier"]
 
 
 def test_options_that_every_jvm_gets_do_no_harm(probe: Probe) -> None:
