@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.line import verdict
 from harness.frechet import bootstrap, distance
 from harness.frechet.bootstrap import Placed
 
@@ -44,7 +45,11 @@ def main() -> int:
         copies = [vectors[np.repeat(each.rows, weights[number][each.query])] for each in (one, other)]
         off = max(off, abs(distance.of_points(*copies) - float(found[number])))
     print(f"  distances {found.min():.4f} to {found.max():.4f}; off by {off:.1e} at most from those of copies")
-    return 1 if wall_s > ALLOWED_S or off > 1e-4 * float(found.mean()) else 0
+    limits = {
+        f"{wall_s:.0f} s, allowed {ALLOWED_S:g}": wall_s > ALLOWED_S,
+        f"off by {off:.1e}": off > 1e-4 * found.mean(),
+    }
+    return verdict("bench-frechet", [what for what, over in limits.items() if over])
 
 
 def _made(queries: int, documents: int, dimensions: int) -> tuple[Any, Placed, Placed]:

@@ -1,7 +1,8 @@
-"""One line of the table that the benchmarks fill."""
+"""One line of the table that the benchmarks fill, and the line that each benchmark ends with."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -15,3 +16,14 @@ class Line:
     figure: str
     allowed: str
     ok: bool
+
+
+def verdict(name: str, over: Sequence[str]) -> int:
+    """Print whether a benchmark's limits hold; return its exit code.
+
+    Args:
+        name: the benchmark's, as ``make`` calls it.
+        over: what is over its limit.
+    """
+    print(f"{name}: {'OVER THE LIMIT: ' + '; '.join(over) if over else 'all limits hold'}")
+    return 1 if over else 0

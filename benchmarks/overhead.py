@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import jobs, looking_on, queries
-from benchmarks.line import Line
+from benchmarks.line import Line, verdict
 from harness.launch.docker import DockerLauncher
 
 CACHE = Path(os.environ.get("HARNESS_CACHE", "~/.cache/ir-harness")).expanduser()
@@ -36,7 +36,7 @@ def main() -> int:
     with closing(DockerLauncher(CACHE)) as launcher:
         lines += [*jobs.lines(launcher, CACHE), *looking_on.lines(launcher)]
     _show(lines)
-    return 0 if all(line.ok for line in lines) else 1
+    return verdict("bench", [line.what for line in lines if not line.ok])
 
 
 def _show(lines: Sequence[Line]) -> None:
