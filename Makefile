@@ -1,8 +1,10 @@
 # No logic here: each target is one command.
 PYTHON ?= python3
 BIN := .venv/bin
+# Where this is set, each of the many processes would compile its modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo small images test check bench bench-reprice bench-frechet frechet docs format lock
+.PHONY: demo small images test quick soak check bench bench-reprice bench-frechet frechet docs format lock
 
 # The main job, end to end: two real systems on a real collection.
 demo: .venv/ready
@@ -16,17 +18,22 @@ small: .venv/ready
 images: .venv/ready
 	scripts/with-engine $(BIN)/harness images
 
-# All tests, with whatever they need started.
+# All tests but the soak, with whatever they need started.
 test: .venv/ready
-	scripts/test-tools
 	scripts/with-engine scripts/test
+
+# The tests that need no engine, no browser and no server: a minute.
+quick: .venv/ready
+	scripts/test quick
+
+# Sweeps that take hours' worth of luck: thirty kills, twenty calibrations, whole collections.  Before a release.
+soak: .venv/ready
+	scripts/test-tools
+	scripts/with-engine scripts/test soak
 
 # Format, lint, strict types, import contract.
 check: .venv/ready
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	scripts/check
 
 # What measuring costs: with harness and without, side by side in one run.
 bench: .venv/ready

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,8 @@ from harness.records import digest
 
 _START = "minilm"
 _MEMORY_BYTES = 6 << 30
+# A minute on two CPUs.
+STEPS = 40
 # Any engine does that has torch and transformers.
 _TRAINED_IN = "dense"
 
@@ -74,7 +76,14 @@ Heard = Callable[[str, int, int], None]
 
 
 def make(
-    client: docker.DockerClient, out: Path, *, cache: Path, say: Callable[[str], None], heard: Heard
+    client: docker.DockerClient,
+    out: Path,
+    *,
+    cache: Path,
+    say: Callable[[str], None],
+    heard: Heard,
+    kinds: Sequence[Kind] = KINDS,
+    steps: int = STEPS,
 ) -> list[Path]:
     """Train what is missing; returns the files of the systems.
 
@@ -84,6 +93,8 @@ def make(
     Args:
         out: ``out/models`` is for ``--models``, ``out/images`` for ``HARNESS_IMAGES``.
         heard: is told what is trained, the steps done and all steps.
+        kinds: what to train.
+        steps: of each training; weights of other numbers of steps are trained anew.
 
     Raises:
         ImageError: the engine's image or the start cannot be had, or a training fails.
@@ -94,13 +105,13 @@ def make(
     models.mkdir(parents=True, exist_ok=True)
     leftovers.sweep(models)
     engine = next(system for system in known.values() if system.engine == _TRAINED_IN)
-    for kind in KINDS:
-        key = _key(kind, engine, known[_START])
+    for kind in kinds:
+        key = _key(kind, engine, known[_START], steps)
         if _made(models, kind) != key:
             say(f"training {kind.name} for {', '.join(kind.systems)}: about a minute on two CPUs")
             image = making.ensure_engine(client, engine, cache=cache, report=say)
             origin = assets.fetch(_START, known[_START].system_assets, cache, None, say)
-            _train(client, image, kind, origin, models, known[kind.systems[0]].params, heard)
+            _train(client, image, kind, origin, models, known[kind.systems[0]].params, heard, steps)
             _note(models, kind, key, known[kind.systems[0]].params)
     return [
         stand_in.write(
@@ -111,7 +122,7 @@ def make(
             note=kind.note,
             params=kind.params,
         )
-        for kind in KINDS
+        for kind in kinds
         for name in kind.systems
     ]
 
@@ -124,6 +135,7 @@ def _train(
     models: Path,
     params: dict[str, Any],
     heard: Heard,
+    steps: int,
 ) -> None:
     (start,) = (path for path in origin.iterdir() if path.is_dir())
     with leftovers.scratch(models, kind.name) as scratch:
@@ -134,7 +146,7 @@ def _train(
             client,
             image,
             "checkpoints.training",
-            [kind.name, "/start", "/corpus.jsonl.gz", "/out"],
+            [kind.name, "/start", "/corpus.jsonl.gz", "/out", str(steps)],
             given={"/start": start, "/corpus.jsonl.gz": _corpus()},
             out=fresh,
             memory_bytes=_MEMORY_BYTES,
@@ -167,12 +179,13 @@ def _note_file(models: Path, kind: Kind) -> Path:
     return models / f"{kind.name}.made.json"
 
 
-def _key(kind: Kind, engine: catalog.System, start: catalog.System) -> str:
+def _key(kind: Kind, engine: catalog.System, start: catalog.System, steps: int) -> str:
     """Hash of everything that decides the weights, as far as arithmetic is the same everywhere."""
     scripts = sorted((Path(__file__).parent / "training").glob("*.py"))
     return digest(
         {
             "kind": kind.name,
+            "steps": steps,
             "scripts": {path.name: _sha256(path) for path in scripts},
             "packages": _sha256(engine.engine_dir / "requirements.lock"),
             "start": {name: sha for asset in start.system_assets for name, sha in asset.sha256.items()},

@@ -26,7 +26,7 @@ from harness.launch.base import Launcher
 from harness.orchestrator import Summary
 from harness.prices import Snapshot
 from harness.progress import Screen
-from tests import toys
+from tests import chance, toys
 from tests.aws import server
 from tests.stored import Maker
 
@@ -46,11 +46,63 @@ k = 3
 """
 
 
+# What takes longest begins first, so that no worker ends long after the others.
+_LONG = (
+    "ec2/test_whole",
+    "remote/test_with_docker",
+    "batch/test_whole",
+    "test_main_job",
+    "faults/test_hostile",
+    "checkpoints/test_small",
+    "images/",
+    "checkpoints/test_conformance",
+    "calibration/test_with_docker",
+    "viable/test_with_docker",
+    "launch/",
+    "faults/",
+)
+# Tests of one engine share its warm container, others what their fixtures made: each group has one worker.
+_TOGETHER = {
+    "images/test_colbert": "colbert",
+    "images/test_impact": "impact",
+    "images/test_dense": "dense",
+    "images/test_encoder": "dense",
+    "images/test_lucene": "lucene",
+    "images/test_node": "lucene",
+    "page/": "browser",
+    "test_main_job": "main job",
+    "faults/test_hostile": "hostile",
+    "checkpoints/test_small": "small",
+    "checkpoints/test_conformance": "contract",
+    "batch/test_whole": "batch",
+}
+
+
+def pytest_configure() -> None:
+    """Draw the seed before there are workers, which inherit it."""
+    chance.seed()
+
+
+def pytest_report_header() -> str:
+    """Say how to draw the same samples again."""
+    return f"drawn by chance with {chance.VARIABLE}={chance.seed()}"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what speaks to moto's server, whatever fixture brings it."""
+    """Mark what speaks to moto's server, put together what shares fixtures, and put the long ones first."""
     for item in items:
+        path = item.nodeid.removeprefix("tests/")
         if "_aws_server" in getattr(item, "fixturenames", ()):
             item.add_marker("cloud")
+        for start, group in _TOGETHER.items():
+            if path.startswith(start):
+                item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    path = item.nodeid.removeprefix("tests/")
+    return next((turn for turn, start in enumerate(_LONG) if path.startswith(start)), len(_LONG))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,4 +1,4 @@
-"""The trained checkpoints rank, through the real engines; with a wrong pooling or swapped encoders they rank worse."""
+"""Checkpoints are trained and read by the real engines; those of a whole training rank, wrong ones worse."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 import random
 import shutil
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import docker
@@ -18,6 +18,7 @@ from checkpoints import container, small, stand_in
 from harness import catalog
 from harness.errors import ImageError
 from harness.images import making
+from tests.chance import chance
 from tests.checkpoints.conftest import CACHE
 
 pytestmark = pytest.mark.docker
@@ -26,14 +27,29 @@ SCIFACT = catalog.data_root() / "datasets" / "scifact"
 # With a ranking by chance, nDCG@10 over so many documents is about 0.005.
 OTHERS = 700
 
-Ranked = Callable[[str], float]
+Ranked = Callable[..., float]
+# Too few to learn anything, enough to have every step, file and parameter of a training.
+FEW_STEPS = 3
+DRAWN = chance("training").choice(small.KINDS)
+
+
+def make(engine: docker.DockerClient, folder: Path, kinds: Sequence[small.Kind], steps: int = small.STEPS) -> None:
+    small.make(engine, folder, cache=CACHE, say=print, heard=lambda *_: None, kinds=kinds, steps=steps)
+
+
+@pytest.fixture(scope="module")
+def hardly_trained(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One kind of checkpoint, drawn by chance, after a few steps."""
+    folder = tmp_path_factory.mktemp("few-steps")
+    make(engine, folder, (DRAWN,), FEW_STEPS)
+    return folder
 
 
 @pytest.fixture(scope="module")
 def trained(engine: docker.DockerClient) -> Path:
     """The checkpoints of the suite ``small``; kept in the cache, as training takes minutes."""
     folder = CACHE / "tmp" / "tests-small"
-    small.make(engine, folder, cache=CACHE, say=print, heard=lambda *_: None)
+    make(engine, folder, small.KINDS)
     return folder
 
 
@@ -48,26 +64,25 @@ def judged() -> dict[str, dict[str, int]]:
 
 @pytest.fixture
 def measured(
-    engine: docker.DockerClient,
-    trained: Path,
-    judged: dict[str, dict[str, int]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    engine: docker.DockerClient, judged: dict[str, dict[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Ranked:
-    """nDCG@10 of a system on SciFact's queries, over all relevant documents and some others."""
-    images = tmp_path / "images"
-    shutil.copytree(trained / "images", images)
-    monkeypatch.setenv("HARNESS_IMAGES", str(images))
+    """nDCG@10 of a system on SciFact's queries, over the relevant documents and some others."""
 
-    def run(name: str) -> float:
+    def run(made: Path, name: str, *, queries: int | None = None, others: int = OTHERS) -> float:
+        images = tmp_path / "images"
+        if not images.exists():
+            shutil.copytree(made / "images", images)
+        monkeypatch.setenv("HARNESS_IMAGES", str(images))
+        asked = dict(list(judged.items())[:queries])
         system = catalog.system(name)
-        image = making.ensure(engine, system, cache=CACHE, models=trained / "models", report=print)
+        image = making.ensure(engine, system, cache=CACHE, models=made / "models", report=print)
         job, out = tmp_path / f"job-{name}", tmp_path / f"out-{name}"
         job.mkdir()
         out.mkdir()
         (job / "params.json").write_text(json.dumps(system.params))
-        (job / "corpus.jsonl").write_text(_documents({each for found in judged.values() for each in found}))
-        shutil.copyfile(SCIFACT / "queries.jsonl", job / "queries.jsonl")
+        (job / "corpus.jsonl").write_text(_documents({each for found in asked.values() for each in found}, others))
+        topics = (SCIFACT / "queries.jsonl").read_text().splitlines(keepends=True)
+        (job / "queries.jsonl").write_text("".join(line for line in topics if json.loads(line)["_id"] in asked))
         found: dict[str, list[str]] = {}
         container.run(
             engine,
@@ -79,17 +94,17 @@ def measured(
             memory_bytes=4 << 30,
             heard=lambda told: found.__setitem__(told["query"], told["hits"]) if "query" in told else None,
         )
-        assert found.keys() == judged.keys()
-        return sum(_ndcg(found[query], relevant) for query, relevant in judged.items()) / len(judged)
+        assert found.keys() == asked.keys()
+        return sum(_ndcg(found[query], relevant) for query, relevant in asked.items()) / len(asked)
 
     return run
 
 
-def _documents(needed: set[str]) -> str:
+def _documents(needed: set[str], count: int) -> str:
     with gzip.open(SCIFACT / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
         rows = list(lines)
     ids = [json.loads(row)["_id"] for row in rows]
-    others = random.Random(0).sample([number for number, each in enumerate(ids) if each not in needed], OTHERS)
+    others = random.Random(0).sample([number for number, each in enumerate(ids) if each not in needed], count)
     kept = sorted([number for number, each in enumerate(ids) if each in needed] + others)
     return "".join(rows[number] for number in kept)
 
@@ -109,40 +124,15 @@ def _variant(name: str, new: str, **params: str) -> None:
     path.with_name(f"{new}.toml").write_text(stand_in.as_toml(told))
 
 
-def test_dpr_ranks_and_a_wrong_pooling_shows(measured: Ranked) -> None:
-    right = measured("dpr-small")
-    assert right > 0.5
-    _variant("dpr-small", "dpr-mean", pooling="mean")
-    assert measured("dpr-mean") < right - 0.08
+def test_training_makes_checkpoints_that_their_engine_ranks_with(hardly_trained: Path, measured: Ranked) -> None:
+    assert 0 <= measured(hardly_trained, small.NAMES[DRAWN.systems[-1]], queries=10, others=20) <= 1
 
 
-def test_dprs_encoders_cannot_be_swapped(measured: Ranked) -> None:
-    _variant("dpr-small", "dpr-swapped", query_model="dpr-context", document_model="dpr-question")
-    with pytest.raises(ImageError, match="swap them"):
-        measured("dpr-swapped")
-
-
-def test_splade_ranks_and_swapped_encoders_show(measured: Ranked) -> None:
-    right = measured("bt-splade-l-small")
-    assert right > 0.6
-    _variant(
-        "bt-splade-l-small",
-        "bt-splade-swapped",
-        query_model="bt-splade-l-document",
-        document_model="bt-splade-l-query",
-    )
-    assert measured("bt-splade-swapped") < right - 0.04
-
-
-def test_colbert_ranks(measured: Ranked) -> None:
-    assert measured("colbertv2-l-small") > 0.6
-
-
-def test_what_is_there_is_kept_and_what_is_broken_is_made_again(
-    trained: Path, tmp_path: Path, engine: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
+def test_checkpoints_that_are_there_are_kept_and_broken_ones_are_made_again(
+    hardly_trained: Path, tmp_path: Path, engine: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "small"
-    shutil.copytree(trained, folder)
+    shutil.copytree(hardly_trained, folder)
     made: list[str] = []
 
     def train(*arguments: object) -> None:
@@ -150,15 +140,46 @@ def test_what_is_there_is_kept_and_what_is_broken_is_made_again(
 
     monkeypatch.setattr(small, "_train", train)
 
-    def again() -> list[str]:
+    def again(steps: int = FEW_STEPS) -> list[str]:
         made.clear()
-        small.make(engine, folder, cache=CACHE, say=print, heard=lambda *_: None)
+        make(engine, folder, (DRAWN,), steps)
         return list(made)
 
     assert again() == []
-    with (folder / "models" / "dpr-context" / "pytorch_model.bin").open("r+b") as weights:
-        weights.truncate(1000)
-    assert again() == ["dpr"], "half a file is not taken for a whole one"
-    (folder / "models" / "splade.made.json").unlink()
-    assert again() == ["splade"]
-    assert again() == []
+    weights = max((folder / "models").rglob("*.*"), key=lambda path: path.stat().st_size)
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:1000])
+    assert again() == [DRAWN.name], "half a file is not taken for a whole one"
+    assert again() == [], "what was made has been noted"
+    (folder / "models" / f"{DRAWN.name}.made.json").unlink()
+    assert again() == [DRAWN.name]
+    assert again(FEW_STEPS + 1) == [DRAWN.name]
+
+
+@pytest.mark.soak
+def test_dpr_ranks_and_a_wrong_pooling_shows(trained: Path, measured: Ranked) -> None:
+    right = measured(trained, "dpr-small")
+    assert right > 0.5
+    _variant("dpr-small", "dpr-mean", pooling="mean")
+    assert measured(trained, "dpr-mean") < right - 0.08
+    _variant("dpr-small", "dpr-swapped", query_model="dpr-context", document_model="dpr-question")
+    with pytest.raises(ImageError, match="swap them"):
+        measured(trained, "dpr-swapped")
+
+
+@pytest.mark.soak
+def test_splade_ranks_and_swapped_encoders_show(trained: Path, measured: Ranked) -> None:
+    right = measured(trained, "bt-splade-l-small")
+    assert right > 0.6
+    _variant(
+        "bt-splade-l-small",
+        "bt-splade-swapped",
+        query_model="bt-splade-l-document",
+        document_model="bt-splade-l-query",
+    )
+    assert measured(trained, "bt-splade-swapped") < right - 0.04
+
+
+@pytest.mark.soak
+def test_colbert_ranks(trained: Path, measured: Ranked) -> None:
+    assert measured(trained, "colbertv2-l-small") > 0.6

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import nltk.data
 import pytest
-from nltk import tokenize
 
 from harness import datasets
 from harness.datasets import Dataset, answers
@@ -46,6 +44,8 @@ def swap(path: Path, old: str, new: str) -> None:
 
 def forget() -> None:
     """Both NLTK and we remember that the model was there."""
+    from nltk import tokenize
+
     tokenize._get_punkt_tokenizer.cache_clear()
     answers.need_tokenizer.cache_clear()
 
@@ -53,6 +53,8 @@ def forget() -> None:
 @pytest.fixture
 def no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """NLTK without any data; the folder where it looks."""
+    import nltk.data
+
     folder = tmp_path / "nltk_data"
     folder.mkdir(mode=0o700)
     monkeypatch.setattr(nltk.data, "path", [str(folder)])

@@ -13,8 +13,8 @@ import pytest
 
 from harness import assets, catalog
 from harness.images import making
-from tests.images.colbert import Inside, make_models
 from tests.images import inside
+from tests.images.colbert import Inside, make_models
 from tests.images.inside import Warmth
 
 # The same place as the command line's: what it has fetched already is not fetched again.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import tempfile
@@ -31,7 +32,7 @@ def limits(memory: str, scratch_mib: int, environment: dict[str, str]) -> dict[s
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges"],
         "user": "65532:65532",
-        "cpuset_cpus": "0",
+        "cpuset_cpus": _cpu(),
         "mem_limit": memory,
         "memswap_limit": memory,
         "pids_limit": 512,
@@ -39,6 +40,12 @@ def limits(memory: str, scratch_mib: int, environment: dict[str, str]) -> dict[s
         "tmpfs": {"/tmp": f"size={scratch_mib}m"},
         "labels": {LABEL: me()},
     }
+
+
+def _cpu() -> str:
+    """Return the one CPU of this test process: those of xdist's workers take turns."""
+    cpus = sorted(os.sched_getaffinity(0))
+    return str(cpus[int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % len(cpus)])
 
 
 def volumes(read: dict[str, Path], write: dict[str, Path]) -> dict[str, dict[str, str]]:

@@ -18,9 +18,7 @@ from types import SimpleNamespace
 from typing import IO, cast
 
 import docker
-import nltk.data
 import pytest
-from nltk import tokenize
 
 from harness import catalog, datasets, environment, indexes
 from harness.aws.objects import Objects
@@ -160,6 +158,8 @@ def test_on_arm_what_has_no_wheel_is_left_out(tmp_path: Path) -> None:
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """NLTK's sentence model here; nothing of NLTK's elsewhere."""
+    import nltk.data
+
     folder = tmp_path / "nltk" / "tokenizers" / "punkt_tab" / "english"
     folder.mkdir(parents=True)
     folder.parents[2].chmod(0o700)
@@ -173,6 +173,8 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def forget() -> None:
+    from nltk import tokenize
+
     tokenize._get_punkt_tokenizer.cache_clear()
     answers.need_tokenizer.cache_clear()
 
@@ -198,6 +200,8 @@ def there_and_back(dataset: Dataset, work: Objects, tmp_path: Path) -> Dataset:
 def test_a_dataset_of_any_format_is_the_same_there(
     heading: str, work: Objects, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import nltk.data
+
     dataset = datasets.load(examples.write(heading, tmp_path / "data"), tmp_path / "cache")
     here = hashes(dataset)
     back = there_and_back(dataset, work, tmp_path)
