@@ -126,7 +126,7 @@ def wheels(
     options = ["--require-hashes", "--only-binary=:all:", *_PYTHON, *tags, "-r", str(lock)]
     extra = [part for index in extra_indexes for part in ("--extra-index-url", index)]
     with _made(place) as fresh:
-        failure = _pip_download(options, fresh)
+        failure = _pip_download(options, fresh) if names_packages(lock) else None
         if failure and extra:
             failure = _pip_download([*options, *extra], fresh)
         if failure:
@@ -135,6 +135,12 @@ def wheels(
                 "check the network and pip's configuration ('pip config list'), or make the lock anew"
             )
     return place
+
+
+def names_packages(lock: Path) -> bool:
+    """Whether there is anything in a lock that pip would have to do."""
+    lines = (line.strip() for line in lock.read_text(encoding="utf-8").splitlines())
+    return any(line and not line.startswith("#") for line in lines)
 
 
 def _obtain(

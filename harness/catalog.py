@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Container
@@ -112,6 +113,7 @@ class System(Declared):
         return {name: value for name, value in self.params.items() if name in self.prepare_params}
 
 
+@functools.cache
 def data_root() -> Path:
     """The folder that holds ``images/``, ``instance_profiles/`` and ``datasets/``."""
     package = Path(__file__).resolve().parent

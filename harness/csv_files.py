@@ -14,6 +14,20 @@ from harness.errors import FileError
 Row = dict[str, str]
 
 
+def held(path: Path) -> bytes:
+    """What a file holds.
+
+    Raises:
+        FileError: missing or unreadable.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise FileError(f"{path}: no such file; it belongs to instance_profiles/") from None
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error}") from error
+
+
 def rows(path: Path, header: str, content: bytes | None = None) -> Iterator[tuple[str, Row]]:
     """Each row with its place, ``<file>:<line>``.
 
@@ -26,7 +40,7 @@ def rows(path: Path, header: str, content: bytes | None = None) -> Iterator[tupl
         FileError: missing, unreadable, another header, or a row of another length.
     """
     try:
-        text = (path.read_bytes() if content is None else content).decode("utf-8")
+        text = (held(path) if content is None else content).decode("utf-8")
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
         found = ",".join(next(reader, []))
         if found != header:
@@ -37,9 +51,7 @@ def rows(path: Path, header: str, content: bytes | None = None) -> Iterator[tupl
             if len(values) != len(columns):
                 raise FileError(f"{place}: {len(values)} fields, must be {len(columns)}; mend the row")
             yield place, dict(zip(columns, values, strict=True))
-    except FileNotFoundError:
-        raise FileError(f"{path}: no such file; it belongs to instance_profiles/") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (UnicodeDecodeError, csv.Error) as error:
         raise FileError(f"{path}: cannot be read: {error}") from error
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
 import tomllib
 from pathlib import Path
@@ -28,13 +30,17 @@ def read_toml(path: Path) -> dict[str, Any]:
         FileError: it is missing, unreadable, no UTF-8 or no TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        # Few files are read very often: their text is parsed once, and each caller gets a copy of its own.
+        return copy.deepcopy(_parsed(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise FileError(f"{path}: no such file; check the path") from None
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"{path}: cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
         raise FileError(f"{path}: not valid TOML: {error}") from error
+
+
+_parsed = functools.lru_cache(maxsize=256)(tomllib.loads)
 
 
 def validate(model: type[Model], raw: Any, path: Path, prefix: str = "") -> Model:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from harness import csv_files
@@ -57,8 +59,19 @@ def read(provider: str, root: Path | None = None) -> dict[str, Instance]:
     Raises:
         FileError: the file is missing or wrong; names file, line and fix.
     """
+    path = facts_path(provider, root)
+    return dict(parsed(provider, path, csv_files.held(path)))
+
+
+@lru_cache(maxsize=16)
+def parsed(provider: str, path: Path, content: bytes) -> Mapping[str, Instance]:
+    """The same of a file that was read already; the same content is parsed once.
+
+    Raises:
+        FileError: it is wrong; names file, line and fix.
+    """
     found: dict[str, Instance] = {}
-    for place, row in csv_files.rows(facts_path(provider, root), HEADER):
+    for place, row in csv_files.rows(path, HEADER, content):
         name = row["instance_type"]
         if row["provider"] != provider:
             raise FileError(f"{place}: provider is {row['provider']!r}, this file is for {provider!r}; move the row")

@@ -8,8 +8,9 @@ from __future__ import annotations
 import datetime
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from pydantic import Field
@@ -138,9 +139,8 @@ def snapshot(
         raise UsageError(
             f"no prices of {where} are dated {as_of or 'at all'} or before; there are those of {_dates(known)}"
         )
-    facts = instances.read(fitting[0].provider, root)
     for item in reversed(fitting):
-        if item.spot == (term == "spot") and (found := _read(item, facts, term)):
+        if item.spot == (term == "spot") and (found := read(item, root).get(term)):
             return found
     raise UsageError(
         f"no {term} prices of {known[0].region}{f' until {as_of}' if as_of else ''} are here; "
@@ -171,16 +171,18 @@ def read(file: SnapshotFile, root: Path | None = None) -> dict[str, Snapshot]:
     Raises:
         FileError: the file or the facts of its machines are missing or wrong, or its checksum is another.
     """
-    facts = instances.read(file.provider, root)
-    return {term: found for term in TERMS if (found := _read(file, facts, term))}
+    path = instances.facts_path(file.provider, root)
+    return dict(_parsed(file, _checked(file.path), path, csv_files.held(path)))
 
 
-def _read(file: SnapshotFile, facts: dict[str, Instance], term: str) -> Snapshot | None:
-    prices: dict[str, tuple[Instance, float]] = {}
-    sources: set[str] = set()
+@lru_cache(maxsize=16)
+def _parsed(file: SnapshotFile, content: bytes, facts_path: Path, facts_content: bytes) -> Mapping[str, Snapshot]:
+    """The prices in a file by term, with facts out of another; the same content is parsed once."""
+    facts = instances.parsed(file.provider, facts_path, facts_content)
+    prices: dict[str, dict[str, tuple[Instance, float]]] = {term: {} for term in TERMS}
+    sources: dict[str, set[str]] = {term: set() for term in TERMS}
     expected = {"provider": file.provider, "region": file.region, "as_of": str(file.as_of)}
-    seen: set[tuple[str, str]] = set()
-    for place, row in csv_files.rows(file.path, HEADER, _checked(file.path)):
+    for place, row in csv_files.rows(file.path, HEADER, content):
         name, price = row["instance_type"], csv_files.number(place, row, "price_usd_per_hour")
         for column, value in expected.items():
             if row[column] != value:
@@ -188,19 +190,21 @@ def _read(file: SnapshotFile, facts: dict[str, Instance], term: str) -> Snapshot
         if row["term"] not in TERMS or (row["term"] == "spot") != file.spot:
             where = "a _spot_ file holds spot alone" if file.spot else f"write one of {', '.join(TERMS[:-1])}"
             raise FileError(f"{place}: term is {row['term']!r}; {where}")
-        if (name, row["term"]) in seen:
+        if name in prices[row["term"]]:
             raise FileError(f"{place}: {name!r} has a price already; remove one of the two rows")
         if name not in facts:
             raise FileError(f"{place}: {name!r} has no facts in instances/{file.provider}.csv; add a row for it there")
-        seen.add((name, row["term"]))
-        if row["term"] == term:
-            prices[name] = (facts[name], price)
-            sources.add(row["source"])
-    if not seen:
+        prices[row["term"]][name] = (facts[name], price)
+        sources[row["term"]].add(row["source"])
+    if not any(prices.values()):
         raise FileError(f"{file.path}: holds no price; add rows or remove the file")
-    if not prices:
-        return None
-    return Snapshot(file.provider, file.region, term, file.as_of, "; ".join(sorted(sources)), tuple(prices.values()))
+    return {
+        term: Snapshot(
+            file.provider, file.region, term, file.as_of, "; ".join(sorted(sources[term])), tuple(known.values())
+        )
+        for term, known in prices.items()
+        if known
+    }
 
 
 def _checked(path: Path) -> bytes:

@@ -216,8 +216,16 @@ class Measurement:
 
 def to_json(record: Any, *, indent: int | None = None) -> str:
     """Write a record (or a mapping of plain values) as JSON with a stable key order."""
-    value = dataclasses.asdict(record) if dataclasses.is_dataclass(record) else record  # type: ignore[arg-type]
-    return json.dumps(value, indent=indent, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return json.dumps(record, default=_fields, indent=indent, sort_keys=True, ensure_ascii=False, allow_nan=False)
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    """The fields of a record as they are; ``dataclasses.asdict`` would copy all that is in them first.
+
+    Raises:
+        TypeError: it is no record.
+    """
+    return {each.name: getattr(record, each.name) for each in dataclasses.fields(type(record))}
 
 
 def digest(value: Any) -> str:

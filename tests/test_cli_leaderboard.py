@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,19 +21,25 @@ PUBLISHED = str(Path(__file__).resolve().parents[1] / "results" / "published" / 
 Call = Callable[..., Result]
 
 
-@pytest.fixture
-def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
-    """The command line beside stored results of four systems."""
-    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    shelf.put(
-        tmp_path / "results",
+@pytest.fixture(scope="module")
+def _stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of four systems."""
+    return shelf.put(
+        tmp_path_factory.mktemp("leaderboard") / "results",
         Made("fast", 2.0, (1, 2, 0)),
         Made("good", 20.0, (1, 1, 2)),
         Made("bad", 30.0, (2, 1, 2)),
         Made("dead", 1.0, outcome=shelf.Outcome.OOM),
         Made("fast", 1.5, (1, 2, 0), profile="cpu2-mem4"),
     )
+
+
+@pytest.fixture
+def harness(_stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The command line beside stored results of four systems, which all tests share, and their rows."""
+    monkeypatch.setenv("HARNESS_CACHE", str(_stored.parent / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").symlink_to(_stored)
 
     def call(*arguments: str) -> Result:
         return CliRunner().invoke(main, arguments, catch_exceptions=False)
@@ -177,6 +184,9 @@ def test_compare_many_at_once(harness: Call) -> None:
 
 def test_compare_where_the_query_sample_is_damaged(harness: Call, tmp_path: Path) -> None:
     assert "| q000  | q000 | 1.000 | 0.500 | -0.500 |" in harness("compare", "good", "bad").stdout
+    stored = (tmp_path / "results").readlink()
+    (tmp_path / "results").unlink()
+    shutil.copytree(stored, tmp_path / "results")
     for path in (tmp_path / "results" / "quick" / "samples").iterdir():
         path.write_text("[{}]")
     done = harness("compare", "good", "bad")

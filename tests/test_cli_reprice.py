@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,22 +15,41 @@ from click.testing import CliRunner, Result
 
 from harness import rows
 from harness.cli import main
-from tests.conftest import Bench
+from tests.conftest import make_bench
 
 Call = Callable[..., Result]
 
 
+@pytest.fixture(scope="module")
+def _stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One stored result, measured once, with the cache that it came from."""
+    made = make_bench(tmp_path_factory.mktemp("reprice"))
+    suite = made.suite()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HARNESS_IMAGES", str(made.folder / "engines"))
+        patch.setenv("HARNESS_CACHE", str(made.cache))
+        patch.chdir(made.folder)
+        done = CliRunner().invoke(main, ("run", suite.name, "--launcher", "fake"), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return made.folder
+
+
 @pytest.fixture
-def harness(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Call:
+def folder(_stored: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(_stored, tmp_path / "copy"))
+
+
+@pytest.fixture
+def harness(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     """The command line beside one stored result."""
-    monkeypatch.setenv("HARNESS_CACHE", str(bench.cache))
-    monkeypatch.chdir(bench.folder)
+    monkeypatch.setenv("HARNESS_IMAGES", str(folder / "engines"))
+    monkeypatch.setenv("HARNESS_CACHE", str(folder / "cache"))
+    monkeypatch.chdir(folder)
 
     def call(*arguments: str) -> Result:
         return CliRunner().invoke(main, arguments, catch_exceptions=False)
 
-    bench.suite()
-    assert call("run", "test-suite.toml", "--launcher", "fake").exit_code == 0
     return call
 
 
@@ -54,10 +74,10 @@ def test_reprice_against_the_newest(harness: Call) -> None:
     assert "| same instance 2022-12-05 (US$/h) |" in done.stdout
 
 
-def test_reprice_writes_what_it_is_asked_to(harness: Call, bench: Bench) -> None:
+def test_reprice_writes_what_it_is_asked_to(harness: Call, folder: Path) -> None:
     asked = ("--as-of", "2022-12-05", "--against", "2022-10-31", "--measures", "P@1")
     assert harness("reprice", *asked, "--format", "csv", "-o", "out.csv").stdout == ""
-    (line,) = csv.DictReader(io.StringIO((bench.folder / "out.csv").read_text()))
+    (line,) = csv.DictReader(io.StringIO((folder / "out.csv").read_text()))
     assert (line["before_price_date"], line["same_price_date"], line["cost_model"]) == (
         "2022-10-31",
         "2022-12-05",
@@ -68,19 +88,16 @@ def test_reprice_writes_what_it_is_asked_to(harness: Call, bench: Bench) -> None
     assert (found["before"]["date"], found["now"]["date"], len(found["changes"])) == ("2022-10-31", "2022-12-05", 1)
 
 
-def test_rows_are_made_once(harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_made_once(harness: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(*_: object, **__: object) -> None:
         raise AssertionError("rows were made again")
 
+    assert harness("run", "test-suite.toml", "--launcher", "fake").exit_code == 0
     whole = harness("report", "--as-of", "2022-12-05").stdout
     monkeypatch.setattr(rows, "measure", nobody)
     assert harness("report", "--as-of", "2022-12-05").stdout == whole
     assert harness("reprice", "--as-of", "2022-12-05").exit_code == 0
     # A run keeps the rows of its own suite's folder.
-    monkeypatch.undo()
-    monkeypatch.setenv("HARNESS_CACHE", str(bench.cache))
-    monkeypatch.chdir(bench.folder)
-    monkeypatch.setattr(rows, "measure", nobody)
     measures = "RR@10 Success@10 nDCG@10"
     assert harness("report", "results/test-suite", "--measures", measures).exit_code == 0
 
@@ -102,9 +119,9 @@ def test_rows_are_made_once(harness: Call, bench: Bench, monkeypatch: pytest.Mon
     ],
 )
 def test_what_cannot_be_priced_is_one_line(
-    harness: Call, bench: Bench, command: str, arguments: tuple[str, ...], line: str
+    harness: Call, folder: Path, command: str, arguments: tuple[str, ...], line: str
 ) -> None:
-    (bench.folder / "empty").mkdir()
+    (folder / "empty").mkdir()
     done = harness(command, *arguments)
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith(f"harness: {line}") and done.stderr.count("\n") == 1
@@ -117,8 +134,6 @@ def test_the_date_that_is_compared_with_must_have_prices(harness: Call) -> None:
 
 
 def test_prices_that_were_changed_are_refused(harness: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import shutil
-
     from harness import instances
 
     copy = tmp_path / "profiles"
@@ -131,8 +146,8 @@ def test_prices_that_were_changed_are_refused(harness: Call, tmp_path: Path, mon
     assert "aws_us-east-1_2022-12-05.csv: its checksum is not the one in SHA256SUMS" in done.stderr
 
 
-def test_a_cache_that_cannot_be_written_is_told_and_the_table_comes(harness: Call, bench: Bench) -> None:
-    (bench.folder / "file").write_text("")
+def test_a_cache_that_cannot_be_written_is_told_and_the_table_comes(harness: Call, folder: Path) -> None:
+    (folder / "file").write_text("")
     done = harness("reprice", "--as-of", "2022-12-05", "--cache", "file")
     assert done.exit_code == 0 and "| planted |" in done.stdout
     assert done.stderr.count("\n") == 1 and "cannot be written: Not a directory" in done.stderr

@@ -28,7 +28,7 @@ def test_printed_intervals_cover(queries: int) -> None:
     for repeat in range(REPEATS):
         latency = rng.lognormal(0.0, BETWEEN, queries)[:, None] * rng.lognormal(0.0, WITHIN, (queries, TRIALS))
         figures = {name: stats.percentile(latency.ravel(), name, queries) for name in bounded}
-        figures["mean"] = stats.bootstrap_mean(latency.mean(axis=1), repeat, resamples=999, wider=stats.WIDER)
+        figures["mean"] = stats.bootstrap_mean(latency.mean(axis=1), repeat, resamples=299, wider=stats.WIDER)
         for name, figure in figures.items():
             low, high = figure.low or 0.0, math.inf if figure.high is None else figure.high
             covered[name] += figure.value is not None and low <= truth[name] <= high

@@ -82,3 +82,12 @@ def test_a_missing_file_and_a_folder_say_so(tmp_path: Path) -> None:
         read_toml(tmp_path / "none.toml")
     with pytest.raises(FileError, match=r"cannot be read: .*Is a directory"):
         read_toml(tmp_path)
+
+
+def test_a_file_is_read_anew_after_a_change_of_the_same_size_and_a_callers_change_stays_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text("names = [1]")
+    read_toml(path)["names"].append(2)
+    assert read_toml(path) == {"names": [1]}
+    path.write_text("names = [3]")
+    assert read_toml(path) == {"names": [3]}

@@ -76,3 +76,11 @@ def test_wrong_facts_name_file_line_and_fix(root: Path, line: str, message: str)
 def test_a_provider_without_facts_is_named(root: Path) -> None:
     with pytest.raises(FileError, match=r"nobody\.csv: no such file"):
         instances.read("nobody", root)
+
+
+def test_facts_are_read_anew_after_a_change_of_the_same_size_and_a_callers_change_stays_its_own(root: Path) -> None:
+    instances.read("x", root).clear()
+    assert instances.read("x", root)["m1.two"].vcpus == 2
+    path = instances.facts_path("x", root)
+    path.write_text(path.read_text().replace("m1.two,2,", "m1.two,3,"))
+    assert instances.read("x", root)["m1.two"].vcpus == 3

@@ -164,21 +164,29 @@ def test_an_interrupt_keeps_what_is_finished(bench: Bench) -> None:
     assert (summary.done_before, len(summary.jobs)) == (1, 2)
 
 
+# What is there while an index is built, and while a job runs.
+_BUILD, _JOB = "cache/indexes/*/job/log", "results/test-suite/.staging/*/log"
+
+
 def test_after_kill_9_the_next_run_goes_on(bench: Bench) -> None:
-    """A real orchestrator with real child processes, killed three times at different moments."""
+    """A real orchestrator with real child processes, killed in a build, in the first job and in the second."""
     bench.plant("steady", service_s=0.05)
     path = bench.suite(systems=["steady"], profiles=["cpu1-mem1", "cpu1-mem4", "cpu1-mem256m"])
     command = [sys.executable, "-m", "harness", "run", str(path), "--launcher", "process"]
     command += ["--results", str(bench.results), "--cache", str(bench.cache)]
     finished: set[str] = set()
-    for pause_s in (1.0, 2.0, 3.0):
+    for seen, stored in ((_BUILD, 0), (_JOB, 0), (_JOB, 1)):
+        began = time.time()
         child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(pause_s)
+        while len(_jobs(bench.results)) < stored or not _anew(bench.folder, seen, began):
+            assert child.poll() is None, "it ended before it was killed"
+            time.sleep(0.01)
         child.send_signal(signal.SIGKILL)
         child.wait()
         after = {job.result.key for job in _jobs(bench.results)}
         assert finished <= after, "a finished job was lost"
         finished = after
+    assert finished
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     jobs = read_jobs(bench.results)
@@ -201,6 +209,14 @@ def test_a_full_disk_is_one_line_and_loses_nothing(bench: Bench, monkeypatch: py
     monkeypatch.undo()
     (job,) = read_jobs(bench.results)
     assert json.loads((job.folder / "result.json").read_text())["outcome"] == "ok"
+
+
+def _anew(folder: Path, pattern: str, since: float) -> bool:
+    """Whether something of that name was made since; a killed run leaves its own behind."""
+    try:
+        return any(path.stat().st_ctime >= since for path in folder.glob(pattern))
+    except FileNotFoundError:
+        return False
 
 
 def _jobs(results: Path) -> tuple[StoredJob, ...]:

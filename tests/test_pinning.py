@@ -8,11 +8,15 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from huggingface_hub import constants
 
 from harness import catalog, pinned_files
+from harness.cli import main
 from harness.errors import FileError
 from harness.system_files import Asset
 from tests.hub import Hub, serve
@@ -64,11 +68,36 @@ def plant(images: Path, text: str, engine: bool = True) -> Path:
     return path
 
 
-def harness(*arguments: str, images: Path, hub: str = "http://127.0.0.1:9") -> subprocess.CompletedProcess[str]:
+NO_HUB = "http://127.0.0.1:9"
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command said, and how it ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def harness(*arguments: str, images: Path, hub: str = NO_HUB) -> Done:
+    """The command line in this process, with another hub."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HARNESS_IMAGES", str(images))
+        patch.setattr(constants, "ENDPOINT", hub)
+        patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub + "/{repo_id}/resolve/{revision}/{filename}")
+        patch.setattr(constants, "HF_TOKEN_PATH", str(images.parent / "no-token"))
+        done = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    return Done(done.exit_code, done.stdout, done.stderr)
+
+
+def by_itself(*arguments: str, images: Path, hub: str) -> Done:
+    """The same in a process of its own: whatever libraries say goes to its standard error."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
     environment |= {"HARNESS_IMAGES": str(images), "HF_ENDPOINT": hub, "HF_HOME": str(images.parent / "hf")}
     command = [sys.executable, "-m", "harness", *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return Done(done.returncode, done.stdout, done.stderr)
 
 
 def assets(text: str) -> list[dict[str, object]]:
@@ -76,7 +105,7 @@ def assets(text: str) -> list[dict[str, object]]:
 
 
 def test_the_newest_commit_is_printed_as_tables_and_weights_are_not_downloaded(images: Path, hub: Hub) -> None:
-    done = harness("pin", "toy", images=images, hub=hub.url)
+    done = by_itself("pin", "toy", images=images, hub=hub.url)
     assert (done.returncode, done.stderr) == (0, "")
     pins = {"config.json": sha256(NEWER["config.json"]), "model.safetensors": sha256(WEIGHTS)}
     told = {"folder": "toy", "licence": "MIT", "hub": "someone/toy", "revision": NEW, "sha256": pins}
@@ -160,8 +189,8 @@ def test_what_the_hub_cannot_give_is_one_line(images: Path, hub: Hub, asked: str
         plant(images, SYSTEM.replace("files = [", f'revision = "{"c" * 40}"\nfiles = ['))
     elif asked == "no file":
         del hub.models["someone/toy"][NEW]["model.safetensors"]
-    url = "http://127.0.0.1:9" if asked == "no hub" else hub.url
-    done = harness("pin", "toy", "--write", images=images, hub=url)
+    run, url = (by_itself, NO_HUB) if asked == "no hub" else (harness, hub.url)
+    done = run("pin", "toy", "--write", images=images, hub=url)
     assert done.returncode == 1 and done.stderr.startswith(f"harness: {line}")
     assert done.stderr.count("\n") == 1
     assert "sha256" not in (images / "toys/systems/toy.toml").read_text()

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import prices
+from harness import instances, prices
 from harness.errors import FileError, UnknownName, UsageError
 from tests import market
 
@@ -13,6 +13,21 @@ DAY = datetime.date(2024, 5, 1)
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return market.write(tmp_path)
+
+
+def test_prices_are_read_anew_after_a_change_of_the_same_size_and_a_callers_change_stays_its_own(root: Path) -> None:
+    (file,) = prices.files(root)
+    prices.read(file, root).clear()
+    assert prices.snapshot(root=root).price_of("m1.two") == 0.05
+    file.path.write_text(file.path.read_text().replace(",0.05,", ",0.04,"))
+    with pytest.raises(FileError, match="its checksum is not the one"):
+        prices.snapshot(root=root)
+    market.seal(file.path.parent)
+    assert prices.snapshot(root=root).price_of("m1.two") == 0.04
+    facts = instances.facts_path("x", root)
+    facts.write_text(facts.read_text().replace("m1.two,2,", "m1.two,3,"))
+    found = prices.snapshot(root=root).instance("m1.two")
+    assert found is not None and found.vcpus == 3
 
 
 def test_the_newest_not_after_the_date(root: Path) -> None:

@@ -17,7 +17,9 @@ from harness.records import (
     Envelope,
     Isolation,
     JobSpec,
+    Measurement,
     Outcome,
+    Phase,
     Query,
     ScenarioParams,
     digest,
@@ -103,6 +105,18 @@ def test_a_key_never_changes_between_versions() -> None:
 def test_a_digest_does_not_depend_on_the_order_of_keys() -> None:
     assert digest({"a": 1, "b": [1.5, None]}) == digest({"b": (1.5, None), "a": 1})
     assert digest(JOB) == digest(json.loads(to_json(JOB)))
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_json_is_that_of_plain_copies_of_all_fields_whatever_is_nested(indent: int | None) -> None:
+    measured = Measurement(Outcome.OK, None, None, (Phase("a", 1, 2), Phase("b", 3, 4)), libraries={"ü": "1", "a": "2"})
+    for record in (GOLDEN_SPEC, JOB, measured):
+        plain = dataclasses.asdict(record)
+        assert to_json(record, indent=indent) == to_json(plain, indent=indent)
+        assert to_json([record], indent=indent) == to_json([plain], indent=indent)
+    for other in (object(), Envelope, {1, 2}):
+        with pytest.raises(TypeError):
+            to_json({"a": other})
 
 
 def test_no_number_that_json_does_not_know_is_written() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -74,9 +75,8 @@ class FakeLauncher:
         if outcome is Outcome.OK:
             self._write(job)
         elif outcome in (Outcome.CRASH, Outcome.BAD_OUTPUT, Outcome.ENVELOPE_MISMATCH):
-            out = Output(job.out)
-            out.measurement(Measurement(outcome, f"scripted {outcome.value}", None))
-            out.close()
+            with closing(Output(job.out)) as out:
+                out.measurement(Measurement(outcome, f"scripted {outcome.value}", None))
         trace = MemoryTrace(
             anon=((0, 100 << 20),),
             peak_mapped_bytes=30 << 20,
@@ -106,8 +106,11 @@ class FakeLauncher:
         spec = job.spec
         if spec.kind == "build":
             (job.index_dir / "index").write_text("fake\n", encoding="utf-8")
-        out = Output(job.out)
         doc_ids = _first_ids(job.corpus_dir / "corpus.jsonl", spec.k)
+        with closing(Output(job.out)) as out:
+            self._say(spec, out, doc_ids)
+
+    def _say(self, spec: JobSpec, out: Output, doc_ids: list[str]) -> None:
         written = _Samples(spec, out, [(doc_id, float(spec.k - rank)) for rank, doc_id in enumerate(doc_ids)])
         measurement = Measurement(
             Outcome.OK,
@@ -123,7 +126,6 @@ class FakeLauncher:
         if spec.kind == "search":
             measurement = replace(measurement, **written.scenario())
         out.measurement(replace(measurement, phases=tuple(out.phases)))
-        out.close()
 
 
 class _Samples:

@@ -75,20 +75,18 @@ class ProcessLauncher:
 
     def find(self, system: System) -> Prepared | None:
         """The system's environment, if it was made from exactly this recipe."""
-        system = system.made_for(platforms.here())
-        folder = self._folder(system)
-        return Prepared(system, self._digest(system), str(folder)) if folder.is_dir() else None
+        prepared = self._prepared(system)
+        return prepared if Path(prepared.reference).is_dir() else None
 
     def prepare(self, system: System, report: Report) -> Prepared:
         """Install the engine's packages into a folder of the cache, renamed into place when whole."""
-        system = system.made_for(platforms.here())
-        found = self.find(system)
-        if found:
-            return found
+        prepared = self._prepared(system)
+        system, folder = prepared.system, Path(prepared.reference)
+        if folder.is_dir():
+            return prepared
         if system.lacking:
             raise ImageError(f"system {system.name!r}: {system.lacking}; take another host (docs/platforms.md)")
         assets.check_pinned(system.name, system.system_assets)  # before the packages, which take their time
-        folder = self._folder(system)
         partial = leftovers.in_the_making(folder)
         partial.mkdir(parents=True)
         joined = [self.prepare(each, report) for each in system.components]
@@ -99,13 +97,13 @@ class ProcessLauncher:
                 target = partial / part / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, target)
-        if not self._python:
+        if not self._python and assets.names_packages(system.lock):
             self._install(system, partial / "packages", report)
         self._bring_assets(system, partial, report)
         told = components.told(system, [_engine_environment(Path(each.reference)) for each in joined])
         (partial / "components.json").write_text(told, encoding="utf-8")
         partial.rename(folder)
-        return Prepared(system, self._digest(system), str(folder))
+        return prepared
 
     def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
         """Run one child to its end; its whole process group goes with it."""
@@ -161,12 +159,12 @@ class ProcessLauncher:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _folder(self, system: System) -> Path:
-        return self._cache / "process" / f"{system.name}-{self._digest(system).removeprefix('process:')[:12]}"
-
-    def _digest(self, system: System) -> str:
+    def _prepared(self, system: System) -> Prepared:
+        """The system for this platform and where its environment belongs, made or not."""
+        system = system.made_for(platforms.here())
         interpreter = self._python or f"{sys.executable} {sys.version}"
-        return "process:" + hashlib.sha256(f"{recipe(system)} {interpreter}".encode()).hexdigest()
+        made_of = hashlib.sha256(f"{recipe(system)} {interpreter}".encode()).hexdigest()
+        return Prepared(system, f"process:{made_of}", str(self._cache / "process" / f"{system.name}-{made_of[:12]}"))
 
     def _install(self, system: System, target: Path, report: Report) -> None:
         if sys.version_info[:2] != _LOCK_PYTHON:

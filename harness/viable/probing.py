@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -110,11 +111,10 @@ class Probing:
         since, here = self._unmarked or self._since(), machine(environment.read(launcher.engine_version()))
         stored = read_jobs(self._folder) if self._folder.is_dir() else ()
         # Another machine's jobs are no evidence for this one.
-        self._stored = [
-            job
-            for job in stored
-            if _counts(job.result) and started(job) >= since and machine(job.result.environment) == here
-        ]
+        self._stored: dict[str, list[StoredJob]] = defaultdict(list)
+        for job in stored:
+            if _counts(job.result) and started(job) >= since and machine(job.result.environment) == here:
+                self._stored[identity(job.result.spec)].append(job)
 
     @property
     def folder(self) -> Path:
@@ -132,19 +132,18 @@ class Probing:
 
     def attempts(self, envelope: Envelope) -> list[StoredJob]:
         """What is stored of this envelope, oldest first."""
-        wanted = identity(self._spec(envelope))
-        found = [job for job in self._stored if identity(job.result.spec) == wanted]
+        found = self._stored.get(identity(self._spec(envelope)), [])
         return sorted(found, key=lambda job: job.result.spec.repetition)
 
     def limited(self, cpus: int, gpus: int) -> list[StoredJob]:
         """What is stored of so many CPUs and GPUs under any limit, by limit, and then oldest first."""
-        found = {job.result.spec.envelope for job in self._stored}
+        found = {jobs[0].result.spec.envelope for jobs in self._stored.values()}
         here = [each for each in found if (each.cpus, each.gpus) == (cpus, gpus)]
         return [job for each in sorted(here, key=lambda each: each.memory_bytes) for job in self.attempts(each)]
 
     def next_after(self, job: StoredJob) -> StoredJob | None:
         """The job that began next, under any envelope."""
-        later = [each for each in self._stored if started(each) > started(job)]
+        later = [each for jobs in self._stored.values() for each in jobs if started(each) > started(job)]
         return min(later, key=started, default=None)
 
     def attempt(self, envelope: Envelope, number: int, unconstrained_s: float | None = None) -> tuple[StoredJob, bool]:
@@ -166,7 +165,7 @@ class Probing:
         if self._unmarked:
             self._mark(self._unmarked)
             self._unmarked = None
-        self._stored.append(job)
+        self._stored[identity(job.result.spec)].append(job)
         self.measured += 1
         return job, True
 

@@ -7,36 +7,158 @@ lets one win: moto looks first and writes later, so it gets one such request aft
 
 And mended where it fails: it knows no quota of EC2 and answers with status 500, which boto3 tries again for seconds.
 Here it refuses to say them, as AWS does to users without the right.
+
+And where it is slow: of its images it makes those that runs take alone, what never changes it looks up once, and what
+it forgets it does not first make anew.
+
+What only tests ask is below ``/tests/``: a clock that runs quicker or is put forward, all objects at once, and to be
+told when an instance comes or goes.
 """
 
 from __future__ import annotations
 
 import copy
+import datetime
+import functools
+import sys
 import threading
+import time
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
+from urllib.parse import parse_qsl
 
+import moto.backends
+import moto.core.responses
+import moto.core.utils
 from moto import server
+from moto.core.base_backend import BaseBackend
 from moto.core.exceptions import JsonRESTError
-from moto.ec2.models.instances import Instance
+from moto.ec2.models import amis
+from moto.ec2.models.instances import Instance, InstanceBackend
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication
+from moto.s3.models import s3_backends
 from moto.servicequotas.models import ServiceQuotasBackend
+from werkzeug.serving import WSGIRequestHandler
 
-_really = Instance.terminate
+_terminate_once = Instance.terminate
+_run = InstanceBackend.run_instances
 _dispatch = DomainDispatcherApplication.__call__
 _alone, _in_turn, _if_so = threading.Lock(), threading.Lock(), threading.Lock()
+_load = amis.load_resource
+_IMAGES = ("al2023-ami-2023", "al2023-ami-ecs-gpu-hvm")
+
+
+class Clock:
+    """AWS' clock: the true time until it is told to run quicker, or is put forward."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """The true time again."""
+        self._since, self._ahead, self._speed = time.time(), 0.0, 1.0
+
+    def now(self) -> datetime.datetime:
+        """As moto wants it: of UTC, and without saying so."""
+        return datetime.datetime.fromtimestamp(self.seconds(), datetime.UTC).replace(tzinfo=None)
+
+    def seconds(self) -> float:
+        """Since 1970."""
+        now = time.time()
+        return now + self._ahead + (now - self._since) * (self._speed - 1)
+
+    def set(self, *, speed: float, forward_s: float) -> None:
+        """Go on from the present time, quicker, or from a later one."""
+        ahead = self.seconds() + forward_s
+        self._since = time.time()
+        self._ahead, self._speed = ahead - self._since, speed or self._speed
+
+
+class Comings:
+    """Counts what came and went, for those who wait for it."""
+
+    def __init__(self) -> None:
+        self._count, self._changed = 0, threading.Condition()
+
+    def add(self) -> None:
+        """One more."""
+        with self._changed:
+            self._count += 1
+            self._changed.notify_all()
+
+    def after(self, count: int) -> int:
+        """The count once it is another, or after a while."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._count != count, timeout=5)
+            return self._count
+
+
+clock, comings = Clock(), Comings()
 
 
 def _terminate(self: Instance) -> Any:
     with _alone:
-        return copy.copy(self._state) if self._state.name == "terminated" else _really(self)
+        if self._state.name == "terminated":
+            return copy.copy(self._state)
+        try:
+            return _terminate_once(self)
+        finally:
+            comings.add()
 
 
-def _quota(self: ServiceQuotasBackend, service_code: str, quota_code: str) -> Any:  # noqa: ARG001
+def _run_instances(self: InstanceBackend, *arguments: Any, **keys: Any) -> Any:
+    try:
+        return _run(self, *arguments, **keys)
+    finally:
+        comings.add()
+
+
+def _quota(self: ServiceQuotasBackend, service_code: str, quota_code: str) -> Any:
     raise JsonRESTError("AccessDeniedException", f"not authorized to see {service_code}/{quota_code}")
 
 
+@functools.cache
+def _images(path: str) -> list[dict[str, Any]]:
+    return [each for each in _load(path) if each["name"].startswith(_IMAGES)]
+
+
+def _nothing_made_anew(self: BaseBackend) -> None:
+    """Who resets all throws all away."""
+
+
+def _answered(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    """What only tests ask."""
+    asked = dict(parse_qsl(environ["QUERY_STRING"]))
+    answer = b""
+    match environ["PATH_INFO"]:
+        case "/tests/clock":
+            clock.set(speed=float(asked.get("speed", 0)), forward_s=float(asked.get("forward_s", 0)))
+        case "/tests/wake":
+            comings.add()
+        case "/tests/comings":
+            answer = str(comings.after(int(asked["after"]))).encode()
+        case "/tests/objects":
+            answer = b"\n".join(_contents())
+    start_response("200 OK", [("Content-Type", "application/octet-stream"), ("Content-Length", str(len(answer)))])
+    return [answer]
+
+
+def _contents() -> Iterable[bytes]:
+    for account in list(s3_backends.values()):
+        for backend in list(account.values()):
+            for bucket in list(backend.buckets.values()):
+                for key in list(bucket.keys.values()):
+                    yield f"{bucket.name}/{key.name}".encode()
+                    yield key.value
+
+
 def _one_by_one(self: DomainDispatcherApplication, environ: dict[str, Any], start_response: Any) -> Any:
+    path = environ["PATH_INFO"]
+    if path.startswith("/tests/"):
+        return _answered(environ, start_response)
+    if path == "/moto-api/reset":
+        clock.reset()
     signed_for = environ.get("HTTP_AUTHORIZATION", "")
     turn: AbstractContextManager[Any] = nullcontext()
     if "/ec2/aws4_request" in signed_for:
@@ -47,8 +169,27 @@ def _one_by_one(self: DomainDispatcherApplication, environ: dict[str, Any], star
         return _dispatch(self, environ, start_response)
 
 
-if __name__ == "__main__":
+def mend() -> None:
+    """Before the first request."""
     DomainDispatcherApplication.__call__ = _one_by_one  # type: ignore[method-assign]
     Instance.terminate = _terminate  # type: ignore[method-assign]
+    InstanceBackend.run_instances = _run_instances  # type: ignore[method-assign]
     ServiceQuotasBackend.get_service_quota = _quota  # type: ignore[method-assign]
+    BaseBackend.reset = _nothing_made_anew  # type: ignore[method-assign]
+    amis.AMIS.clear()
+    amis.load_resource = lambda path: copy.deepcopy(_images(path))  # type: ignore[assignment]
+    folders = frozenset(moto.backends.list_of_moto_modules())
+    moto.backends.list_of_moto_modules = lambda: folders
+    names = functools.cache(moto.core.utils.method_names_from_class)
+    moto.core.responses.method_names_from_class = names  # type: ignore[attr-defined]
+    say = WSGIRequestHandler.date_time_string
+    WSGIRequestHandler.date_time_string = lambda self: say(self, clock.seconds())  # type: ignore[method-assign]
+    now = moto.core.utils.utcnow
+    for module in list(sys.modules.values()):
+        if getattr(module, "utcnow", None) is now:
+            module.utcnow = clock.now  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    mend()
     server.main()

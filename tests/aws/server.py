@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.aws import quick_clients
+
 # Planted: they must turn up in nothing that harness writes.
 ACCESS_KEY = "AKIAPLANTED7KEY7ID7X"
 SECRET_KEY = "planted/secret/Q7xW9zR2mK4vT8bN1cJ5hL3pF6dG0sYa"
@@ -28,7 +30,8 @@ def running(log: Path) -> Iterator[str]:
         command = [sys.executable, str(Path(__file__).with_name("moto_server.py")), "-H", "127.0.0.1", "-p", "0"]
         server = subprocess.Popen(command, stdout=sink, stderr=subprocess.STDOUT)
     try:
-        yield _endpoint(server, log)
+        with quick_clients.shared():
+            yield _endpoint(server, log)
     finally:
         server.terminate()
         server.wait(timeout=30)
@@ -42,7 +45,7 @@ def _endpoint(server: subprocess.Popen[bytes], log: Path) -> str:
             return found[0]
         if server.poll() is not None:
             raise RuntimeError(f"moto's server ended: {log.read_text(errors='replace')[-500:]}")
-        time.sleep(0.1)
+        time.sleep(0.05)
     raise RuntimeError("moto's server did not start within a minute")
 
 
@@ -51,6 +54,37 @@ def reset(endpoint: str) -> None:
     request = urllib.request.Request(f"{endpoint}/moto-api/reset", method="POST")
     with urllib.request.urlopen(request, timeout=30) as answer:
         json.load(answer)
+
+
+def quicken(endpoint: str, speed: float) -> None:
+    """Let AWS' clock run quicker, until all is forgotten; AWS says it in whole seconds, which are then short."""
+    _ask(f"{endpoint}/tests/clock?speed={speed}")
+
+
+def forward(endpoint: str, seconds: float) -> None:
+    """Put AWS' clock forward."""
+    _ask(f"{endpoint}/tests/clock?forward_s={seconds}")
+
+
+def everything_stored(endpoint: str) -> str:
+    """Names and contents of all objects in S3."""
+    return _ask(f"{endpoint}/tests/objects").decode(errors="replace")
+
+
+def comings(endpoint: str, after: int) -> int:
+    """How often an instance came or went; answered once that is another than ``after``, or after some seconds."""
+    return int(_ask(f"{endpoint}/tests/comings?after={after}"))
+
+
+def wake(endpoint: str) -> None:
+    """Answer all that wait for an instance to come or go."""
+    _ask(f"{endpoint}/tests/wake")
+
+
+def _ask(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        content: bytes = answer.read()
+        return content
 
 
 def environment(endpoint: str) -> dict[str, str]:

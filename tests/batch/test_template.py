@@ -7,9 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from harness import hardware, instances
 from harness.batch.resources import resources
@@ -20,9 +17,9 @@ from tests.aws import server
 LINT = Path(sys.executable).with_name("cfn-lint")
 
 
-def lint(path: Path) -> str:
+def lint(*paths: Path) -> str:
     done = subprocess.run(
-        [LINT, "--regions", server.REGION, "--include-checks", "I", "--", path],
+        [LINT, "--regions", server.REGION, "--include-checks", "I", "--", *paths],
         capture_output=True,
         text=True,
         check=False,
@@ -31,22 +28,22 @@ def lint(path: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("changes", [{}, {"spot": True, "most_instances": 9}, {"suite": "a.b_c-d"}])
-def test_it_is_clean(changes: dict[str, Any], stack: Callable[..., Stack], tmp_path: Path) -> None:
+def test_it_is_clean_and_the_linter_would_find_a_mistake(stack: Callable[..., Stack], tmp_path: Path) -> None:
+    """All in one call: it takes seconds to start."""
     gpu = Wanted("bm25", hardware.profile("gpu1-cpu1-mem4"), instances.read("aws")["g4dn.xlarge"], 600)
-    made = stack(**changes)
-    made = stack(**{**changes, "wanted": (*made.wanted, gpu)})
-    path = tmp_path / "template.json"
-    path.write_text(template(made.suite, resources(made)))
-    assert lint(path) == ""
-
-
-def test_the_linter_would_find_a_mistake(stack: Callable[..., Stack], tmp_path: Path) -> None:
+    paths = []
+    for changes in ({}, {"spot": True, "most_instances": 9}, {"suite": "a.b_c-d"}):
+        made = stack(**changes)
+        made = stack(**{**changes, "wanted": (*made.wanted, gpu)})
+        paths.append(tmp_path / f"clean-{len(paths)}.json")
+        paths[-1].write_text(template(made.suite, resources(made)))
     document = json.loads(template("quick", resources(stack())))
     document["Resources"]["JobRole"]["Properties"]["Polices"] = []
-    path = tmp_path / "template.json"
-    path.write_text(json.dumps(document))
-    assert "Polices" in lint(path)
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps(document))
+    said = lint(*paths, wrong)
+    assert "Polices" in said and str(wrong) in said
+    assert not [path for path in paths if str(path) in said], said
 
 
 def test_it_names_no_account_and_no_role(stack: Callable[..., Stack]) -> None:

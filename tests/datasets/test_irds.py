@@ -113,7 +113,7 @@ def test_what_cannot_be_downloaded_is_one_clear_line(tmp_path: Path) -> None:
 
 def test_a_damaged_archive_is_one_clear_line(tmp_path: Path) -> None:
     path = tmp_path / "home" / "beir" / "scifact" / "source.zip"
-    archive(path)
+    archive(path, b'{"_id": "d1", "title": "", "text": "x", "metadata": {}}\n')
     path.write_bytes(path.read_bytes()[:-100])
     assert in_a_process("beir/scifact/test", tmp_path)["error"].startswith("beir/scifact/test: ir_datasets could not")
 

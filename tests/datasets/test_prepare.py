@@ -92,7 +92,7 @@ def test_a_document_takes_little_memory_whatever_its_length(tmp_path: Path) -> N
 
     peak(100)  # what is loaded at first use
     # 8.8 million passages in under 1 GiB leave 120 bytes each.
-    assert (peak(60_000) - peak(20_000)) / 40_000 < 64
+    assert (peak(12_000) - peak(4_000)) / 8_000 < 64
 
 
 def test_a_large_file_is_hashed_once_for_each_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

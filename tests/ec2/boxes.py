@@ -25,6 +25,7 @@ from harness.remote.records import MOST_BYTES, Beat, End, Input, Part, PartJob, 
 from harness.result import Ec2Instance, ResultSpec, job_key
 from harness.store import Store
 from tests import build
+from tests.aws import server
 
 Specs = Callable[[PartJob], ResultSpec]
 
@@ -47,7 +48,8 @@ class Fate:
 class Boxes:
     """All of a test's boxes.
 
-    ``fates`` by part name; ``pause_s`` is what a job takes; ``worked`` the parts that boxes began.
+    ``fates`` by part name; ``pause_s`` is what a job takes; ``poll_s`` is waited between looks at EC2, beside that for
+    an instance to come or go; ``worked`` the parts that boxes began, ``silent`` those that are not heard of again.
     """
 
     endpoint: str
@@ -56,11 +58,12 @@ class Boxes:
     region: str = "us-east-1"
     fates: dict[str, Fate] = field(default_factory=dict)
     pause_s: float = 0.0
-    poll_s: float = 0.1
+    poll_s: float = 0.0
     # Of the sample: where there are some, jobs have samples and a run, and a table can be made of them.
     queries: tuple[str, ...] = ()
     worked: list[str] = field(default_factory=list)
     measured: list[str] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
     errors: list[BaseException] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -79,6 +82,7 @@ class Boxes:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
+        server.wake(self.endpoint)
         self._watcher.join(30)
         for thread in self._threads:
             thread.join(30)
@@ -91,8 +95,9 @@ class Boxes:
             self.errors.append(error)
 
     def _watch(self) -> None:
-        begun: set[str] = set()
+        begun, count = set[str](), -1
         while not self._stop.is_set():
+            count = server.comings(self.endpoint, count)
             shown = fleet.instances(self.connections, self.region)
             self.alive = {box.instance_id for box in shown if box.alive}
             for box in shown:
@@ -100,7 +105,7 @@ class Boxes:
                     begun.add(box.instance_id)
                     self._threads.append(threading.Thread(target=self._guarded, args=(self._box, box), daemon=True))
                     self._threads[-1].start()
-            time.sleep(self.poll_s)
+            self._stop.wait(self.poll_s)
 
     def _lives(self, box: Seen) -> bool:
         return box.instance_id in self.alive and not self._stop.is_set()
@@ -151,6 +156,7 @@ class Boxes:
             self._off(box)
         else:
             assert fate.silent or fate.notice
+            self.silent.append(beat.part)
         return True
 
     def _off(self, box: Seen) -> None:

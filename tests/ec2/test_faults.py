@@ -19,6 +19,7 @@ from harness.ec2.conductor import Pace
 from harness.ec2.standing import Run, Standing
 from harness.errors import AwsError, UsageError
 from harness.records import Outcome
+from tests.aws import server
 from tests.aws.server import REGION
 from tests.ec2.boxes import Fate
 from tests.ec2.conftest import QUICK, WORK, Field, launched_and_terminated, lines
@@ -36,8 +37,17 @@ def whole(plain: Field, *, interrupted: int = 0) -> None:
 
 
 def test_heartbeat_stops(plain: Field) -> None:
-    with plain.boxes(fates={"003-1": Fate(after=1, silent=True)}):
-        done = plain.run(plain.side(patience=replace(QUICK, beat_s=8)))
+    """AWS' clock goes on by more than is waited for a sign, once all others are done."""
+    waited: list[float] = []
+
+    def nap(seconds: float) -> None:
+        time.sleep(seconds)
+        if not waited and boxes.silent and "002-1" in boxes.worked and len(boxes.alive) == 1:
+            waited.append(QUICK.beat_s + 1)
+            server.forward(plain.endpoint, *waited)
+
+    with plain.boxes(fates={"003-1": Fate(after=1, silent=True)}) as boxes:
+        done = plain.run(plain.side(pace=Pace(0.03, 5, nap)))
     whole(plain, interrupted=1)
     (line,) = lines(plain.said, "ended, because")
     assert "no sign of life" in line and "003-1" in line

@@ -12,8 +12,9 @@ import pytest
 from harness.aws.connections import Connections
 from harness.ec2 import fleet, launching
 from harness.records import Outcome
+from tests.aws import server
 from tests.aws.server import REGION
-from tests.ec2.conftest import QUICK, Field, launched_and_terminated, lines
+from tests.ec2.conftest import QUICK, SPEED, Field, launched_and_terminated, lines
 from tests.ec2.faults import Injected, Tokens
 from tests.ec2.test_faults import JOBS, whole
 
@@ -79,18 +80,18 @@ def test_ec2_shows_an_instance_long_after_the_launch_was_written_down(
         if "run" not in keys:
             return found  # the boxes' own look
         now = time.monotonic()
-        return [box for box in found if now - seen_at.setdefault(box.instance_id, now) > 2]
+        return [box for box in found if now - seen_at.setdefault(box.instance_id, now) > 1]
 
     launch = launching.launch
 
     def slow(*arguments: object) -> launching.Launched:
-        time.sleep(6)
+        time.sleep(3)
         return launch(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(fleet, "instances", lags)
     monkeypatch.setattr(launching, "launch", slow)
     with plain.boxes(pause_s=0.2) as boxes:
-        done = plain.run(plain.side(patience=replace(QUICK, shown_s=7)))
+        done = plain.run(plain.side(patience=replace(QUICK, shown_s=3.5 * SPEED)))
     whole(plain)
     assert sorted(boxes.worked) == ["001-1", "002-1", "003-1"] and done.complaints == ()
 
@@ -100,7 +101,7 @@ def test_a_role_that_ec2_does_not_know_yet_is_waited_for(plain: Field) -> None:
     said = "InvalidParameterValue Value (ir-harness) for parameter iamInstanceProfile.name is invalid."
     hook = Injected(connections, "ec2.RunInstances", lambda number, _what: said if number < 2 else None)
     with plain.boxes():
-        done = plain.run(plain.side(connections, patience=replace(QUICK, shown_s=60)))
+        done = plain.run(plain.side(connections, patience=replace(QUICK, shown_s=60 * SPEED)))
     whole(plain)
     assert hook.raised == 2 and done.complaints == ()
     # Not for ever.
@@ -127,17 +128,20 @@ def test_a_quota_that_our_own_instances_fill_is_waited_for(plain: Field) -> None
 
 def test_how_long_there_was_none_counts_from_when_the_last_one_ended(plain: Field) -> None:
     """Boxes that work longer than is waited for capacity leave theirs to the next."""
-    connections = Connections(REGION)
+    connections, short_s, seen = Connections(REGION), 10 * SPEED, set[int]()
 
     def one_at_a_time(_number: int, _params: dict[str, Any]) -> str | None:
         launched, terminated = launched_and_terminated()
+        if launched > terminated and launched not in seen:
+            seen.add(launched)
+            server.forward(plain.endpoint, short_s + 1)
         return "InsufficientInstanceCapacity" if launched > terminated else None
 
     Injected(connections, "ec2.RunInstances", one_at_a_time)
-    with plain.boxes(pause_s=0.8):
-        done = plain.run(plain.side(connections, patience=replace(QUICK, short_s=2, hold_s=0.2)))
+    with plain.boxes(pause_s=0.2):
+        done = plain.run(plain.side(connections, patience=replace(QUICK, short_s=short_s, hold_s=0.2)))
     whole(plain)
-    assert done.complaints == ()
+    assert seen and done.complaints == ()
 
 
 def test_unsupported_everywhere_is_a_refusal(plain: Field) -> None:

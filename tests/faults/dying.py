@@ -2,11 +2,16 @@
 
 WHEN is ``before`` or ``after``.  POINT is ``rename:<text>`` (the first rename whose source or target path holds that
 text), or ``call:<module>:<attribute.path>`` (the first call of that function).
+
+``python -m tests.faults.dying``: the same again and again, in forks of one process that has imported all there is.
+Each line that it reads is a JSON list: the arguments, the environment, and the file for what is said; each line that it
+writes is how a fork ended.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import signal
 import sys
@@ -48,7 +53,27 @@ def _arm(when: str, point: str) -> None:
     setattr(owner, name, _deadly(getattr(owner, name), when, lambda *_: True))
 
 
-if __name__ == "__main__":
-    _arm(sys.argv[1], sys.argv[2])
-    sys.argv[1:] = sys.argv[3:]
+def _run(arguments: list[str]) -> None:
+    _arm(*arguments[:2])
+    sys.argv[1:] = arguments[2:]
     main(prog_name="harness")
+
+
+def _serve() -> None:
+    for name in ("harness.orchestrator", "harness.tables", "harness.rows", "harness.verifying", "pyarrow.parquet"):
+        importlib.import_module(name)
+    for line in sys.stdin:
+        arguments, environment, said = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            os.environ.clear()
+            os.environ.update(environment)
+            file = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+            for number in (1, 2):
+                os.dup2(file, number)
+            _run(arguments)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+if __name__ == "__main__":
+    _run(sys.argv[1:]) if sys.argv[1:] else _serve()

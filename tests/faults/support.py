@@ -7,14 +7,18 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import docker
+from click.testing import CliRunner
 
 from harness import prices, tables
+from harness.cli import main
 from harness.launch.container import LABEL
 from harness.owner import dead
 from harness.report import render
@@ -81,6 +85,13 @@ def _peak_bytes(pid: int) -> int:
 def run(bench: Bench, arguments: Sequence[str], **more: str) -> Finished:
     """Run a command to its end."""
     return finish(bench, start(bench, arguments, **more))
+
+
+def run_here(bench: Bench, arguments: Sequence[str]) -> Finished:
+    """Run a command of ``command`` in this process: where nothing dies with it, it needs none of its own."""
+    with mock.patch.object(tempfile, "tempdir", environment(bench)["TMPDIR"]):
+        done = CliRunner().invoke(main, arguments[3:], catch_exceptions=False)
+    return Finished(done.exit_code, done.output, 0)
 
 
 def table(results: Path) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,14 +13,17 @@ from pathlib import Path
 import docker
 import pytest
 
+from harness import catalog
 from harness.launch.container import LABEL
+from harness.launch.docker import DockerLauncher
 from harness.records import Outcome
 from harness.stored_jobs import read_jobs
 from tests.conftest import Bench
 from tests.faults import support
+from tests.faults.own_host import own_host
 from tests.faults.proxy import Proxy, wait_until
 
-pytestmark = [pytest.mark.docker, pytest.mark.alone]
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("host")]
 
 _PROTOCOL = """[protocol]
 name = "interleaved"
@@ -37,14 +43,63 @@ def proxy() -> Iterator[Proxy]:
     made.close()
 
 
+@pytest.fixture
+def host(engine: docker.DockerClient) -> Iterator[str]:
+    """What the tests leave behind is their own to sweep."""
+    with own_host(engine) as name:
+        yield name
+
+
+# Below its with-engine: says when the engine answers, restarts it when told to, and holds it until told again.
+_RESTARTING = 'echo up; read -r _; "$0" --restartable && "$0" --restart; echo "code $?"; read -r _'
+
+
+@pytest.fixture
+def own_engine(tmp_path: Path) -> Iterator[tuple[dict[str, str], subprocess.Popen[str]]]:
+    """An engine of this test alone; how to reach it, and who restarts it when a line is written to it."""
+    if os.geteuid() != 0 or not shutil.which("dockerd"):
+        pytest.skip("no second engine can be started here: that takes root, and a dockerd")
+    # Not below pytest's folder: a socket's path may be 107 bytes long.
+    place = Path(tempfile.mkdtemp(prefix="engine-"))
+    reach = {"DOCKER_HOST": f"unix://{place}/s", "HARNESS_ENGINE_RUN": f"{place}/run"}
+    apart = {"HARNESS_DOCKERD_ARGS": f"--data-root {place}/data --exec-root {place}/exec --iptables=false"}
+    # A network of its own: with "--bridge=none" it would remove the other engine's bridge.
+    command = ["unshare", "--net", str(_WITH_ENGINE), "bash", "-c", _RESTARTING, str(_WITH_ENGINE)]
+    with (tmp_path / "with-engine.log").open("w") as log:
+        holding = subprocess.Popen(
+            command,
+            env={**os.environ, **reach, **apart},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+        try:
+            assert holding.stdout is not None
+            assert holding.stdout.readline() == "up\n", (tmp_path / "with-engine.log").read_text()
+            yield reach, holding
+        finally:
+            holding.communicate()
+            shutil.rmtree(place)
+
+
+def _hand_over(image: str, of: docker.DockerClient, to: docker.DockerClient) -> None:
+    """Have an image in another engine, by its name."""
+    with tempfile.TemporaryFile() as packed:
+        for chunk in of.images.get(image).save(named=image):
+            packed.write(chunk)
+        packed.seek(0)
+        to.images.load(packed)
+
+
 def _running(engine: docker.DockerClient, name: str) -> bool:
     filters = {"label": LABEL, "name": f"harness-{name}-search", "status": "running"}
     return bool(engine.containers.list(filters=filters, ignore_removed=True))
 
 
-def _goes_on(bench: Bench, command: list[str], engine: docker.DockerClient, name: str) -> None:
+def _goes_on(bench: Bench, command: list[str], engine: docker.DockerClient, name: str, **more: str) -> None:
     """The same command finishes; no interrupted job was stored as anything."""
-    done = support.run(bench, command)
+    done = support.run(bench, command, **more)
     assert done.code == 0, done.said
     assert [job.result.outcome for job in read_jobs(bench.results)] == [Outcome.OK] * 2
     assert {job.result.spec.repetition for job in read_jobs(bench.results)} == {0}
@@ -67,17 +122,26 @@ def test_connections_that_break_in_the_middle_of_a_job(bench: Bench, engine: doc
     _goes_on(bench, command, engine, "cut")
 
 
-def test_an_engine_that_is_restarted_in_the_middle_of_a_job(bench: Bench, engine: docker.DockerClient) -> None:
-    able = subprocess.run([str(_WITH_ENGINE), "--restartable"], capture_output=True, text=True, check=False)
-    if able.returncode:
-        pytest.skip(f"not ours to restart: {able.stderr.strip()}")
+def test_an_engine_that_is_restarted_in_the_middle_of_a_job(
+    bench: Bench, engine: docker.DockerClient, own_engine: tuple[dict[str, str], subprocess.Popen[str]]
+) -> None:
+    reach, holding = own_engine
+    assert holding.stdin is not None and holding.stdout is not None
     bench.plant("restarted", service_s=0.3)
+    launcher = DockerLauncher(bench.cache)
+    image = launcher.prepare(catalog.systems(bench.folder / "engines")["restarted"], print)
+    launcher.close()
+    own = docker.DockerClient(reach["DOCKER_HOST"])
+    (name,) = (tag for tag in engine.images.get(image.digest).tags if tag.startswith("harness-restarted:"))
+    _hand_over(name, engine, own)
     command = support.command(bench, bench.suite(_PROTOCOL, systems=["restarted"]))
-    child = support.start(bench, command)
-    wait_until(lambda: _running(engine, "restarted") or child.poll() is not None, "a search job runs")
-    done = subprocess.run([str(_WITH_ENGINE), "--restart"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    child = support.start(bench, command, **reach)
+    wait_until(lambda: _running(own, "restarted") or child.poll() is not None, "a search job runs")
+    holding.stdin.write("\n")
+    holding.stdin.flush()
+    assert holding.stdout.readline() == "code 0\n"
     ended = support.finish(bench, child)
     assert ended.code == 1, ended.said
     assert ended.complaint.startswith("harness: the Docker engine "), ended.said
-    _goes_on(bench, command, engine, "restarted")
+    _goes_on(bench, command, own, "restarted", **reach)
+    own.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import docker
@@ -19,6 +21,7 @@ from harness.records import Outcome
 from harness.stored_jobs import read_jobs
 from tests.conftest import Bench
 from tests.faults import support
+from tests.faults.own_host import own_host
 from tests.faults.proxy import wait_until
 
 _KILLS = 30
@@ -45,14 +48,22 @@ def _complete(bench: Bench, systems: int, trials: int) -> None:
     assert support.table(bench.results) == support.table(copy)
 
 
-@pytest.mark.docker
-def test_thirty_kills_at_random_moments_lose_nothing(bench: Bench, engine: docker.DockerClient) -> None:
-    for name in _SYSTEMS:
+@pytest.fixture
+def host(engine: docker.DockerClient) -> Iterator[str]:
+    """What the test leaves behind is its own to sweep."""
+    with own_host(engine) as name:
+        yield name
+
+
+def _kill_again_and_again(bench: Bench, engine: docker.DockerClient, kills: int, systems: list[str]) -> None:
+    for name in systems:
         bench.plant(name, service_s=0.005)
-    command = support.command(bench, bench.suite(_PROTOCOL, systems=_SYSTEMS))
-    chance = random.Random(2023)
+    command = support.command(bench, bench.suite(_PROTOCOL, systems=systems))
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    chance = random.Random(seed)
     finished: dict[str, str] = {}
-    for _ in range(_KILLS):
+    for _ in range(kills):
         child = support.start(bench, command)
         time.sleep(chance.uniform(0.2, 2.5))
         child.send_signal(signal.SIGKILL)
@@ -63,11 +74,24 @@ def test_thirty_kills_at_random_moments_lose_nothing(bench: Bench, engine: docke
     done = support.run(bench, command)
     assert done.code == 0, done.said
     assert finished.items() <= support.stored(bench.results).items()
-    _complete(bench, len(_SYSTEMS), _TRIALS)
+    _complete(bench, len(systems), _TRIALS)
     report = [sys.executable, "-m", "harness", "report", str(bench.results), "--format", "json"]
     assert subprocess.run(report, capture_output=True, text=True, check=True).stdout == support.table(bench.results)
-    assert support.orphans(engine, "chaos-") == []
+    assert [name for system in systems for name in support.orphans(engine, f"{system}-")] == []
     assert support.leftovers(bench) == []
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("host")
+def test_kills_at_random_moments_lose_nothing(bench: Bench, engine: docker.DockerClient) -> None:
+    _kill_again_and_again(bench, engine, 4, ["chaos"])
+
+
+@pytest.mark.docker
+@pytest.mark.soak
+@pytest.mark.usefixtures("host")
+def test_thirty_kills_at_random_moments_lose_nothing(bench: Bench, engine: docker.DockerClient) -> None:
+    _kill_again_and_again(bench, engine, _KILLS, _SYSTEMS)
 
 
 # The moments at which a file or folder has just been, or is just about to be, made whole.
@@ -88,12 +112,27 @@ _WINDOWS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def forks() -> Iterator[subprocess.Popen[str]]:
+    """What runs ``tests.faults.dying`` in forks of itself, everything imported."""
+    command = [sys.executable, "-m", "tests.faults.dying"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.communicate()
+
+
 @pytest.mark.parametrize(("when", "point"), _WINDOWS)
-def test_a_kill_in_each_narrow_window_loses_nothing(bench: Bench, when: str, point: str) -> None:
+def test_a_kill_in_each_narrow_window_loses_nothing(
+    bench: Bench, forks: subprocess.Popen[str], when: str, point: str
+) -> None:
     path = bench.suite(_PROTOCOL.replace(f"trials = {_TRIALS}", "trials = 2"))
     command = support.command(bench, path, "--launcher", "fake")
-    dying = [sys.executable, "-m", "tests.faults.dying", when, point, *command[3:]]
-    assert support.run(bench, dying).code == -signal.SIGKILL
+    said = bench.folder / "said.txt"
+    assert forks.stdin is not None and forks.stdout is not None
+    print(
+        json.dumps([[when, point, *command[3:]], support.environment(bench), str(said)]), file=forks.stdin, flush=True
+    )
+    assert int(forks.stdout.readline()) == -signal.SIGKILL, said.read_text()
     finished = support.stored(bench.results)
     assert len(finished) == (1 if (when, point) == ("after", "rename:/put-") else 2 if "rows" in point else 0)
     assert bench.run(FakeLauncher(), path).unforeseen == []
@@ -103,6 +142,7 @@ def test_a_kill_in_each_narrow_window_loses_nothing(bench: Bench, when: str, poi
 
 
 @pytest.mark.docker
+@pytest.mark.usefixtures("host")
 @pytest.mark.parametrize(
     ("when", "point"),
     [
@@ -121,7 +161,7 @@ def test_a_container_whose_harness_died_is_removed_by_the_next_run(
     assert support.run(bench, dying).code == -signal.SIGKILL
     assert len(support.orphans(engine, "dying-")) == 1
     done = support.run(bench, command)
-    assert done.code == 0, done.said
+    assert done.code == 0 and "removed 1 containers that a dead run had left" in done.said, done.said
     assert support.orphans(engine, "dying-") == []
     _complete(bench, 1, 1)
     assert support.leftovers(bench) == []

@@ -45,16 +45,16 @@ def _small_disk(place: Path, kib: int) -> Iterator[None]:
 def test_a_full_disk_ends_the_run_in_one_line_and_with_room_it_goes_on(bench: Bench) -> None:
     command = support.command(bench, bench.suite(_PROTOCOL.format(20)), "--launcher", "fake")
     with _small_disk(bench.results, 200):
-        full = support.run(bench, command)
+        full = support.run_here(bench, command)
         assert full.code == 1
         assert "No space left on device" in full.complaint or "the disk is full" in full.complaint
         assert full.complaint.startswith("harness: ") and "what was finished is kept" in full.complaint
         finished = support.stored(bench.results)
         assert 0 < len(finished) < 20
-        assert support.run(bench, command).code == 1, "there is no more room than before"
+        assert support.run_here(bench, command).code == 1, "there is no more room than before"
         assert support.stored(bench.results) == finished
         _mount("-o", "remount,size=64m", str(bench.results))
-        done = support.run(bench, command)
+        done = support.run_here(bench, command)
         assert done.code == 0, done.said
         assert finished.items() <= support.stored(bench.results).items()
         assert [job.result.outcome for job in read_jobs(bench.results)] == [Outcome.OK] * 20
@@ -81,7 +81,7 @@ def test_a_full_cache_is_one_line_too(bench: Bench) -> None:
     command = support.command(bench, bench.suite(_PROTOCOL.format(1)), "--launcher", "fake")
     (bench.cache / "process").unlink()
     with _small_disk(bench.cache, 4):
-        full = support.run(bench, command)
+        full = support.run_here(bench, command)
         assert full.code == 1 and full.complaint.startswith("harness: "), full.said
         assert "No space left on device; make room" in full.complaint
         assert support.leftovers(bench) == []
@@ -89,18 +89,18 @@ def test_a_full_cache_is_one_line_too(bench: Bench) -> None:
 
 def test_a_results_folder_that_is_read_only_is_one_line_and_loses_nothing(bench: Bench) -> None:
     command = support.command(bench, bench.suite(_PROTOCOL.format(2)), "--launcher", "fake")
-    assert support.run(bench, command).code == 0
+    assert support.run_here(bench, command).code == 0
     before = dict(support.files(bench.results))
     with _mounted(bench.results, "--bind", str(bench.results)):
         _mount("-o", "remount,bind,ro", str(bench.results))
-        refused = support.run(bench, [*command, "--fresh"])
+        refused = support.run_here(bench, [*command, "--fresh"])
         assert refused.code == 1
         place = bench.results / "test-suite"
         assert refused.complaint == (
             f"harness: {place}: cannot be written: Read-only file system; choose another --results"
         )
     assert dict(support.files(bench.results)) == before
-    assert support.run(bench, [*command, "--fresh"]).code == 0
+    assert support.run_here(bench, [*command, "--fresh"]).code == 0
 
 
 def test_a_second_run_on_the_same_results_refuses_and_the_first_goes_on(bench: Bench) -> None:
@@ -113,7 +113,7 @@ def test_a_second_run_on_the_same_results_refuses_and_the_first_goes_on(bench: B
         while not (bench.results / "test-suite" / ".staging").exists():
             assert first.poll() is None and time.monotonic() < deadline
             time.sleep(0.02)
-        second = support.run(bench, command)
+        second = support.run_here(bench, command)
         assert first.poll() is None, "the second came too late to meet it"
         assert second.code == 1
         refusal = "another run holds it; wait for its end or choose another --results"

@@ -20,20 +20,25 @@ from tests.images.inside import Warmth
 # The same place as the command line's: what it has fetched already is not fetched again.
 CACHE = Path(os.environ.get("HARNESS_CACHE") or Path.home() / ".cache" / "ir-harness")
 
-# Runs the adapter over /job/corpus.jsonl in /index, then the probe's own lines.
-PRELUDE = """
+# What every script has; then an engine over the image's assets, and a corpus.
+GIVEN = """
 import json, sys
 from pathlib import Path
 import adapter
 from harness.measure.adapter import Corpus
 from harness.records import Envelope
 params = json.loads(Path("/job/params.json").read_text())
-engine = lambda **changes: adapter.ENGINE({**params, **changes}, Envelope("test", 1, 1 << 30), Path("/opt/assets"))
-corpus = Corpus(Path("/job/corpus.jsonl"), 4)
 index = Path("/index/made")
 index.mkdir()
 say = lambda value: print("said", json.dumps(value))
 """
+PRELUDE = (
+    GIVEN
+    + """
+engine = lambda **changes: adapter.ENGINE({**params, **changes}, Envelope("test", 1, 1 << 30), Path("/opt/assets"))
+corpus = Corpus(Path("/job/corpus.jsonl"), 4)
+"""
+)
 
 DOCUMENTS = [
     {"_id": "glacier", "title": "Glaciers", "text": "Rivers of ice that move slowly down mountains."},
@@ -116,11 +121,12 @@ def sparse_models(engine: docker.DockerClient, tmp_path_factory: pytest.TempPath
 
 
 @pytest.fixture
-def ask(probe: Probe, sparse_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Probe:
-    """Run lines in the image of a system like a shipped one of learned sparse retrieval; see ``impact.asker``."""
+def ask(engine: docker.DockerClient, warmth: Warmth, sparse_models: Path, tmp_path: Path) -> Probe:
+    """Run lines in the image of the engine of learned sparse retrieval; see ``impact.asker``."""
     from tests.images import impact
 
-    return impact.asker(probe, sparse_models, tmp_path, monkeypatch)
+    image = making.ensure_engine(engine, catalog.system("bt-splade-l"), cache=CACHE, report=print)
+    return impact.asker(warmth.of(image.digest, IMPORTS["impact"]), GIVEN, sparse_models, tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -9,11 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from checkpoints.sparse import WORDS
 from harness import catalog
-from tests.images import tiny
+from tests.images.inside import Warm
 
 CHECKPOINTS = [
     {"folder": "bt-splade-l-query", "kind": "splade", "layers": 1},
@@ -79,26 +77,41 @@ def plain(name):
 Ask = Callable[..., list[Any]]
 
 
-def asker(probe: Callable[..., list[Any]], models: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
-    """Runs lines in the image of a system like a shipped one, over a corpus of 24 documents.
+# Makes the checkpoints ready as an image's build does, in a process of its own: this one has loaded nothing then.
+_PREPARE = """
+import os, shutil
+assets = Path("/index/assets")
+shutil.copytree("/job/models", assets)
+os.symlink("/opt/assets/anserini", assets / "anserini")
+child = os.fork()
+if not child:
+    import impact_prepare
+    Path("/tmp/system.json").write_text(json.dumps({"build_params": params, "search_params": {}}))
+    os._exit(impact_prepare.main([str(assets), "/tmp/system.json"]))
+assert os.waitpid(child, 0)[1] == 0, "the checkpoints could not be made ready"
+engine = lambda **changes: adapter.ENGINE({**params, **changes}, Envelope("test", 1, 1 << 30), assets)
+corpus = Corpus(Path("/job/more.jsonl"), 24)
+"""
+
+
+def asker(warm: Warm, prelude: str, models: Path, folder: Path) -> Ask:
+    """Runs lines in the engine's image, over small checkpoints and a corpus of 24 documents.
 
     Args:
         models: the small checkpoints.
-        folder: the test's own; the probe sees ``folder/job``.
+        folder: the test's own.
     """
 
-    def run(like: str, lines: str, *, cold: bool = False, **params: Any) -> list[Any]:
-        has = catalog.systems(catalog.images_dir())[like].params
-        own = folder / "images"
-        changed = {**{key: value for key, value in SMALL.items() if key in has}, **params}
-        tiny.own_system(f"{like}-tiny", like, own, models, **changed)
-        monkeypatch.setenv("HARNESS_IMAGES", str(own))
+    def run(like: str, lines: str, *, cold: bool = False, **changes: Any) -> list[Any]:
+        has = catalog.system(like).params
+        assert changes.keys() <= has.keys(), f"{like} has no parameter {changes.keys() - has.keys()}"
+        params = {**has, **{key: value for key, value in SMALL.items() if key in has}, **changes}
         job = folder / "job"
-        if not job.exists():
-            job.mkdir()
-            shutil.copytree(models, job / "models")
-            (job / "more.jsonl").write_text("".join(json.dumps(each) + "\n" for each in documents()))
-        return probe(f"{like}-tiny", 'corpus = Corpus(Path("/job/more.jsonl"), 24)\n' + lines, models=models, cold=cold)
+        shutil.copytree(models, job / "models")
+        (job / "params.json").write_text(json.dumps(params))
+        (job / "more.jsonl").write_text("".join(json.dumps(each) + "\n" for each in documents()))
+        (job / "probe.py").write_text(prelude + _PREPARE + lines)
+        return warm.ask(job, cold=cold)
 
     return run
 

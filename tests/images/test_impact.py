@@ -168,7 +168,7 @@ say(system.libraries()["jvm_options"])
 import impact_methods
 from harness.measure.adapter import Document
 long = [Document("long", "", "market " * times + "zebra") for times in (400, 100_000)]
-short, whole = impact_methods.writer(params, Path("/opt/assets"), 1, "cpu").lines(long, lambda done: None)
+short, whole = impact_methods.writer(params, assets, 1, "cpu").lines(long, lambda done: None)
 say([short == whole, "zebra" in json.dumps(whole)])
 """
     answers, options, (same, zebra) = ask(like, BUILT + lines)

@@ -47,7 +47,7 @@ def test_an_index_of_another_system_is_refused(ask: Ask) -> None:
     lines = """
 import shutil
 other = Path("/tmp/assets")
-shutil.copytree("/opt/assets", other)
+shutil.copytree(assets, other, symlinks=True)
 noted = other / "bt-splade-l-document" / "encoder.json"
 noted.write_text(json.dumps({**json.loads(noted.read_text()), "checkpoint_sha256": "0" * 64}))
 for make in (lambda: engine(quantisation=50), lambda: engine(document_tokens=128),

@@ -210,11 +210,11 @@ def test_postings_that_exceed_the_heap_are_written_in_segments(probe: Probe, tmp
     """Anserini's own buffer is 4 GiB: a heap below what waits in it would run out."""
     lines = """
 import random
-chance = random.Random(7)
+chance, known = random.Random(7), [f"w{number}" for number in range(200_000)]
 big = Path("/index/big.jsonl")
 with big.open("w") as file:
     for number in range(150_000):
-        words = " ".join(f"w{chance.randrange(200_000)}" for _ in range(50))
+        words = " ".join(chance.choices(known, k=50))
         file.write(json.dumps({"_id": f"d{number}", "title": "", "text": words}) + chr(10))
 engine(build_heap_mib=48).build(Corpus(big, 150_000), index, lambda _: None)
 say(sum(path.stat().st_size for path in index.rglob("*") if path.is_file()) > 5 << 20)

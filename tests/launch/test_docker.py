@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,28 @@ from harness.launch.container import LABEL
 from harness.launch.docker import DockerLauncher
 from harness.owner import me
 from harness.records import Isolation, Outcome
+from harness.result import Result
 from harness.stored_jobs import read_jobs
-from tests.conftest import Bench
+from tests.conftest import Bench, make_bench
+from tests.faults import support
+from tests.faults.own_host import own_host
+from tests.faults.proxy import wait_until
 
 pytestmark = pytest.mark.docker
+
+# What a container does wrong, how that ends, and words that say so.
+_WRONG = {
+    "oom": (Outcome.OOM, "the kernel killed the job at the memory limit of 256 MiB"),
+    "oom_child": (Outcome.OOM, "the kernel killed one of its processes at the memory limit of 256 MiB"),
+    "exit": (Outcome.CRASH, "exit code 0: it left no measurement"),
+    "raise": (Outcome.CRASH, "ValueError: planted in two lines"),
+    "unknown": (Outcome.BAD_OUTPUT, "no-such-document"),
+    "network": (Outcome.CRASH, "Network is unreachable"),
+    "write_root": (Outcome.CRASH, "Read-only file system"),
+    "write_index": (Outcome.CRASH, "Read-only file system"),
+    "big_file": (Outcome.CRASH, "File too large"),
+    "many_files": (Outcome.BAD_OUTPUT, "MiB make sense"),
+}
 
 
 @pytest.fixture
@@ -32,6 +49,13 @@ def launcher(bench: Bench, engine: docker.DockerClient) -> DockerLauncher:
     made = DockerLauncher(bench.cache)
     yield made
     made.close()
+
+
+@pytest.fixture
+def host(engine: docker.DockerClient) -> Iterator[str]:
+    """What the test leaves behind is its own to sweep."""
+    with own_host(engine) as name:
+        yield name
 
 
 def ours(engine: docker.DockerClient) -> list[Container]:
@@ -126,29 +150,34 @@ def test_a_job_on_other_cpus_than_those_asked_for_is_refused(
         assert result.effective is not None and result.effective.cpus == (int(planted["other"]),)
 
 
-@pytest.mark.parametrize(
-    ("misdeed", "outcome", "detail"),
-    [
-        ("oom", Outcome.OOM, "the kernel killed the job at the memory limit of 256 MiB"),
-        ("oom_child", Outcome.OOM, "the kernel killed one of its processes at the memory limit of 256 MiB"),
-        ("exit", Outcome.CRASH, "exit code 0: it left no measurement"),
-        ("raise", Outcome.CRASH, "ValueError: planted in two lines"),
-        ("unknown", Outcome.BAD_OUTPUT, "no-such-document"),
-        ("network", Outcome.CRASH, "Network is unreachable"),
-        ("write_root", Outcome.CRASH, "Read-only file system"),
-        ("write_index", Outcome.CRASH, "Read-only file system"),
-        ("fork_bomb", Outcome.CRASH, "Resource temporarily unavailable"),
-        ("big_file", Outcome.CRASH, "File too large"),
-        ("many_files", Outcome.BAD_OUTPUT, "MiB make sense"),
-    ],
-)
-def test_what_goes_wrong_in_a_container(
-    bench: Bench, launcher: DockerLauncher, engine: docker.DockerClient, misdeed: str, outcome: Outcome, detail: str
-) -> None:
-    bench.plant("bad", misdeed=misdeed, at=3)
-    profile = "cpu1-mem4" if misdeed == "fork_bomb" else "cpu1-mem256m"
-    (result, _), *_ = bench.run(launcher, bench.suite(systems=["bad"], profiles=[profile])).jobs
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClient) -> dict[str, Result]:
+    """What one run made of all that goes wrong; nothing of its containers is left."""
+    bench = make_bench(tmp_path_factory.mktemp("wrong"))
+    for misdeed in _WRONG:
+        bench.plant(misdeed, misdeed=misdeed, at=3)
+    made = DockerLauncher(bench.cache)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HARNESS_IMAGES", str(bench.folder / "engines"))
+        jobs = bench.run(made, bench.suite(systems=list(_WRONG))).jobs
+    made.close()
+    assert ours(engine) == []
+    return {result.spec.cell.system: result for result, _ in jobs}
+
+
+@pytest.mark.parametrize("misdeed", _WRONG)
+def test_what_goes_wrong_in_a_container(wrong: dict[str, Result], misdeed: str) -> None:
+    outcome, detail = _WRONG[misdeed]
+    result = wrong[misdeed]
     assert (result.outcome, detail in (result.detail or "")) == (outcome, True), result.detail
+
+
+def test_a_fork_bomb_meets_the_limit_of_processes(
+    bench: Bench, launcher: DockerLauncher, engine: docker.DockerClient
+) -> None:
+    bench.plant("bad", misdeed="fork_bomb", at=3)
+    (result, _), *_ = bench.run(launcher, bench.suite(systems=["bad"], profiles=["cpu1-mem4"])).jobs
+    assert result.outcome is Outcome.CRASH and "Resource temporarily unavailable" in (result.detail or "")
     assert ours(engine) == []
 
 
@@ -172,39 +201,36 @@ def plant_image(bench: Bench, name: str, last_line: str) -> None:
     (folder / "systems" / f"{name}.toml").write_text('description = "planted"\n')
 
 
-@pytest.mark.parametrize(
-    ("last_line", "detail"),
-    [
-        ("RUN echo the reason is here && exit 3", "the reason is here"),
-        ('ENTRYPOINT ["nope"]', "the image does not start"),
-        ("VOLUME /scratch", "its image declares VOLUME /scratch; remove it"),
-    ],
-)
-def test_an_image_that_is_no_good_says_why_and_the_others_go_on(
-    bench: Bench, launcher: DockerLauncher, last_line: str, detail: str
-) -> None:
-    plant_image(bench, "broken", "USER 0\n" + last_line if "RUN" in last_line else last_line)
-    summary = bench.run(launcher, bench.suite(systems=["broken", "planted"]))
+def test_an_image_that_is_no_good_says_why_and_the_others_go_on(bench: Bench, launcher: DockerLauncher) -> None:
+    last_lines = {
+        "fails": ("USER 0\nRUN echo the reason is here && exit 3", "the reason is here"),
+        "stays": ('ENTRYPOINT ["nope"]', "the image does not start"),
+        "writes": ("VOLUME /scratch", "its image declares VOLUME /scratch; remove it"),
+    }
+    for name, (last_line, _) in last_lines.items():
+        plant_image(bench, name, last_line)
+    summary = bench.run(launcher, bench.suite(systems=[*last_lines, "planted"]))
     results = {result.spec.cell.system: result for result, _ in summary.jobs}
     assert results["planted"].outcome is Outcome.OK
-    assert results["broken"].outcome is Outcome.CRASH
-    assert detail in (results["broken"].detail or "")
+    for name, (_, detail) in last_lines.items():
+        assert results[name].outcome is Outcome.CRASH
+        assert detail in (results[name].detail or "")
 
 
 def test_an_images_own_health_check_does_not_run(bench: Bench, launcher: DockerLauncher) -> None:
-    plant_image(bench, "checked", "HEALTHCHECK --interval=1s CMD touch /job/out/checked && sleep 1")
-    text = "[search_params]\nservice_s = 0.5\n"
+    plant_image(bench, "checked", "HEALTHCHECK --interval=200ms CMD touch /job/out/checked && sleep 1")
+    text = "[search_params]\nservice_s = 0.15\n"
     (bench.folder / "engines" / "checked" / "systems" / "checked.toml").write_text('description = "x"\n' + text)
     (result, _), *_ = bench.run(launcher, bench.suite(systems=["checked"])).jobs
     assert result.outcome is Outcome.OK
-    assert result.wall_s > 3
+    assert result.wall_s > 1
     (job,) = read_jobs(bench.results)
     # A second process would have been charged to the job.
     assert result.memory.peak_anon_bytes is not None and result.memory.peak_anon_bytes < 64 << 20
     assert job.result.image_bytes is not None and job.result.image_bytes > 50 << 20
 
 
-@pytest.mark.alone  # a run beside it would sweep what it leaves
+@pytest.mark.usefixtures("host")
 def test_containers_of_a_dead_run_are_removed_and_those_of_a_living_one_stay(
     bench: Bench, launcher: DockerLauncher, engine: docker.DockerClient
 ) -> None:
@@ -237,34 +263,20 @@ def test_a_profile_with_gpus_is_not_applicable_without_one(bench: Bench, launche
     assert result.memory.peak_gpu_bytes is None
 
 
-@pytest.mark.alone  # a run beside it would sweep what it leaves
-@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
-def test_after_a_stop_no_container_is_left_and_the_next_run_goes_on(
-    bench: Bench, engine: docker.DockerClient, blow: signal.Signals
-) -> None:
-    """Ctrl-C ends the container at once; after a kill -9 the next run finds and removes it."""
+@pytest.mark.usefixtures("host")
+def test_ctrl_c_ends_the_container_at_once_and_the_next_run_goes_on(bench: Bench, engine: docker.DockerClient) -> None:
+    """What a kill leaves is the subject of tests/faults/test_kill.py."""
     bench.plant("steady", service_s=0.2)
-    path = bench.suite(systems=["steady", "planted"])
-    command = [sys.executable, "-m", "harness", "run", str(path)]
-    command += ["--results", str(bench.results), "--cache", str(bench.cache)]
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    command = support.command(bench, bench.suite(systems=["steady"]))
+    child = support.start(bench, command)
     mine = {"label": LABEL, "status": "running", "name": "harness-steady-search"}
-    deadline = time.monotonic() + 120
-    while not (running := engine.containers.list(filters=mine, ignore_removed=True)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert running
-    child.send_signal(blow)
-    _, said = child.communicate(timeout=60)
-    left = [each.id for each in engine.containers.list(filters=mine, ignore_removed=True)]
-    if blow is signal.SIGINT:
-        assert (child.returncode, left) == (130, [])
-        assert "stopped; what was finished is kept" in said
-    else:
-        assert left == [running[0].id]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert ("removed 1 containers that a dead run had left" in done.stderr) == (blow is signal.SIGKILL)
-    assert engine.containers.list(all=True, filters={"name": "harness-steady"}) == []
-    assert {job.result.outcome for job in read_jobs(bench.results)} == {Outcome.OK}
-    assert len(read_jobs(bench.results)) == 2
+    wait_until(lambda: engine.containers.list(filters=mine, ignore_removed=True) or child.poll() is not None, "it runs")
+    child.send_signal(signal.SIGINT)
+    stopped = support.finish(bench, child)
+    assert stopped.code == 130 and "stopped; what was finished is kept" in stopped.said, stopped.said
+    assert engine.containers.list(all=True, filters={"name": "harness-steady"}, ignore_removed=True) == []
+    done = support.run(bench, command)
+    assert done.code == 0 and "removed" not in done.said, done.said
+    assert engine.containers.list(all=True, filters={"name": "harness-steady"}, ignore_removed=True) == []
+    assert [job.result.outcome for job in read_jobs(bench.results)] == [Outcome.OK]
     assert not (bench.results / "test-suite" / ".staging").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import time
@@ -11,10 +12,11 @@ import pytest
 
 from harness.launch.process import ProcessLauncher
 from harness.launch.tree import process_tree
+from harness.orchestrator import Summary
 from harness.records import Isolation, Outcome
-from harness.result import SCHEMA_VERSION
-from harness.stored_jobs import read_jobs
-from tests.conftest import Bench
+from harness.result import SCHEMA_VERSION, Result
+from harness.stored_jobs import StoredJob, read_jobs
+from tests.conftest import Bench, make_bench
 from tests.launch.nvml import Nvml
 
 MISDEEDS = {
@@ -34,26 +36,59 @@ MISDEEDS = {
 }
 
 
+# What differs from the planted system and is still measured.
+HARMLESS: dict[str, dict[str, str | int | float]] = {
+    "slow": {"service_s": 0.05},
+    "heavy": {"hold_mib": 200, "service_s": 0.02},
+    "fickle": {"misdeed": "fickle"},
+}
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory, environments: Path) -> tuple[Bench, Summary]:
+    """One run of the planted system and of all that go wrong, to be looked at and not touched."""
+    bench = make_bench(tmp_path_factory.mktemp("ran"))
+    (bench.cache / "process").symlink_to(environments)
+    for misdeed in MISDEEDS:
+        bench.plant(misdeed, misdeed=misdeed, at=5)
+    for name, params in HARMLESS.items():
+        bench.plant(name, **params)
+    bench.plant("greedy", threads=8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HARNESS_IMAGES", str(bench.folder / "engines"))
+        systems = [*MISDEEDS, "greedy", *HARMLESS, "planted"]
+        return bench, bench.run(ProcessLauncher(bench.cache), bench.suite(systems=systems))
+
+
+@pytest.fixture(scope="module")
+def results(ran: tuple[Bench, Summary]) -> dict[str, Result]:
+    return {result.spec.cell.system: result for result, _ in ran[1].jobs}
+
+
+@pytest.fixture(scope="module")
+def stored(ran: tuple[Bench, Summary]) -> dict[str, StoredJob]:
+    return {job.result.spec.cell.system: job for job in read_jobs(ran[0].results)}
+
+
 @pytest.mark.parametrize("misdeed", MISDEEDS)
-def test_a_misdeed_is_an_outcome_and_stops_nothing_else(bench: Bench, misdeed: str) -> None:
+def test_a_misdeed_is_an_outcome(results: dict[str, Result], stored: dict[str, StoredJob], misdeed: str) -> None:
     outcome, detail = MISDEEDS[misdeed]
-    bench.plant("bad", misdeed=misdeed, at=5)
-    summary = bench.run(ProcessLauncher(bench.cache), bench.suite(systems=["bad", "planted"]))
-    results = {result.spec.cell.system: result for result, _ in summary.jobs}
-    assert results["planted"].outcome is Outcome.OK
-    assert results["bad"].outcome is outcome
-    assert detail in (results["bad"].detail or "")
-    assert "\n" not in (results["bad"].detail or "")
-    assert [result.spec.cell.system for result in summary.unforeseen] == ["bad"]
-    stored = {job.result.spec.cell.system: job for job in read_jobs(bench.results)}
+    result = results[misdeed]
+    assert result.outcome is outcome
+    assert detail in (result.detail or "")
+    assert "\n" not in (result.detail or "")
     if misdeed not in ("raise_in_load", "unknown"):
         # Two warm-up queries and three timed ones were finished before the sixth search went wrong.
-        assert stored["bad"].samples().num_rows == 5
+        assert stored[misdeed].samples().num_rows == 5
 
 
-def test_a_good_job_is_stored_whole(bench: Bench) -> None:
-    bench.run(ProcessLauncher(bench.cache))
-    (job,) = read_jobs(bench.results)
+def test_misdeeds_stop_nothing_else(ran: tuple[Bench, Summary], results: dict[str, Result]) -> None:
+    assert {results[name].outcome for name in (*HARMLESS, "planted")} == {Outcome.OK}
+    assert {result.spec.cell.system for result in ran[1].unforeseen} == {*MISDEEDS, "greedy"}
+
+
+def test_a_good_job_is_stored_whole(stored: dict[str, StoredJob]) -> None:
+    job = stored["planted"]
     result = job.result
     assert result.outcome is Outcome.OK
     assert result.spec.isolation is Isolation.PROCESS
@@ -75,42 +110,32 @@ def test_a_good_job_is_stored_whole(bench: Bench) -> None:
     assert set(result.files) == {"samples.parquet", "run.trec.gz", "log.txt.gz"}
 
 
-def test_latency_is_the_service_time(bench: Bench) -> None:
-    bench.plant("slow", service_s=0.05)
-    bench.run(ProcessLauncher(bench.cache), bench.suite(systems=["slow"]))
-    (job,) = read_jobs(bench.results)
-    latencies = job.samples().column("latency_ns").to_pylist()
-    assert min(latencies) >= 50_000_000
+def test_latency_is_the_service_time(stored: dict[str, StoredJob]) -> None:
+    assert min(stored["slow"].samples().column("latency_ns").to_pylist()) >= 50_000_000
 
 
-def test_held_memory_is_seen_and_mapped_files_are_not(bench: Bench) -> None:
-    bench.plant("heavy", hold_mib=200, service_s=0.02)
-    bench.run(ProcessLauncher(bench.cache), bench.suite(systems=["planted", "heavy"], profiles=["cpu1-mem1"]))
-    peaks = {job.result.spec.cell.system: job.result.memory.peak_anon_bytes or 0 for job in read_jobs(bench.results)}
-    assert 195 << 20 < peaks["heavy"] - peaks["planted"] < 215 << 20
+def test_held_memory_is_seen_and_mapped_files_are_not(results: dict[str, Result]) -> None:
+    heavy, plain = (results[name].memory.peak_anon_bytes or 0 for name in ("heavy", "planted"))
+    assert 195 << 20 < heavy - plain < 215 << 20
 
 
 def test_a_hang_ends_as_timeout_and_leaves_no_process(bench: Bench) -> None:
     bench.plant("stuck", misdeed="hang", at=3)
-    text = "[protocol]\nwarmup_queries = 2\ntrials = 1\nk = 3\nquery_timeout_s = 1.0\n"
+    text = "[protocol]\nwarmup_queries = 2\ntrials = 1\nk = 3\nquery_timeout_s = 0.3\n"
     (result, _), *_ = bench.run(ProcessLauncher(bench.cache), bench.suite(text, systems=["stuck"])).jobs
     assert result.outcome is Outcome.TIMEOUT
-    assert result.detail == "a query took more than 1 s"
+    assert result.detail == "a query took more than 0.3 s"
     assert not [pid for pid in Path("/proc").glob("[0-9]*") if str(bench.folder) in _environment(pid)]
 
 
-def test_rankings_that_change_between_trials_are_counted(bench: Bench) -> None:
-    bench.plant("fickle", misdeed="fickle")
-    (result, _), *_ = bench.run(ProcessLauncher(bench.cache), bench.suite(systems=["fickle"])).jobs
-    assert result.outcome is Outcome.OK
+def test_rankings_that_change_between_trials_are_counted(results: dict[str, Result]) -> None:
+    result = results["fickle"]
     assert result.ranking_disagreements is not None and result.ranking_disagreements > 0
 
 
-def test_more_threads_than_cpus_is_a_mismatch(bench: Bench) -> None:
-    bench.plant("greedy", threads=8)
-    (result, _), *_ = bench.run(ProcessLauncher(bench.cache), bench.suite(systems=["greedy"])).jobs
-    assert result.outcome is Outcome.ENVELOPE_MISMATCH
-    assert result.detail == "planted says 8 threads on 1 CPUs"
+def test_more_threads_than_cpus_is_a_mismatch(results: dict[str, Result]) -> None:
+    assert results["greedy"].outcome is Outcome.ENVELOPE_MISMATCH
+    assert results["greedy"].detail == "planted says 8 threads on 1 CPUs"
 
 
 def test_an_index_that_does_not_build_fails_its_cells_once(bench: Bench) -> None:
@@ -129,11 +154,8 @@ def test_a_link_in_an_index_is_refused(bench: Bench) -> None:
     assert "'passwd' is no regular file" in (result.detail or "")
 
 
-def test_the_run_holds_the_rankings_of_the_first_trial(bench: Bench) -> None:
-    import gzip
-
-    bench.run(ProcessLauncher(bench.cache))
-    (job,) = read_jobs(bench.results)
+def test_the_run_holds_the_rankings_of_the_first_trial(stored: dict[str, StoredJob]) -> None:
+    job = stored["planted"]
     assert job.run_path is not None
     lines = gzip.decompress(job.run_path.read_bytes()).decode().splitlines()
     assert len(lines) == 4 * 3
@@ -186,7 +208,7 @@ def test_a_job_with_a_gpu_is_stored_with_what_nvml_said(
     nvml = Busy(monkeypatch)
     monkeypatch.setattr("harness.launch.gpu._numbered_as_the_host", lambda: True)  # wherever the tests run
     nvml.graphics[0] = {os.getppid(): 5 << 20} if shared else {}
-    bench.plant("slow", service_s=0.2)
+    bench.plant("slow", service_s=0.1)
     bench.run(ProcessLauncher(bench.cache), bench.suite(systems=["slow"], profiles=["gpu1-cpu1-mem4"]))
     (job,) = read_jobs(bench.results)
     result = job.result

@@ -63,7 +63,7 @@ def made(rows: Sequence[Row]) -> Table:
     return Table(tuple(rows), ("RR@10",), "aws", "us-east-1", "2026-07-20", "made up", "US$ per million = time x money")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def table() -> Table:
     rows = [row(system, profile, place) for place, system in enumerate(SYSTEMS) for profile in MACHINES]
     gone = {"outcome": Outcome.OOM, "detail": "killed", "latency_mean_s": Figure(None), "measures": {}}
@@ -74,7 +74,7 @@ def table() -> Table:
     return made(rows)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def found(table: Table) -> dict[str, PerQuery]:
     return {name(each): per_query(each) for each in table.rows if each.outcome is Outcome.OK}
 

@@ -96,8 +96,15 @@ def check_no_secrets(work: Objects, *texts: str) -> None:
     assert not [secret for secret in server.SECRETS if any(secret in text for text in texts)]
 
 
+# A first boot installs all packages; so does any where none has been kept.
+@pytest.mark.parametrize("fresh", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_user_data_makes_a_box_whose_jobs_come_home(
-    ground: standin.Ground, ship: Callable[..., Shipped], work: Objects, tmp_path: Path, engine: docker.DockerClient
+    ground: standin.Ground,
+    ship: Callable[..., Shipped],
+    work: Objects,
+    tmp_path: Path,
+    engine: docker.DockerClient,
+    fresh: bool,
 ) -> None:
     shipped = ship(trials=2, service_s=0.002)
     planning, terminated = shipped.planning, []
@@ -106,7 +113,7 @@ def test_user_data_makes_a_box_whose_jobs_come_home(
     user_data = shipped.user_data()
     folder, id_ = tmp_path / "instance", INSTANCE.format(1)
     with standin.booted(
-        ground, folder, user_data, imds.of(id_), fresh=True, on_end=lambda: terminated.append(id_)
+        ground, folder, user_data, imds.of(id_), fresh=fresh, on_end=lambda: terminated.append(id_)
     ) as box:
         assert box.wait(BOOT_S), box.log
         told = end(planning)
@@ -139,16 +146,16 @@ def test_user_data_makes_a_box_whose_jobs_come_home(
 def test_a_box_that_dies_leaves_whole_jobs_and_another_goes_on(
     ground: standin.Ground, ship: Callable[..., Shipped], work: Objects, tmp_path: Path
 ) -> None:
-    shipped = ship(trials=6, service_s=0.2)
+    shipped = ship(trials=4, service_s=0.2)
     planning = shipped.planning
     part = planning.part(images=(shipped.image,))
     with standin.booted(ground, tmp_path / "first", shipped.user_data(), imds.of(INSTANCE.format(1))) as first:
-        wait_until(lambda: len(arriving.waiting(planning.run, ())) >= 2 and first.containers())
+        wait_until(lambda: arriving.waiting(planning.run, ()) and first.containers())
         first.kill()
         assert not first.processes and not first.containers()
         beat = read(Beat, "beat", planning.run.get(layout.beat("0001"), MOST_BYTES) or b"")
     home = arriving.waiting(planning.run, ())
-    assert 2 <= len(home) < 6 and beat.phase == "measuring"
+    assert 1 <= len(home) < 4 and beat.phase == "measuring"
     assert planning.run.get(layout.end("0001"), MOST_BYTES) is None
     left = tuple(replace(job) for job in part.jobs if job.key not in home)
     planning.part("0002", images=(shipped.image,), jobs=left)

@@ -22,6 +22,8 @@ from harness.report import latex, paper, standings, tex
 from harness.table import Table
 from tests.report.conftest import measured
 
+pytestmark = pytest.mark.latex
+
 HOSTILE = (
     r"\input{/etc/passwd}",
     r"\write18{touch /tmp/owned}",

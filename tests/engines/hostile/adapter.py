@@ -172,10 +172,10 @@ def flood() -> NoReturn:
         os.write(1, b"x" * 65535 + b"\n")
 
 
-def ten_gib_of_log() -> None:
-    """Ten GiB of log, then on as if nothing had been; the last line says that all of it went through."""
+def log(size: int) -> None:
+    """So many bytes of log, then on as if nothing had been; the last line says that all of it went through."""
     block, written = b"x" * ((1 << 20) - 1) + b"\n", 0
-    while written < 10 << 30:
+    while written < size:
         written += os.write(1 + (written >> 20) % 2, block)
     os.write(1, b"logged %d bytes\n" % written)
 
@@ -266,7 +266,8 @@ ATTACKS: dict[str, Callable[[], Sequence[Hit] | None]] = {
     "many_pauses": many_pauses,
     "same_pause": same_pause,
     "flood": flood,
-    "ten_gib_of_log": ten_gib_of_log,
+    "log_of_200_mib": lambda: log(200 << 20),
+    "log_of_10_gib": lambda: log(10 << 30),
     "deaf": deaf,
     "fork_bomb": fork_bomb,
     "memory_bomb": memory_bomb,
