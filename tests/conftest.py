@@ -101,6 +101,7 @@ def pytest_report_header() -> str:
     return f"drawn by chance with {chance.VARIABLE}={chance.seed()}"
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what speaks to moto's server, put together what shares fixtures, and put the long ones first."""
     for item in items:

@@ -60,6 +60,7 @@ def test_the_page_shows_these_commands() -> None:
     assert "export HARNESS_IMAGES=$PWD/my-images" in PAGE
 
 
+@pytest.mark.slow
 def test_one_file_is_a_system_and_one_folder_an_engine(followed: Path) -> None:
     listed = {line.split()[0]: line.split()[1] for line in run("harness systems", followed).splitlines()}
     assert listed["bm25-msmarco"] == "lucene" and listed["overlap"] == "overlap" and "minilm" in listed

@@ -71,6 +71,7 @@ _TRUTHS = {
 }
 
 
+@pytest.mark.slow
 def test_intervals_of_measures_and_their_differences_cover_what_they_say() -> None:
     """Near 95 % together; widened as latencies' are, they would claim less than they know.
 

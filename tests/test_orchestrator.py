@@ -168,6 +168,7 @@ def test_an_interrupt_keeps_what_is_finished(bench: Bench) -> None:
 _BUILD, _JOB = "cache/indexes/*/job/log", "results/test-suite/.staging/*/log"
 
 
+@pytest.mark.slow
 def test_after_kill_9_the_next_run_goes_on(bench: Bench) -> None:
     """A real orchestrator with real child processes, killed in a build, in the first job and in the second."""
     bench.plant("steady", service_s=0.05)

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from harness import hardware, instances
 from harness.batch.resources import resources
 from harness.batch.template import template
@@ -28,6 +30,7 @@ def lint(*paths: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_it_is_clean_and_the_linter_would_find_a_mistake(stack: Callable[..., Stack], tmp_path: Path) -> None:
     """All in one call: it takes seconds to start."""
     gpu = Wanted("bm25", hardware.profile("gpu1-cpu1-mem4"), instances.read("aws")["g4dn.xlarge"], 600)

@@ -58,6 +58,8 @@ class Boxes:
     region: str = "us-east-1"
     fates: dict[str, Fate] = field(default_factory=dict)
     pause_s: float = 0.0
+    # Jobs do not end before this is set.
+    held: threading.Event | None = None
     poll_s: float = 0.0
     # Of the sample: where there are some, jobs have samples and a run, and a table can be made of them.
     queries: tuple[str, ...] = ()
@@ -131,6 +133,8 @@ class Boxes:
             if number >= fate.after and self._befallen(fate, box, place, beat, handed):
                 return
             place.put(layout.beat(part_name), dump(beat))
+            if self.held is not None:
+                self.held.wait(60)
             if self.pause_s:
                 time.sleep(self.pause_s)
             if not self._lives(box):

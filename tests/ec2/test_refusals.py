@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from dataclasses import replace
@@ -129,19 +130,21 @@ def test_a_quota_that_our_own_instances_fill_is_waited_for(plain: Field) -> None
 def test_how_long_there_was_none_counts_from_when_the_last_one_ended(plain: Field) -> None:
     """Boxes that work longer than is waited for capacity leave theirs to the next."""
     connections, short_s, seen = Connections(REGION), 10 * SPEED, set[int]()
+    refused = threading.Event()
 
     def one_at_a_time(_number: int, _params: dict[str, Any]) -> str | None:
         launched, terminated = launched_and_terminated()
         if launched > terminated and launched not in seen:
             seen.add(launched)
             server.forward(plain.endpoint, short_s + 1)
+            refused.set()
         return "InsufficientInstanceCapacity" if launched > terminated else None
 
     Injected(connections, "ec2.RunInstances", one_at_a_time)
-    with plain.boxes(pause_s=0.2):
+    with plain.boxes(held=refused):
         done = plain.run(plain.side(connections, patience=replace(QUICK, short_s=short_s, hold_s=0.2)))
     whole(plain)
-    assert seen and done.complaints == ()
+    assert refused.is_set() and done.complaints == ()
 
 
 def test_unsupported_everywhere_is_a_refusal(plain: Field) -> None:

@@ -178,6 +178,8 @@ def _own_image(bench: Bench, more: str = "") -> list[str]:
 @pytest.mark.docker
 def test_what_a_kill_during_a_download_leaves_goes_with_any_next_run(bench: Bench, engine: docker.DockerClient) -> None:
     command = _own_image(bench)
+    pin = f"absent==1.0 --hash=sha256:{'0' * 64}\n"
+    (bench.folder / "engines" / "planted" / "requirements.lock").write_text(pin, encoding="utf-8")
     dying = [sys.executable, "-m", "tests.faults.dying", "before", "call:harness.assets:_pip_download", *command[3:]]
     assert support.run(bench, dying).code == -signal.SIGKILL
     left = [name for name in support.leftovers(bench) if not name.startswith("results/")]

@@ -103,6 +103,7 @@ def test_a_results_folder_that_is_read_only_is_one_line_and_loses_nothing(bench:
     assert support.run_here(bench, [*command, "--fresh"]).code == 0
 
 
+@pytest.mark.slow
 def test_a_second_run_on_the_same_results_refuses_and_the_first_goes_on(bench: Bench) -> None:
     bench.plant("slow", service_s=0.2)
     command = support.command(bench, bench.suite(_PROTOCOL.format(2), systems=["slow"]), "--launcher", "process")

@@ -19,7 +19,8 @@ from harness.launch import emulated
 from harness.launch.base import Prepared
 from tests.images.conftest import CACHE
 
-pytestmark = pytest.mark.docker
+# Another platform is bootstrapped and run under emulation: minutes.
+pytestmark = [pytest.mark.docker, pytest.mark.soak]
 BINFMT = Path("/proc/sys/fs/binfmt_misc")
 
 

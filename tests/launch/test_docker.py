@@ -59,9 +59,10 @@ def host(engine: docker.DockerClient) -> Iterator[str]:
 
 
 def ours(engine: docker.DockerClient) -> list[Container]:
-    """Containers of this test process."""
+    """Containers of jobs that this test process launched."""
     # One that goes while the list is made is none of them.
-    return engine.containers.list(all=True, filters={"label": f"{LABEL}={me()}"}, ignore_removed=True)
+    filters = {"label": f"{LABEL}={me()}", "name": "harness-"}
+    return engine.containers.list(all=True, filters=filters, ignore_removed=True)
 
 
 def test_limits_are_set_seen_from_inside_and_stored(

@@ -19,6 +19,8 @@ from harness.stored_jobs import StoredJob, read_jobs
 from tests.conftest import Bench, make_bench
 from tests.launch.nvml import Nvml
 
+pytestmark = pytest.mark.slow
+
 MISDEEDS = {
     "raise": (Outcome.CRASH, "ValueError: planted in two lines"),
     "exit": (Outcome.CRASH, "exit code 0: it left no measurement"),

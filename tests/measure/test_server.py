@@ -97,6 +97,7 @@ def one_probe(folder: Path, system: Serving, job: JobSpec, rate_qps: float, monk
     return run(folder, system, job)
 
 
+@pytest.mark.slow
 def test_a_stall_is_seen_in_the_queue_and_not_in_a_closed_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One search of 300 takes a second.  In a closed loop that is one slow query, beyond the 99th percentile; here some
     150 arrive meanwhile, and each of them waits."""
@@ -213,6 +214,7 @@ def test_the_host_hears_of_a_long_probe(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(done) > 5 and done[:-1] == sorted(done[:-1]) and done[-1] == 0
 
 
+@pytest.mark.slow
 def test_a_rate_is_found_checked_and_between_pauses(tmp_path: Path) -> None:
     """Two milliseconds a query and a target of 200 ms at the median: anything under a full load will do."""
     target = ScenarioParams(latency_target_s=0.2, latency_percentile=50.0)

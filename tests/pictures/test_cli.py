@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from docs import make_pictures
@@ -21,6 +22,7 @@ def ask(*words: object) -> Result:
     return CliRunner().invoke(main, ["report", *map(str, words)], catch_exceptions=False)
 
 
+@pytest.mark.slow
 def test_pictures_go_into_a_folder_and_their_paths_are_printed(tmp_path: Path) -> None:
     done = ask(PUBLISHED, "--format", "svg", "-o", tmp_path / "deep" / "pictures", "--cache", tmp_path / "cache")
     assert done.exit_code == 0

@@ -101,6 +101,7 @@ def test_a_measured_table_has_every_kind(whole: album.Album) -> None:
     assert made_of.missing == ()
 
 
+@pytest.mark.slow
 def test_files_are_what_their_names_say_and_the_same_each_time(
     whole: album.Album, table: Table, found: Mapping[str, PerQuery], tmp_path: Path
 ) -> None:
@@ -146,6 +147,7 @@ def test_drawing_leaves_the_users_settings_as_they_were() -> None:
     assert dict(matplotlib.rcParams) == before
 
 
+@pytest.mark.slow
 def test_hostile_names_are_drawn_as_text(tmp_path: Path) -> None:
     rows = [
         replace(
