@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import botocore.loaders
 import botocore.session
@@ -18,6 +19,7 @@ import pytest
 import requests
 from hypothesis import settings
 from rich.console import Console
+from xdist.scheduler import LoadScopeScheduling
 
 from harness import orchestrator, prices, suite
 from harness.catalog import System
@@ -101,22 +103,31 @@ def pytest_report_header() -> str:
     return f"drawn by chance with {chance.VARIABLE}={chance.seed()}"
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what speaks to moto's server, put together what shares fixtures, and put the long ones first."""
+    """Mark what speaks to moto's server, and put the long ones first."""
     for item in items:
-        path = item.nodeid.removeprefix("tests/")
         if "_aws_server" in getattr(item, "fixturenames", ()):
             item.add_marker("cloud")
-        for start, group in _TOGETHER.items():
-            if path.startswith(start):
-                item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=_turn)
 
 
 def _turn(item: pytest.Item) -> int:
     path = item.nodeid.removeprefix("tests/")
     return next((turn for turn, start in enumerate(_LONG) if path.startswith(start)), len(_LONG))
+
+
+class Grouped(LoadScopeScheduling):
+    """Gives each test to whichever worker is free, and all tests of a group to one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.removeprefix("tests/")
+        return next((group for start, group in _TOGETHER.items() if path.startswith(start)), nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Grouped:
+    """Have xdist group the tests so; its own ``loadgroup`` does nothing under pytest 9.2."""
+    config.option.loadscopereorder = False
+    return Grouped(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -114,17 +114,19 @@ def test_a_role_that_ec2_does_not_know_yet_is_waited_for(plain: Field) -> None:
 
 
 def test_a_quota_that_our_own_instances_fill_is_waited_for(plain: Field) -> None:
-    connections = Connections(REGION)
+    connections, refused = Connections(REGION), threading.Event()
 
     def full(_number: int, _params: dict[str, Any]) -> str | None:
         launched, terminated = launched_and_terminated()
+        if launched > terminated:
+            refused.set()
         return "VcpuLimitExceeded" if launched > terminated else None
 
-    hook = Injected(connections, "ec2.RunInstances", full)
-    with plain.boxes():
+    Injected(connections, "ec2.RunInstances", full)
+    with plain.boxes(held=refused):  # the first works on until another was refused
         done = plain.run(plain.side(connections))
     whole(plain)
-    assert hook.raised > 0 and done.complaints == () and "Service Quotas" in plain.said
+    assert refused.is_set() and done.complaints == () and "Service Quotas" in plain.said
 
 
 def test_how_long_there_was_none_counts_from_when_the_last_one_ended(plain: Field) -> None:

@@ -12,10 +12,10 @@ from tests.images.dense import SCIFACT
 
 pytestmark = pytest.mark.docker
 
-# Least share of the exact ten best that an approximate index finds on 500 documents of SciFact.
+# Least share of the exact ten best that an approximate index finds on 1,000 documents of SciFact.
 RECALL = {"hnsw": 0.98, "sq8": 0.95, "ivfpq": 0.7}
 
-DOCUMENTS = 500
+DOCUMENTS = 1000
 
 
 # Builds every kind of index twice, and asks it what numpy answers from the same vectors.

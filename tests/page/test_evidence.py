@@ -100,6 +100,8 @@ def test_escape_closes_it_and_gives_the_focus_back(page: Page) -> None:
     opened(page, 3, "cost")
     page.keyboard.press("Escape")
     expect(page.locator("#evidence")).to_be_hidden()
+    # The focus moves a moment after it is hidden.
+    page.wait_for_function("document.activeElement.closest('tr')")
     focused = page.evaluate("[document.activeElement.dataset.column, document.activeElement.closest('tr').rowIndex]")
     assert focused == ["cost", 3]
     assert "e=" not in page.url
