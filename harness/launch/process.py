@@ -164,7 +164,9 @@ class ProcessLauncher:
         system = system.made_for(platforms.here())
         interpreter = self._python or f"{sys.executable} {sys.version}"
         made_of = hashlib.sha256(f"{recipe(system)} {interpreter}".encode()).hexdigest()
-        return Prepared(system, f"process:{made_of}", str((self._cache / "process").resolve() / f"{system.name}-{made_of[:12]}"))
+        return Prepared(
+            system, f"process:{made_of}", str((self._cache / "process").resolve() / f"{system.name}-{made_of[:12]}")
+        )
 
     def _install(self, system: System, target: Path, report: Report) -> None:
         if sys.version_info[:2] != _LOCK_PYTHON:
