@@ -8,16 +8,14 @@ import shutil
 import socket
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import docker
-from docker.errors import ContainerError
+from docker.errors import ContainerError, NotFound
 from docker.models.containers import Container
-
-from harness.launch.container import LABEL
-from harness.owner import me
 
 _FORKS = Path(__file__).with_name("forks.py")
 # An engine's imports, on a busy machine.
@@ -38,7 +36,6 @@ def limits(memory: str, scratch_mib: int, environment: dict[str, str]) -> dict[s
         "pids_limit": 512,
         "environment": environment,
         "tmpfs": {"/tmp": f"size={scratch_mib}m"},
-        "labels": {LABEL: me()},
     }
 
 
@@ -106,12 +103,13 @@ class Warm:
             ["/forks.py", "/door/s", imports],
             entrypoint=["python3"],
             detach=True,
+            auto_remove=True,
             volumes=volumes(own, writes),
             **limits("3g", 1024, {"OMP_NUM_THREADS": "1"}),
         )
         deadline = time.monotonic() + _START_S
         while not (self._folder / "door" / "s").exists():
-            assert time.monotonic() < deadline and self._alive(), self._container.logs().decode()[-2000:]
+            assert time.monotonic() < deadline and self.alive(), self._container.logs().decode()[-2000:]
             time.sleep(0.02)
 
     def ask(self, job: Path, *, cold: bool = False) -> list[Any]:
@@ -140,12 +138,16 @@ class Warm:
 
     def close(self) -> None:
         """Remove the container and its folder."""
-        self._container.remove(force=True)
+        with suppress(NotFound):  # it ends by itself when nobody has asked for long
+            self._container.remove(force=True)
         shutil.rmtree(self._folder)
 
-    def _alive(self) -> bool:
-        self._container.reload()
-        return bool(self._container.status in ("created", "running"))
+    def alive(self) -> bool:
+        """Return whether it still answers."""
+        with suppress(NotFound):
+            self._container.reload()
+            return self._container.status in ("created", "running")
+        return False
 
 
 @dataclass
@@ -164,6 +166,9 @@ class Warmth:
             read: folders that all its scripts read, by their place in the container.
         """
         found = self._warm.pop(image, None)
+        if found is not None and not found.alive():
+            found.close()
+            found = None
         if found is None:
             if len(self._warm) >= self.most:
                 self._warm.pop(next(iter(self._warm))).close()
