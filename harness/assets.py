@@ -138,7 +138,7 @@ def wheels(
 
 
 def names_packages(lock: Path) -> bool:
-    """Whether there is anything in a lock that pip would have to do."""
+    """Return whether a lock names any package."""
     lines = (line.strip() for line in lock.read_text(encoding="utf-8").splitlines())
     return any(line and not line.startswith("#") for line in lines)
 

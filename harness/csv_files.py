@@ -15,7 +15,7 @@ Row = dict[str, str]
 
 
 def held(path: Path) -> bytes:
-    """What a file holds.
+    """Read a shipped file.
 
     Raises:
         FileError: missing or unreadable.

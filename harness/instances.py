@@ -65,7 +65,7 @@ def read(provider: str, root: Path | None = None) -> dict[str, Instance]:
 
 @lru_cache(maxsize=16)
 def parsed(provider: str, path: Path, content: bytes) -> Mapping[str, Instance]:
-    """The same of a file that was read already; the same content is parsed once.
+    """Parse the content of a file of facts; equal content is parsed once.
 
     Raises:
         FileError: it is wrong; names file, line and fix.
