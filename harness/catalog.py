@@ -46,10 +46,19 @@ class System(Declared):
 
     @property
     def lock(self) -> Path:
-        """The packages of its engine: of its platform alone where the engine has such a lock, else for all."""
-        able = f"requirements-{self.accelerator}" if self.accelerator else "requirements"
-        own = self.engine_dir / f"{able}-{debian(self.platform)}.lock"
-        return own if own.is_file() else self.engine_dir / f"{able}.lock"
+        """The packages of its engine alone: for its platform or accelerator where the engine has such a lock."""
+        return self._lock(self.engine_dir)
+
+    @property
+    def part_locks(self) -> dict[str, Path]:
+        """The packages that its parts bring, by the part's name; most bring none."""
+        return {part.name: self._lock(part) for part in self.parts if (part / "requirements.lock").is_file()}
+
+    def _lock(self, folder: Path) -> Path:
+        able = [f"requirements-{self.accelerator}"] if self.accelerator else []
+        names = [name for base in (*able, "requirements") for name in (f"{base}-{debian(self.platform)}", base)]
+        locks = [folder / f"{name}.lock" for name in names]
+        return next((lock for lock in locks if lock.is_file()), locks[-1])
 
     @property
     def image(self) -> str:
@@ -66,7 +75,7 @@ class System(Declared):
         """The same system with packages that can use that many GPUs, where its engine has such."""
         if gpus == 0:
             return self
-        able = (self.engine_dir / "requirements-cuda.lock").is_file()
+        able = any((folder / "requirements-cuda.lock").is_file() for folder in (self.engine_dir, *self.parts))
         components = tuple(each.on(gpus) for each in self.components)
         return self.model_copy(update={"accelerator": "cuda" if able else None, "components": components})
 

@@ -100,7 +100,9 @@ class EngineFile(Declared):
         default=(), description="package indexes that are asked as well when the plain download of the lock fails"
     )
     parts: tuple[str, ...] = Field(
-        default=(), description="Python packages that engines share: folders of `images/parts/`, put into /opt/parts"
+        default=(),
+        description="code that engines share: folders of `images/parts/`, put into /opt/parts; the PyPI packages that a"
+        " part pins in a `requirements.lock` of its own come into the build as `packages/<part>`",
     )
     prepare: str | None = Field(
         default=None,

@@ -124,6 +124,7 @@ class Grouped(LoadScopeScheduling):
         return next((group for start, group in _TOGETHER.items() if path.startswith(start)), nodeid)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Grouped:
     """Have xdist group the tests so; its own ``loadgroup`` does nothing under pytest 9.2."""
     config.option.loadscopereorder = False

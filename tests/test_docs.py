@@ -89,7 +89,7 @@ def test_what_runs_inside_images_imports_the_standard_library_alone() -> None:
 
 
 def test_the_lock_names_no_index() -> None:
-    for lock in (ROOT / "requirements.lock", *(ROOT / "images").glob("*/requirements*.lock")):
+    for lock in (ROOT / "requirements.lock", *(ROOT / "images").rglob("requirements*.lock")):
         assert "://" not in lock.read_text(encoding="utf-8"), lock
 
 

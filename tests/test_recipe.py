@@ -45,6 +45,26 @@ def test_parts_and_what_is_prepared_decide_the_recipe(toy: System, tmp_path: Pat
     assert engine_recipe(toy) != engine
 
 
+def test_packages_of_a_part_come_into_the_build_and_decide_the_recipe(toy: System, tmp_path: Path) -> None:
+    part = tmp_path / "parts" / "shared"
+    part.mkdir(parents=True)
+    toy, before = toy.model_copy(update={"parts": (part,)}), engine_recipe(toy)
+    assert engine_recipe(toy) == before and toy.part_locks == {}
+    (part / "requirements.lock").write_text("plain\n")
+    (part / "requirements-cuda.lock").write_text("able\n")
+    plain, able = toy.on(0), toy.on(1)
+    assert len({before, engine_recipe(plain), engine_recipe(able)}) == 3
+    assert able.lock == plain.lock, "the engine itself pins nothing else for an accelerator"
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "wheels" / "a-1-py3-none-any.whl").touch()
+    found = listed(packed(able, tmp_path / "wheels", tmp_path))
+    assert {name for name in found if name.startswith("packages/")} == {
+        *("packages/shared", "packages/shared/requirements.lock"),
+        *("packages/shared/wheels", "packages/shared/wheels/a-1-py3-none-any.whl"),
+    }
+    assert found["packages/shared/requirements.lock"].size == len("able\n")
+
+
 def test_an_accelerator_has_an_image_with_packages_of_its_own(toy: System, tmp_path: Path) -> None:
     assert toy.on(1).image == toy.name, "an engine without such packages has one image"
     before = recipe(toy)
@@ -115,7 +135,7 @@ def test_the_driver_in_the_image_imports_nothing_that_is_not_there() -> None:
 
 def packed(system: System, wheelhouse: Path, files: Path) -> bytes:
     target = io.BytesIO()
-    context.engine(target, system, wheelhouse, files)
+    context.engine(target, system, dict.fromkeys((system.lock, *system.part_locks.values()), wheelhouse), files)
     return target.getvalue()
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from harness import catalog
+from harness.catalog import System
 from harness.platforms import ARM64
 
 ENGINES = sorted(path.parent for path in catalog.images_dir().glob("*/engine.toml"))
-LOCKS = sorted(path for folder in ENGINES for path in folder.glob("requirements*.lock"))
+LOCKS = sorted(catalog.images_dir().rglob("requirements*.lock"))
 
 
 def locked(path: Path) -> dict[str, str]:
@@ -61,9 +62,27 @@ def test_every_engine_has_an_arm64_image_or_says_why_not(folder: Path) -> None:
     """A lock that names a build for x86-64 alone has a sibling, or the engine states its reason."""
     (system, *_) = [each for each in catalog.systems().values() if each.engine_dir == folder]
     arm = system.made_for(ARM64)
-    assert arm.lacking is None and "+" not in "".join(locked(arm.lock).values())
-    if (folder / "requirements-cuda.lock").exists():
+    assert arm.lacking is None
+    assert not any("+" in version for lock in (arm.lock, *arm.part_locks.values()) for version in locked(lock).values())
+    if system.on(1).accelerator:
         assert "compute capability" in (arm.on(1).lacking or "") and system.on(1).lacking is None
+
+
+@pytest.mark.parametrize("system", catalog.systems().values(), ids=lambda system: system.name)
+def test_a_package_is_pinned_by_one_lock_of_an_image(system: System) -> None:
+    """Two folders on the import path that hold one package hide each other's version of it."""
+    locks = [locked(lock).keys() - {"pip"} for lock in (system.lock, *system.part_locks.values())]
+    assert sum(map(len, locks)) == len(set().union(*locks))
+
+
+def test_what_makes_the_encoders_packages_is_the_same_text_in_each_engine() -> None:
+    """Then Docker makes them once, and its images share the layer."""
+    made = {
+        (folder / "Dockerfile").read_text().partition("AS builder")[0]
+        for folder in ENGINES
+        if "packages/encoder" in (folder / "Dockerfile").read_text()
+    }
+    assert len(made) == 1 and "COPY --from=encoder" in made.pop()
 
 
 @pytest.mark.parametrize("folder", ENGINES, ids=lambda path: path.name)

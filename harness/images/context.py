@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
@@ -17,15 +18,24 @@ from harness.records import Scalar
 from harness.system_files import Asset
 
 
-def engine(target: IO[bytes], system: System, wheelhouse: Path, files: Path) -> None:
-    """The context of an engine's image: its folder, wheels, shared parts, assets and the driver."""
+def engine(target: IO[bytes], system: System, wheels: Mapping[Path, Path], files: Path) -> None:
+    """The context of an engine's image: its folder, wheels, shared parts, assets and the driver.
+
+    Args:
+        wheels: folder of wheels by the lock that names them, for the engine and for each part that brings packages.
+        files: folder of the engine's assets.
+    """
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for folder in ("wheels", "assets", "assets/engine", "parts", "driver"):
+        for folder in ("wheels", "assets", "assets/engine", "parts", "packages", "driver"):
             _add(tar, folder, None)
         for name, path in recipe.engine_files(system).items():
             _add(tar, name, path)
-        for wheel in sorted(wheelhouse.iterdir()):
-            _add(tar, f"wheels/{wheel.name}", wheel)
+        _add_all(tar, "wheels", wheels[system.lock])
+        for part, lock in system.part_locks.items():
+            for folder in (f"packages/{part}", f"packages/{part}/wheels"):
+                _add(tar, folder, None)
+            _add(tar, f"packages/{part}/requirements.lock", lock)
+            _add_all(tar, f"packages/{part}/wheels", wheels[lock])
         _add_assets(tar, "assets/engine", system.engine_assets, files)
         for name, path in recipe.part_files(system).items():
             _add(tar, f"parts/{name}", path)
@@ -59,6 +69,11 @@ def _add_assets(tar: tarfile.TarFile, place: str, declared: tuple[Asset, ...], f
         _add(tar, f"{place}/{asset.folder}", None)
         for name in sorted(asset.sha256):
             _add(tar, f"{place}/{asset.folder}/{name}", files / asset.folder / name)
+
+
+def _add_all(tar: tarfile.TarFile, place: str, folder: Path) -> None:
+    for path in sorted(folder.iterdir()):
+        _add(tar, f"{place}/{path.name}", path)
 
 
 def _add(tar: tarfile.TarFile, name: str, path: Path | None) -> None:

@@ -192,7 +192,10 @@ class _Maker:
 
     def _new_engine(self, system: System, wanted: _Wanted) -> Image:
         what, platform = f"engine {system.engine!r}", system.platform
-        wheelhouse = assets.wheels(system.lock, system.extra_indexes, self._cache, self._report, platform)
+        wheels = {
+            lock: assets.wheels(lock, system.extra_indexes, self._cache, self._report, platform)
+            for lock in (*system.part_locks.values(), system.lock)
+        }
         with locks.alone(self._cache, _FETCHING):
             files = assets.fetch(system.engine, system.engine_assets, self._cache, self._models, self._report)
         with engine_errors():
@@ -203,7 +206,7 @@ class _Maker:
             }
         self._report(f"building the image of the engine {system.engine_image} for {platform}")
         with tempfile.TemporaryFile() as packed:
-            context.engine(packed, system, wheelhouse, files)
+            context.engine(packed, system, wheels, files)
             self._check_same(what, engine_recipe(system), wanted)
             packed.seek(0)
             build(

@@ -26,6 +26,7 @@ def engine_recipe(system: System) -> str:
         "base": base_image.recipe("base"),
         "engine": _hashes(engine_files(system)),
         "parts": _hashes(part_files(system)),
+        "packages": _hashes(system.part_locks),
         "driver": _hashes(driver_files()),
         "assets": _declared(system.engine_assets),
     }

@@ -97,8 +97,9 @@ class ProcessLauncher:
                 target = partial / part / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, target)
-        if not self._python and assets.names_packages(system.lock):
-            self._install(system, partial / "packages", report)
+        locks = [lock for lock in (*system.part_locks.values(), system.lock) if assets.names_packages(lock)]
+        if locks and not self._python:
+            self._install(system, locks, partial / "packages", report)
         self._bring_assets(system, partial, report)
         told = components.told(system, [_engine_environment(Path(each.reference)) for each in joined])
         (partial / "components.json").write_text(told, encoding="utf-8")
@@ -168,17 +169,20 @@ class ProcessLauncher:
             system, f"process:{made_of}", str((self._cache / "process").resolve() / f"{system.name}-{made_of[:12]}")
         )
 
-    def _install(self, system: System, target: Path, report: Report) -> None:
+    def _install(self, system: System, locks: list[Path], target: Path, report: Report) -> None:
         if sys.version_info[:2] != _LOCK_PYTHON:
             raise ImageError(
                 f"system {system.name}: the engines' locks are for Python {_LOCK_PYTHON[0]}.{_LOCK_PYTHON[1]}; run"
                 f" harness with it, or set {PYTHON_VARIABLE} to an interpreter that has the engine's packages"
             )
-        wheels = assets.wheels(system.lock, system.extra_indexes, self._cache, report, system.platform)
+        sources: list[str] = []
+        for lock in locks:
+            wheels = assets.wheels(lock, system.extra_indexes, self._cache, report, system.platform)
+            sources += ["--find-links", str(wheels), "-r", str(lock)]
         report(f"{system.name}: installing the engine's packages")
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--require-hashes"]
         done = subprocess.run(
-            [*command, "--find-links", str(wheels), "--target", str(target), "-r", str(system.lock)],
+            [*command, *sources, "--target", str(target)],
             capture_output=True,
             text=True,
             check=False,
