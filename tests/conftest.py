@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import shutil
 import signal
@@ -109,6 +110,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "_aws_server" in getattr(item, "fixturenames", ()):
             item.add_marker("cloud")
     items.sort(key=_turn)
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays: no collector walks it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _turn(item: pytest.Item) -> int:

@@ -214,11 +214,11 @@ def test_each_platform_gets_wheels_of_its_own(tmp_path: Path, monkeypatch: pytes
     assert all(each.endswith("_x86_64") for each in asked[0]) and all(each.endswith("_aarch64") for each in asked[1])
 
 
-def test_a_failed_download_names_engine_and_requirement_and_leaves_nothing(
+def test_a_failed_download_names_the_lock_and_the_requirement_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assets, "_pip_download", lambda *_: "No matching distribution found for toy==1")
-    with pytest.raises(ImageError, match=r"engine 'toys'.*toy==1.*check the network"):
+    with pytest.raises(ImageError, match=r"packages of 'toys'.*toy==1.*check the network"):
         assets.wheels(lock(tmp_path / "toys"), (), tmp_path / "cache", says([]))
     assert not list((tmp_path / "cache" / "wheels").iterdir())
 

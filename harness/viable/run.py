@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 
 from harness import measure_names, offers
 from harness.attempts import started
@@ -48,6 +49,7 @@ class Viability:
         check_proves(question.criteria, len(probing.subject.queries.sample))
         self._measures = measure_names.parse([each.measure for each in question.criteria.least])
         self._known: dict[int, Reference] = {}
+        self._looked: dict[tuple[Path, bool], Seen] = {}
 
     def unconstrained(self, cpus: int) -> Reference:
         """The system with what this host has left beside its own need.
@@ -62,7 +64,7 @@ class Viability:
         attempts: list[Seen] = []
         while not enough(attempts):
             job, now = self.probing.attempt(whole, len(attempts))
-            seen = look(job, self._measures)
+            seen = self._look(job)
             attempts.append(seen)
             found = reference(attempts)  # raises where one did not end well
             more = "" if seen.disturbed is None else f"; {seen.disturbed}"
@@ -88,7 +90,7 @@ class Viability:
         if now:
             self.probing.attempt(whole, len(self.probing.attempts(whole)))
             job = self._right_after(beside, whole)
-        return None if job is None else look(job, self._measures), now
+        return None if job is None else self._look(job), now
 
     def _right_after(self, beside: Seen, whole: Envelope) -> StoredJob | None:
         job = self.probing.next_after(beside.job)
@@ -121,15 +123,20 @@ class Viability:
     def under(self, cpus: int, limit: int, number: int, base: Reference) -> tuple[Judgement, bool]:
         """The ``number``-th attempt (from 0) under a limit in bytes, judged; and whether it was measured now."""
         job, now = self.probing.attempt(envelope(cpus, limit, self.question.gpus), number, base.wall_s)
-        return judge(look(job, self._measures, base.levels), base, self.question.criteria), now
+        return judge(self._look(job, base), base, self.question.criteria), now
 
     def limited(self, cpus: int, base: Reference) -> list[Judgement]:
         """All that is stored under limits, whatever it was run for."""
         jobs = self.probing.limited(cpus, self.question.gpus)
-        looked = [
-            look(job, self._measures, base.levels) for job in jobs if job.result.spec.envelope.memory_bytes < base.limit
-        ]
+        looked = [self._look(job, base) for job in jobs if job.result.spec.envelope.memory_bytes < base.limit]
         return [judge(seen, base, self.question.criteria) for seen in looked]
+
+    def _look(self, job: StoredJob, base: Reference | None = None) -> Seen:
+        """What a job says, beside the reference of its CPUs if told: read once, since what is stored stays as it is."""
+        key = job.folder, base is not None
+        if key not in self._looked:
+            self._looked[key] = look(job, self._measures, None if base is None else base.levels)
+        return self._looked[key]
 
     def where(self, cpus: int) -> str:
         """System and CPUs, for messages."""
