@@ -24,8 +24,8 @@ from harness.stored_jobs import StoredJob
 
 pytestmark = pytest.mark.docker
 
-# Queries of the part, and how many documents it has: all that are judged for those, and each 50th.
-_QUERIES, _DOCUMENTS, _EACH = 100, 199, 50
+# Queries of the part, and how many documents it has: all that are judged for those, and each 200th.
+_QUERIES, _DOCUMENTS, _EACH = 30, 58, 200
 _SUITE = """
 systems = ["{system}"]
 datasets = ["{dataset}"]
@@ -115,7 +115,7 @@ def test_bm25_reaches_its_known_accuracy(bm25: Path) -> None:
 
 def test_the_bi_encoder_reaches_the_accuracy_that_a_plain_script_has(minilm: Path) -> None:
     """The script: transformers' BertModel, each text by itself, mean over its tokens, numpy for all else."""
-    assert _ndcg(minilm) == pytest.approx(0.91493, abs=5e-4)
+    assert _ndcg(minilm) == pytest.approx(0.96309, abs=5e-4)
 
 
 def test_256_mib_kills_the_bi_encoder_and_not_bm25(bm25: Path, minilm: Path) -> None:
@@ -124,8 +124,9 @@ def test_256_mib_kills_the_bi_encoder_and_not_bm25(bm25: Path, minilm: Path) -> 
 
 
 def test_what_was_measured_is_plausible_and_complete(bm25: Path, minilm: Path) -> None:
-    jobs = [(job, 300) for job in _of_systems(bm25)] + [(job, _QUERIES) for job in _of_systems(minilm)]
-    for job, queries in jobs:
+    jobs = [(job, 300, 1 << 18) for job in _of_systems(bm25)]
+    jobs += [(job, _QUERIES, _DOCUMENTS * 384 * 4) for job in _of_systems(minilm)]  # 384 single floats a document
+    for job, queries, least_bytes in jobs:
         result = job.result
         if result.outcome is not Outcome.OK:
             continue
@@ -133,7 +134,7 @@ def test_what_was_measured_is_plausible_and_complete(bm25: Path, minilm: Path) -
         assert 32 << 20 < result.memory.peak_anon_bytes <= result.spec.envelope.memory_bytes
         assert result.effective is not None
         assert set(result.effective.threads.values()) <= {1, result.spec.envelope.cpus}
-        assert result.index is not None and result.index.index_bytes > 1 << 18
+        assert result.index is not None and result.index.index_bytes > least_bytes
         assert result.load_s is not None and result.first_query_s is not None
         assert result.spec.image_digest.startswith("sha256:")
         trials = Counter(job.samples().column("trial").to_pylist())
@@ -152,7 +153,7 @@ def test_the_null_system_was_measured_beside_it_once_on_each_profile(bm25: Path)
 
 
 def test_a_shipped_system_keeps_the_contract(engine: docker.DockerClient) -> None:
-    """The other one's engine does in tests/test_add_a_system.py."""
+    """The other one's engine does in tests/test_add_a_system.py, other engines in tests/checkpoints."""
     done = CliRunner().invoke(main, ["conformance", "minilm"])
     assert done.exit_code == 0, done.output
     assert "FAIL" not in done.output

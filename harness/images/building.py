@@ -46,7 +46,7 @@ def build(
     """
     log = cache / "logs" / f"{tag.replace(':', '-')}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    step, last, room = "the start", deque[str](maxlen=10), _LOG_CHARS
+    step, last, room, failed = "the start", deque[str](maxlen=10), _LOG_CHARS, False
     with engine_errors(), log.open("w", encoding="utf-8") as sink:
         events = client.api.build(
             fileobj=context,
@@ -65,13 +65,16 @@ def build(
         for line in _lines(events):
             sink.write(f"{line}\n"[: max(room, 0)])
             room -= len(line) + 1
+            if failed:  # read to its end, the answer leaves no open connection
+                continue
             last.append(line)
             if line.startswith("Step "):
                 step = line
                 last.clear()
-            if line.startswith(_FAILED):
-                said = " | ".join(last)[-2000:]
-                raise ImageError(f"{what}: its image failed at {step[:80]!r}: {said}; its log is {log}")
+            failed = line.startswith(_FAILED)
+    if failed:
+        said = " | ".join(last)[-2000:]
+        raise ImageError(f"{what}: its image failed at {step[:80]!r}: {said}; its log is {log}")
 
 
 def _half_of_memory() -> int:

@@ -8,11 +8,11 @@ lets one win: moto looks first and writes later, so it gets one such request aft
 And mended where it fails: it knows no quota of EC2 and answers with status 500, which boto3 tries again for seconds.
 Here it refuses to say them, as AWS does to users without the right.
 
-And where it is slow: of its images it makes those that runs take alone, what never changes it looks up once, and what
-it forgets it does not first make anew.
+And where it is slow: of its images it makes those that runs take alone, what never changes it looks up once, what it
+forgets it does not first make anew, it answers many requests on one connection, and it writes no log of them.
 
-What only tests ask is below ``/tests/``: a clock that runs quicker or is put forward, all objects at once, and to be
-told when an instance comes or goes.
+What only tests ask is below ``/tests/``: a clock that runs quicker or is put forward, all objects at once, to put many
+objects at once, and to be told when an instance comes or goes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from __future__ import annotations
 import copy
 import datetime
 import functools
+import io
 import sys
+import tarfile
 import threading
 import time
 from collections.abc import Iterable
@@ -46,6 +48,7 @@ _run = InstanceBackend.run_instances
 _dispatch = DomainDispatcherApplication.__call__
 _alone, _in_turn, _if_so = threading.Lock(), threading.Lock(), threading.Lock()
 _load = amis.load_resource
+_ACCOUNT = "123456789012"
 _IMAGES = ("al2023-ami-2023", "al2023-ami-ecs-gpu-hvm")
 
 
@@ -138,6 +141,8 @@ def _answered(environ: dict[str, Any], start_response: Any) -> list[bytes]:
             comings.add()
         case "/tests/comings":
             answer = str(comings.after(int(asked["after"]))).encode()
+        case "/tests/objects" if environ["REQUEST_METHOD"] == "PUT":
+            _put(asked["bucket"], environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
         case "/tests/objects":
             answer = b"\n".join(_contents())
     start_response("200 OK", [("Content-Type", "application/octet-stream"), ("Content-Length", str(len(answer)))])
@@ -151,6 +156,15 @@ def _contents() -> Iterable[bytes]:
                 for key in list(bucket.keys.values()):
                     yield f"{bucket.name}/{key.name}".encode()
                     yield key.value
+
+
+def _put(bucket: str, packed: bytes) -> None:
+    """The files of a tar."""
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        for entry in tar:
+            content = tar.extractfile(entry)
+            assert content is not None
+            s3_backends[_ACCOUNT]["aws"].put_object(bucket, entry.name, content.read())
 
 
 def _one_by_one(self: DomainDispatcherApplication, environ: dict[str, Any], start_response: Any) -> Any:
@@ -182,6 +196,9 @@ def mend() -> None:
     moto.backends.list_of_moto_modules = lambda: folders
     names = functools.cache(moto.core.utils.method_names_from_class)
     moto.core.responses.method_names_from_class = names  # type: ignore[attr-defined]
+    WSGIRequestHandler.protocol_version = "HTTP/1.1"
+    WSGIRequestHandler.disable_nagle_algorithm = True
+    WSGIRequestHandler.log_request = lambda *_: None  # type: ignore[method-assign]
     say = WSGIRequestHandler.date_time_string
     WSGIRequestHandler.date_time_string = lambda self: say(self, clock.seconds())  # type: ignore[method-assign]
     now = moto.core.utils.utcnow

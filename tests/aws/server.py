@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
 import sys
+import tarfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -71,6 +73,17 @@ def everything_stored(endpoint: str) -> str:
     return _ask(f"{endpoint}/tests/objects").decode(errors="replace")
 
 
+def put(endpoint: str, bucket: str, objects: Mapping[str, bytes]) -> None:
+    """Put many objects at once, as if each had been put."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for name, content in objects.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    _ask(urllib.request.Request(f"{endpoint}/tests/objects?bucket={bucket}", packed.getvalue(), method="PUT"))
+
+
 def comings(endpoint: str, after: int) -> int:
     """How often an instance came or went; answered once that is another than ``after``, or after some seconds."""
     return int(_ask(f"{endpoint}/tests/comings?after={after}"))
@@ -81,7 +94,7 @@ def wake(endpoint: str) -> None:
     _ask(f"{endpoint}/tests/wake")
 
 
-def _ask(url: str) -> bytes:
+def _ask(url: str | urllib.request.Request) -> bytes:
     with urllib.request.urlopen(url, timeout=60) as answer:
         content: bytes = answer.read()
         return content

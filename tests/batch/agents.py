@@ -9,6 +9,7 @@ import io
 import os
 import shutil
 import site
+import subprocess
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +31,7 @@ target = pathlib.Path(arguments[arguments.index("--target") + 1])
 pins = pathlib.Path(arguments[arguments.index("-r") + 1]).read_text()
 assert "--hash=sha256:" in pins, pins
 for each in pathlib.Path({site!r}).iterdir():
-    if each.name not in ("pip", "harness"):
+    if each.name not in ("pip", "harness") and each.suffix != ".pth":
         (target / each.name).symlink_to(each)
 """
 
@@ -44,15 +45,20 @@ def _linked(source: str, target: str) -> None:
 
 @contextmanager
 def packages() -> Iterator[Path]:
-    """The tests' own packages where containers of agents see them."""
+    """The tests' own packages where containers of agents see them, and may not change them."""
     place = HOST / "site"
     shutil.rmtree(HOST, ignore_errors=True)
+    place.mkdir(parents=True)
+    [own] = [Path(each) for each in site.getsitepackages() if (Path(each) / "boto3").is_dir()]
+    mounted = not subprocess.call(["mount", "--bind", "-o", "ro", str(own), str(place)], stderr=subprocess.DEVNULL)
     try:
-        [own] = [Path(each) for each in site.getsitepackages() if (Path(each) / "boto3").is_dir()]
-        left_out = shutil.ignore_patterns("playwright", "__pycache__", "mypy*", "*.pth")
-        shutil.copytree(own, place, copy_function=_linked, ignore=left_out, symlinks=True)
+        if not mounted:
+            left_out = shutil.ignore_patterns("playwright", "__pycache__", "mypy*", "*.pth")
+            shutil.copytree(own, place, copy_function=_linked, ignore=left_out, symlinks=True, dirs_exist_ok=True)
         yield place
     finally:
+        if mounted:
+            subprocess.run(["umount", "--lazy", str(place)], check=True)
         shutil.rmtree(HOST, ignore_errors=True)
 
 

@@ -9,15 +9,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import docker
 import pytest
+from click.testing import CliRunner
 
 from harness.aws.connections import Connections
+from harness.batch import cancelling, ending, engine, kinds, running
 from harness.batch.kinds import Place
+from harness.batch.watching import Pace
+from harness.cli import main
 from harness.records import Outcome
 from harness.stored_jobs import StoredJob, read_jobs
 from tests.aws import server
@@ -44,6 +49,14 @@ def cloud(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClient)
             yield endpoint, image
 
 
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AWS is looked at more often than users look at it."""
+    monkeypatch.setattr(running, "Pace", partial(Pace, interval_s=1))
+    for module, name in ((kinds, "_POLL_S"), (ending, "_POLL_S"), (engine, "_PAUSE_S"), (cancelling, "_GRACE_S")):
+        monkeypatch.setattr(module, name, 0.3)
+
+
 @pytest.fixture
 def place(cloud: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Place:
     server.reset(cloud[0])
@@ -55,19 +68,12 @@ def place(cloud: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Place:
 
 
 def harness(bench: Bench, *arguments: str, code: int = 0) -> str:
-    """Run a command as a user does."""
+    """Run a command as a user types it."""
     environment = {"HARNESS_WORK": WORK, **os.environ, "HARNESS_CACHE": str(bench.cache), "COLUMNS": "200"}
-    done = subprocess.run(
-        [sys.executable, "-m", "harness", *arguments],
-        cwd=bench.folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with chdir(bench.folder):
+        done = CliRunner(env=environment).invoke(main, arguments, catch_exceptions=False)
     said = done.stdout + done.stderr
-    assert done.returncode == code, said
+    assert done.exit_code == code, said
     assert not [secret for secret in server.SECRETS if secret in said], said
     return said
 
@@ -244,4 +250,4 @@ def wait(done: Callable[[], Any], child: subprocess.Popen[bytes] | None = None) 
     while not done():
         assert time.monotonic() < until, "waited for minutes"
         assert child is None or child.poll() is None, "the orchestrator ended"
-        time.sleep(0.2)
+        time.sleep(0.5)

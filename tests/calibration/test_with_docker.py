@@ -6,9 +6,9 @@ excuses a time that is off.  Nothing excuses an outcome or a byte.
 
 from __future__ import annotations
 
-import random
 import subprocess
 import sys
+from collections import defaultdict
 from io import StringIO
 from pathlib import Path
 
@@ -21,36 +21,45 @@ from harness.calibration import cases, run, table
 from harness.calibration.cases import Case, Group
 from harness.calibration.run import Wanted
 from harness.calibration.table import Line
-from harness.calibration.truths import Bare, Clean, Mean, Memory
+from harness.calibration.truths import Bare, Clean, Ends, Mean, Memory, Reason
 from harness.cli import main
 from harness.inputs import Options
 from harness.launch.docker import DockerLauncher
 from harness.progress import Screen
+from tests.chance import chance
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("real_looks")]
 
 CACHE = Path(next(str(option.default) for option in main.commands["run"].params if option.name == "cache")).expanduser()
-_SEED = random.randrange(1 << 32)
 
 
 def _drawn() -> tuple[Group, ...]:
-    """Every outcome and every named cause; of what is measured alike, a few by chance.
+    """Every outcome and every named cause, each in one way that is drawn; of what is measured alike, a few by chance.
 
     The search for a rate is left to the soak: on a busy machine it goes on and on.
     """
-    chance = random.Random(_SEED)
+    draw = chance("calibration")
     latency = [case.name for group in cases.LATENCY for case in group.cases]
     held = [case.name for group in cases.MEMORY for case in group.cases if isinstance(case.truth, Memory)]
     in_child = [name for name in held if "child" in name]
-    few = {chance.choice(in_child), *chance.sample(sorted({*held} - {*in_child}), 2), *chance.sample(latency, 2)}
-    bare = {case.name for group in cases.MEMORY for case in group.cases if isinstance(case.truth, Bare)}
-    wanted = few | bare | {case.name for group in (*cases.NAMED, *cases.OUTCOMES) for case in group.cases}
+    wanted = {draw.choice(in_child), draw.choice(sorted({*held} - {*in_child})), *draw.sample(latency, 2)}
+    wanted |= {case.name for group in cases.MEMORY for case in group.cases if isinstance(case.truth, Bare)}
+    ways: dict[object, list[str]] = defaultdict(list)
+    for case in (case for group in (*cases.NAMED, *cases.OUTCOMES) for case in group.cases):
+        ways[_told(case)].append(case.name)
+    wanted |= {draw.choice(names) for names in ways.values()}
     wanted |= {"offline", "stall-open-loop", "stall-closed-loop"}
     return tuple(part for group in cases.GROUPS if (part := group.limited(wanted)).cases)
 
 
+def _told(case: Case) -> object:
+    """What is to be said of a planted fault: its outcome, its cause, or nothing."""
+    if isinstance(case.truth, Ends):
+        return case.truth.outcome
+    return case.truth.cause if isinstance(case.truth, Reason) else None
+
+
 def test_planted_truths_are_told(engine: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    print("seed", _SEED)
     monkeypatch.setattr(cases, "GROUPS", _drawn())
     _check(tmp_path, tries=4)
 

@@ -1,8 +1,9 @@
-"""Tiny checkpoints for all shipped systems, made once."""
+"""A shipped system over tiny checkpoints."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import docker
@@ -10,6 +11,7 @@ import pytest
 
 from checkpoints import tiny
 from harness import catalog
+from harness.catalog import System
 
 # The same place as the command line's: what it has fetched already is not fetched again.
 CACHE = Path(os.environ.get("HARNESS_CACHE") or Path.home() / ".cache" / "ir-harness")
@@ -25,11 +27,17 @@ TEXTS = [
     )
 ]
 
+Tiny = Callable[[str], tuple[System, Path]]
 
-@pytest.fixture(scope="session")
-def tiny_systems(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with ``models`` and ``images``: each shipped system that has weights once more, as ``<system>-tiny``."""
-    folder = tmp_path_factory.mktemp("tiny")
-    shipped = catalog.systems(catalog.images_dir()).values()
-    tiny.make(engine, shipped, folder, texts=TEXTS, cache=CACHE, say=print)
-    return folder
+
+@pytest.fixture
+def as_tiny(engine: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tiny:
+    """Makes a shipped system once more as ``<system>-tiny``; returns that and the folder of its checkpoints."""
+
+    def make(name: str) -> tuple[System, Path]:
+        system, folder = catalog.system(name), tmp_path / "tiny"
+        tiny.make(engine, [system, *system.components], folder, texts=TEXTS, cache=CACHE, say=print)
+        monkeypatch.setenv("HARNESS_IMAGES", str(folder / "images"))
+        return catalog.system(f"{name}-tiny"), folder / "models"
+
+    return make

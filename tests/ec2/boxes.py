@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import tempfile
 import threading
@@ -27,6 +28,8 @@ from harness.store import Store
 from tests import build
 from tests.aws import server
 
+# Where there is such a place: what is packed there lives for a moment, and the store waits for disks.
+_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 Specs = Callable[[PartJob], ResultSpec]
 
 
@@ -194,7 +197,7 @@ def packed_job(spec: ResultSpec, box: Seen, queries: tuple[str, ...] = ()) -> by
         environment=replace(made.environment, instance_type=box.instance_type),
         instance=Ec2Instance(box.instance_id, box.instance_type, box.zone),
     )
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=_MEMORY) as folder:
         store = Store(Path(folder), spec.cell.suite)
         with store.held():
             samples = build.samples(np.full((1, len(queries)), 0.002), first_trial=spec.job, names=queries)

@@ -104,7 +104,7 @@ class Field:
             shipper=FakeShipper,
             screen=Screen(Console(file=self.screen, width=200)),
             agree=lambda _question: None,
-            pace=Pace(interval_s=0.03, last_wait_s=5),
+            pace=Pace(interval_s=0.1, last_wait_s=5),
             patience=QUICK,
         )
         return replace(side, **changes)

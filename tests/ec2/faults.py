@@ -10,6 +10,7 @@ from typing import Any
 
 from harness.aws.connections import Connections
 from harness.ec2 import launching
+from tests.ec2.conftest import launched_and_terminated
 
 # EC2's server errors; the others are the client's.
 _ABOVE_500 = ("Insufficient", "Internal", "ServiceUnavailable", "SlowDown", "RequestLimitExceeded", "5")
@@ -53,6 +54,25 @@ class Injected:
             "Error": {"Code": code, "Message": said},
             "ResponseMetadata": {"HTTPHeaders": {}, "HTTPStatusCode": status},
         }
+
+
+@dataclass
+class OneAtATime:
+    """EC2 as one that has room for a single machine, for :class:`Injected`, which asks under its lock: counted is what
+    was let through, as moto does not show yet what is asked for at the same moment.
+    """
+
+    code: str
+    granted: int = 0
+    # Set once one was refused.
+    refused: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self, _number: int, _params: dict[str, Any]) -> str | None:
+        if self.granted > launched_and_terminated()[1]:
+            self.refused.set()
+            return self.code
+        self.granted += 1
+        return None
 
 
 @dataclass

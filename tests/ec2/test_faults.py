@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import Counter
 from dataclasses import replace
@@ -212,19 +213,19 @@ def test_credentials_expire_and_the_same_command_goes_on(plain: Field) -> None:
 
 
 def test_ctrl_c_says_what_goes_on_and_the_same_command_does(plain: Field) -> None:
-    naps = []
+    released = threading.Event()
 
     def nap(seconds: float) -> None:
         time.sleep(seconds)
-        naps.append(seconds)
-        if len(naps) == 8:
+        if boxes.worked:
             raise KeyboardInterrupt
 
-    with plain.boxes(pause_s=0.5) as boxes:
+    with plain.boxes(held=released) as boxes:
         with pytest.raises(KeyboardInterrupt):
             plain.run(plain.side(pace=Pace(0.05, 5, nap)))
         (line,) = lines(plain.said, "instances go on, and end by themselves by")
         assert "the same command goes on" in line and "harness ec2 reap" in line
+        released.set()
         plain.run()
     whole(plain)
     assert len(boxes.worked) == len(set(boxes.worked))

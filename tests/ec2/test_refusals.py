@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,7 @@ from harness.records import Outcome
 from tests.aws import server
 from tests.aws.server import REGION
 from tests.ec2.conftest import QUICK, SPEED, Field, launched_and_terminated, lines
-from tests.ec2.faults import Injected, Tokens
+from tests.ec2.faults import Injected, OneAtATime, Tokens
 from tests.ec2.test_faults import JOBS, whole
 
 
@@ -73,28 +72,31 @@ def test_one_that_has_ended_before_it_was_shown_is_replaced(plain: Field) -> Non
 def test_ec2_shows_an_instance_long_after_the_launch_was_written_down(
     plain: Field, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Asking takes longer than is waited for it to be shown, and then it is not shown for a while."""
-    really, seen_at = fleet.instances, dict[str, float]()
+    """Asking takes longer than is waited for it to be shown, and then it is not shown for some looks."""
+    really, looks, shown_s = fleet.instances, Counter[str](), 40.0 * SPEED
 
     def lags(*arguments: object, **keys: object) -> list[fleet.Seen]:
         found = really(*arguments, **keys)  # type: ignore[arg-type]
         if "run" not in keys:
             return found  # the boxes' own look
-        now = time.monotonic()
-        return [box for box in found if now - seen_at.setdefault(box.instance_id, now) > 1]
+        looks.update(box.instance_id for box in found)
+        return [box for box in found if looks[box.instance_id] > 3]
 
-    launch = launching.launch
+    launch, asking, asked = launching.launch, threading.Lock(), list[bool]()
 
     def slow(*arguments: object) -> launching.Launched:
-        time.sleep(3)
+        with asking:  # what is asked for at once takes as long together
+            if not asked:
+                asked.append(True)
+                server.forward(plain.endpoint, shown_s + 1)
         return launch(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(fleet, "instances", lags)
     monkeypatch.setattr(launching, "launch", slow)
     with plain.boxes(pause_s=0.2) as boxes:
-        done = plain.run(plain.side(patience=replace(QUICK, shown_s=3.5 * SPEED)))
+        done = plain.run(plain.side(patience=replace(QUICK, shown_s=shown_s)))
     whole(plain)
-    assert sorted(boxes.worked) == ["001-1", "002-1", "003-1"] and done.complaints == ()
+    assert asked and sorted(boxes.worked) == ["001-1", "002-1", "003-1"] and done.complaints == ()
 
 
 def test_a_role_that_ec2_does_not_know_yet_is_waited_for(plain: Field) -> None:
@@ -114,39 +116,34 @@ def test_a_role_that_ec2_does_not_know_yet_is_waited_for(plain: Field) -> None:
 
 
 def test_a_quota_that_our_own_instances_fill_is_waited_for(plain: Field) -> None:
-    connections, refused = Connections(REGION), threading.Event()
-
-    def full(_number: int, _params: dict[str, Any]) -> str | None:
-        launched, terminated = launched_and_terminated()
-        if launched > terminated:
-            refused.set()
-        return "VcpuLimitExceeded" if launched > terminated else None
-
+    connections, full = Connections(REGION), OneAtATime("VcpuLimitExceeded")
     Injected(connections, "ec2.RunInstances", full)
-    with plain.boxes(held=refused):  # the first works on until another was refused
+    with plain.boxes(held=full.refused):  # the first works on until another was refused
         done = plain.run(plain.side(connections))
     whole(plain)
-    assert refused.is_set() and done.complaints == () and "Service Quotas" in plain.said
+    assert full.refused.is_set() and done.complaints == () and "Service Quotas" in plain.said
 
 
 def test_how_long_there_was_none_counts_from_when_the_last_one_ended(plain: Field) -> None:
-    """Boxes that work longer than is waited for capacity leave theirs to the next."""
-    connections, short_s, seen = Connections(REGION), 10 * SPEED, set[int]()
-    refused = threading.Event()
+    """A box that works longer than is waited for capacity leaves its own to the next."""
+    connections, short_s, refusals, worked = Connections(REGION), 10 * SPEED, [0], threading.Event()
+    full, at_once = OneAtATime("InsufficientInstanceCapacity"), 2 * 6  # two parts, each in all zones
 
-    def one_at_a_time(_number: int, _params: dict[str, Any]) -> str | None:
-        launched, terminated = launched_and_terminated()
-        if launched > terminated and launched not in seen:
-            seen.add(launched)
+    def long(number: int, params: dict[str, Any]) -> str | None:
+        code = full(number, params)
+        refusals[0] += code is not None
+        # At a later look than the launch it is long ago, and the box is seen to live at a later one than that.
+        if code and refusals[0] == at_once + 1:
             server.forward(plain.endpoint, short_s + 1)
-            refused.set()
-        return "InsufficientInstanceCapacity" if launched > terminated else None
+        if code and refusals[0] == 3 * at_once:
+            worked.set()
+        return code
 
-    Injected(connections, "ec2.RunInstances", one_at_a_time)
-    with plain.boxes(held=refused):
+    Injected(connections, "ec2.RunInstances", long)
+    with plain.boxes(held=worked):
         done = plain.run(plain.side(connections, patience=replace(QUICK, short_s=short_s, hold_s=0.2)))
     whole(plain)
-    assert refused.is_set() and done.complaints == ()
+    assert worked.is_set() and done.complaints == ()
 
 
 def test_unsupported_everywhere_is_a_refusal(plain: Field) -> None:

@@ -5,7 +5,7 @@ text), or ``call:<module>:<attribute.path>`` (the first call of that function).
 
 ``python -m tests.faults.dying``: the same again and again, in forks of one process that has imported all there is.
 Each line that it reads is a JSON list: the arguments, the environment, and the file for what is said; each line that it
-writes is how a fork ended.
+writes is how a fork ended.  Here WHEN may also be ``in``: POINT is seconds, after which it is killed from outside.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import json
 import os
 import signal
 import sys
+import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,13 +56,21 @@ def _arm(when: str, point: str) -> None:
 
 
 def _run(arguments: list[str]) -> None:
-    _arm(*arguments[:2])
+    if arguments[0] != "in":
+        _arm(*arguments[:2])
     sys.argv[1:] = arguments[2:]
     main(prog_name="harness")
 
 
 def _serve() -> None:
-    for name in ("harness.orchestrator", "harness.tables", "harness.rows", "harness.verifying", "pyarrow.parquet"):
+    for name in (
+        "harness.orchestrator",
+        "harness.launch.docker",
+        "harness.tables",
+        "harness.rows",
+        "harness.verifying",
+        "pyarrow.parquet",
+    ):
         importlib.import_module(name)
     for line in sys.stdin:
         arguments, environment, said = json.loads(line)
@@ -71,7 +81,13 @@ def _serve() -> None:
             file = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
             for number in (1, 2):
                 os.dup2(file, number)
+            # As if it had started with that environment.
+            tempfile.tempdir = None
+            importlib.import_module("tests.faults.elsewhere.sitecustomize")
             _run(arguments)
+        if arguments[0] == "in":
+            time.sleep(float(arguments[1]))
+            os.kill(child, signal.SIGKILL)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 
 

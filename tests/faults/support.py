@@ -87,9 +87,10 @@ def run(bench: Bench, arguments: Sequence[str], **more: str) -> Finished:
     return finish(bench, start(bench, arguments, **more))
 
 
-def run_here(bench: Bench, arguments: Sequence[str]) -> Finished:
+def run_here(bench: Bench, arguments: Sequence[str], **more: str) -> Finished:
     """Run a command of ``command`` in this process: where nothing dies with it, it needs none of its own."""
-    with mock.patch.object(tempfile, "tempdir", environment(bench)["TMPDIR"]):
+    there = mock.patch.dict(os.environ, more)
+    with mock.patch.object(tempfile, "tempdir", environment(bench)["TMPDIR"]), there:
         done = CliRunner().invoke(main, arguments[3:], catch_exceptions=False)
     return Finished(done.exit_code, done.output, 0)
 

@@ -99,7 +99,7 @@ def _running(engine: docker.DockerClient, name: str) -> bool:
 
 def _goes_on(bench: Bench, command: list[str], engine: docker.DockerClient, name: str, **more: str) -> None:
     """The same command finishes; no interrupted job was stored as anything."""
-    done = support.run(bench, command, **more)
+    done = support.run_here(bench, command, **more)
     assert done.code == 0, done.said
     assert [job.result.outcome for job in read_jobs(bench.results)] == [Outcome.OK] * 2
     assert {job.result.spec.repetition for job in read_jobs(bench.results)} == {0}

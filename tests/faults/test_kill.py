@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,7 +54,26 @@ def host(engine: docker.DockerClient) -> Iterator[str]:
         yield name
 
 
-def _kill_again_and_again(bench: Bench, engine: docker.DockerClient, kills: int, systems: list[str]) -> None:
+@pytest.fixture(scope="module")
+def forks() -> Iterator[subprocess.Popen[str]]:
+    """What runs ``tests.faults.dying`` in forks of itself, everything imported."""
+    command = [sys.executable, "-m", "tests.faults.dying"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.communicate()
+
+
+def _die(forks: subprocess.Popen[str], bench: Bench, when: str, point: str, command: list[str]) -> int:
+    """Run a command of ``support.command`` that dies at one moment; how it ended."""
+    asked = [[when, point, *command[3:]], support.environment(bench), str(bench.folder / "said.txt")]
+    assert forks.stdin is not None and forks.stdout is not None
+    print(json.dumps(asked), file=forks.stdin, flush=True)
+    return int(forks.stdout.readline())
+
+
+def _kill_again_and_again(
+    bench: Bench, forks: subprocess.Popen[str], engine: docker.DockerClient, kills: int, systems: list[str]
+) -> None:
     for name in systems:
         bench.plant(name, service_s=0.005)
     command = support.command(bench, bench.suite(_PROTOCOL, systems=systems))
@@ -64,14 +82,12 @@ def _kill_again_and_again(bench: Bench, engine: docker.DockerClient, kills: int,
     chance = random.Random(seed)
     finished: dict[str, str] = {}
     for _ in range(kills):
-        child = support.start(bench, command)
-        time.sleep(chance.uniform(0.2, 2.5))
-        child.send_signal(signal.SIGKILL)
-        support.finish(bench, child)
+        # The last of them may come after the end.
+        assert _die(forks, bench, "in", str(chance.uniform(0.05, 2)), command) in (-signal.SIGKILL, 0)
         now = support.stored(bench.results)
         assert finished.items() <= now.items(), "a finished job was lost, or changed"
         finished = now
-    done = support.run(bench, command)
+    done = support.run_here(bench, command)
     assert done.code == 0, done.said
     assert finished.items() <= support.stored(bench.results).items()
     _complete(bench, len(systems), _TRIALS)
@@ -83,15 +99,19 @@ def _kill_again_and_again(bench: Bench, engine: docker.DockerClient, kills: int,
 
 @pytest.mark.docker
 @pytest.mark.usefixtures("host")
-def test_kills_at_random_moments_lose_nothing(bench: Bench, engine: docker.DockerClient) -> None:
-    _kill_again_and_again(bench, engine, 4, ["chaos"])
+def test_kills_at_random_moments_lose_nothing(
+    bench: Bench, forks: subprocess.Popen[str], engine: docker.DockerClient
+) -> None:
+    _kill_again_and_again(bench, forks, engine, 4, ["chaos"])
 
 
 @pytest.mark.docker
 @pytest.mark.soak
 @pytest.mark.usefixtures("host")
-def test_thirty_kills_at_random_moments_lose_nothing(bench: Bench, engine: docker.DockerClient) -> None:
-    _kill_again_and_again(bench, engine, _KILLS, _SYSTEMS)
+def test_thirty_kills_at_random_moments_lose_nothing(
+    bench: Bench, forks: subprocess.Popen[str], engine: docker.DockerClient
+) -> None:
+    _kill_again_and_again(bench, forks, engine, _KILLS, _SYSTEMS)
 
 
 # The moments at which a file or folder has just been, or is just about to be, made whole.
@@ -112,15 +132,6 @@ _WINDOWS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def forks() -> Iterator[subprocess.Popen[str]]:
-    """What runs ``tests.faults.dying`` in forks of itself, everything imported."""
-    command = [sys.executable, "-m", "tests.faults.dying"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield process
-        process.communicate()
-
-
 @pytest.mark.parametrize(("when", "point"), _WINDOWS)
 def test_a_kill_in_each_narrow_window_loses_nothing(
     bench: Bench, forks: subprocess.Popen[str], when: str, point: str
@@ -128,11 +139,7 @@ def test_a_kill_in_each_narrow_window_loses_nothing(
     path = bench.suite(_PROTOCOL.replace(f"trials = {_TRIALS}", "trials = 2"))
     command = support.command(bench, path, "--launcher", "fake")
     said = bench.folder / "said.txt"
-    assert forks.stdin is not None and forks.stdout is not None
-    print(
-        json.dumps([[when, point, *command[3:]], support.environment(bench), str(said)]), file=forks.stdin, flush=True
-    )
-    assert int(forks.stdout.readline()) == -signal.SIGKILL, said.read_text()
+    assert _die(forks, bench, when, point, command) == -signal.SIGKILL, said.read_text()
     finished = support.stored(bench.results)
     assert len(finished) == (1 if (when, point) == ("after", "rename:/put-") else 2 if "rows" in point else 0)
     assert bench.run(FakeLauncher(), path).unforeseen == []
@@ -152,15 +159,14 @@ def test_a_kill_in_each_narrow_window_loses_nothing(
     ],
 )
 def test_a_container_whose_harness_died_is_removed_by_the_next_run(
-    bench: Bench, engine: docker.DockerClient, when: str, point: str
+    bench: Bench, forks: subprocess.Popen[str], engine: docker.DockerClient, when: str, point: str
 ) -> None:
     bench.plant("dying", service_s=0.005)
     path = bench.suite(_PROTOCOL.replace(f"trials = {_TRIALS}", "trials = 1"), systems=["dying"])
     command = support.command(bench, path)
-    dying = [sys.executable, "-m", "tests.faults.dying", when, point, *command[3:]]
-    assert support.run(bench, dying).code == -signal.SIGKILL
+    assert _die(forks, bench, when, point, command) == -signal.SIGKILL
     assert len(support.orphans(engine, "dying-")) == 1
-    done = support.run(bench, command)
+    done = support.run_here(bench, command)
     assert done.code == 0 and "removed 1 containers that a dead run had left" in done.said, done.said
     assert support.orphans(engine, "dying-") == []
     _complete(bench, 1, 1)
@@ -176,15 +182,16 @@ def _own_image(bench: Bench, more: str = "") -> list[str]:
 
 
 @pytest.mark.docker
-def test_what_a_kill_during_a_download_leaves_goes_with_any_next_run(bench: Bench, engine: docker.DockerClient) -> None:
+def test_what_a_kill_during_a_download_leaves_goes_with_any_next_run(
+    bench: Bench, forks: subprocess.Popen[str], engine: docker.DockerClient
+) -> None:
     command = _own_image(bench)
     pin = f"absent==1.0 --hash=sha256:{'0' * 64}\n"
     (bench.folder / "engines" / "planted" / "requirements.lock").write_text(pin, encoding="utf-8")
-    dying = [sys.executable, "-m", "tests.faults.dying", "before", "call:harness.assets:_pip_download", *command[3:]]
-    assert support.run(bench, dying).code == -signal.SIGKILL
+    assert _die(forks, bench, "before", "call:harness.assets:_pip_download", command) == -signal.SIGKILL
     left = [name for name in support.leftovers(bench) if not name.startswith("results/")]
     assert len(left) == 1 and left[0].startswith("cache/wheels/") and left[0].endswith(".partial")
-    assert support.run(bench, [*command, "--launcher", "fake"]).code == 0, "this one downloads nothing"
+    assert support.run_here(bench, [*command, "--launcher", "fake"]).code == 0, "this one downloads nothing"
     assert support.leftovers(bench) == []
 
 
@@ -254,7 +261,7 @@ def test_a_kill_while_the_base_is_bootstrapped_leaves_no_process_and_a_folder_th
     assert left.startswith("tmp/harness-base-") and left.endswith(".partial")
     assert str(bench.folder) not in Path("/proc/self/mountinfo").read_text()
     bench.plant("planted")
-    assert support.run(bench, support.command(bench, bench.suite(_PROTOCOL), "--launcher", "fake")).code == 0
+    assert support.run_here(bench, support.command(bench, bench.suite(_PROTOCOL), "--launcher", "fake")).code == 0
     assert support.leftovers(bench) == []
 
 

@@ -66,11 +66,11 @@ def test_what_a_full_disk_does_to_a_job_is_no_fault_of_its_system(bench: Bench, 
     bench.plant("filling", misdeed="some_files", at=3)
     command = support.command(bench, bench.suite(_PROTOCOL.format(1), systems=["filling"]))
     with _small_disk(bench.results, 6 << 10):
-        full = support.run(bench, command)
+        full = support.run_here(bench, command)
         assert (full.code, "the disk is full" in full.complaint) == (1, True), full.said
         assert read_jobs(bench.results) == ()
         _mount("-o", "remount,size=64m", str(bench.results))
-        done = support.run(bench, command)
+        done = support.run_here(bench, command)
         assert done.code == 0, done.said
         assert [job.result.outcome for job in read_jobs(bench.results)] == [Outcome.OK]
         assert support.leftovers(bench) == []
@@ -105,7 +105,7 @@ def test_a_results_folder_that_is_read_only_is_one_line_and_loses_nothing(bench:
 
 @pytest.mark.slow
 def test_a_second_run_on_the_same_results_refuses_and_the_first_goes_on(bench: Bench) -> None:
-    bench.plant("slow", service_s=0.2)
+    bench.plant("slow", service_s=0.4)
     command = support.command(bench, bench.suite(_PROTOCOL.format(2), systems=["slow"]), "--launcher", "process")
     with (bench.folder / "first.txt").open("wb") as said:
         first = subprocess.Popen(command, env=support.environment(bench), stdout=said, stderr=said)

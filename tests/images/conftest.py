@@ -67,10 +67,16 @@ def _for_gpus(plain: Callable[..., Any]) -> Callable[..., Any]:
     return lambda client, system, **options: plain(client, system.on(1), **options)
 
 
+# transformers imports a model's module, and with it a thousand of PyTorch's, at its first use: not in each fork anew.
+_MODELS = """
+import torch._dynamo
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertModel, DistilBertModel
+"""
 # What scripts in an engine's image import first.
 IMPORTS = {
-    "dense": "import torch, transformers, faiss, numpy, adapter, encoder.model, encoder.prepare, encoder.graph",
-    "impact": "import torch, transformers, numpy, adapter, impact_prepare, encoder.model, encoder.graph",
+    "dense": f"{_MODELS}import faiss, adapter, encoder.prepare, encoder.export, encoder.graph, encoder.model",
+    "impact": f"{_MODELS}from transformers import T5ForConditionalGeneration\n"
+    "import adapter, impact_prepare, impact_queries, encoder.graph",
     "colbert": "import adapter, late_engine; late_engine.start(1, 0); import transformers, colbert.infra",
 }
 
@@ -87,13 +93,10 @@ def warmth(engine: docker.DockerClient) -> Iterator[Warmth]:
 def probe(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Probe:
     """Run lines of Python in a system's image; what they ``say`` comes back.
 
-    With ``memory`` ("256m") they have a container of their own with that limit; with ``cold`` they have an
-    interpreter of their own, which has imported nothing.
+    With ``memory`` ("256m") they have a container of their own with that limit.
     """
 
-    def run(
-        name: str, lines: str, *, memory: str | None = None, models: Path | None = None, cold: bool = False
-    ) -> list[Any]:
+    def run(name: str, lines: str, *, memory: str | None = None, models: Path | None = None) -> list[Any]:
         system = catalog.system(name)
         image = making.ensure(engine, system, cache=CACHE, models=models, report=print)
         job, index = tmp_path / "job", tmp_path / "index"
@@ -102,7 +105,7 @@ def probe(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Probe:
         (job / "params.json").write_text(json.dumps(system.params))
         (job / "corpus.jsonl").write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS))
         if memory is None:
-            return warmth.of(image.digest, IMPORTS.get(system.engine, "import adapter")).ask(job, cold=cold)
+            return warmth.of(image.digest, IMPORTS.get(system.engine, "import adapter")).ask(job)
         index.mkdir()
         index.chmod(0o777)
         return inside.ask(engine, image.digest, {"/job": job}, {"/index": index}, memory=memory)

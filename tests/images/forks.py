@@ -1,7 +1,7 @@
 """Runs in a container: imports an engine once, then runs each script that is asked for in a fork of itself.
 
-``python3 forks.py SOCKET LINES``: ``LINES`` of Python import the engine.  A request is a line of JSON
-(``{"cold": false}``); ``/job/probe.py`` is run with its output going to the asker, then a line ``ended CODE``.
+``python3 forks.py SOCKET LINES``: ``LINES`` of Python import the engine.  Whoever connects has ``/job/probe.py`` run
+with its output, and then a line ``ended CODE``.
 Standard library only.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import os
 import runpy
 import shutil
@@ -50,10 +49,9 @@ def main() -> None:
 
 def serve(asker: socket.socket) -> None:
     """Run the script once, and end whatever it leaves."""
-    request = json.loads(asker.makefile("r", encoding="utf-8").readline())
     child = os.fork()
     if not child:
-        run(asker, cold=request["cold"])
+        run(asker)
     _, status = os.waitpid(child, 0)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
@@ -63,14 +61,12 @@ def serve(asker: socket.socket) -> None:
     asker.sendall(f"\nended {os.waitstatus_to_exitcode(status)}\n".encode())
 
 
-def run(asker: socket.socket, *, cold: bool) -> None:
+def run(asker: socket.socket) -> None:
     """In the fork: the script, with its output going to the asker."""
     os.setsid()
     signal.alarm(LIMIT_S)
     os.dup2(asker.fileno(), 1)
     os.dup2(asker.fileno(), 2)
-    if cold:
-        os.execv(sys.executable, [sys.executable, SCRIPT])
     code = 1
     try:
         sys.path.insert(0, "/job")

@@ -37,24 +37,23 @@ system.load(index)
     + _ASKED
 )
 
-# The index is made by a process of its own: this one has loaded what a search needs, and no more.
-BUILT_APART = (
-    """
-import os, sys, traceback
-child = os.fork()
-if not child:
-    try:
-        engine().build(corpus, index, lambda _: None)
-        os._exit(0)
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)
-assert os.waitpid(child, 0)[1] == 0, "the build failed"
-system = engine()
-system.load(index)
+# What a process that only searches imports, and answers.
+SEARCHED_APART = """
+import subprocess
+sys.stdout.flush()
+subprocess.run([sys.executable, "-c", f'''
+import json, sys
+from pathlib import Path
+import adapter
+from harness.records import Envelope
+system = adapter.ENGINE({params!r}, Envelope("test", 1, 1 << 30), Path({str(assets)!r}))
+system.load(Path("/index/made"))
+before = sorted(system.stages_s())
+hits = [hit.doc_id for hit in system.search("river north", 3)]
+loaded = sorted({{"torch", "transformers", "tokenizers", "encoder"}} & set(sys.modules))
+print("said", json.dumps([loaded, before, hits, sorted(system.stages_s())]))
+'''], check=True)
 """
-    + _ASKED
-)
 
 # SPLADE by transformers alone: weights of the vocabulary, rounded.
 PLAIN = """
@@ -102,7 +101,7 @@ def asker(warm: Warm, prelude: str, models: Path, folder: Path) -> Ask:
         folder: the test's own.
     """
 
-    def run(like: str, lines: str, *, cold: bool = False, **changes: Any) -> list[Any]:
+    def run(like: str, lines: str, **changes: Any) -> list[Any]:
         has = catalog.system(like).params
         assert changes.keys() <= has.keys(), f"{like} has no parameter {changes.keys() - has.keys()}"
         params = {**has, **{key: value for key, value in SMALL.items() if key in has}, **changes}
@@ -111,7 +110,7 @@ def asker(warm: Warm, prelude: str, models: Path, folder: Path) -> Ask:
         (job / "params.json").write_text(json.dumps(params))
         (job / "more.jsonl").write_text("".join(json.dumps(each) + "\n" for each in documents()))
         (job / "probe.py").write_text(prelude + _PREPARE + lines)
-        return warm.ask(job, cold=cold)
+        return warm.ask(job)
 
     return run
 

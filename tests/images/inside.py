@@ -105,18 +105,16 @@ class Warm:
             detach=True,
             auto_remove=True,
             volumes=volumes(own, writes),
-            **limits("3g", 1024, {"OMP_NUM_THREADS": "1"}),
+            # Java's second compiler takes longer than it saves where a JVM lives for a second.
+            **limits("3g", 1024, {"OMP_NUM_THREADS": "1", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}),
         )
         deadline = time.monotonic() + _START_S
         while not (self._folder / "door" / "s").exists():
             assert time.monotonic() < deadline and self.alive(), self._container.logs().decode()[-2000:]
             time.sleep(0.02)
 
-    def ask(self, job: Path, *, cold: bool = False) -> list[Any]:
+    def ask(self, job: Path) -> list[Any]:
         """Run ``job/probe.py`` over the files of ``job``; return what it ``say``s.
-
-        Args:
-            cold: in an interpreter of its own, which has imported nothing.
 
         Raises:
             ContainerError: it failed.
@@ -127,7 +125,6 @@ class Warm:
         shutil.copytree(job, place, dirs_exist_ok=True)
         with socket.socket(socket.AF_UNIX) as asking:
             asking.connect(str(self._folder / "door" / "s"))
-            asking.sendall(json.dumps({"cold": cold}).encode() + b"\n")
             with asking.makefile("r", encoding="utf-8", errors="replace") as answer:
                 output = answer.read()
         *_, last = output.strip().splitlines() or ["the container ended"]

@@ -63,7 +63,7 @@ for size, settings in SIZES.items():
     theirs = [[[ids[number], score] for number, score in answer] for answer in answers[size]]
     say([found, theirs])
 """
-    compared = colbert(lines, documents=documents(900), queries=queries(20), plain=PLAIN)
+    compared = colbert(lines, documents=documents(400), queries=queries(8), plain=PLAIN)
     for size, (ours, theirs) in zip(SIZES, compared, strict=True):
         # A quarter of "ndocs" is scored in full.
         most = min(SIZES[size]["k"], SIZES[size]["ndocs"] // 4)
@@ -89,7 +89,7 @@ for ready in (small, large, small):
     ready.search("ice water", 10)
     say(ready.counts()["scored"])
 """
-    small, medium, large, *again = colbert(lines, documents=documents(1200), queries=queries(20))
+    small, medium, large, *again = colbert(lines, documents=documents(800), queries=queries(12))
     for few, more, most in zip(small, medium, large, strict=True):
         assert few[0] <= more[0] <= most[0], "more cells, more candidates"
         assert few[1] == min(64, few[0]) and more[1] == min(256, more[0]) and most[1] == min(1024, most[0])

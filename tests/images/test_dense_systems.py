@@ -16,10 +16,10 @@ pytestmark = pytest.mark.docker
 def test_minilm_is_what_a_plain_script_makes_of_it(probe: Probe, tmp_path: Path) -> None:
     job = tmp_path / "job"
     job.mkdir()
-    (job / "scifact.jsonl").write_text("".join(json.dumps(each) + "\n" for each in SCIFACT.documents(60)))
-    (job / "texts.json").write_text(json.dumps(SCIFACT.texts(60, 30)))
+    (job / "scifact.jsonl").write_text("".join(json.dumps(each) + "\n" for each in SCIFACT.documents(16)))
+    (job / "texts.json").write_text(json.dumps(SCIFACT.texts(16, 10)))
     lines = """
-corpus = Corpus(Path("/job/scifact.jsonl"), 60)
+corpus = Corpus(Path("/job/scifact.jsonl"), 16)
 texts, queries = json.loads(Path("/job/texts.json").read_text())
 dense = engine()
 dense.build(corpus, index, lambda _: None)
@@ -37,7 +37,7 @@ def encode(texts):
         return torch.nn.functional.normalize((states * mask).sum(1) / mask.sum(1)).numpy()
 
 plain = faiss.IndexFlatIP(384)
-for start in range(0, 60, 8):
+for start in range(0, 16, 8):
     plain.add(encode(texts[start : start + 8]))
 ids = [document.doc_id for document in corpus]
 for query in queries:
@@ -47,7 +47,7 @@ for query in queries:
          max(abs(hit.score - score) for hit, score in zip(hits, scores[0].tolist()))])
 """
     said = probe("minilm", lines)
-    assert len(said) == 30
+    assert len(said) == 10
     assert all(same for same, _ in said)
     assert max(difference for _, difference in said) < 1e-4
 
@@ -279,13 +279,13 @@ say([dense._model.tokenizer.token_to_id("[UNK]") in dense._model.tokenizer.encod
 
 def test_a_chinese_collection_is_ranked_far_better_than_by_chance(probe: Probe, tmp_path: Path) -> None:
     # An English model that knows some characters: a damaged text would leave it nothing.
-    documents, asked = chinese(80, 60)
+    documents, asked = chinese(40, 30)
     job = tmp_path / "job"
     job.mkdir()
     (job / "zh.jsonl").write_text("".join(json.dumps(each, ensure_ascii=False) + "\n" for each in documents))
     (job / "asked.json").write_text(json.dumps(asked))
     lines = """
-corpus = Corpus(Path("/job/zh.jsonl"), 80)
+corpus = Corpus(Path("/job/zh.jsonl"), 40)
 dense = engine(document_tokens=128)
 dense.build(corpus, index, lambda _: None)
 dense.load(index)
@@ -294,5 +294,5 @@ for text, relevant in json.loads(Path("/job/asked.json").read_text()):
     say(1 / (1 + found.index(relevant)) if relevant in found else 0.0)
 """
     said = probe("minilm", lines)
-    assert len(said) == 60
-    assert sum(said) / 60 > 0.4, "by chance it is 0.04"
+    assert len(said) == 30
+    assert sum(said) / 30 > 0.4, "by chance it is 0.07"

@@ -109,8 +109,9 @@ for number, (said, how) in enumerate([(None, "pass"), {cases}]):
 def test_dpr_encoders_in_each_others_place_are_refused(probe: Probe, tmp_path: Path) -> None:
     put_small_checkpoints(tmp_path)
     lines = """
-import subprocess
+import contextlib, io
 import small
+from encoder import prepare
 for side in ("question", "context"):
     small.make(Path(f"/index/assets/{side}"), f"dpr-{side}", texts=["words"])
 told = Path("/index/system.json")
@@ -118,9 +119,9 @@ told.write_text(json.dumps({
     "build_params": {"document_model": "question", "pooling": "dpr", "document_tokens": 64},
     "search_params": {"query_model": "context", "query_tokens": 32},
 }))
-command = [sys.executable, "-m", "encoder.prepare", "/index/assets", str(told)]
-done = subprocess.run(command, capture_output=True, text=True)
-say([done.returncode, done.stderr.splitlines()])
+with contextlib.redirect_stderr(io.StringIO()) as stream:
+    code = prepare.main(["/index/assets", str(told)])
+say([code, stream.getvalue().splitlines()])
 """
     ((code, said),) = probe("minilm", lines)
     assert code == 1

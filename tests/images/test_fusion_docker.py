@@ -27,13 +27,16 @@ profiles = ["cpu1-mem4"]
 build_profile = "cpu2-mem4"
 overhead = false
 [protocol]
+warmup_queries = 2
+warmup_cap = 2
 trials = 1
 k = 100
 repeats = 0
 """
+QUERIES = 8
 
 
-def write_part(folder: Path, documents: int = 40, queries: int = 20) -> None:
+def write_part(folder: Path, documents: int = 12, queries: int = QUERIES) -> None:
     """The first documents of SciFact, and some of its queries."""
     folder.mkdir()
     shipped = catalog.data_root() / "datasets" / "scifact"
@@ -53,7 +56,7 @@ def test_the_ranking_is_that_of_the_systems_measured_alone(tmp_path: Path, engin
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
     found = rankings(results)
-    assert len(found["hybrid-minilm"]) == 20
+    assert len(found["hybrid-minilm"]) == QUERIES
     for query_id, hits in found["hybrid-minilm"].items():
         lists = [found["bm25"].get(query_id, []), found["minilm"][query_id]]
         assert hits == fused(lists, 100, method="rrf", rrf_k=60)

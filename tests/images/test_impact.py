@@ -65,44 +65,51 @@ say([[hit.doc_id for hit in system.search(query, 10)] for query in queries])
     assert batched == alone
 
 
+# Each backend in a process of its own, which imports what it needs beside what its parent has imported.
+RANK = """
+import json, os, sys
+from pathlib import Path
+import adapter, impact_methods
+from harness.measure.adapter import Corpus
+from harness.records import Envelope
+queries = ["the river of the north", "old glacier ice", "coffee and molten rock", ""]
+def rank(params, name, assets):
+    system = adapter.ENGINE({**params, "backend": name}, Envelope("test", 1, 1 << 30), assets)
+    system.load(Path("/index/made"))
+    encoder = system._queries.model
+    writer = impact_methods.writer({**params, "document_backend": name}, assets, 1, "cpu")
+    ranked = [[[hit.doc_id, hit.score] for hit in system.search(query, 10)] for query in queries]
+    lines = writer.lines(list(Corpus(Path("/job/more.jsonl"), 24))[:8], lambda done: None)
+    facts = [name, "torch" in sys.modules, system.threads()]
+    weights = encoder.run(encoder.tokenise(queries, 256)).tolist()
+    print("said", json.dumps([facts, ranked, weights, [line["vector"] for line in lines]]), flush=True)
+def ranks(params, *names):
+    for name in names:
+        child = os.fork()
+        if not child:
+            rank(params, name, Path("/tmp") / name.partition("-")[0])
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+"""
+
+
 def test_backends_rank_alike(ask: Ask) -> None:
     lines = """
-import os, shutil, sys
-names = ("torch", "torch-bf16", "onnxruntime", "onnxruntime-int8", "openvino", "openvino-bf16")
-def apart(work):
-    child = os.fork()
-    if not child:
-        work()
-        sys.stdout.flush()
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-def prepare():
-    import impact_prepare
-    for name in names:
-        shutil.copytree("/job/models", f"/tmp/{name}")
-        os.symlink("/opt/assets/anserini", f"/tmp/{name}/anserini")
-        told = Path(f"/tmp/{name}.json")
-        backends = {"backend": name, "document_backend": name}
-        told.write_text(json.dumps({"build_params": {**params, **backends}, "search_params": {}}))
-        assert impact_prepare.main([f"/tmp/{name}", str(told)]) == 0
-    engine().build(corpus, index, lambda _: None)
-def rank():
-    system = adapter.ENGINE({**params, "backend": name}, Envelope("test", 1, 1 << 30), Path(f"/tmp/{name}"))
-    system.load(index)
-    say([name, "torch" in sys.modules, system.threads()])
-    say([[[hit.doc_id, hit.score] for hit in system.search(query, 10)] for query in queries])
-    encoder = system._queries.model
-    say(encoder.run(encoder.tokenise(queries, 256)).tolist())
-    import impact_methods
-    writer = impact_methods.writer({**params, "document_backend": name}, Path(f"/tmp/{name}"), 1, "cpu")
-    say([line["vector"] for line in writer.lines(list(corpus)[:8], lambda done: None)])
-queries = ["the river of the north", "old glacier ice", "coffee and molten rock", ""]
-apart(prepare)
-for name in names:
-    apart(rank)
+import os, shutil, subprocess
+import impact_prepare
+engine().build(corpus, index, lambda _: None)
+for one, other in (("torch", "torch-bf16"), ("onnxruntime", "onnxruntime-int8"), ("openvino", "openvino-bf16")):
+    place = Path("/tmp") / one
+    shutil.copytree(Path("/job/models") / params["model"], place / params["model"])
+    os.symlink("/opt/assets/anserini", place / "anserini")
+    backends = {"backend": one, "document_backend": other}
+    (place / "system.json").write_text(json.dumps({"build_params": {**params, **backends}, "search_params": {}}))
+    assert impact_prepare.main([str(place), str(place / "system.json")]) == 0
+ranks(params, "torch", "torch-bf16")
+exported = ["onnxruntime", "onnxruntime-int8", "openvino", "openvino-bf16"]
+subprocess.run([sys.executable, "-c", f"{script}ranks({params!r}, *{exported!r})"], check=True)
 """
-    said = ask("bt-splade-l", lines, cold=True)
-    facts, *kinds = (said[start::4] for start in range(4))
+    facts, *kinds = zip(*ask("splade-v2-distil", f"{RANK}script = {RANK!r}\n{lines}"), strict=True)
     names = [name for (name, _, _) in facts]
     assert names == ["torch", "torch-bf16", "onnxruntime", "onnxruntime-int8", "openvino", "openvino-bf16"]
     assert [torch for (_, torch, _) in facts] == [True, True, False, False, False, False]

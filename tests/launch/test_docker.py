@@ -29,13 +29,12 @@ from tests.faults.proxy import wait_until
 
 pytestmark = pytest.mark.docker
 
-# What a container does wrong, how that ends, and words that say so.
+# What a container does wrong, how that ends, and words that say so.  What an adapter does wrong to its driver is the
+# subject of tests/launch/test_process.py; what attacks, of tests/faults/test_hostile.py.
 _WRONG = {
     "oom": (Outcome.OOM, "the kernel killed the job at the memory limit of 256 MiB"),
     "oom_child": (Outcome.OOM, "the kernel killed one of its processes at the memory limit of 256 MiB"),
     "exit": (Outcome.CRASH, "exit code 0: it left no measurement"),
-    "raise": (Outcome.CRASH, "ValueError: planted in two lines"),
-    "unknown": (Outcome.BAD_OUTPUT, "no-such-document"),
     "network": (Outcome.CRASH, "Network is unreachable"),
     "write_root": (Outcome.CRASH, "Read-only file system"),
     "write_index": (Outcome.CRASH, "Read-only file system"),
@@ -182,15 +181,6 @@ def test_a_fork_bomb_meets_the_limit_of_processes(
     assert ours(engine) == []
 
 
-def test_a_flood_of_log_is_cut(bench: Bench, launcher: DockerLauncher) -> None:
-    bench.plant("loud", misdeed="flood", at=3)
-    text = "[protocol]\nwarmup_queries = 2\ntrials = 1\nk = 3\nquery_timeout_s = 2.0\n"
-    (result, _), *_ = bench.run(launcher, bench.suite(text, systems=["loud"])).jobs
-    assert result.outcome is Outcome.TIMEOUT
-    (job,) = read_jobs(bench.results)
-    assert (job.folder / "log.txt.gz").stat().st_size < 1 << 20
-
-
 def plant_image(bench: Bench, name: str, last_line: str) -> None:
     """Add an engine whose Dockerfile ends with one more line, and a system of it."""
     folder = bench.folder / "engines" / name
@@ -202,6 +192,8 @@ def plant_image(bench: Bench, name: str, last_line: str) -> None:
     (folder / "systems" / f"{name}.toml").write_text('description = "planted"\n')
 
 
+# The SDK does not close the socket of a build that failed.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_image_that_is_no_good_says_why_and_the_others_go_on(bench: Bench, launcher: DockerLauncher) -> None:
     last_lines = {
         "fails": ("USER 0\nRUN echo the reason is here && exit 3", "the reason is here"),
@@ -276,7 +268,7 @@ def test_ctrl_c_ends_the_container_at_once_and_the_next_run_goes_on(bench: Bench
     stopped = support.finish(bench, child)
     assert stopped.code == 130 and "stopped; what was finished is kept" in stopped.said, stopped.said
     assert engine.containers.list(all=True, filters={"name": "harness-steady"}, ignore_removed=True) == []
-    done = support.run(bench, command)
+    done = support.run_here(bench, command)
     assert done.code == 0 and "removed" not in done.said, done.said
     assert engine.containers.list(all=True, filters={"name": "harness-steady"}, ignore_removed=True) == []
     assert [job.result.outcome for job in read_jobs(bench.results)] == [Outcome.OK]

@@ -45,6 +45,21 @@ def say(**event):
     out.write(json.dumps(event).encode() + b"\\n")
 """
 SPIN = PHASE + "say(phase='trial-0')\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass\n"
+# Until it was held up by a quota that comes while it runs, as its own cgroup says; then until the host has read that.
+UNTIL_THROTTLED = (
+    PHASE
+    + """
+from pathlib import Path
+def throttled():
+    files = [Path("/sys/fs/cgroup/cpu/cpu.stat"), Path("/sys/fs/cgroup/cpu.stat")]  # of cgroup v1, of v2
+    lines = [line for file in files if file.exists() for line in file.read_text().splitlines()]
+    return any(line.startswith("nr_throttled ") and not line.endswith(" 0") for line in lines)
+say(phase="trial-0")
+end = time.monotonic() + 50
+while time.monotonic() < end and not throttled(): pass
+time.sleep(2)
+"""
+)
 
 LIMITS = Limits(60, 60, 60, 60)
 
@@ -155,7 +170,7 @@ def test_a_quota_that_is_set_while_a_job_runs_is_counted(rig: Rig, engine: docke
             for each in ours(engine):
                 each.update(cpu_period=100_000, cpu_quota=5_000)
 
-    ended = rig.launch(SPIN, seen=throttle)
+    ended = rig.launch(UNTIL_THROTTLED, seen=throttle)
     found = counted(ended)
     assert found.throttled_s is not None and found.throttled_s > 0
     assert ended.throttled_periods is not None and ended.throttled_periods > 0
@@ -195,7 +210,7 @@ def test_a_job_that_is_moved_to_other_cpus_while_it_runs_is_stopped(rig: Rig, en
 
 @pytest.mark.parametrize("child", [False, True])
 def test_memory_that_is_held_for_a_moment_is_seen(rig: Rig, child: bool) -> None:
-    hold = "import time; held = bytearray(200 << 20); time.sleep(0.25)"
+    hold = "import time; held = bytearray(200 << 20); time.sleep(0.5)"
     if child:
         hold = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"
     ended = rig.launch(PHASE + "time.sleep(0.5)\n" + hold + "\ntime.sleep(0.3)", memory_mib=512)
@@ -214,7 +229,7 @@ with open("/job/out/mapped", "wb") as file:
 with open("/job/out/mapped", "rb") as file:
     mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 touched = sum(mapped[place] for place in range(0, len(mapped), 4096))
-time.sleep(0.3)
+time.sleep(0.5)
 """
     summary = rig.launch(script).memory.summary()
     assert summary.peak_anon_bytes is not None and summary.peak_anon_bytes < 9 << 20

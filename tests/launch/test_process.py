@@ -16,25 +16,30 @@ from harness.orchestrator import Summary
 from harness.records import Isolation, Outcome
 from harness.result import SCHEMA_VERSION, Result
 from harness.stored_jobs import StoredJob, read_jobs
+from tests.chance import chance
 from tests.conftest import Bench, make_bench
 from tests.launch.nvml import Nvml
 
 pytestmark = pytest.mark.slow
 
+# Hits that the driver refuses: tests/measure/test_answers.py has them all, one by chance is answered for real.
+_REFUSED = {
+    "nan": (Outcome.BAD_OUTPUT, "rank 1: the score is nan"),
+    "duplicate": (Outcome.BAD_OUTPUT, "comes twice"),
+    "too_few": (Outcome.BAD_OUTPUT, "2 hits, expected 3"),
+    "too_many": (Outcome.BAD_OUTPUT, "4 hits, asked for 3"),
+    "rising": (Outcome.BAD_OUTPUT, "is above the one before"),
+    "none": (Outcome.BAD_OUTPUT, "search returned NoneType"),
+}
 MISDEEDS = {
     "raise": (Outcome.CRASH, "ValueError: planted in two lines"),
     "exit": (Outcome.CRASH, "exit code 0: it left no measurement"),
     "kill": (Outcome.CRASH, "exit code -9"),
-    "nan": (Outcome.BAD_OUTPUT, "rank 1: the score is nan"),
-    "duplicate": (Outcome.BAD_OUTPUT, "comes twice"),
     "unknown": (Outcome.BAD_OUTPUT, "1 document ids that the corpus does not have, such as 'no-such-document'"),
-    "too_few": (Outcome.BAD_OUTPUT, "2 hits, expected 3"),
-    "too_many": (Outcome.BAD_OUTPUT, "4 hits, asked for 3"),
-    "rising": (Outcome.BAD_OUTPUT, "is above the one before"),
     "million": (Outcome.BAD_OUTPUT, "1000000 hits, asked for 3"),
-    "none": (Outcome.BAD_OUTPUT, "search returned NoneType"),
     "huge": (Outcome.BAD_OUTPUT, "the document id has 1073741824 characters"),
     "raise_in_load": (Outcome.CRASH, "does not load"),
+    **dict([chance("refused hits").choice(sorted(_REFUSED.items()))]),
 }
 
 

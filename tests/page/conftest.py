@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -14,7 +15,9 @@ from harness.report.page import Page as Made
 from tests.page import made
 
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+BLANK = "about:blank"
 Open = Callable[..., Page]
+Colours = Literal["light", "dark"]
 
 # Image builds may run beside.
 expect.set_options(timeout=30_000)
@@ -32,28 +35,59 @@ def browser() -> Iterator[Browser]:
         launched.close()
 
 
-@pytest.fixture
-def open_file(browser: Browser) -> Iterator[Open]:
-    """Opens a file as a person does, at a fragment, in a window of a size; fails on any complaint or request."""
-    complaints: list[str] = []
-    contexts = []
+class Tab:
+    """One that is used again and again: a new one costs Chromium three times what opening a page does."""
 
-    def opened(path: Path, fragment: str = "", *, width: int = 1280, height: int = 900, **options: object) -> Page:
-        context = browser.new_context(offline=True, viewport={"width": width, "height": height}, **options)  # type: ignore[arg-type]
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(60_000)
-        page.on("console", lambda each: complaints.append(each.text) if each.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: complaints.append(f"a dialog: {dialog.message}"))
-        page.on("request", lambda each: None if each.url.startswith(path.as_uri()) else complaints.append(each.url))
-        page.goto(path.as_uri() + fragment)
-        page.wait_for_function("document.querySelector('#body tr') !== null || document.querySelector('#count')")
-        return page
+    def __init__(self, browser: Browser) -> None:
+        self.page = browser.new_context(offline=True).new_page()
+        self.complaints: list[str] = []
+        self._uri = BLANK
+        self.page.set_default_timeout(60_000)
+        self.page.on("console", lambda each: self._complain(each.text, each.type in ("error", "warning")))
+        self.page.on("pageerror", lambda error: self._complain(str(error)))
+        self.page.on("dialog", lambda dialog: self._complain(f"a dialog: {dialog.message}"))
+        self.page.on("request", lambda each: self._complain(each.url, not each.url.startswith((self._uri, BLANK))))
+
+    def open(
+        self, path: Path, fragment: str = "", width: int = 1280, height: int = 900, colours: Colours = "light"
+    ) -> Page:
+        self._uri = path.as_uri()
+        self.page.set_viewport_size({"width": width, "height": height})
+        self.page.emulate_media(media="null", color_scheme=colours)
+        self.page.goto(self._uri + fragment)
+        self.page.wait_for_function("document.querySelector('#body tr') !== null || document.querySelector('#count')")
+        return self.page
+
+    def clear(self) -> list[str]:
+        """Leave nothing of what was open; return what it complained about."""
+        self.page.mouse.move(0, 0)
+        self.page.goto(BLANK)
+        complaints, self.complaints = self.complaints, []
+        return complaints
+
+    def _complain(self, what: str, really: bool = True) -> None:
+        if really:
+            self.complaints.append(what)
+
+
+@pytest.fixture(scope="session")
+def tabs() -> list[Tab]:
+    """Those that nobody uses."""
+    return []
+
+
+@pytest.fixture
+def open_file(browser: Browser, tabs: list[Tab]) -> Iterator[Open]:
+    """Opens a file as a person does, at a fragment, in a window of a size; fails on any complaint or request."""
+    used: list[Tab] = []
+
+    def opened(path: Path, *arguments: object, **options: object) -> Page:
+        used.append(tabs.pop() if tabs else Tab(browser))
+        return used[-1].open(path, *arguments, **options)  # type: ignore[arg-type]
 
     yield opened
-    for context in contexts:
-        context.close()
+    complaints = [each for tab in used for each in tab.clear()]
+    tabs.extend(used)
     assert complaints == []
 
 
@@ -71,14 +105,20 @@ def file(results: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
+def hostile_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows of a stranger."""
+    path = tmp_path_factory.mktemp("hostile") / "hostile.html"
+    path.write_text(made.html(made.hostile()), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
 def shared(browser: Browser, file: Path) -> Iterator[Page]:
     """One page for tests that only ask it to compute; each says all that its answer hangs on."""
-    context = browser.new_context(offline=True)
-    opened = context.new_page()
-    opened.goto(file.as_uri())
-    yield opened
-    context.close()
+    tab = Tab(browser)
+    yield tab.open(file)
+    assert tab.clear() == []
 
 
 @pytest.fixture

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
 from harness.report.page import Page as Made
-from tests.page.conftest import Open
+from tests.page.test_access import cell
 
 pytestmark = pytest.mark.browser
 
+# An address that says which number's evidence is open.
+EVIDENCE = re.compile("[#&]e=")
 COLUMNS = (
     "rank",
     "instance",
@@ -27,14 +31,18 @@ COLUMNS = (
 
 
 def opened(page: Page, line: int, column: str) -> str:
-    page.locator(f'#body tr:nth-child({line}) button[data-column="{column}"]').click()
+    cell(page, column, line).click()
     expect(page.locator("#evidence")).to_be_visible()
     return page.locator("#evidence").inner_text()
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_every_number_has_evidence(page: Page, results: Made, column: str) -> None:
+def test_every_number_has_evidence(shared: Page, results: Made, column: str) -> None:
+    page = shared
+    page.evaluate("harnessPage.main.change(harnessPage.state.parse(''))")
     text = opened(page, 1, column)
+    page.keyboard.press("Escape")
+    expect(page.locator("#evidence")).to_be_hidden()
     first = page.evaluate("harnessPage.content.rows[harnessPage.main.view().rows[0]].key")
     row = next(each for each in results.measured.rows if each.key == first)
     assert row.machine is not None
@@ -100,21 +108,18 @@ def test_escape_closes_it_and_gives_the_focus_back(page: Page) -> None:
     opened(page, 3, "cost")
     page.keyboard.press("Escape")
     expect(page.locator("#evidence")).to_be_hidden()
-    # The focus moves a moment after it is hidden.
-    page.wait_for_function("document.activeElement.closest('tr')")
-    focused = page.evaluate("[document.activeElement.dataset.column, document.activeElement.closest('tr').rowIndex]")
-    assert focused == ["cost", 3]
-    assert "e=" not in page.url
+    expect(cell(page, "cost", 3)).to_be_focused()  # a moment after it is hidden
+    expect(page).not_to_have_url(EVIDENCE)
 
 
 def test_back_closes_it(page: Page) -> None:
     opened(page, 2, "latency")
-    assert "e=" in page.url
+    expect(page).to_have_url(EVIDENCE)
     page.go_back()
     expect(page.locator("#evidence")).to_be_hidden()
 
 
-def test_it_fits_a_narrow_window(open_file: Open, page: Page) -> None:
+def test_it_fits_a_narrow_window(page: Page) -> None:
     page.set_viewport_size({"width": 320, "height": 640})
     opened(page, 1, "score")
     box = page.locator("#evidence").bounding_box()

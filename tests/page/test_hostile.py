@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from tests.page import made
 from tests.page.conftest import Open
@@ -14,10 +14,8 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-def hostile(open_file: Open, tmp_path: Path) -> Page:
-    path = tmp_path / "hostile.html"
-    path.write_text(made.html(made.hostile()), encoding="utf-8")
-    return open_file(path, "#d=scifact")
+def hostile(open_file: Open, hostile_file: Path) -> Page:
+    return open_file(hostile_file, "#d=scifact")
 
 
 def test_names_are_text(hostile: Page) -> None:
@@ -29,12 +27,15 @@ def test_names_are_text(hostile: Page) -> None:
 
 
 def test_every_evidence_of_them_is_text(hostile: Page) -> None:
-    for place in range(hostile.locator("#body tr").count()):
-        line = hostile.locator("#body tr").nth(place)
-        for column in {each.get_attribute("data-column") for each in line.locator("button").all()}:
-            line.locator(f'button[data-column="{column}"]').click()
+    lines = hostile.locator("#body tr", has_text=made.HOSTILE)
+    assert lines.count() == 2
+    for line in lines.all():
+        for button in line.locator("button").all():
+            button.click()
+            expect(hostile.locator("#evidence")).to_be_visible()
             assert hostile.locator("#evidence img, #evidence script").count() == 0
             hostile.keyboard.press("Escape")
+            expect(hostile.locator("#evidence")).to_be_hidden()
     hostile.evaluate("harnessPage.charts.redraw()")
     assert hostile.locator("figure img, figure script").count() == 0
 
@@ -56,15 +57,13 @@ def test_a_sent_address_cannot_bring_a_script(open_file: Open, tmp_path: Path) -
     assert page.locator("main img").count() == 0
 
 
-def test_the_policy_holds(browser: Browser, tmp_path: Path) -> None:
+def test_the_policy_holds(browser: Browser, hostile_file: Path) -> None:
     """Even a script that found its way into the page would not run, and nothing could be sent."""
-    path = tmp_path / "hostile.html"
-    path.write_text(made.html(made.hostile()), encoding="utf-8")
     context = browser.new_context(offline=True)
     page = context.new_page()
     refused: list[str] = []
     page.on("console", lambda each: refused.append(each.text))
-    page.goto(path.as_uri())
+    page.goto(hostile_file.as_uri())
     ran = page.evaluate(
         """async () => {
           const script = document.createElement("script");

@@ -29,6 +29,7 @@ from harness.pictures import KINDS, album, canvas, cost, distributions, instance
 from harness.pictures.frame import Frame
 from harness.records import Isolation, Outcome
 from harness.table import Figure, Table, Validity
+from tests.chance import chance
 from tests.pictures.conftest import SYSTEMS, made, per_query, row
 
 NAMES = (
@@ -43,6 +44,15 @@ NAMES = (
 MIB = 2**20
 
 ASKED = Asked("", "RR@10")
+
+# Of which kinds there are files in every format: some by chance, and in a soak all.
+SOME_OR_ALL = pytest.mark.parametrize(
+    "kinds",
+    [
+        pytest.param(chance("kinds of pictures").sample(KINDS, 2), id="some"),
+        pytest.param(KINDS, id="all", marks=pytest.mark.soak),
+    ],
+)
 
 
 @pytest.fixture(autouse=True)
@@ -102,13 +112,16 @@ def test_a_measured_table_has_every_kind(whole: album.Album) -> None:
 
 
 @pytest.mark.slow
+@SOME_OR_ALL
 def test_files_are_what_their_names_say_and_the_same_each_time(
-    whole: album.Album, table: Table, found: Mapping[str, PerQuery], tmp_path: Path
+    whole: album.Album, table: Table, found: Mapping[str, PerQuery], tmp_path: Path, kinds: Sequence[str]
 ) -> None:
-    once, again = whole.pictures, drawn_once(album.album(table, found, ASKED).pictures)
+    """An SVG of every kind; what takes longer, of some."""
+    again = drawn_once(album.album(table, found, ASKED, kinds).pictures)
     for form, check in CHECKS.items():
+        once = [each for each in whole.pictures if form == "svg" or each.kind in kinds]
         paths = list(album.write(once, tmp_path / "once", form))
-        assert [path.name for path in paths] == [f"scifact-{kind}.{form}" for kind in KINDS]
+        assert [path.name for path in paths] == [f"scifact-{each.kind}.{form}" for each in once]
         for path in paths:
             check(path.read_bytes())
         # Whether layouts repeat shows in an SVG; whether a format does, in any picture.
@@ -148,7 +161,9 @@ def test_drawing_leaves_the_users_settings_as_they_were() -> None:
 
 
 @pytest.mark.slow
-def test_hostile_names_are_drawn_as_text(tmp_path: Path) -> None:
+@SOME_OR_ALL
+def test_hostile_names_are_drawn_as_text(tmp_path: Path, kinds: Sequence[str]) -> None:
+    """An SVG of every kind, a PDF of some."""
     rows = [
         replace(
             row(name, profile, place, dataset="../../etc/$pass<b>", key=f"{place}/{profile}"),
@@ -164,7 +179,8 @@ def test_hostile_names_are_drawn_as_text(tmp_path: Path) -> None:
     drawn = drawn_once(pictures.pictures)
     for form, check in CHECKS.items():
         # A PNG has no text in it, and is drawn whenever a picture is laid out.
-        for path in album.write(drawn[:1] if form == "png" else drawn, tmp_path / "out", form):
+        written = {"svg": drawn, "pdf": [each for each in drawn if each.kind in kinds], "png": drawn[:1]}[form]
+        for path in album.write(written, tmp_path / "out", form):
             assert path.parent == tmp_path / "out"
             content = path.read_bytes()
             check(content)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +20,6 @@ from tests.aws import server
 from tests.remote import imds, standin
 
 _LIVES = ("pending", "running")
-_POLL_S = 0.3
 
 
 class Fleet:
@@ -28,6 +28,7 @@ class Fleet:
     def __init__(self, ground: standin.Ground, folder: Path, regions: tuple[str, ...]) -> None:
         self.boxes: dict[str, standin.StandIn] = {}
         self.failures: list[BaseException] = []
+        self._endpoint = os.environ["AWS_ENDPOINT_URL"]
         self._ground = ground
         self._folder = folder
         self._clients = {region: boto3.client("ec2", region) for region in regions}
@@ -37,19 +38,22 @@ class Fleet:
         self._lock = threading.Lock()
 
     def watch(self) -> None:
-        """Do what AWS says until told to stop."""
+        """Do what AWS says until told to stop; it is looked at whenever an instance comes or goes."""
+        count = -1
         with ThreadPoolExecutor(8) as pool:
             while not self._stop.is_set():
                 try:
+                    count = server.comings(self._endpoint, count)
                     for region, client in self._clients.items():
                         self._look(pool, region, client)
                 except Exception as error:  # noqa: BLE001 # told at the end
                     self.failures.append(error)
-                self._stop.wait(_POLL_S)
+                    self._stop.wait(1)
 
     def close(self) -> None:
         """Nothing of any of them is left."""
         self._stop.set()
+        server.wake(self._endpoint)
 
     def _look(self, pool: ThreadPoolExecutor, region: str, client: Any) -> None:
         for page in client.get_paginator("describe_instances").paginate():

@@ -36,7 +36,8 @@ echo "$0 $*" >>/power/log
 case "$*" in *+*) exit 0 ;; esac
 touch /power/off
 """
-# Arguments: folder of the instance, shared roots (the upper first), pip's cache, the engine's socket.
+# Arguments: folder of the instance, shared roots (the upper first), pip's cache, the engine's socket, a virtual
+# environment that was made before (or nothing), of which it has a view of its own and no copy.
 _MOUNTS = """set -eu
 root=$1/root home=$1/home
 mount -t overlay overlay -o "lowerdir=$2,upperdir=$1/own,workdir=$1/work" "$root" ||
@@ -46,6 +47,11 @@ for each in proc sys dev; do mount --rbind "/$each" "$root/$each"; done
 mount --bind "$root/proc/sys" "$root/proc/sys" && mount -o remount,bind,ro "$root/proc/sys"
 for each in "$home" /root/.cache/pip; do mkdir -p "$root$each"; done
 mount --bind "$home" "$root$home"
+if [ -n "$5" ]; then
+    mkdir -p "$home/venv"
+    mount -t overlay overlay -o "lowerdir=$5,upperdir=$1/venv,workdir=$1/venv-work" "$root$home/venv" ||
+        cp -al "$5/." "$root$home/venv/" || cp -a "$5/." "$root$home/venv/"
+fi
 mount --bind "$1/power" "$root/power"
 mount --bind "$3" "$root/root/.cache/pip"
 : >"$root/run/docker.sock"
@@ -58,6 +64,8 @@ _HOST_FILES = (
     *("/etc/apt/apt.conf.d", "/etc/apt/auth.conf.d", "/etc/apt/keyrings", "/etc/apt/trusted.gpg.d"),
     *("/etc/ssl/certs", "/usr/share/keyrings", "/usr/local/share/ca-certificates", "/usr/share/ca-certificates"),
 )
+# What an instance leaves is of use to nobody, but for its home.
+_OWN = ("root", "own", "work", "venv", "venv-work")
 _HOST_VARIABLES = ("PIP_", "SSL_", "REQUESTS_", "CURL_", "HTTP_", "HTTPS_", "NO_PROXY", "http_", "https_", "no_proxy")
 
 
@@ -131,13 +139,11 @@ class StandIn:
         self._on_end = on_end
         self._killing = threading.Lock()
         self._folder = folder
-        for name in ("root", "home", "own", "work", "power"):
+        for name in (*_OWN, "home", "power"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         self._furnish(folder / "own", user_data)
-        if not fresh and ground.packages.is_dir():
-            _linked(ground.packages / "venv", self.home / "venv")
-        lower = [ground.packages / "own"] if not fresh and ground.packages.is_dir() else []
-        self._process = self._boot([*lower, ground.root], beat_s)
+        kept = ground.packages if not fresh and ground.packages.is_dir() else None
+        self._process = self._boot([kept / "own"] if kept else [], kept / "venv" if kept else None, beat_s)
         # Held open: the kernel gives the number of one that is gone to the next, such as that of a new container.
         self._held = _held(self._process.pid)
         self._namespace = str(Path(f"/proc/self/fd/{self._held}").readlink()) if self._held else None
@@ -226,7 +232,7 @@ class StandIn:
             (own / name).mkdir(exist_ok=True)
         (own / "user-data").write_text(user_data)
 
-    def _boot(self, roots: list[Path], beat_s: float) -> subprocess.Popen[bytes]:
+    def _boot(self, roots: list[Path], venv: Path | None, beat_s: float) -> subprocess.Popen[bytes]:
         socket = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
         # Nothing of our own environment, credentials above all.
         variables = {name: value for name, value in os.environ.items() if name.startswith(_HOST_VARIABLES)}
@@ -239,7 +245,8 @@ class StandIn:
             "HARNESS_BOX_CONSOLE": "/power/console",
             INTERVAL_VARIABLE: str(beat_s),
         }
-        shared = (":".join(map(str, roots)), self._ground.downloads, Path(socket).resolve())
+        lower = ":".join(map(str, [*roots, self._ground.root]))
+        shared = (lower, self._ground.downloads, Path(socket).resolve(), venv or "")
         places = [str(self._folder), *map(str, shared)]
         with (self._folder / "console.log").open("wb") as console:
             process = subprocess.Popen(
@@ -280,8 +287,7 @@ def booted(
         finally:
             instance.kill()
             assert not [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(folder) in line]
-            for name in ("root", "own", "work"):
-                shutil.rmtree(folder / name)
+            subprocess.run(["rm", "-rf", *(str(folder / name) for name in _OWN)], check=True)
 
 
 def terminating(instance_id: str, region: str = server.REGION) -> Callable[[], None]:

@@ -62,7 +62,7 @@ def test_what_comes_after_a_dead_one_is_not_taken_for_it(ground: standin.Ground,
             for pid in living:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        for _ in range(50):
+        for _ in range(10):
             stranger = subprocess.Popen(["unshare", "--mount", "sleep", "1000"])
             more.callback(stranger.wait)
             more.callback(stranger.kill)

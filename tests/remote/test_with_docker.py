@@ -14,6 +14,7 @@ import pytest
 
 from harness.aws.objects import Objects
 from harness.launch.docker import DockerLauncher
+from harness.launch.fake import FakeLauncher
 from harness.records import Outcome
 from harness.remote import arriving, layout, shipping
 from harness.remote.records import MOST_BYTES, Beat, End, ShippedImage, read
@@ -39,17 +40,22 @@ def ground(engine: docker.DockerClient) -> standin.Ground:
 
 
 class Shipped:
-    """A suite of one planted system, planned and shipped."""
+    """A suite of one planted system, planned and shipped; ``whole``: with its image, which most boxes need."""
 
-    def __init__(self, bench: Bench, work: Objects, trials: int, **params: float) -> None:
+    def __init__(self, bench: Bench, work: Objects, trials: int, whole: bool, **params: float) -> None:
         said: list[str] = []
+        self.image: ShippedImage | None = None
         bench.plant("shipped", **params)
         # An image of its own: a test beside this one may keep another name for an equal one.
         with (bench.folder / "engines" / "planted" / "adapter.py").open("a") as adapter:
             adapter.write(f"# {bench.folder}\n")
+        self.bundle = shipping.bundle(work, said.append, cache=bench.cache)
+        path = bench.suite(PROTOCOL.format(trials), systems=["shipped"])
+        if not whole:
+            self.planning = Planning(bench, path, FakeLauncher(), work)
+            return
         launcher = DockerLauncher(bench.cache)
         try:
-            path = bench.suite(PROTOCOL.format(trials), systems=["shipped"])
             first = Planning(bench, path, launcher, work)
             system = first.inputs.system(first.planned[0].cell)
             prepared = launcher.prepare(system, said.append)
@@ -57,7 +63,10 @@ class Shipped:
             self.planning = Planning(bench, path, launcher, work)  # with its image at hand
         finally:
             launcher.close()
-        self.bundle = shipping.bundle(work, said.append, cache=bench.cache)
+
+    @property
+    def images(self) -> tuple[ShippedImage, ...]:
+        return (self.image,) if self.image else ()
 
     def user_data(self, part: str = "0001", limit_s: int = 1800) -> str:
         boot = Boot(self.planning.work.place, RUN, part, self.bundle, server.REGION, limit_s, gpus=False)
@@ -68,9 +77,9 @@ class Shipped:
 def ship(bench: Bench, work: Objects, engine: docker.DockerClient) -> Iterator[Callable[..., Shipped]]:
     made: list[ShippedImage] = []
 
-    def ship(trials: int = 2, **params: float) -> Shipped:
-        shipped = Shipped(bench, work, trials, **params)
-        made.append(shipped.image)
+    def ship(trials: int = 2, whole: bool = True, **params: float) -> Shipped:
+        shipped = Shipped(bench, work, trials, whole, **params)
+        made.extend(shipped.images)
         return shipped
 
     yield ship
@@ -86,7 +95,7 @@ def wait_until(condition: Callable[[], object], timeout_s: float = BOOT_S) -> No
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.1)
+        time.sleep(0.3)
 
 
 def check_no_secrets(work: Objects, *texts: str) -> None:
@@ -108,8 +117,9 @@ def test_user_data_makes_a_box_whose_jobs_come_home(
 ) -> None:
     shipped = ship(trials=2, service_s=0.002)
     planning, terminated = shipped.planning, []
-    part = planning.part(builds=True, images=(shipped.image,))
-    engine.images.remove(shipped.image.reference, force=True)  # the box has only what was shipped
+    (image,) = shipped.images
+    part = planning.part(builds=True, images=(image,))
+    engine.images.remove(image.reference, force=True)  # the box has only what was shipped
     user_data = shipped.user_data()
     folder, id_ = tmp_path / "instance", INSTANCE.format(1)
     with standin.booted(
@@ -140,7 +150,7 @@ def test_user_data_makes_a_box_whose_jobs_come_home(
     assert (beat.done, beat.total, beat.instance_id) == (2, 2, id_)
     said = (planning.run.get(layout.log("0001"), MOST_BYTES) or b"").decode()
     assert "loading the image of shipped" in said and "box: end: all is done" in said
-    check_no_secrets(work, user_data, log, json.dumps(engine.images.get(shipped.image.digest).attrs))
+    check_no_secrets(work, user_data, log, json.dumps(engine.images.get(image.digest).attrs))
 
 
 def test_a_box_that_dies_leaves_whole_jobs_and_another_goes_on(
@@ -148,7 +158,7 @@ def test_a_box_that_dies_leaves_whole_jobs_and_another_goes_on(
 ) -> None:
     shipped = ship(trials=4, service_s=0.2)
     planning = shipped.planning
-    part = planning.part(images=(shipped.image,))
+    part = planning.part(images=shipped.images)
     with standin.booted(ground, tmp_path / "first", shipped.user_data(), imds.of(INSTANCE.format(1))) as first:
         wait_until(lambda: arriving.waiting(planning.run, ()) and first.containers())
         first.kill()
@@ -158,10 +168,10 @@ def test_a_box_that_dies_leaves_whole_jobs_and_another_goes_on(
     assert 1 <= len(home) < 4 and beat.phase == "measuring"
     assert planning.run.get(layout.end("0001"), MOST_BYTES) is None
     left = tuple(replace(job) for job in part.jobs if job.key not in home)
-    planning.part("0002", images=(shipped.image,), jobs=left)
+    planning.part("0002", images=shipped.images, jobs=left)
     second = standin.booted(ground, tmp_path / "second", shipped.user_data("0002"), imds.of(INSTANCE.format(2)))
     # What is left is done by two at once, of which one has nothing to do.
-    planning.part("0003", images=(shipped.image,), jobs=())
+    planning.part("0003", images=shipped.images, jobs=())
     third = standin.booted(ground, tmp_path / "third", shipped.user_data("0003"), imds.of(INSTANCE.format(3)))
     with second as one, third as other:
         assert one.wait(BOOT_S) and other.wait(BOOT_S), one.log + other.log
@@ -180,9 +190,9 @@ def test_a_box_that_dies_leaves_whole_jobs_and_another_goes_on(
 def test_a_box_that_cannot_be_set_up_says_so_and_powers_off(
     ground: standin.Ground, ship: Callable[..., Shipped], work: Objects, tmp_path: Path
 ) -> None:
-    shipped = ship()
+    shipped = ship(whole=False)
     planning = shipped.planning
-    planning.part(images=(shipped.image,))
+    planning.part()
     work.put(shipped.bundle.name, b"another bundle")
     (tmp_path / "instance" / "home").mkdir(parents=True)
     said = f"role {server.ACCOUNT} with {server.ACCESS_KEY}\n"

@@ -16,6 +16,7 @@ from harness.aws.uri import S3Uri
 from harness.cli import main
 from harness.s3.mirror import Synced, Wants, Watch, sync
 from harness.s3.names import Place
+from tests.aws import server
 
 
 @dataclass
@@ -25,12 +26,16 @@ class Bucket:
     connections: Connections
     objects: Objects
     cache: Path
+    endpoint: str
 
     def fill(self, folder: Path, prefix: str = "results") -> None:
         """Put every file of a folder there, as ``aws s3 sync`` would."""
-        for path in sorted(folder.rglob("*")):
-            if path.is_file() and path.name not in (".lock",):
-                self.objects.put(f"{prefix}/{path.relative_to(folder).as_posix()}", path.read_bytes())
+        found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
+        server.put(
+            self.endpoint,
+            "bucket",
+            {f"{prefix}/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in found},
+        )
 
     def names(self) -> list[str]:
         return [each.name for each in self.objects.list()]
@@ -50,7 +55,7 @@ def bucket(aws: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
     monkeypatch.setenv(cache_folder.VARIABLE, str(cache))
     connections = Connections()
     connections.client("s3").create_bucket(Bucket="bucket")
-    return Bucket(connections, Objects(connections, S3Uri("bucket")), cache)
+    return Bucket(connections, Objects(connections, S3Uri("bucket")), cache, aws)
 
 
 @pytest.fixture

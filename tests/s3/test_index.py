@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,17 +14,23 @@ from click.testing import Result
 from harness.s3 import index, listing, mirror
 from harness.s3.mirror import Wants
 from tests import shelf
+from tests.aws import server
 from tests.s3.conftest import Bucket, tree
 from tests.shelf import Made
 
 INDEX = "results/quick/.index.jsonl.gz"
 
 
+@pytest.fixture(scope="session")
+def _eight(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shelf.put(tmp_path_factory.mktemp("eight"), Made("a", 2.0, jobs=5), Made("b", 5.0))
+
+
 @pytest.fixture
-def made(tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Path:
+def made(_eight: Path, tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Eight jobs in S3, which are enough to ask an index for."""
     monkeypatch.setattr(mirror, "_ASK_INDEX_FROM", 2)
-    folder = shelf.put(tmp_path / "made", Made("a", 2.0, jobs=5), Made("b", 5.0))
+    folder = Path(shutil.copytree(_eight, tmp_path / "made"))
     bucket.fill(folder)
     return folder
 
@@ -161,8 +168,7 @@ def test_a_long_listing_is_cut_into_ranges_and_misses_nothing(
 
     names = [f"top/s{suite}/x{system}/f{number}" for suite in range(2) for system in range(9) for number in range(3)]
     names += ["top/loose", "top/s0/a", "top/s1/x3", "top/~last", "top/\u00e9t\u00e9/f", "topper/not-this"]
-    for name in names:
-        bucket.objects.put(name, b"")
+    server.put(bucket.endpoint, "bucket", dict.fromkeys(names, b""))
     monkeypatch.setattr(listing, "_PAGE", 5)
     requests.clear()
     with ThreadPoolExecutor(4) as pool:

@@ -33,6 +33,7 @@ from harness.s3.mirror import Watch
 from harness.s3.names import Place
 from harness.s3.shelf import Shelf
 from tests.aws import server
+from tests.chance import chance
 from tests.conftest import Bench
 from tests.s3.conftest import Bucket
 
@@ -163,15 +164,19 @@ def directly(bench: Bench, bucket: Bucket, cache: Path, below: str = "") -> Summ
     return orchestrator.run(suite.load(path), options, FakeLauncher(), Screen(Console(quiet=True)))
 
 
+WRITES = 1 + 2 + 2 * 4 + 1  # the lock, the inputs, each file of each job, the lock
+
+
 @pytest.mark.parametrize(
     ("after", "here"), [(False, True), (True, True), (False, False)], ids=["before", "after", "other-machine"]
 )
+@pytest.mark.parametrize("many", [3, pytest.param(WRITES, marks=pytest.mark.soak)])
 def test_killed_at_any_write_the_next_run_repairs(
-    after: bool, here: bool, bench: Bench, bucket: Bucket, harness: Call, monkeypatch: pytest.MonkeyPatch
+    many: int, after: bool, here: bool, bench: Bench, bucket: Bucket, harness: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    number, writes = 0, 1 + 2 + 2 * 4 + 1  # the lock, the inputs, each file of each job, the lock
-    while True:
-        number += 1
+    drawn = chance(f"killed {after} {here}").sample(range(1, WRITES + 1), many)
+    # One more write there is not.
+    for number in (*drawn, WRITES + 1):
         bucket.objects.delete(bucket.names())
         for cache in (bucket.cache, other(bench)):
             shutil.rmtree(cache / "s3", ignore_errors=True)
@@ -179,9 +184,10 @@ def test_killed_at_any_write_the_next_run_repairs(
             dying(patch, number, Killed(), after=after)
             try:
                 directly(bench, bucket, bucket.cache)
-                break
+                assert number > WRITES
+                continue
             except Killed:
-                pass
+                assert number <= WRITES
         measured = len(list((bucket.cache / "s3").rglob("result.json")))
         with monkeypatch.context() as patch:
             if not here:  # where nobody knows that the holder is dead, its time must run out
@@ -194,7 +200,6 @@ def test_killed_at_any_write_the_next_run_repairs(
         if here:  # what was measured is not measured again
             assert again.done_before == measured and len(again.jobs) == 2 - measured
         check_whole(bucket, harness, 2)
-    assert number == writes + 1
 
 
 def test_a_suite_may_lie_deeper_as_those_of_a_calibration_do(bench: Bench, bucket: Bucket, harness: Call) -> None:

@@ -18,11 +18,12 @@ from harness.viable.search import PROBES
 from harness.viable.session import MOST_JOBS
 from harness.viable.smallest import smallest
 from harness.viable.verdict import Verdict
+from tests import chance
 from tests.viable.conftest import Asker, Life, Script, needs
 from tests.viable.test_reverse import SMALL
 
 # Each is a search of some twenty jobs, cut off at times; ``None``: of another seed each time.
-SEEDS = [0, None, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 8))]
+SEEDS = [None, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(8))]
 
 
 def told(ask: Asker, script: Script) -> tuple[str, int]:
@@ -96,15 +97,15 @@ def contract(found: Verdict) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_any_search_ends_and_says_the_same_again_also_where_it_was_cut_off(ask: Asker, seed: int | None) -> None:
-    seed = random.randrange(10**6) if seed is None else seed
+    seed = chance.chance("search").randrange(10**6) if seed is None else seed
     print(f"seed {seed}")
-    chance, script = random.Random(seed), chaos(seed)
+    luck, script = random.Random(seed), chaos(seed)
     if seed % 3 == 0:
-        curve.measure(ask(script)[0], 1, tuple(chance.sample(range(100 * MIB, 300 * MIB, 4 * MIB), 4)))
+        curve.measure(ask(script)[0], 1, tuple(luck.sample(range(100 * MIB, 300 * MIB, 4 * MIB), 4)))
     count = [0]
 
     def cut(limit: int | None, before: int) -> Life:
-        if count[0] and chance.random() < 0.15:
+        if count[0] and luck.random() < 0.15:
             raise KeyboardInterrupt
         count[0] += 1
         return script(limit, before)
