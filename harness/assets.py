@@ -131,8 +131,8 @@ def wheels(
             failure = _pip_download([*options, *extra], fresh)
         if failure:
             raise ImageError(
-                f"the packages of {lock.parent.name!r}: pip cannot download what {lock.name} names for {platform}: {failure};"
-                " check the network and pip's configuration ('pip config list'), or make the lock anew"
+                f"the packages of {lock.parent.name!r}: pip cannot download what {lock.name} names for {platform}:"
+                f" {failure}; check the network and pip's configuration ('pip config list'), or make the lock anew"
             )
     return place
 
