@@ -51,6 +51,9 @@ k = 3
 """
 
 
+# scripts/test runs these last, when what they need is there, and finds their files by these words.
+_PREPARED = ("docker", "browser", "latex")
+
 # What takes longest begins first, so that no worker ends long after the others.
 _LONG = (
     "remote/test_with_docker",
@@ -109,7 +112,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "_aws_server" in getattr(item, "fixturenames", ()):
             item.add_marker("cloud")
+        for name in _PREPARED:
+            if item.get_closest_marker(name) and f"mark.{name}" not in _text(item.path):
+                raise pytest.UsageError(
+                    f"{item.path}: has tests for {name}, and no mark.{name}: scripts/test looks for it"
+                )
     items.sort(key=_turn)
+
+
+@functools.cache
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 def pytest_collection_finish() -> None:
