@@ -174,6 +174,7 @@ def test_conformance_ends_what_dead_runs_left_before_it_clears_up(
     assert seen == [True] and not left.exists()
 
 
+@pytest.mark.slow
 def test_a_signal_stops_the_job_and_says_so(harness, bench: Bench) -> None:
     bench.plant("stuck", misdeed="hang")
     path = bench.suite(systems=["stuck"])

@@ -112,6 +112,7 @@ def test_what_cannot_be_is_one_line(harness: Call, arguments: tuple[str, ...], s
     assert done.exit_code == 2 and said in done.stderr and done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_pictures_of_a_leaderboard(harness: Call, tmp_path: Path) -> None:
     asked = ("--dataset", "msmarco", "--mode", "robust", "--at-most", "latency=100", "--format", "png")
     done = harness("leaderboard", PUBLISHED, *asked, "-o", "pictures")

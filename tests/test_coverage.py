@@ -17,6 +17,7 @@ REPEATS, TRIALS = 200, 5
 BETWEEN, WITHIN = 0.6, 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("queries", [300, 2000])
 def test_printed_intervals_cover(queries: int) -> None:
     rng = np.random.default_rng(2023 + queries)

@@ -111,6 +111,7 @@ def test_wrong_names_say_how_to_write_them(text: str) -> None:
         distance_names.parse(text)
 
 
+@pytest.mark.slow
 def test_a_report_shows_distances_beside_cost(harness: Call, tmp_path: Path) -> None:
     results = tmp_path / "results"
     asked = ("--measures", "RR@10 FD@10 FD(unlabelled=True)@2")

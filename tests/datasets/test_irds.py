@@ -78,6 +78,7 @@ def in_a_process(name: str, folder: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_beir_scifact_is_what_is_shipped(tmp_path: Path) -> None:
     archive(tmp_path / "home" / "beir" / "scifact" / "source.zip")
     found = in_a_process("beir/scifact/test", tmp_path)
@@ -90,6 +91,7 @@ def test_beir_scifact_is_what_is_shipped(tmp_path: Path) -> None:
     assert found["totals"] == [5183], "a bar that has an end"
 
 
+@pytest.mark.slow
 def test_files_that_were_replaced_are_another_corpus(tmp_path: Path) -> None:
     def corpus(text: str) -> bytes:
         lines = [{"_id": f"d{n}", "title": "", "text": f"{text} {n}", "metadata": {}} for n in range(20)]

@@ -237,6 +237,7 @@ base_image.ensure(Engine(), Path(sys.argv[1]), print)
 """
 
 
+@pytest.mark.slow
 def test_a_kill_while_the_base_is_bootstrapped_leaves_no_process_and_a_folder_that_the_next_run_removes(
     bench: Bench,
 ) -> None:

@@ -26,6 +26,9 @@ from tests.conftest import PLANTED, Bench
 from tests.faults.proxy import wait_until
 from tests.images.test_fusing import fusing
 
+# Each test starts processes of both.
+pytestmark = pytest.mark.slow
+
 TOY = Path(__file__).with_name("toy.py")
 PROTOCOL = "[protocol]\nwarmup_queries = 2\ntrials = 1\nk = 3\nquery_timeout_s = {}\n"
 

@@ -75,6 +75,7 @@ def test_systems_that_are_equal_have_a_sign_and_strange_names_are_harmless() -> 
     figure.draw_without_rendering()
 
 
+@pytest.mark.slow
 def test_files_have_names_of_their_own_and_the_same_bytes_each_time(tmp_path: Path) -> None:
     nothing = Robustness("none", "RR@10", 5, board(2).standings, (), ())
     found = [board(3), nothing, board(2)]

@@ -130,6 +130,7 @@ def test_files_are_what_their_names_say_and_the_same_each_time(
     assert not list(tmp_path.rglob("*.partial"))
 
 
+@pytest.mark.slow
 def test_neither_the_users_settings_nor_a_display_play_a_part(tmp_path: Path) -> None:
     (tmp_path / "matplotlibrc").write_text("font.size: 30\nlines.linewidth: 9\ntext.usetex: True\n", encoding="utf-8")
     code = (

@@ -149,6 +149,7 @@ def test_no_place_in_the_mirror_is_shown(bucket: Bucket, harness: Call) -> None:
         assert done.exit_code == 2 and str(bucket.cache) not in done.output and "s3://bucket/results:" in done.stderr
 
 
+@pytest.mark.slow
 def test_where_results_are_local_aws_is_not_even_imported(results: Path) -> None:
     code = (
         "import sys\nfrom click.testing import CliRunner\nfrom harness.cli import main\n"

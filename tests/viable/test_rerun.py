@@ -166,6 +166,7 @@ def plain(found: Verdict) -> tuple[object, ...]:
     return found.limit_bytes, found.below_bytes, found.sharp, found.probes, found.jobs, evidence
 
 
+@pytest.mark.slow
 def test_a_busy_machine_does_not_take_jobs_for_ever(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often the command comes again."""
     monkeypatch.setattr(session, "MOST_ASIDE", 12)  # fewer commands until all jobs are used up

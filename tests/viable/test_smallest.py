@@ -108,6 +108,7 @@ def test_a_fresh_search_that_never_began_makes_nothing_old(ask: Asker) -> None:
     assert smallest(asked, 1) == first and launcher.limits == []
 
 
+@pytest.mark.slow
 def test_each_cause_is_named(ask: Asker) -> None:
     ways = {
         "oom": Life(Outcome.OOM),
