@@ -98,8 +98,9 @@ _TOGETHER = {
 
 
 def pytest_configure() -> None:
-    """Draw the seed before there are workers, which inherit it."""
+    """Draw the seed before there are workers, which inherit it; while tests are read, nothing becomes garbage."""
     chance.seed()
+    gc.disable()
 
 
 def pytest_report_header() -> str:
@@ -129,6 +130,8 @@ def pytest_collection_finish() -> None:
     """What is loaded by now stays: no collector walks it again."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    gc.enable()
 
 
 def _turn(item: pytest.Item) -> int:
