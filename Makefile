@@ -22,7 +22,7 @@ images: .venv/ready
 test: .venv/ready
 	scripts/with-engine scripts/test
 
-# The tests that need no engine, no browser and no server: a minute and a half.
+# The tests that need no engine, no browser and no server: a minute.
 quick: .venv/ready
 	scripts/test quick
 
