@@ -33,9 +33,11 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # the forks' collector leaves these pages shared
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(path)
-        Path(path).chmod(0o777)
+        fresh = Path(f"{path}.new")
+        listening.bind(str(fresh))
+        fresh.chmod(0o777)
         listening.listen()
+        fresh.rename(path)  # whoever sees it is answered
         listening.settimeout(IDLE_S)
         while True:
             try:
