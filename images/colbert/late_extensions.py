@@ -25,7 +25,7 @@ _ON_GPU = _HERE / "extensions-cuda"
 # What to compile for: CUDA 13's oldest GPU; newer ones translate its PTX when the extension is loaded.
 _ARCHITECTURES = "7.5+PTX"
 
-# In place of torch/extension.h, which the engine's sources include: what they use of it, half as long to compile.
+# In place of torch/extension.h, which the engine's sources include: what they use of it, compiled in half the time.
 _HEADER = """#pragma once
 #include <queue>
 #include <ATen/ATen.h>

@@ -34,6 +34,7 @@ import moto.backends
 import moto.core.responses
 import moto.core.utils
 from moto import server
+from moto.core import DEFAULT_ACCOUNT_ID
 from moto.core.base_backend import BaseBackend
 from moto.core.exceptions import JsonRESTError
 from moto.ec2.models import amis
@@ -48,7 +49,6 @@ _run = InstanceBackend.run_instances
 _dispatch = DomainDispatcherApplication.__call__
 _alone, _in_turn, _if_so = threading.Lock(), threading.Lock(), threading.Lock()
 _load = amis.load_resource
-_ACCOUNT = "123456789012"
 _IMAGES = ("al2023-ami-2023", "al2023-ami-ecs-gpu-hvm")
 
 
@@ -164,7 +164,7 @@ def _put(bucket: str, packed: bytes) -> None:
         for entry in tar:
             content = tar.extractfile(entry)
             assert content is not None
-            s3_backends[_ACCOUNT]["aws"].put_object(bucket, entry.name, content.read())
+            s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(bucket, entry.name, content.read())
 
 
 def _one_by_one(self: DomainDispatcherApplication, environ: dict[str, Any], start_response: Any) -> Any:

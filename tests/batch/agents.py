@@ -43,23 +43,29 @@ def _linked(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
+def _clear(place: Path) -> None:
+    """Remove the folder of this process; never through a mount, which shows the tests' own packages."""
+    while f" {place} " in Path("/proc/self/mounts").read_text():
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+    shutil.rmtree(HOST, ignore_errors=True)
+
+
 @contextmanager
 def packages() -> Iterator[Path]:
-    """The tests' own packages where containers of agents see them, and may not change them."""
+    """Show containers of agents the tests' own packages, which they may not change."""
     place = HOST / "site"
-    shutil.rmtree(HOST, ignore_errors=True)
+    _clear(place)
     place.mkdir(parents=True)
     [own] = [Path(each) for each in site.getsitepackages() if (Path(each) / "boto3").is_dir()]
-    mounted = not subprocess.call(["mount", "--bind", "-o", "ro", str(own), str(place)], stderr=subprocess.DEVNULL)
+    mount = ["mount", "--bind", "-o", "ro", str(own), str(place)]
     try:
-        if not mounted:
+        if subprocess.call(mount, stderr=subprocess.DEVNULL):  # not where this host forbids it: they get a copy
+            _clear(place)
             left_out = shutil.ignore_patterns("playwright", "__pycache__", "mypy*", "*.pth")
-            shutil.copytree(own, place, copy_function=_linked, ignore=left_out, symlinks=True, dirs_exist_ok=True)
+            shutil.copytree(own, place, copy_function=_linked, ignore=left_out, symlinks=True)
         yield place
     finally:
-        if mounted:
-            subprocess.run(["umount", "--lazy", str(place)], check=True)
-        shutil.rmtree(HOST, ignore_errors=True)
+        _clear(place)
 
 
 @contextmanager
