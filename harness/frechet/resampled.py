@@ -132,8 +132,11 @@ class Crossed:
         found = self._all.copy()
         for one, other, made in self._blocks:
             block = made[number].reshape(one.stop - one.start, other.stop - other.start)
-            found[one, other] += block
-            if one != other:
+            if one == other:
+                # Rounded, it is not quite symmetric; the eigenvalues that should be 0 would then be noise.
+                found[one, one] += (block + block.T) / 2
+            else:
+                found[one, other] += block
                 found[other, one] += block.T
         return found
 

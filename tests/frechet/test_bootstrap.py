@@ -95,7 +95,7 @@ def test_several_processes_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     seen: list[tuple[int, int]] = []
     together = bootstrap.resampled(vectors, pairs, weights, lambda *done: seen.append(done))
-    assert together == pytest.approx(alone, rel=1e-9)
+    assert together == pytest.approx(alone, rel=1e-6)  # single precision: other chunks are rounded otherwise
     assert seen == [(done, 4) for done in range(5)]
     assert "OMP_NUM_THREADS" not in os.environ and not multiprocessing.active_children()
 
