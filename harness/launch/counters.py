@@ -99,7 +99,7 @@ class CgroupCounters:
             return None
         busy_ns, steal_ns = self._host.busy_and_steal_ns()
         self._threads.look(group.threads() or [])
-        return Reading(
+        reading = Reading(
             t_ns,
             cpu_ns,
             busy_ns,
@@ -109,6 +109,8 @@ class CgroupCounters:
             group.swap_bytes() if group.version == 2 else stat.swap_bytes if stat else None,
             stat.major_faults if stat else None,
         )
+        # The cgroup may go while it is read: half a reading would make "not known" of what was counted.
+        return None if cpu_ns is not None and group.cpu_ns() is None else reading
 
     def pids(self) -> Collection[int] | None:
         """Its threads: the first of a process has the process's number."""

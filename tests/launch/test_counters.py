@@ -168,6 +168,15 @@ def test_a_cgroup_that_is_gone_gives_no_reading(tmp_path: Path, proc: Path) -> N
     assert gone.read() is None and gone.pids() is None
 
 
+def test_a_cgroup_that_goes_while_it_is_read_gives_no_reading(tmp_path: Path, proc: Path) -> None:
+    files = {tmp_path / "cpu.stat": "usage_usec 5\n", tmp_path / "memory.stat": "anon 1\n"}
+
+    def read(path: Path) -> str | None:
+        return files.pop(path, None)  # each is there once
+
+    assert CgroupCounters(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path, read=read), (1,), proc).read() is None
+
+
 def test_a_cgroups_processes_are_among_its_threads(tmp_path: Path, proc: Path) -> None:
     (tmp_path / "cgroup.threads").write_text("17\n18\n")
     assert CgroupCounters(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path), (1,), proc).pids() == [17, 18]
