@@ -120,15 +120,15 @@ def _bootstrap(
     remark: str,
     report: Callable[[str], None],
 ) -> None:
-    """Make the base from Debian's archive with debootstrap, which needs root."""
+    """Make the base from Debian's archive with mmdebstrap, which needs root."""
     cannot = f"the base image cannot be pulled ({remark})"
     if os.geteuid() != 0:
         raise ImageError(f"{cannot}, and only root can bootstrap one: connect to a registry, or run as root")
     if not emulation.host_runs(platform):  # it runs the new root's own programs
         raise ImageError(f"{cannot}, and this host does not run programs of {platform} to bootstrap one: install qemu")
-    with locks.alone(cache, "debootstrap"):
-        if shutil.which("debootstrap") is None:
-            _install_debootstrap(cannot, report)
+    with locks.alone(cache, "mmdebstrap"):
+        if shutil.which("mmdebstrap") is None:
+            _install_mmdebstrap(cannot, report)
     took = "about a minute" if platform == platforms.here() else "some minutes, emulated"
     report(f"bootstrapping Debian {base.suite} as {tag.partition(':')[0]} for {platform} ({took})")
     (cache / "logs").mkdir(parents=True, exist_ok=True)
@@ -141,8 +141,8 @@ def _bootstrap(
         command = [*_apart(), "bash", str(script), *wanted, str(work), str(tar)]
         done = subprocess.run(command, stdout=sink, stderr=subprocess.STDOUT, check=False)
         if done.returncode != 0:
-            raise ImageError(f"{cannot}, and debootstrap failed: {_tail(log)}; the whole log is {log}")
-        _import(client, tar, tag, platform, f"debootstrap-{base.suite}")
+            raise ImageError(f"{cannot}, and mmdebstrap failed: {_tail(log)}; the whole log is {log}")
+        _import(client, tar, tag, platform, f"mmdebstrap-{base.suite}")
 
 
 def _import(client: docker.DockerClient, tar: Path, tag: str, platform: str, origin: str) -> None:
@@ -162,7 +162,7 @@ def _import(client: docker.DockerClient, tar: Path, tag: str, platform: str, ori
 def _apart() -> list[str]:
     """What puts a command into namespaces of its own that die with us, where this host lets us; else nothing.
 
-    debootstrap mounts /proc below its folder.  Whoever clears up after a ``kill -9`` must not meet that mount.
+    mmdebstrap mounts /proc below its folder.  Whoever clears up after a ``kill -9`` must not meet that mount.
     """
     apart = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child"]
     try:
@@ -172,13 +172,13 @@ def _apart() -> list[str]:
     return apart if done.returncode == 0 else []
 
 
-def _install_debootstrap(cannot: str, report: Callable[[str], None]) -> None:
+def _install_mmdebstrap(cannot: str, report: Callable[[str], None]) -> None:
     if not apt.available():
-        raise ImageError(f"{cannot}, and debootstrap is missing: install debootstrap, or connect to a registry")
-    report("installing debootstrap")
-    failure = apt.install("debootstrap")
+        raise ImageError(f"{cannot}, and mmdebstrap is missing: install mmdebstrap, or connect to a registry")
+    report("installing mmdebstrap")
+    failure = apt.install("mmdebstrap")
     if failure:
-        raise ImageError(f"{cannot}, and {failure}; install debootstrap by hand")
+        raise ImageError(f"{cannot}, and {failure}; install mmdebstrap by hand")
 
 
 def _tail(log: Path) -> str:

@@ -62,18 +62,18 @@ def test_without_root_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Mon
         ensure(Client(reachable=False), tmp_path)
 
 
-def test_without_debootstrap_and_apt_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_mmdebstrap_and_apt_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    with pytest.raises(ImageError, match="install debootstrap"):
+    with pytest.raises(ImageError, match="install mmdebstrap"):
         ensure(Client(reachable=False), tmp_path)
 
 
 def test_a_failed_bootstrap_shows_the_last_words_and_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
-    (programs / "debootstrap").write_text("#!/bin/sh\necho planted: no such suite\nexit 1\n")
-    (programs / "debootstrap").chmod(0o755)
+    (programs / "mmdebstrap").write_text("#!/bin/sh\necho planted: no such suite\nexit 1\n")
+    (programs / "mmdebstrap").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(ImageError, match=r"planted: no such suite; the whole log is .*\.log$"):

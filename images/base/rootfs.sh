@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Bootstraps a minimal Debian and writes it as a tar: rootfs.sh SUITE ARCHITECTURE PACKAGE[,PACKAGE...] WORK_FOLDER TAR_FILE
-# Needs root and debootstrap, and for an architecture that is not the host's an emulator that the kernel knows of.  The Debian mirror is the one that the host's apt uses, else Debian's own.
+# Needs root and mmdebstrap, and for an architecture that is not the host's an emulator that the kernel knows of.  The Debian mirror is the one that the host's apt uses, else Debian's own.
 set -euo pipefail
 
 suite=$1 architecture=$2 packages=$3 work=$4 tar_file=$5
@@ -8,12 +8,12 @@ root=$work/rootfs
 
 mirror=
 if command -v apt-get >/dev/null; then
-    # "grep" fails when the host is no Debian of this suite: then debootstrap takes its default mirror.
+    # "grep" fails when the host is no Debian of this suite: then mmdebstrap takes its default mirror.
     # shellcheck disable=SC2016 # apt-get itself fills in that placeholder
     mirror=$(apt-get indextargets --format '$(REPO_URI)' "Codename: $suite" "Origin: Debian" 2>/dev/null |
         grep -m1 . || true)
 fi
-debootstrap --arch="$architecture" --variant=minbase --include="$packages" "$suite" "$root" ${mirror:+"$mirror"}
+mmdebstrap --mode=root --format=directory --variant=minbase --architectures="$architecture" --include="$packages" "$suite" "$root" ${mirror:+"$mirror"}
 
 mkdir -p "$root/opt/harness"
 chroot "$root" dpkg-query -W >"$root/opt/harness/base-packages.txt"

@@ -209,8 +209,8 @@ def test_a_kill_in_the_middle_of_an_image_build_leaves_nothing(bench: Bench, eng
     assert [name for name in support.leftovers(bench) if not name.startswith("results/")] == []
 
 
-# Stands in for debootstrap: says that it runs, and holds that pipe for as long as it or a child of it lives.
-_DEBOOTSTRAP = """#!/bin/bash
+# Stands in for mmdebstrap: says that it runs, and holds that pipe for as long as it or a child of it lives.
+_MMDEBSTRAP = """#!/bin/bash
 mkdir -p "$4/proc" && mount -t proc proc "$4/proc"
 echo started >"$SAYS"
 exec sleep 300 >"$SAYS"
@@ -245,17 +245,17 @@ def test_a_kill_while_the_base_is_bootstrapped_leaves_no_process_and_a_folder_th
         pytest.skip("this user may not mount")
     programs, says = bench.folder / "bin", bench.folder / "says"
     programs.mkdir()
-    (programs / "debootstrap").write_text(_DEBOOTSTRAP)
-    (programs / "debootstrap").chmod(0o755)
+    (programs / "mmdebstrap").write_text(_MMDEBSTRAP)
+    (programs / "mmdebstrap").chmod(0o755)
     os.mkfifo(says)
     listening = os.open(says, os.O_RDONLY | os.O_NONBLOCK)
     command = [sys.executable, "-c", _BOOTSTRAP, str(bench.cache)]
     child = support.start(bench, command, PATH=f"{programs}:{os.environ['PATH']}", SAYS=str(says), HARNESS_IMAGES="")
     try:
-        wait_until(lambda: _said(listening) or child.poll() is not None, "debootstrap runs")
+        wait_until(lambda: _said(listening) or child.poll() is not None, "mmdebstrap runs")
         child.send_signal(signal.SIGKILL)
         assert support.finish(bench, child).code == -signal.SIGKILL
-        wait_until(lambda: _said(listening) == b"", "debootstrap ends with its harness")
+        wait_until(lambda: _said(listening) == b"", "mmdebstrap ends with its harness")
     finally:
         os.close(listening)
     (left,) = support.leftovers(bench)
