@@ -88,7 +88,9 @@ def test_what_makes_the_encoders_packages_is_the_same_text_in_each_engine() -> N
 def test_of_transformers_the_models_that_the_encoder_reads_stay_in_the_image() -> None:
     text = (catalog.images_dir() / "dense" / "Dockerfile").read_text()
     (kept,) = re.findall(r"transformers/models/\\\((.+)\\\)/", text)
-    read = re.findall(r'^    "([a-z-]+)": Kind', (catalog.images_dir() / "parts/encoder/checkpoint.py").read_text(), re.M)
+    read = re.findall(
+        r'^    "([a-z-]+)": Kind', (catalog.images_dir() / "parts/encoder/checkpoint.py").read_text(), re.M
+    )
     assert len(read) >= 8 and {kind.replace("-", "_") for kind in read} < set(kept.split(r"\|"))
 
 
