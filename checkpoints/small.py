@@ -187,7 +187,7 @@ def _key(kind: Kind, engine: catalog.System, start: catalog.System, steps: int) 
             "kind": kind.name,
             "steps": steps,
             "scripts": {path.name: _sha256(path) for path in scripts},
-            "packages": _sha256(engine.engine_dir / "requirements.lock"),
+            "packages": [_sha256(lock) for lock in (engine.lock, *engine.part_locks.values())],
             "start": {name: sha for asset in start.system_assets for name, sha in asset.sha256.items()},
             "corpus": _sha256(_corpus()),
         }

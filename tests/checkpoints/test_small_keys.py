@@ -1,0 +1,27 @@
+"""What decides whether a checkpoint of the suite ``small`` is trained anew."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from checkpoints import small
+from harness import catalog
+
+
+@pytest.mark.parametrize("changed", ["engine", "encoder"])
+def test_checkpoints_are_trained_anew_when_a_package_that_trains_them_changes(tmp_path: Path, changed: str) -> None:
+    shutil.copytree(catalog.images_dir() / "dense", tmp_path / "engine")
+    shutil.copytree(catalog.images_dir() / "parts" / "encoder", tmp_path / "encoder")
+    minilm = catalog.systems()["minilm"]
+    engine = minilm.model_copy(update={"engine_dir": tmp_path / "engine", "parts": (tmp_path / "encoder",)})
+
+    def key() -> str:
+        return small._key(small.KINDS[0], engine, minilm, small.STEPS)
+
+    before = key()
+    with (tmp_path / changed / "requirements.lock").open("a") as lock:
+        lock.write("another==1.0\n")
+    assert key() != before
