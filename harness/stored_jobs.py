@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -141,18 +141,24 @@ def read_result(path: Path) -> Result:
         FileError: it is damaged, or of a version that this harness does not know.
     """
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        version = raw.get("schema_version")
-        # What an older version has not, the record's defaults say.
-        if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
-            raise FileError(
-                f"{path}: schema version {version!r}, this harness reads 1 to {SCHEMA_VERSION}; update harness"
-            )
-        return result_adapter().validate_python(raw)
+        return _parsed(path.read_text(encoding="utf-8"))
+    except FileError as error:
+        raise FileError(f"{path}: {error}") from None
     except (OSError, ValueError, AttributeError, RecursionError) as error:
         first = error.errors()[0] if isinstance(error, ValidationError) else None
         what = f"key '{'.'.join(map(str, first['loc']))}': {first['msg']}" if first else str(error)
         raise FileError(f"{path}: damaged: {what}; move its folder away and run the suite again") from error
+
+
+@lru_cache(maxsize=512)
+def _parsed(text: str) -> Result:
+    """A search for the smallest machine reads all its jobs again after each: the same text is parsed once."""
+    raw = json.loads(text)
+    version = raw.get("schema_version")
+    # What an older version has not, the record's defaults say.
+    if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
+        raise FileError(f"schema version {version!r}, this harness reads 1 to {SCHEMA_VERSION}; update harness")
+    return result_adapter().validate_python(raw)
 
 
 def cell_path(cell: Cell) -> Path:
