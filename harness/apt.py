@@ -12,9 +12,9 @@ def available() -> bool:
     return os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 
-def install(package: str) -> str | None:
-    """Install it; None, or which step failed with its last words."""
-    for arguments in (["update", "-qq"], ["install", "-qq", "--no-install-recommends", package]):
+def install(*packages: str) -> str | None:
+    """Install them; None, or which step failed with its last words."""
+    for arguments in (["update", "-qq"], ["install", "-qq", "--no-install-recommends", *packages]):
         done = subprocess.run(
             ["apt-get", *arguments],
             capture_output=True,

@@ -176,7 +176,7 @@ def _install_mmdebstrap(cannot: str, report: Callable[[str], None]) -> None:
     if not apt.available():
         raise ImageError(f"{cannot}, and mmdebstrap is missing: install mmdebstrap, or connect to a registry")
     report("installing mmdebstrap")
-    failure = apt.install("mmdebstrap")
+    failure = apt.install("mmdebstrap", "debian-archive-keyring")  # Ubuntu does not know Debian's keys
     if failure:
         raise ImageError(f"{cannot}, and {failure}; install mmdebstrap by hand")
 

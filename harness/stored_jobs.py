@@ -152,7 +152,7 @@ def read_result(path: Path) -> Result:
 
 @lru_cache(maxsize=512)
 def _parsed(text: str) -> Result:
-    """A search for the smallest machine reads all its jobs again after each: the same text is parsed once."""
+    """Parse a result, each text once: ``harness viable`` reads all its jobs again after each new one."""
     raw = json.loads(text)
     version = raw.get("schema_version")
     # What an older version has not, the record's defaults say.

@@ -85,7 +85,7 @@ def test_what_makes_the_encoders_packages_is_the_same_text_in_each_engine() -> N
     assert len(made) == 1 and "COPY --from=encoder" in made.pop()
 
 
-def test_of_transformers_the_models_that_the_encoder_reads_stay_in_the_image() -> None:
+def test_the_image_keeps_the_models_of_transformers_that_the_encoder_reads() -> None:
     text = (catalog.images_dir() / "dense" / "Dockerfile").read_text()
     (kept,) = re.findall(r"transformers/models/\\\((.+)\\\)/", text)
     read = re.findall(

@@ -133,7 +133,7 @@ class Crossed:
         for one, other, made in self._blocks:
             block = made[number].reshape(one.stop - one.start, other.stop - other.start)
             if one == other:
-                # Rounded, it is not quite symmetric; the eigenvalues that should be 0 would then be noise.
+                # Rounding leaves it not quite symmetric, and eigenvalues that should be 0 would become noise.
                 found[one, one] += (block + block.T) / 2
             else:
                 found[one, other] += block

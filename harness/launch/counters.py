@@ -109,7 +109,7 @@ class CgroupCounters:
             group.swap_bytes() if group.version == 2 else stat.swap_bytes if stat else None,
             stat.major_faults if stat else None,
         )
-        # The cgroup may go while it is read: half a reading would make "not known" of what was counted.
+        # The cgroup may disappear during the reading; half a reading would turn known totals into "not known".
         return None if cpu_ns is not None and group.cpu_ns() is None else reading
 
     def pids(self) -> Collection[int] | None:
