@@ -160,7 +160,7 @@ def _import(client: docker.DockerClient, tar: Path, tag: str, platform: str, ori
 
 
 def _apart() -> list[str]:
-    """What puts a command into namespaces of its own that die with us, where this host lets us; else nothing.
+    """Return the prefix that runs a command in its own namespaces, which die with us; empty if this host forbids it.
 
     mmdebstrap mounts /proc below its folder.  Whoever clears up after a ``kill -9`` must not meet that mount.
     """

@@ -118,7 +118,7 @@ def of_key(root: Path, key: str) -> StoredJob | None:
 
 
 def result_paths(root: Path) -> Iterator[Path]:
-    """Where the results below ``root`` are.  A run may be adding to them."""
+    """Find every ``result.json`` below ``root``, to which a run may be adding."""
     waiting = [root]
     while waiting:
         folder = waiting.pop()
@@ -162,5 +162,5 @@ def _parsed(text: str) -> Result:
 
 
 def cell_path(cell: Cell) -> Path:
-    """Where a cell's jobs lie below the results folder."""
+    """Return the folder of a cell's jobs, relative to the results folder."""
     return Path(cell.suite, cell.system, cell.dataset, cell.scenario, cell.profile)

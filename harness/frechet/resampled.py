@@ -44,7 +44,7 @@ class Points:
 
     @property
     def by_rows(self) -> bool:
-        """Whether a resample has so few different vectors that its covariance is not worth making."""
+        """True if a resample has too few different vectors for its covariance to be worth making."""
         return bool(_DISTINCT * len(self.vectors) < self.vectors.shape[1])
 
 

@@ -1,4 +1,4 @@
-"""What the kernel counts while a job runs, read from the host: CPU time, waiting, steal, throttling, faults."""
+"""Read the kernel's counters of a job from the host: CPU time, waiting, steal, throttling, faults."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CounterTrace:
     readings: tuple[Reading, ...] = ()
 
     def summary(self, phases: tuple[Phase, ...] = ()) -> Counters:
-        """What was counted while the trials ran; all ``None`` where nothing was read, or no trial ran.
+        """Sum the counters over the trials; all ``None`` if nothing was read, or no trial ran.
 
         See :func:`harness.launch.stretches.over_trials` for which readings these are; ``wall_s`` says how far apart.
         """
