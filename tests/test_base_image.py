@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import shutil
 from pathlib import Path
@@ -120,17 +122,37 @@ def test_the_base_names_what_is_in_it_and_nothing_of_the_host(engine: docker.Doc
     assert engine.images.get(tag).labels[base_image.ORIGIN_LABEL]
 
 
+def compiles(engine: docker.DockerClient, image: str) -> list[str]:
+    """The modules that a process in there compiles, for want of bytecode that holds."""
+    command = ["python3", "-v", "-c", "import asyncio, json, multiprocessing, ssl"]
+    said = engine.containers.run(image, command, remove=True, network_mode="none", stderr=True).decode()
+    assert "json/__init__.py" in said, "Python tells what it loads"
+    return [line for line in said.splitlines() if line.startswith("# code object from") and line.endswith(".py")]
+
+
+@pytest.mark.docker
+def test_no_process_in_a_base_compiles_python(engine: docker.DockerClient, tmp_path: Path) -> None:
+    assert compiles(engine, base_image.ensure(engine, tmp_path, lambda _: None)) == []
+
+
 @pytest.mark.docker
 def test_the_dockerfile_of_a_pulled_base_works(engine: docker.DockerClient, tmp_path: Path) -> None:
     # The bootstrapped base stands in for the pulled one: both are Debian with Python.
     local = base_image.ensure(engine, tmp_path, lambda _: None)
     folder = catalog.images_dir() / "base"
-    tag = "harness-base:test-pulled"
-    image, _ = engine.images.build(
-        path=str(folder), tag=tag, buildargs={"IMAGE": local}, network_mode="none", rm=True, forcerm=True
-    )
-    output = engine.containers.run(
-        image.id, ["cat", "/opt/harness/base-packages.txt"], remove=True, network_mode="none"
-    )
-    engine.images.remove(tag, force=True)
-    assert b"libc6" in output
+    tag, stripped = "harness-base:test-pulled", "harness-base:test-stripped"
+    # As the official image is: without bytecode.
+    without = f"FROM {local}\nRUN rm /opt/harness/base-packages.txt && find / -xdev -name '*.pyc' -delete\n"
+    engine.images.build(fileobj=io.BytesIO(without.encode()), tag=stripped, rm=True, forcerm=True)
+    try:
+        assert compiles(engine, stripped)
+        engine.images.build(
+            path=str(folder), tag=tag, buildargs={"IMAGE": stripped}, network_mode="none", rm=True, forcerm=True
+        )
+        output = engine.containers.run(tag, ["cat", "/opt/harness/base-packages.txt"], remove=True, network_mode="none")
+        assert b"libc6" in output
+        assert compiles(engine, tag) == []
+    finally:
+        for each in (tag, stripped):
+            with contextlib.suppress(ImageNotFound):
+                engine.images.remove(each, force=True)

@@ -20,6 +20,11 @@ mmdebstrap --mode=root --format=directory --variant=minbase --hook-dir=/usr/shar
 mkdir -p "$root/opt/harness"
 chroot "$root" dpkg-query -W >"$root/opt/harness/base-packages.txt"
 
+# All times are fixed below: bytecode that is checked against its source's would be stale, and each process would compile
+# what it imports anew.
+stdlib=$(chroot "$root" python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
+chroot "$root" python3 -m compileall -q -f --invalidation-mode unchecked-hash "$stdlib"
+
 # Nothing of this is read at run time; licences (copyright files) stay.
 find "$root/usr/share/doc" -type f ! -name copyright -delete
 find "$root/usr/share/doc" -type d -empty -delete
