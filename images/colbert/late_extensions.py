@@ -1,6 +1,6 @@
 """The C++ extensions of the ColBERT engine, compiled once.
 
-The engine compiles four when it first uses them, which takes a compiler and some minutes.  An image has them ready in
+The engine compiles each when it first uses it, which takes a compiler and some minutes.  An image has them ready in
 ``extensions/`` beside this file; where they are missing (the ``process`` launcher) they are compiled into it.
 ``python3 -m late_extensions`` compiles all that a search without a GPU uses, and where a CUDA compiler is among the
 packages what one on a GPU uses, into ``extensions-cuda/``.
@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +26,10 @@ _ON_GPU = _HERE / "extensions-cuda"
 # What to compile for: CUDA 13's oldest GPU; newer ones translate its PTX when the extension is loaded.
 _ARCHITECTURES = "7.5+PTX"
 
+# Nearly all of the time goes into PyTorch's headers: the engine's four sources for CPUs are compiled as one.
+_TOGETHER = "search"
+_INCLUDED = '#undef TORCH_EXTENSION_NAME\n#define TORCH_EXTENSION_NAME {}\n#include "{}"\n'
+
 # In place of torch/extension.h, which the engine's sources include: what they use of it, compiled in half the time.
 _HEADER = """#pragma once
 #include <queue>
@@ -36,7 +41,7 @@ _HEADER = """#pragma once
 
 
 class CannotCompile(RuntimeError):
-    """An extension is not there and cannot be compiled; the message says what to install."""
+    """Extensions are not there and cannot be compiled; the message says what to install."""
 
 
 def serve() -> None:
@@ -53,9 +58,13 @@ def load(name: str, sources: list[str], **options: Any) -> ModuleType:
     Raises:
         CannotCompile: it is not there, and cannot be compiled here.
     """
-    folder = _ON_GPU if any(source.endswith(".cu") for source in sources) else _ON_CPU
-    ready = folder / f"{name}.so"
-    return _import(name, ready) if ready.is_file() else _compile(name, sources, folder, options)
+    if any(source.endswith(".cu") for source in sources):
+        ready = _ON_GPU / f"{name}.so"
+        if not ready.is_file():
+            _compile(name, sources, ready, options)
+    else:
+        ready = _ensure_on_cpu()
+    return _import(name, ready)
 
 
 def _import(name: str, path: Path) -> ModuleType:
@@ -67,28 +76,47 @@ def _import(name: str, path: Path) -> ModuleType:
     return module
 
 
-def _compile(name: str, sources: list[str], folder: Path, options: dict[str, Any]) -> ModuleType:
+def _ensure_on_cpu() -> Path:
+    """The library that holds each of the engine's modules for CPUs under its own name."""
+    import colbert
+
+    ready = _ON_CPU / f"{_TOGETHER}.so"
+    if not ready.is_file():
+        with tempfile.TemporaryDirectory() as folder:
+            headers = Path(folder)
+            (headers / "torch").mkdir()
+            (headers / "torch" / "extension.h").write_text(_HEADER)
+            joined = headers / f"{_TOGETHER}.cpp"
+            sources = sorted(Path(colbert.__file__).parent.glob("*/*.cpp"))
+            joined.write_text("".join(_INCLUDED.format(_module(source), source) for source in sources))
+            options = {"extra_cflags": ["-O3"], "extra_include_paths": [folder], "is_python_module": False}
+            _compile(_TOGETHER, [str(joined)], ready, options)
+    return ready
+
+
+def _module(source: Path) -> str:
+    """What the engine calls the extension that it compiles of a source."""
+    return f"{source.stem}_cpp"
+
+
+def _compile(name: str, sources: list[str], ready: Path, options: dict[str, Any]) -> None:
     from torch.utils import cpp_extension
 
     # Two jobs of the process launcher may meet here: each works in a folder of its own.
-    work = folder / f"{name}.{os.getpid()}"
+    work = ready.parent / f"{name}.{os.getpid()}"
     try:
-        (work / "torch").mkdir(parents=True, exist_ok=True)
+        work.mkdir(parents=True, exist_ok=True)
         _find_ninja()
-        if folder == _ON_CPU:
-            (work / "torch" / "extension.h").write_text(_HEADER)
-            options = {**options, "extra_include_paths": [str(work)]}
-        compiled: ModuleType = cpp_extension.load_as_shipped(name, sources, build_directory=str(work), **options)
-        (work / f"{name}.so").replace(folder / f"{name}.so")
+        cpp_extension.load_as_shipped(name, sources, build_directory=str(work), **options)
+        (work / f"{name}.so").replace(ready)
     except (OSError, RuntimeError, ImportError) as error:
         last = " ".join(str(error).split())[-200:]
         raise CannotCompile(
-            f"the engine's extension {name} is not there and cannot be compiled ({last}); install g++ and Python's"
+            f"the engine's C++ extensions are not there and cannot be compiled ({last}); install g++ and Python's"
             " headers (python3-dev), or run this system in its image"
         ) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    return compiled
 
 
 def _find_ninja() -> None:
@@ -100,15 +128,12 @@ def _find_ninja() -> None:
 
 
 def ensure() -> None:
-    """Have all that the engine uses; what is missing is compiled, several at a time.
+    """Have all that the engine uses; what is missing is compiled.
 
     Raises:
         CannotCompile: it is not there, and cannot be compiled here.
     """
-    import colbert
-
-    package = Path(colbert.__file__).parent
-    _ensure(_ON_CPU, [[source] for source in sorted(package.glob("*/*.cpp"))], extra_cflags=["-O3"])
+    _ensure_on_cpu()
     if _find_cuda():
         # In a process of its own: one for GPUs has the name of one for CPUs, and PyTorch renames the second of a name.
         alone = [sys.executable, "-m", "late_extensions", "cuda"]
@@ -118,28 +143,18 @@ def ensure() -> None:
 
 
 def _ensure_cuda() -> None:
-    """The same of what the engine uses on a GPU, with the CUDA compiler that ``_find_cuda`` found."""
+    """The same of what the engine uses on a GPU, with the CUDA compiler that ``_find_cuda`` found; two at a time."""
     import colbert
 
     sources = sorted((Path(colbert.__file__).parent / "indexing" / "codecs").glob("*.cu"))
     _find_cuda()
-    _ensure(_ON_GPU, [[source.with_suffix(".cpp"), source] for source in sources])
-
-
-def _ensure(folder: Path, extensions: list[list[Path]], **options: Any) -> None:
-    """Compile the extensions that are missing, each of some sources; names and options are as in the engine's calls."""
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        started = [
-            pool.submit(load, f"{sources[0].stem}_cpp", [str(each) for each in sources], **options)
-            for sources in extensions
-            if not (folder / f"{sources[0].stem}_cpp.so").is_file()
-        ]
-        for each in started:
-            each.result()
+        each = [[str(source.with_suffix(".cpp")), str(source)] for source in sources]
+        list(pool.map(load, map(_module, sources), each))
 
 
 def _find_cuda() -> bool:
-    """Whether a CUDA compiler is among the packages; it is then laid out and named as PyTorch looks for one."""
+    """Say whether a CUDA compiler is among the packages; it is then laid out and named as PyTorch looks for one."""
     import torch
     from torch.utils import cpp_extension
 

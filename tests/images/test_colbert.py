@@ -24,7 +24,7 @@ os.environ["GIT_PYTHON_REFRESH"] = "quiet"
 import torch
 from torch.utils import cpp_extension
 def ready(name, sources, **_):
-    spec = importlib.util.spec_from_file_location(name, f"/opt/colbert/extensions/{name}.so")
+    spec = importlib.util.spec_from_file_location(name, "/opt/colbert/extensions/search.so")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

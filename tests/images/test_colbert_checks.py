@@ -220,7 +220,7 @@ late_extensions.serve()
 refused(late_extensions.load, "filter_pids_cpp", ["/opt/colbert/packages/colbert/search/filter_pids.cpp"])
 """
     (said,) = colbert(lines)
-    assert said.startswith("the engine's extension filter_pids_cpp is not there and cannot be compiled")
+    assert said.startswith("the engine's C++ extensions are not there and cannot be compiled")
     assert said.endswith("or run this system in its image")
 
 
