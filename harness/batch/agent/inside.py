@@ -67,7 +67,8 @@ def install(requirements: str, folder: Path) -> None:
     pins.write_text(requirements)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]
     pip += ["--root-user-action=ignore", "--cache-dir", f"{HOME}/pip", "--no-deps", "--require-hashes"]
-    if run(*pip, "--only-binary", ":all:", "--target", str(folder), "-r", str(pins)):
+    # Few of the modules are ever imported: compiling all of them would take most of the time.
+    if run(*pip, "--only-binary", ":all:", "--no-compile", "--target", str(folder), "-r", str(pins)):
         raise SystemExit("harness: the pinned packages cannot be installed; see above")
 
 
