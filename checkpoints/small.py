@@ -84,6 +84,7 @@ def make(
     heard: Heard,
     kinds: Sequence[Kind] = KINDS,
     steps: int = STEPS,
+    corpus: Path | None = None,
 ) -> list[Path]:
     """Train what is missing; returns the files of the systems.
 
@@ -95,23 +96,25 @@ def make(
         heard: is told what is trained, the steps done and all steps.
         kinds: what to train.
         steps: of each training; weights of other numbers of steps are trained anew.
+        corpus: the documents to train on, gzipped JSON lines; SciFact's if not given.
 
     Raises:
         ImageError: the engine's image or the start cannot be had, or a training fails.
         EngineError: the Docker engine does not answer.
     """
     known = catalog.systems(catalog.images_dir())
+    corpus = corpus or catalog.data_root() / "datasets" / "scifact" / "corpus.jsonl.gz"
     models, images = out / "models", out / "images"
     models.mkdir(parents=True, exist_ok=True)
     leftovers.sweep(models)
     engine = next(system for system in known.values() if system.engine == _TRAINED_IN)
     for kind in kinds:
-        key = _key(kind, engine, known[_START], steps)
+        key = _key(kind, engine, known[_START], corpus, steps)
         if _made(models, kind) != key:
             say(f"training {kind.name} for {', '.join(kind.systems)}: about a minute on two CPUs")
             image = making.ensure_engine(client, engine, cache=cache, report=say)
             origin = assets.fetch(_START, known[_START].system_assets, cache, None, say)
-            _train(client, image, kind, origin, models, known[kind.systems[0]].params, heard, steps)
+            _train(client, image, kind, origin, corpus, models, known[kind.systems[0]].params, heard, steps)
             _note(models, kind, key, known[kind.systems[0]].params)
     return [
         stand_in.write(
@@ -132,6 +135,7 @@ def _train(
     image: making.Image,
     kind: Kind,
     origin: Path,
+    corpus: Path,
     models: Path,
     params: dict[str, Any],
     heard: Heard,
@@ -147,7 +151,7 @@ def _train(
             image,
             "checkpoints.training",
             [kind.name, "/start", "/corpus.jsonl.gz", "/out", str(steps)],
-            given={"/start": start, "/corpus.jsonl.gz": _corpus()},
+            given={"/start": start, "/corpus.jsonl.gz": corpus},
             out=fresh,
             memory_bytes=_MEMORY_BYTES,
             heard=lambda told: heard(str(told.get("what")), int(told.get("done", 0)), int(told.get("of", 0))),
@@ -179,7 +183,7 @@ def _note_file(models: Path, kind: Kind) -> Path:
     return models / f"{kind.name}.made.json"
 
 
-def _key(kind: Kind, engine: catalog.System, start: catalog.System, steps: int) -> str:
+def _key(kind: Kind, engine: catalog.System, start: catalog.System, corpus: Path, steps: int) -> str:
     """Hash of everything that decides the weights, as far as arithmetic is the same everywhere."""
     scripts = sorted((Path(__file__).parent / "training").glob("*.py"))
     return digest(
@@ -189,13 +193,9 @@ def _key(kind: Kind, engine: catalog.System, start: catalog.System, steps: int) 
             "scripts": {path.name: _sha256(path) for path in scripts},
             "packages": [_sha256(lock) for lock in (engine.lock, *engine.part_locks.values())],
             "start": {name: sha for asset in start.system_assets for name, sha in asset.sha256.items()},
-            "corpus": _sha256(_corpus()),
+            "corpus": _sha256(corpus),
         }
     )
-
-
-def _corpus() -> Path:
-    return catalog.data_root() / "datasets" / "scifact" / "corpus.jsonl.gz"
 
 
 def _sha256(path: Path) -> str:

@@ -9,7 +9,9 @@ import random
 import shutil
 import tomllib
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import docker
 import pytest
@@ -29,19 +31,27 @@ OTHERS = 700
 
 Ranked = Callable[..., float]
 # Too few to learn anything, enough for a rate that rises and falls, and every file of a training.
-FEW_STEPS = 2
+FEW_STEPS, FEW_DOCUMENTS = 2, 300
 DRAWN = chance("training").choice(small.KINDS)
 
 
-def make(engine: docker.DockerClient, folder: Path, kinds: Sequence[small.Kind], steps: int = small.STEPS) -> None:
-    small.make(engine, folder, cache=CACHE, say=print, heard=lambda *_: None, kinds=kinds, steps=steps)
+def make(engine: docker.DockerClient, folder: Path, kinds: Sequence[small.Kind], **changes: Any) -> None:
+    small.make(engine, folder, cache=CACHE, say=print, heard=lambda *_: None, kinds=kinds, **changes)
+
+
+def hardly_make(engine: docker.DockerClient, folder: Path, steps: int = FEW_STEPS) -> None:
+    """One kind of checkpoint, drawn by chance, after a few steps over a few documents."""
+    corpus = folder / "corpus.jsonl.gz"
+    if not corpus.exists():
+        with gzip.open(SCIFACT / "corpus.jsonl.gz", "rb") as lines:
+            corpus.write_bytes(gzip.compress(b"".join(islice(lines, FEW_DOCUMENTS)), mtime=0))
+    make(engine, folder, (DRAWN,), steps=steps, corpus=corpus)
 
 
 @pytest.fixture(scope="module")
 def hardly_trained(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One kind of checkpoint, drawn by chance, after a few steps."""
     folder = tmp_path_factory.mktemp("few-steps")
-    make(engine, folder, (DRAWN,), FEW_STEPS)
+    hardly_make(engine, folder)
     return folder
 
 
@@ -142,7 +152,7 @@ def test_checkpoints_that_are_there_are_kept_and_broken_ones_are_made_again(
 
     def again(steps: int = FEW_STEPS) -> list[str]:
         made.clear()
-        make(engine, folder, (DRAWN,), steps)
+        hardly_make(engine, folder, steps)
         return list(made)
 
     assert again() == []

@@ -19,7 +19,7 @@ def test_checkpoints_are_trained_anew_when_a_package_that_trains_them_changes(tm
     engine = minilm.model_copy(update={"engine_dir": tmp_path / "engine", "parts": (tmp_path / "encoder",)})
 
     def key() -> str:
-        return small._key(small.KINDS[0], engine, minilm, small.STEPS)
+        return small._key(small.KINDS[0], engine, minilm, Path(__file__), small.STEPS)
 
     before = key()
     with (tmp_path / changed / "requirements.lock").open("a") as lock:
