@@ -67,6 +67,7 @@ _LONG = (
     "checkpoints/test_conformance",
     "calibration/test_with_docker",
     "viable/test_with_docker",
+    "page/",
     "launch/",
     "faults/",
 )
@@ -88,6 +89,7 @@ _TOGETHER = {
     "test_main_job": "main job",
     "faults/test_hostile": "hostile",
     "checkpoints/test_small": "small",
+    "checkpoints/test_conformance": "conformance",
     "batch/test_whole": "batch",
     "batch/test_agent": "batch",
     # The first boot keeps the packages that the others then find installed.

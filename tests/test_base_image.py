@@ -46,7 +46,7 @@ def ensure(client: Client, cache: Path) -> str:
 
 
 @pytest.mark.parametrize("architecture", ["amd64", "arm64"])
-def test_it_is_pulled_by_digest_where_a_registry_answers(tmp_path: Path, architecture: str) -> None:
+def test_a_base_is_pulled_by_digest_where_a_registry_answers(tmp_path: Path, architecture: str) -> None:
     client = Client(reachable=True, architecture=architecture)
     tag = ensure(client, tmp_path)
     assert tag == base_image.reference(platform=f"linux/{architecture}")

@@ -22,7 +22,7 @@ def harness(bench: Bench, *arguments: str) -> Result:
 
 
 @pytest.mark.docker
-def test_it_makes_what_is_asked_for_and_a_failure_stops_no_other(bench: Bench, engine: docker.DockerClient) -> None:
+def test_images_makes_what_is_asked_for_and_a_failure_stops_no_other(bench: Bench, engine: docker.DockerClient) -> None:
     lacking = bench.folder / "engines" / "planted" / "systems" / "lacking.toml"
     asset = f'[[assets]]\nfolder = "model"\nlicence = "MIT"\nsha256 = {{ "weights" = "{"0" * 64}" }}\n'
     lacking.write_text(f'description = "its weights are nowhere"\n{asset}', encoding="utf-8")

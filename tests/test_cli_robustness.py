@@ -112,7 +112,7 @@ def test_queries_are_left_out_of_run_files_and_of_results(harness: Call, tmp_pat
     assert refused.exit_code == 2 and "none of its 1 queries is in a sample here" in refused.stderr
 
 
-def test_it_says_by_what_stored_runs_are_judged(harness: Call, tmp_path: Path) -> None:
+def test_robustness_says_by_what_stored_runs_are_judged(harness: Call, tmp_path: Path) -> None:
     shelf.put(tmp_path / "results", Made("good", 20.0, (1, 1, 2)), Made("bad", 30.0, (2, 1, 3)))
     Path("more.trec").write_text("".join(f"{query} 0 right 1\n{query} 1 wrong1 -1\n" for query in shelf.QUERIES))
     done = harness("results", "--qrels", "more.trec", "--resamples", "100", "--draws", "2")

@@ -26,7 +26,7 @@ def images(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_it_has_the_parameters_of_both_under_their_names(images: Path) -> None:
+def test_a_joined_system_has_the_parameters_of_both_under_their_names(images: Path) -> None:
     plant(images, "fusion", "both", BOTH + '[search_params]\nmethod = "rrf"\n')
     both = catalog.system("both", images)
     assert [each.name for each in both.components] == ["bm25", "dense"]

@@ -116,7 +116,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 @needs_root
 @pytest.mark.parametrize("code", [0, 7])
-def test_it_starts_one_keeps_the_exit_code_and_stops_it(stage: Stage, code: int) -> None:
+def test_with_engine_starts_one_keeps_the_exit_code_and_stops_it(stage: Stage, code: int) -> None:
     done = stage.run("sh", "-c", f"test -S {stage.folder}/engine.sock && echo ran; exit {code}")
     assert (done.returncode, done.stdout) == (code, "ran\n")
     assert len(stage.engines()) == 1

@@ -136,7 +136,9 @@ def said(container: Container) -> str:
     return str(container.logs().decode())
 
 
-def test_it_runs_its_part_beside_the_engine(started: Callable[..., Container], engine: docker.DockerClient) -> None:
+def test_an_agent_runs_its_part_beside_the_engine(
+    started: Callable[..., Container], engine: docker.DockerClient
+) -> None:
     job = started("0", "7")
     assert job.wait()["StatusCode"] == 0, said(job)
     [line] = [line for line in said(job).splitlines() if line.startswith("box: ")]

@@ -16,7 +16,7 @@ def start(place: Place, **tags: str) -> str:
     return str(made["Instances"][0]["InstanceId"])
 
 
-def test_it_waits_for_batchs_own_instances_alone(place: Place) -> None:
+def test_ending_waits_for_batchs_own_instances_alone(place: Place) -> None:
     mine = start(place, suite="quick", launcher="batch")
     start(place, suite="quick")
     start(place, suite="other", launcher="batch")

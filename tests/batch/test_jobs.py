@@ -43,7 +43,7 @@ def asked(name: str, parts: int = 1) -> Request:
     return Request(name, queue, definition, "run", "group", BUNDLE, parts, 600)
 
 
-def test_it_is_found_by_its_name_alone_whatever_became_of_it(made: Place) -> None:
+def test_a_job_is_found_by_its_name_alone_whatever_became_of_it(made: Place) -> None:
     request = asked("run-1-group")
     assert jobs.find(made, request.queue, request.name) == []
     job_id = jobs.submit(made, request)

@@ -31,7 +31,7 @@ def lint(*paths: Path) -> str:
 
 
 @pytest.mark.slow
-def test_it_is_clean_and_the_linter_would_find_a_mistake(stack: Callable[..., Stack], tmp_path: Path) -> None:
+def test_the_template_is_clean_and_the_linter_would_find_a_mistake(stack: Callable[..., Stack], tmp_path: Path) -> None:
     """All in one call: it takes seconds to start."""
     gpu = Wanted("bm25", hardware.profile("gpu1-cpu1-mem4"), instances.read("aws")["g4dn.xlarge"], 600)
     paths = []
@@ -49,7 +49,7 @@ def test_it_is_clean_and_the_linter_would_find_a_mistake(stack: Callable[..., St
     assert not [path for path in paths if str(path) in said], said
 
 
-def test_it_names_no_account_and_no_role(stack: Callable[..., Stack]) -> None:
+def test_the_template_names_no_account_and_no_role(stack: Callable[..., Stack]) -> None:
     text = template("quick", resources(stack()))
     assert not [secret for secret in server.SECRETS if secret in text]
     assert "RoleName" not in text  # CAPABILITY_IAM is enough

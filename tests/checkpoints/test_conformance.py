@@ -6,21 +6,25 @@ engine's contract is held in tests/test_main_job.py over published weights.  A n
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from contextlib import closing
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import docker
 import pytest
 from rich.console import Console
 
+from checkpoints import tiny
 from harness import catalog
 from harness.conformance import examine
 from harness.launch.docker import DockerLauncher
 from harness.progress import Screen
 from harness.records import Envelope
 from tests.chance import chance
-from tests.checkpoints.conftest import CACHE, Tiny
+from tests.checkpoints.conftest import CACHE, TEXTS
 
 pytestmark = pytest.mark.docker
 
@@ -40,9 +44,28 @@ def _cases() -> list[Any]:
     return [pytest.param(name, marks=() if name in NOW else pytest.mark.soak) for name in WITH_WEIGHTS]
 
 
+@pytest.fixture(scope="module")
+def made(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) -> Callable[[frozenset[str]], Path]:
+    """Makes shipped systems once more, as ``<system>-tiny``, over tiny checkpoints; gives their folder."""
+
+    @functools.cache
+    def make(names: frozenset[str]) -> Path:
+        systems = [catalog.system(name) for name in names]
+        systems += [each for system in systems for each in system.components]
+        folder = tmp_path_factory.mktemp("tiny") / "made"
+        tiny.make(engine, systems, folder, texts=TEXTS, cache=CACHE, say=print)
+        return folder
+
+    return make
+
+
 @pytest.mark.parametrize("name", _cases())
-def test_it_keeps_the_contract(name: str, as_tiny: Tiny, tmp_path: Path) -> None:
-    system, models = as_tiny(name)
+def test_a_shipped_system_keeps_the_contract_over_tiny_weights(
+    name: str, made: Callable[[frozenset[str]], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = made(frozenset(NOW if name in NOW else {name}))
+    monkeypatch.setenv("HARNESS_IMAGES", str(folder / "images"))
+    system, models = catalog.system(f"{name}-tiny"), folder / "models"
     assert system.stand_in, "tables say that these are not the published weights"
     with closing(DockerLauncher(CACHE, models)) as launcher:
         checks = list(

@@ -242,7 +242,7 @@ def test_a_document_is_looked_at_once_for_each_question() -> None:
 
 @pytest.mark.usefixtures("no_model")
 class TestWithoutTheModel:
-    def test_it_is_asked_for_before_anything_costs_time(self, example: Example, no_model: Path) -> None:
+    def test_the_model_is_asked_for_before_anything_costs_time(self, example: Example, no_model: Path) -> None:
         path = example("XOR-TyDi")
         (no_model / "tokenizers" / "punkt_tab" / "english" / "abbrev_types.txt").unlink()
         with pytest.raises(UsageError, match=r"run `python -m nltk\.downloader punkt_tab`") as caught:

@@ -111,7 +111,7 @@ def test_an_instance_that_is_not_shown_yet_is_waited_for() -> None:
     assert decide(world(asked, now=NOW + 300)) == [Retry("001-1", "its instance went away")]
 
 
-def test_it_is_waited_for_from_when_ec2_answered() -> None:
+def test_an_instance_is_waited_for_from_when_ec2_answered() -> None:
     """Asking took ten minutes, or a run was gone on with: the launch was written down long before."""
     late = replace(PART, launch=replace(LAUNCH, at=NOW - 900), asked=True, answered=NOW - 100)
     assert decide(world(late)) == []

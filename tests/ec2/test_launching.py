@@ -102,12 +102,12 @@ def asked(connections: Connections, order: Order) -> dict[str, Any]:
     return seen[-1]
 
 
-def test_it_is_not_booted_again(connections: Connections, order: Order) -> None:
+def test_an_instance_is_not_booted_again(connections: Connections, order: Order) -> None:
     """Automatic recovery boots it without the time limit, which died with the first boot."""
     assert asked(connections, order)["MaintenanceOptions.AutoRecovery"] == "disabled"
 
 
-def test_its_network_interface_goes_with_it(connections: Connections, order: Order) -> None:
+def test_a_network_interface_goes_with_its_instance(connections: Connections, order: Order) -> None:
     client = boto3.client("ec2", region_name=REGION)
     made = launch(connections, order)
     assert len(client.describe_network_interfaces()["NetworkInterfaces"]) == 1
@@ -116,7 +116,7 @@ def test_its_network_interface_goes_with_it(connections: Connections, order: Ord
     assert client.describe_network_interfaces()["NetworkInterfaces"] == []
 
 
-def test_it_has_an_address_where_the_subnet_gives_none(connections: Connections, order: Order) -> None:
+def test_an_instance_has_an_address_where_the_subnet_gives_none(connections: Connections, order: Order) -> None:
     client = boto3.client("ec2", region_name=REGION)
     for subnet in network.subnets(connections, REGION):
         client.modify_subnet_attribute(SubnetId=subnet.subnet_id, MapPublicIpOnLaunch={"Value": False})
@@ -188,7 +188,7 @@ def test_a_launch_that_is_asked_for_anew_has_another_token(connections: Connecti
     assert replace(order, asked_at=5.0).token not in (order.token, replace(order, asked_at=6.0).token)
 
 
-def test_it_is_told_when_ec2_answered(connections: Connections, order: Order) -> None:
+def test_a_launch_tells_when_ec2_answered(connections: Connections, order: Order) -> None:
     made = launching.launch(connections, REGION, order, network.subnets(connections, REGION), lambda _zone: None)
     launched = described(made.instance_id)["LaunchTime"]
     assert isinstance(launched, datetime.datetime) and made.at is not None

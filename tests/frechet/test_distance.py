@@ -29,7 +29,7 @@ sizes = st.tuples(st.integers(2, 40), st.integers(2, 40), st.integers(1, 30), st
 
 
 @given(sizes)
-def test_it_is_symmetric_and_0_for_equal_sets_in_any_order(given: tuple[int, int, int, int]) -> None:
+def test_a_distance_is_symmetric_and_0_for_equal_sets_in_any_order(given: tuple[int, int, int, int]) -> None:
     one_size, other_size, dims, seed = given
     one, other = points(seed, one_size, dims), points(seed + 1, other_size, dims, 0.3, 0.5)
     assert distance.of_points(one, other) == pytest.approx(distance.of_points(other, one), rel=1e-9, abs=1e-9)
@@ -62,7 +62,7 @@ def test_diagonal_covariances_have_a_closed_form(dims: int) -> None:
 
 
 @pytest.mark.parametrize(("count", "dims"), [(40, 5), (800, 64), (2000, 384)])
-def test_it_is_what_a_root_of_the_product_gives(count: int, dims: int) -> None:
+def test_a_distance_is_what_a_root_of_the_product_gives(count: int, dims: int) -> None:
     one = points(1, count, dims, np.linspace(1, 0.3, dims))
     other = points(2, count + 7, dims, np.linspace(0.5, 1, dims), 0.1)
     assert distance.of_points(one, other) == pytest.approx(by_root(one, other), rel=1e-9)

@@ -152,7 +152,9 @@ say([few.counts(), sorted(few.stages_s()), all(abs(best[hit.doc_id] - hit.score)
 
 
 @pytest.mark.parametrize(("method", "changes"), [("plaid", SIZES["l"]), ("uncompressed", {"candidates": "all"})])
-def test_it_ranks_by_meaning_and_says_how(colbert: Inside, method: str, changes: dict[str, object]) -> None:
+def test_late_interaction_ranks_by_meaning_and_says_how(
+    colbert: Inside, method: str, changes: dict[str, object]
+) -> None:
     lines = """
 params = {**given[given["method"]], **given["changes"], "checkpoint": "trained"}
 done = []

@@ -20,7 +20,7 @@ minilm.load(index)
 """
 
 
-def test_it_ranks_by_meaning_and_says_how(probe: Probe) -> None:
+def test_a_bi_encoder_ranks_by_meaning_and_says_how(probe: Probe) -> None:
     lines = """
 for query in ("frozen water", "eruption of lava", "a hot drink"):
     say([[hit.doc_id, hit.score] for hit in minilm.search(query, 10)])

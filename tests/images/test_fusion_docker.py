@@ -72,7 +72,7 @@ def test_the_ranking_is_that_of_the_systems_measured_alone(tmp_path: Path, engin
 
 
 @pytest.mark.soak
-def test_it_keeps_the_contract(engine: docker.DockerClient) -> None:
+def test_a_joined_system_keeps_the_contract(engine: docker.DockerClient) -> None:
     done = CliRunner().invoke(main, ["conformance", "hybrid-minilm"])
     assert done.exit_code == 0, done.output
     assert "FAIL" not in done.output

@@ -18,7 +18,7 @@ from tests.images.conftest import CACHE, DOCUMENTS, Probe
 pytestmark = pytest.mark.docker
 
 
-def test_it_ranks_as_anserinis_own_searcher_does(probe: Probe) -> None:
+def test_bm25_ranks_as_anserinis_own_searcher_does(probe: Probe) -> None:
     lines = """
 bm25 = engine()
 done = []
@@ -174,7 +174,7 @@ def test_a_full_java_heap_is_a_memory_error(probe: Probe, lines: str) -> None:
     assert "java.lang.OutOfMemoryError" in message
 
 
-def test_it_lives_in_a_quarter_of_a_gibibyte(probe: Probe) -> None:
+def test_bm25_lives_in_a_quarter_of_a_gibibyte(probe: Probe) -> None:
     lines = """
 bm25 = engine(build_heap_mib=64)
 bm25.build(corpus, index, lambda _: None)

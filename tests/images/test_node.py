@@ -80,7 +80,7 @@ bm25.close()
         assert batched == alone
 
 
-def test_it_says_what_it_is(probe: Probe) -> None:
+def test_the_engine_says_what_it_is(probe: Probe) -> None:
     lines = """
 bm25 = engine()
 done = []
@@ -110,7 +110,7 @@ except RuntimeError as error:
 
 
 @pytest.mark.parametrize("system", ["bm25-node", "null"])
-def test_it_keeps_the_contract(system: str) -> None:
+def test_a_node_system_keeps_the_contract(system: str) -> None:
     done = CliRunner().invoke(main, ["conformance", system])
     assert done.exit_code == 0, done.output
     assert "FAIL" not in done.output and "answers batches as it answers single queries" in done.output

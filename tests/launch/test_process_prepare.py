@@ -38,7 +38,7 @@ def prepared(bench: Bench) -> System:
     return catalog.system("weighted")
 
 
-def test_it_is_told_its_parameters_and_none_of_our_secrets(
+def test_prepare_is_told_its_parameters_and_none_of_our_secrets(
     bench: Bench, prepared: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import json

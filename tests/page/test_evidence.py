@@ -119,7 +119,7 @@ def test_back_closes_it(page: Page) -> None:
     expect(page.locator("#evidence")).to_be_hidden()
 
 
-def test_it_fits_a_narrow_window(page: Page) -> None:
+def test_evidence_fits_a_narrow_window(page: Page) -> None:
     page.set_viewport_size({"width": 320, "height": 640})
     opened(page, 1, "score")
     box = page.locator("#evidence").bounding_box()

@@ -30,7 +30,7 @@ def numbers(cells: list[str]) -> list[float]:
     return [float(cell.replace(",", "")) for cell in cells if not cell.startswith("—")]
 
 
-def test_it_opens_with_the_ranking_of_the_largest_group(page: Page) -> None:
+def test_a_page_opens_with_the_ranking_of_the_largest_group(page: Page) -> None:
     assert page.title() == "Made-up results"
     ranks = numbers(column(page, "rank"))
     assert ranks == sorted(ranks) and ranks[0] == 1

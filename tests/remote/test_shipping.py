@@ -81,7 +81,7 @@ def test_the_bundle_is_a_checkout_that_runs(
     assert done.stdout.split() == [str(place / "harness/__init__.py"), environment.commit(), *catalog.systems()]
 
 
-def test_it_is_shipped_once_and_again_when_something_changed(
+def test_a_bundle_is_shipped_once_and_again_when_something_changed(
     work: Objects, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = tmp_path / "own"

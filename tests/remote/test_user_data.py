@@ -21,7 +21,7 @@ from tests.aws.server import ACCESS_KEY
 BOOT = Boot(S3Uri("a-bucket", "it's/here"), "s-1", "0001", Input("inputs/b.tar.gz", "0" * 64, 7), "eu-1", 3600, False)
 
 
-def test_it_is_a_script_that_bash_can_read() -> None:
+def test_user_data_is_a_script_that_bash_can_read() -> None:
     text = render(BOOT)
     assert text.startswith("#!/bin/bash\n") and len(text.encode()) < user_data.MOST_BYTES
     assert not re.search(r"@[A-Z0-9_]+@", text)

@@ -118,7 +118,7 @@ def test_golden(golden: Path, format: str) -> None:
     assert made.encode() == (golden / f"table3.{format}").read_bytes()
 
 
-def test_it_is_the_papers_own_table_where_the_rows_are_the_papers() -> None:
+def test_table_3_is_the_papers_own_where_the_rows_are() -> None:
     published = published_tables.read(SHIPPED)
     measured = tables.rows_of(SHIPPED)
     rows = tuple(each for each in measured.rows if each.suite == "santhanam2023")
