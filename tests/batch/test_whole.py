@@ -98,14 +98,12 @@ def no_secrets(folder: Path) -> None:
             assert not [secret for secret in server.SECRETS if secret.encode() in content], path
 
 
-def objects(place: Place) -> dict[str, bytes]:
+def stored_in_s3(place: Place, bucket: str) -> dict[str, bytes]:
+    """What runs have left there, by its name."""
     s3 = place.client("s3")
-    listed = s3.list_objects_v2(Bucket="harness-work").get("Contents", [])
-    return {
-        each["Key"]: s3.get_object(Bucket="harness-work", Key=each["Key"])["Body"].read()
-        for each in listed
-        if "/runs/" in each["Key"]
-    }
+    listed = s3.list_objects_v2(Bucket=bucket).get("Contents", [])
+    names = [each["Key"] for each in listed if "/runs/" in f"/{each['Key']}"]
+    return {name: s3.get_object(Bucket=bucket, Key=name)["Body"].read() for name in names}
 
 
 def submitted(place: Place) -> list[dict[str, Any]]:
@@ -114,15 +112,9 @@ def submitted(place: Place) -> list[dict[str, Any]]:
     return [each for each in jobs if ":" not in each["jobId"]]
 
 
-def test_up_run_table_down(bench: Bench, cloud: tuple[str, str], place: Place, engine: docker.DockerClient) -> None:
-    """Two datasets of one system are the children of one array, which waits for the index that a job builds."""
-    write_dataset(bench.folder / "other", queries=3)
-    bench.suite(datasets=["./tiny", "./other"])
-    assert "not in AWS Batch yet" in run(bench, code=2)
-    assert up(bench, cloud).count("made ") > 5
-    said = run(bench)
-    assert "tiny" in said and "other" in said
-    results = [job.result for job in stored(bench)]
+def check_measured(bench: Bench, place: Place, bucket: str) -> None:
+    """Two datasets of one system were the children of one array, which waited for the index that a job built."""
+    results = [job.result for job in read_jobs(bench.results / "quickstart")]
     assert [result.outcome for result in results] == [Outcome.OK, Outcome.OK]
     for result in results:
         assert result.spec.instance_type == result.environment.instance_type == TYPE
@@ -130,32 +122,28 @@ def test_up_run_table_down(bench: Bench, cloud: tuple[str, str], place: Place, e
         assert result.shared_host is False
         assert result.effective is not None
         assert result.effective.memory_bytes == result.spec.envelope.memory_bytes
-    sizes = sorted(each.get("arrayProperties", {}).get("size", 1) for each in submitted(place))
-    assert sizes == [1, 2]
+    assert sorted(each.get("arrayProperties", {}).get("size", 1) for each in submitted(place)) == [1, 2]
     no_secrets(bench.results)
-    for name, content in objects(place).items():
+    left = stored_in_s3(place, bucket)
+    assert left
+    for name, content in left.items():
         assert not [secret for secret in server.SECRETS if secret.encode() in content], name
     logs = place.client("logs").filter_log_events(logGroupName="/aws/batch/job")["events"]
     assert not [secret for secret in server.SECRETS if secret in str([each["message"] for each in logs])]
-    # Nothing is left to do, and nothing more is submitted.
-    run(bench)
-    assert len(submitted(place)) == 2
-    assert "removed" in harness(bench, "batch", "down", "test-suite.toml")
-    assert not any(everything(place).values())
-    assert not agents.siblings(engine)
-    assert "nothing of harness" in harness(bench, "batch", "ls")
 
 
 def test_the_page_takes_a_user_from_nothing_to_a_table_and_back(
-    bench: Bench, cloud: tuple[str, str], place: Place, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, cloud: tuple[str, str], place: Place, monkeypatch: pytest.MonkeyPatch, engine: docker.DockerClient
 ) -> None:
     """Every command of docs/batch.md, in its order; only the suite behind the name is a small one."""
     monkeypatch.setenv("HARNESS_AGENT_IMAGE", cloud[1])
     place.client("s3").delete_bucket(Bucket="harness-work")
-    made = bench.suite('[ec2]\ninstances = { cpu1-mem256m = "c5.large", cpu1-mem1 = "c5.large" }\n')
+    write_dataset(bench.folder / "other", queries=3)
+    made = bench.suite(
+        '[ec2]\ninstances = { cpu1-mem256m = "c5.large", cpu1-mem1 = "c5.large" }\n', datasets=["../tiny", "../other"]
+    )
     (bench.folder / "suites").mkdir()
-    text = made.read_text().replace("./tiny", "../tiny")
-    (bench.folder / "suites" / "quickstart.toml").write_text(text)
+    made.rename(bench.folder / "suites" / "quickstart.toml")
     page = (Path(__file__).parents[2] / "docs" / "batch.md").read_text()
     commands = [line[2:] for block in re.findall(r"```console\n(.*?)```", page, re.S) for line in block.splitlines()]
     said: dict[str, str] = {}
@@ -168,17 +156,25 @@ def test_the_page_takes_a_user_from_nothing_to_a_table_and_back(
         assert first == "harness", command
         target = words[words.index(">") + 1] if ">" in words else None
         words = words[: words.index(">")] if target else words
+        if words[:2] == ["batch", "up"]:
+            too_early = harness(bench, "run", words[2], "--launcher", "batch", "--yes", code=2)
+            assert "not in AWS Batch yet" in too_early
         said[command] = harness(bench, *words)
+        if "--max-usd" in words:
+            check_measured(bench, place, "my-harness")
+            harness(bench, *words)
+            assert len(submitted(place)) == 2, "nothing was left to do, and nothing more is submitted"
         if target:
             (bench.folder / target).write_text(said[command])
-    assert [job.result.outcome for job in read_jobs(bench.results / "quickstart")] == [Outcome.OK]
+    assert said["harness batch up suites/quickstart.toml"].count("made ") > 5
     ran = next(text for command, text in said.items() if "--max-usd" in command)
-    assert "planted" in ran and "c5.large" in ran
+    assert "planted" in ran and "c5.large" in ran and "tiny" in ran and "other" in ran
     assert "AWSTemplateFormatVersion" in (bench.folder / "harness-batch.json").read_text()
     assert "nothing of harness" in said["harness batch ls"]
     assert not place.client("s3").list_buckets()["Buckets"]
     left = everything(place)
     assert not any(left.values()), left
+    assert not agents.siblings(engine)
 
 
 @contextmanager
