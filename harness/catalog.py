@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -295,15 +295,28 @@ def _clash(first: System, second: System) -> str | None:
     return None
 
 
+def named(names: Iterable[str], *folders: Path) -> dict[str, System]:
+    """These systems by name, in their order; the catalogue is read once.
+
+    Raises:
+        UnknownName: there is none of a name.
+    """
+    known = systems(*folders)
+    return {name: _one(name, known, shipped=not folders) for name in names}
+
+
 def system(name: str, *folders: Path) -> System:
     """One system by name.
 
     Raises:
         UnknownName: there is none of that name.
     """
-    known = systems(*folders)
+    return _one(name, systems(*folders), shipped=not folders)
+
+
+def _one(name: str, known: dict[str, System], *, shipped: bool) -> System:
     if name not in known:
-        unset = not folders and not os.environ.get("HARNESS_IMAGES")
+        unset = shipped and not os.environ.get("HARNESS_IMAGES")
         hint = "systems of your own are found once HARNESS_IMAGES names their folder" if unset else ""
         raise UnknownName("system", name, known, hint)
     return known[name]

@@ -122,9 +122,7 @@ def gather(suite: Suite, options: Options, screen: Screen | None = None) -> Inpu
         wanted = [cell for cell in wanted if cell in options.cells]
         if not wanted:
             raise UsageError(f"the suite {suite.name} declares none of the contested cells; name the suite that does")
-    systems = {
-        name: catalog.system(name) for name in dict.fromkeys((*suite.systems, *(cell.system for cell in wanted)))
-    }
+    systems = catalog.named(dict.fromkeys((*suite.systems, *(cell.system for cell in wanted))))
     served = tuple(dict.fromkeys(cell.dataset for cell in wanted if cell.scenario == "server"))
     for name in served:
         _check_proves(suite, name, suite.protocol.sample_size)  # a large corpus takes its time to load

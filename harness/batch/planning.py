@@ -50,7 +50,7 @@ def stack(suite: Suite, asked: Asked, snapshot: Snapshot) -> Stack:
     if suite.build_profile is not None:
         profiles[suite.build_profile] = hardware.profile(suite.build_profile)
     chosen = choose(suite, profiles, asked, snapshot)
-    systems = {name: catalog.system(name) for name in {cell.system for cell in wanted}}
+    systems = catalog.named({cell.system for cell in wanted})
     pairs = dict.fromkeys(_pairs(suite, wanted, systems, profiles))
     return Stack(
         suite=suite.name,

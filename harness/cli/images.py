@@ -74,7 +74,7 @@ def _wanted(systems: tuple[str, ...], engines: tuple[str, ...], gpus: int) -> li
     """What to make: a system each, and whether its engine's image is meant."""
     from harness import catalog
 
-    chosen = [(catalog.system(name).on(gpus), False) for name in dict.fromkeys(systems)]
+    chosen = [(system.on(gpus), False) for system in catalog.named(systems).values()]
     known = {each.engine: each.on(gpus) for each in catalog.systems().values()}
     for name in dict.fromkeys(engines):
         if name not in known:
