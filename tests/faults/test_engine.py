@@ -12,6 +12,7 @@ from pathlib import Path
 
 import docker
 import pytest
+from docker.models.containers import Container
 
 from harness import catalog
 from harness.launch.container import LABEL
@@ -92,9 +93,15 @@ def _hand_over(image: str, of: docker.DockerClient, to: docker.DockerClient) -> 
         to.images.load(packed)
 
 
-def _running(engine: docker.DockerClient, name: str) -> bool:
+def _running(engine: docker.DockerClient, name: str) -> list[Container]:
     filters = {"label": LABEL, "name": f"harness-{name}-search", "status": "running"}
-    return bool(engine.containers.list(filters=filters, ignore_removed=True))
+    return engine.containers.list(filters=filters, ignore_removed=True)
+
+
+def _hold(engine: docker.DockerClient, name: str) -> None:
+    """Have a job stand still; else it may be over before something befalls the engine."""
+    for job in _running(engine, name):
+        job.pause()
 
 
 def _goes_on(bench: Bench, command: list[str], engine: docker.DockerClient, name: str, **more: str) -> None:
@@ -112,6 +119,7 @@ def test_connections_that_break_in_the_middle_of_a_job(bench: Bench, engine: doc
     command = support.command(bench, bench.suite(_PROTOCOL, systems=["cut"]))
     child = support.start(bench, command, DOCKER_HOST=proxy.url)
     wait_until(lambda: _running(engine, "cut") or child.poll() is not None, "a search job runs")
+    _hold(engine, "cut")
     proxy.cut()
     back = threading.Timer(2.0, proxy.open)
     back.start()
@@ -137,6 +145,7 @@ def test_an_engine_that_is_restarted_in_the_middle_of_a_job(
     command = support.command(bench, bench.suite(_PROTOCOL, systems=["restarted"]))
     child = support.start(bench, command, **reach)
     wait_until(lambda: _running(own, "restarted") or child.poll() is not None, "a search job runs")
+    _hold(own, "restarted")
     holding.stdin.write("\n")
     holding.stdin.flush()
     assert holding.stdout.readline() == "code 0\n"
