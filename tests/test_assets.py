@@ -234,6 +234,7 @@ def test_an_interrupted_download_leaves_nothing(tmp_path: Path, monkeypatch: pyt
     assert not list((tmp_path / "cache" / "wheels").iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("right", [True, False])
 def test_pip_itself_checks_the_hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right: bool) -> None:
     monkeypatch.undo()

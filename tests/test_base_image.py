@@ -71,6 +71,7 @@ def test_without_mmdebstrap_and_apt_it_says_what_to_install(tmp_path: Path, monk
         ensure(Client(reachable=False), tmp_path)
 
 
+@pytest.mark.slow
 def test_a_failed_bootstrap_shows_the_last_words_and_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()

@@ -154,6 +154,7 @@ def test_no_engine_is_one_line_with_the_remedy(harness, bench: Bench, monkeypatc
     gc.collect()
 
 
+@pytest.mark.slow
 def test_conformance_says_ok_for_what_keeps_the_contract_and_fail_for_what_does_not(harness, bench: Bench) -> None:
     good = harness("conformance", "planted", "--launcher", "process")
     assert good.exit_code == 0 and "FAIL" not in good.stdout, good.stdout

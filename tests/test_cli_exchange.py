@@ -37,6 +37,7 @@ def harness(results: Path) -> Call:
     return call
 
 
+@pytest.mark.slow
 def test_the_page_does_what_it_says(harness: Call) -> None:
     """Every command of it succeeds and every line of Python runs, in their order."""
     shutil.copytree("results", "from-alice")
@@ -129,6 +130,7 @@ def test_a_report_is_held_against_its_results(harness: Call) -> None:
     assert done.exit_code == 1 and "queries: stored: 41; follows: 40" in done.stdout
 
 
+@pytest.mark.slow
 def test_merged_rows_are_ranked_and_compared_by_origin(harness: Call, tmp_path: Path) -> None:
     """What can be ranked was measured in containers, which here is told."""
     for name, slower in (("ours", 1.0), ("theirs", 2.0)):

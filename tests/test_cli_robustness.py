@@ -47,6 +47,7 @@ def test_stored_results_of_several_datasets(harness: Call, tmp_path: Path) -> No
     assert "nfcorpus: an order needs two systems, there is only alone; name more" in alone.stderr
 
 
+@pytest.mark.slow
 def test_run_files_and_pictures(harness: Call, tmp_path: Path) -> None:
     example_runs.write(tmp_path)
     asked = ("zeta.run", "gamma.run", *QRELS, "--resamples", "100", "--draws", "5", "--seed", "3")

@@ -83,6 +83,7 @@ def test_an_engine_that_keeps_the_contract_passes(bench: Bench) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_an_engine_that_speaks_json_lines_passes_too(bench: Bench) -> None:
     speaker(bench)
     found = checks(bench, "speaker")

@@ -104,6 +104,7 @@ def assets(text: str) -> list[dict[str, object]]:
     return tomllib.loads(text)["assets"]
 
 
+@pytest.mark.slow
 def test_the_newest_commit_is_printed_as_tables_and_weights_are_not_downloaded(images: Path, hub: Hub) -> None:
     done = by_itself("pin", "toy", images=images, hub=hub.url)
     assert (done.returncode, done.stderr) == (0, "")

@@ -40,6 +40,7 @@ def condition(found: robustness.Robustness, cause: Cause, name: str = "") -> Con
     return one
 
 
+@pytest.mark.slow
 def test_a_clear_order_never_flips_and_a_close_one_does_as_often_as_its_distribution_says() -> None:
     # Each query is won by one of the two with 1 to 0: 13 by "a", 11 by "b".
     a = [1] * 13 + [0] * 11

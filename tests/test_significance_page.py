@@ -22,6 +22,7 @@ def test_the_page_shows_two_commands_and_a_picture() -> None:
     assert (ROOT / "docs" / "pictures" / "example-flips.png").stat().st_size < 200_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "printed"), SHOWN, ids=[command.split()[0] for command, _ in SHOWN])
 def test_what_it_shows_is_printed(command: str, printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(example_runs.write(tmp_path))

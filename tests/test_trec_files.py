@@ -276,6 +276,7 @@ SPOILT = st.tuples(BYTES, st.sampled_from([b"", b"", b"\0", b"\xff", b"\xef\xbb\
 )
 
 
+@pytest.mark.slow
 @given(content=SPOILT, size=st.sampled_from([16, 50, 1 << 16]))
 @settings(max_examples=300, deadline=None)
 def test_blocks_and_single_lines_give_the_same(

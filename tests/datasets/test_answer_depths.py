@@ -68,6 +68,7 @@ WORDS = [
 ]
 
 
+@pytest.mark.slow
 def test_an_answer_is_within_a_limit_where_the_evaluator_finds_it() -> None:
     chance = random.Random(11)
     found = lost = 0

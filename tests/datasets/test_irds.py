@@ -107,12 +107,14 @@ def test_files_that_were_replaced_are_another_corpus(tmp_path: Path) -> None:
     assert in_a_process("beir/scifact/test", tmp_path)["corpus"] != first
 
 
+@pytest.mark.slow
 def test_what_cannot_be_downloaded_is_one_clear_line(tmp_path: Path) -> None:
     text = in_a_process("vaswani", tmp_path)["error"]
     assert text.startswith("vaswani: ir_datasets could not get it: ") and "\n" not in text
     assert "connect this machine, or lay its files where ir_datasets looks for them (IR_DATASETS_HOME" in text
 
 
+@pytest.mark.slow
 def test_a_damaged_archive_is_one_clear_line(tmp_path: Path) -> None:
     path = tmp_path / "home" / "beir" / "scifact" / "source.zip"
     archive(path, b'{"_id": "d1", "title": "", "text": "x", "metadata": {}}\n')

@@ -80,6 +80,7 @@ def test_progress_is_told_while_there_is_something_to_do(tmp_path: Path) -> None
     assert len(seen) == 2
 
 
+@pytest.mark.slow
 def test_a_document_takes_little_memory_whatever_its_length(tmp_path: Path) -> None:
     def peak(count: int) -> int:
         documents = made(count)

@@ -132,6 +132,7 @@ _WINDOWS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("when", "point"), _WINDOWS)
 def test_a_kill_in_each_narrow_window_loses_nothing(
     bench: Bench, forks: subprocess.Popen[str], when: str, point: str

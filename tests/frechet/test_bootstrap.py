@@ -85,6 +85,7 @@ def test_a_single_vector_has_no_covariance() -> None:
     assert np.isnan(found[0]) and np.isfinite(found[1])
 
 
+@pytest.mark.slow
 def test_several_processes_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, one, other = made(40, 2, 3, 12)
     pairs, weights = [(one, other), (other, one)], bootstrap.draws(40, 30, 5)

@@ -160,6 +160,7 @@ def test_wrong_answers_change_nothing_and_are_told_in_one_line(
     assert line.startswith("fetch_prices: EC2") and said in line, line
 
 
+@pytest.mark.slow
 def test_a_page_that_never_comes_leaves_the_first_one_unwritten(root: Path, fetch: Fetch) -> None:
     def answer(body: str) -> Answer:
         return refusal("RequestLimitExceeded", 400) if "NextToken" in body else aws.spot_page([ITEM], "1")

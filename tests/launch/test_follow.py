@@ -115,6 +115,7 @@ def test_a_job_that_takes_too_long_is_stopped(stage: Stage) -> None:
     assert stopped == Stopped(Outcome.TIMEOUT, "start took more than 0.2 s")
 
 
+@pytest.mark.slow
 def test_a_job_is_stopped_for_a_reason_of_its_launchers(stage: Stage) -> None:
     asked, done, why = [], threading.Event(), Stopped(Outcome.ENVELOPE_MISMATCH, "moved")
 

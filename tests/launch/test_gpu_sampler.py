@@ -80,6 +80,7 @@ def test_the_peak_of_gpu_memory_stands_with_the_rest_of_memory() -> None:
     assert Sampler(ScriptedMemory(), ScriptedCounters()).memory().peak_gpu_bytes is None
 
 
+@pytest.mark.slow
 def test_a_driver_that_keeps_us_waiting_delays_neither_memory_nor_counters_nor_a_mark() -> None:
     answer = threading.Event()
     gpu = ScriptedGpu(work=lambda: answer.wait(20))
@@ -103,6 +104,7 @@ def test_gpus_are_read_less_often_the_longer_it_takes(work: Callable[[], None], 
     assert gpu_sampler._paced(lambda: None, 3600) == 3600
 
 
+@pytest.mark.slow
 def test_a_slow_driver_is_asked_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_sampler, "_MOMENTS_S", 0.0)
     gpu = ScriptedGpu(work=sleep)

@@ -25,6 +25,7 @@ def wheel(folder: Path, name: str) -> str:
     return f"{name}==1 --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
 
 
+@pytest.mark.slow
 def test_packages_of_an_engine_and_of_its_part_are_installed_together(
     toy: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

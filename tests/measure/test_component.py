@@ -173,6 +173,7 @@ def test_another_engines_adapter_is_refused(make: Make, tmp_path: Path) -> None:
         other.load(tmp_path)
 
 
+@pytest.mark.slow
 def test_one_that_hangs_dies_with_its_parent(make: Make, tmp_path: Path) -> None:
     make("time.sleep(600)")
     code = f"""

@@ -130,6 +130,7 @@ def test_a_probe_is_whole_and_as_the_host_wants_it(tmp_path: Path, monkeypatch: 
     assert worked_s(job, [sample for sample in found if sample.trial == 5]) <= wall_s
 
 
+@pytest.mark.slow
 def test_streams_that_work_at_once_are_not_taken_for_a_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = spec(60)
     one_probe(tmp_path, adapter(lambda _: 0.02, width=3), job, 120.0, monkeypatch)
@@ -160,6 +161,7 @@ def test_checking_and_writing_do_not_stand_in_the_queue(tmp_path: Path, monkeypa
     assert {searches for trial, searches in asked if trial == 0} == {5 + 30}
 
 
+@pytest.mark.slow
 def test_as_many_threads_ask_as_the_adapter_has_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "three").mkdir()
@@ -206,6 +208,7 @@ def test_a_bad_answer_is_found_after_the_probe(tmp_path: Path) -> None:
     assert system.searches == 5 + 20
 
 
+@pytest.mark.slow
 def test_the_host_hears_of_a_long_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "_TELL_NS", 20_000_000)
     one_probe(tmp_path, adapter(lambda _: 0.0), spec(20), 40.0, monkeypatch)

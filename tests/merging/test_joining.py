@@ -241,6 +241,7 @@ merging.merge(merging.named(["ours", "theirs"]), Path("out"))
 """
 
 
+@pytest.mark.slow
 def test_a_kill_in_the_midst_leaves_nothing_that_looks_finished(two: tuple[Path, Path]) -> None:
     done = subprocess.run([sys.executable, "-c", _DIES], check=False)
     assert done.returncode == -signal.SIGKILL

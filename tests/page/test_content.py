@@ -81,6 +81,7 @@ def test_the_same_results_give_the_same_bytes(results: Made) -> None:
     assert pages.render(pages.of(results)) == pages.render(pages.of(results))
 
 
+@pytest.mark.slow
 def test_five_hundred_rows_stay_below_five_megabytes() -> None:
     rows, found = made.rows(500)
     assert len(pages.render(pages.of(made.page_of(rows, found))).encode()) < 5_000_000

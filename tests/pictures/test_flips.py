@@ -34,6 +34,7 @@ def board(count: int, conditions: int = 3, name: str = "system with a long name 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 3, 15])
 def test_every_number_stands_in_its_cell_and_nothing_is_cut_off(count: int) -> None:
     found = board(count)

@@ -50,6 +50,7 @@ def outcomes(published: Published) -> dict[str, Sums]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dataset", RATES)
 def test_some_order_gives_the_published_rates(outcomes: dict[str, Sums], dataset: str) -> None:
     printed = np.asarray([RATES[dataset]["latency"], RATES[dataset]["cost"]])

@@ -69,6 +69,7 @@ def test_an_erratum_stands_at_its_row_and_at_no_other(table: Table) -> None:
     assert told["santhanam2023/table3a/10"][0].startswith("erratum (cost): 19 ms, US$ 2.97; US$ 3.06")
 
 
+@pytest.mark.slow
 def test_nothing_of_them_can_be_judged(table: Table) -> None:
     assert {row.validity for row in table.rows} == {Validity.UNKNOWN}
     for form in ("md", "csv", "json", "terminal"):
@@ -90,6 +91,7 @@ def test_other_prices_give_other_costs_on_the_same_types(
     assert row.price is not None and row.price.date == "2026-07-20"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", report.FORMATS)
 def test_every_writer_takes_them(table: Table, form: str) -> None:
     text = report.render(table, form)

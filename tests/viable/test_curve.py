@@ -75,6 +75,7 @@ def bending(limit: int | None, _before: int) -> Life:
     return Life(ms=30 if limit is not None and limit < 120 else 10)
 
 
+@pytest.mark.slow
 def test_a_curve_is_measured_once_and_drawn(ask: Asker, tmp_path: Path) -> None:
     asked, launcher = ask(bending)
     limits = tuple(size * MIB for size in (140, 80, 100, 120))

@@ -137,6 +137,7 @@ def numbered(ask: Asker, script: Script) -> Script:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (0, 4))])
 def test_cut_off_or_not_the_verdict_is_the_same(ask: Asker, seed: int) -> None:
     """Killed after every single job; only a control that was never run is lost, so nothing here is in doubt."""

@@ -339,6 +339,7 @@ def test_a_limit_that_passes_at_times_is_told_with_its_counts(ask: Asker) -> Non
     assert "3 of 4 jobs with 144 MiB passed; the others: oom." in shown.verdicts([found], prices.snapshot(), "md")
 
 
+@pytest.mark.slow
 def test_another_machines_jobs_are_no_evidence(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     smallest(ask(needs(129))[0], 1)
     monkeypatch.setattr("harness.environment.cpu_model", lambda: "another")
@@ -351,6 +352,7 @@ def test_another_machines_jobs_are_no_evidence(ask: Asker, monkeypatch: pytest.M
     assert launcher.limits == [], "another commit of harness is no other machine"
 
 
+@pytest.mark.slow
 def test_cpu_counts_are_apart(ask: Asker) -> None:
     asked, launcher = ask(needs(129))
     assert [smallest(asked, cpus).cpus for cpus in (1, 2)] == [1, 2]
