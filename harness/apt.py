@@ -8,12 +8,12 @@ import subprocess
 
 
 def available() -> bool:
-    """Whether this is a Debian or Ubuntu, and we are root on it."""
+    """Return whether harness may install packages here: as root, where there is apt-get."""
     return os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 
 def install(*packages: str) -> str | None:
-    """Install them; None, or which step failed with its last words."""
+    """Install packages; return None, or which step failed and its last line."""
     for arguments in (["update", "-qq"], ["install", "-qq", "--no-install-recommends", *packages]):
         done = subprocess.run(
             ["apt-get", *arguments],

@@ -62,7 +62,7 @@ class System(Declared):
 
     @property
     def image(self) -> str:
-        """What its image is called: there is another one for an accelerator, its own or a component's."""
+        """The name of its image; for an accelerator, its own or a component's, there is another image."""
         able = next((each.accelerator for each in (self, *self.components) if each.accelerator), None)
         return f"{self.name}-{able}" if able else self.name
 
@@ -86,7 +86,7 @@ class System(Declared):
 
     @property
     def lacking(self) -> str | None:
-        """Why there is no such image of it, in one line, or None; a component's lack is its own."""
+        """The reason, in one line, why it has no image for this platform, or None; a component's counts as its own."""
         for each in (self, *self.components):
             for stated in each.not_for:
                 if stated.platform == each.platform and stated.accelerator in (None, each.accelerator):
@@ -106,7 +106,7 @@ class System(Declared):
 
     @property
     def told(self) -> str:
-        """What it is, for people: with a mark where its weights are not pinned, and where they stand in for others."""
+        """Its description for people, marked where weights are not pinned or stand in for others."""
         pin = "; ".join(f"not pinned: harness pin {name}" for name in self.unpinned)
         lacks = "; ".join(f"not for {each.platform}: {each.reason}" for each in self.not_for if not each.accelerator)
         marks = [
@@ -273,10 +273,10 @@ def _adjusted(part: System, path: Path, declared: SystemFile) -> System:
 
 
 def _clash(first: System, second: System) -> str | None:
-    """Why two systems cannot lie in one image, if so: what has one place there must be the same for both."""
+    """Return why two systems cannot share an image, or None: files with one place must be the same for both."""
 
     def places(system: System) -> dict[str, tuple[object, str]]:
-        """What lies where below /opt: something that is equal where the files are, and words for it."""
+        """Map each place below /opt to a value that is equal if the files are, and to words for it."""
         found: dict[str, tuple[object, str]] = {
             f"/opt/{system.engine}": (system.engine_dir, f"an engine {system.engine!r}, in two folders"),
             **{f"/opt/parts/{each.name}": (each, f"a part {each.name!r}, in two folders") for each in system.parts},
@@ -296,10 +296,10 @@ def _clash(first: System, second: System) -> str | None:
 
 
 def named(names: Iterable[str], *folders: Path) -> dict[str, System]:
-    """These systems by name, in their order; the catalogue is read once.
+    """Find several systems by name, reading the catalogue once; their order is kept.
 
     Raises:
-        UnknownName: there is none of a name.
+        UnknownName: no system has one of the names.
     """
     known = systems(*folders)
     return {name: _one(name, known, shipped=not folders) for name in names}

@@ -28,7 +28,7 @@ from harness.suite import Suite, dataset_name
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says about a run.
+    """The options of a run, from the command line.
 
     ``cells``: these alone, of those that ``only`` matches; ``shelf``: where results go besides ``results``.
     ``share``: the part of a plan that this machine is to do, and no more.  ``instance_types``: profile -> the machine
@@ -73,7 +73,7 @@ class Inputs:
 
     @property
     def limits(self) -> Limits:
-        """How long jobs may take."""
+        """The time limits of a job, from the protocol."""
         protocol = self.suite.protocol
         return Limits(
             load_s=protocol.load_timeout_s,
@@ -183,7 +183,7 @@ def not_pinned(inputs: Inputs) -> list[str]:
 
 
 def planned(inputs: Inputs, options: Options, launcher: Launcher) -> list[Planned]:
-    """What is done and what is to do.  Reads alone."""
+    """List the jobs of a suite, done and to do, without changing anything."""
     folder = options.results / inputs.suite.name
     stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
     ready = {name: launcher.find(system) for name, system in inputs.images(inputs.cells).items()}

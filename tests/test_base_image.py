@@ -124,7 +124,7 @@ def test_the_base_names_what_is_in_it_and_nothing_of_the_host(engine: docker.Doc
 
 
 def compiles(engine: docker.DockerClient, image: str) -> list[str]:
-    """The modules that a process in there compiles, for want of bytecode that holds."""
+    """List the modules that a process in an image compiles because their bytecode is missing or stale."""
     command = ["python3", "-v", "-c", "import asyncio, json, multiprocessing, ssl"]
     said = engine.containers.run(image, command, remove=True, network_mode="none", stderr=True).decode()
     assert "json/__init__.py" in said, "Python tells what it loads"

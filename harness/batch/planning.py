@@ -25,7 +25,7 @@ _LEAST_TIMEOUT_S = 60
 
 @dataclass(frozen=True)
 class Asked:
-    """What the command line says of the machines."""
+    """The machines that the command line asks for."""
 
     region: str
     work: S3Uri

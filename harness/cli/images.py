@@ -71,7 +71,7 @@ def images(
 
 
 def _wanted(systems: tuple[str, ...], engines: tuple[str, ...], gpus: int) -> list[tuple[System, bool]]:
-    """What to make: a system each, and whether its engine's image is meant."""
+    """List the images to make: a system each, and whether the image of its engine is meant."""
     from harness import catalog
 
     chosen = [(system.on(gpus), False) for system in catalog.named(systems).values()]
@@ -85,7 +85,7 @@ def _wanted(systems: tuple[str, ...], engines: tuple[str, ...], gpus: int) -> li
 
 @dataclass(frozen=True)
 class _How:
-    """What making an image takes, whichever it is."""
+    """Arguments that the making of every image shares."""
 
     client: docker.DockerClient
     cache: Path

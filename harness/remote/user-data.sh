@@ -82,7 +82,7 @@ fi
 step="installing boto3"
 [[ -x $home/venv/bin/python ]] || python3.11 -m venv "$home/venv"
 pip=("$home/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input)
-# Few of the modules are ever imported: compiling all of them would take most of the time.
+# Only a few modules are ever imported: compiling them all would take most of the time.
 pip+=(--no-deps --require-hashes --only-binary ':all:' --no-compile)
 cat >"$home/boto3.txt" <<'END'
 @PINS@

@@ -99,7 +99,7 @@ def no_secrets(folder: Path) -> None:
 
 
 def stored_in_s3(place: Place, bucket: str) -> dict[str, bytes]:
-    """What runs have left there, by its name."""
+    """Return what runs have left in a bucket, by object name."""
     s3 = place.client("s3")
     listed = s3.list_objects_v2(Bucket=bucket).get("Contents", [])
     names = [each["Key"] for each in listed if "/runs/" in f"/{each['Key']}"]
@@ -113,7 +113,7 @@ def submitted(place: Place) -> list[dict[str, Any]]:
 
 
 def check_measured(bench: Bench, place: Place, bucket: str) -> None:
-    """Two datasets of one system were the children of one array, which waited for the index that a job built."""
+    """Check that two datasets of one system were one array, which waited for the job that built their index."""
     results = [job.result for job in read_jobs(bench.results / "quickstart")]
     assert [result.outcome for result in results] == [Outcome.OK, Outcome.OK]
     for result in results:

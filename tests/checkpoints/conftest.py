@@ -1,4 +1,4 @@
-"""What tests of checkpoints share: a place, and texts."""
+"""The cache and the texts that tests of checkpoints share."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def made(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) 
 
     @functools.cache
     def make(names: frozenset[str]) -> Path:
-        systems = [catalog.system(name) for name in names]
+        systems = list(catalog.named(names).values())
         systems += [each for system in systems for each in system.components]
         folder = tmp_path_factory.mktemp("tiny") / "made"
         tiny.make(engine, systems, folder, texts=TEXTS, cache=CACHE, say=print)

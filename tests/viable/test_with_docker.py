@@ -105,7 +105,7 @@ def test_a_mapped_file_that_is_evicted_binds_by_latency(engine: docker.DockerCli
     assert {point.outcome for point in drawn.points} == {"ok"}
     tight, roomy, unconstrained = drawn.points
     assert unconstrained.unconstrained and not roomy.unconstrained
-    # How many pages are read anew hangs on what the kernel had kept of the file for jobs before.
+    # How many pages are read again depends on what the kernel kept of the file from earlier jobs.
     assert (tight.faults_per_query or 0.0) > PAGES / 10 and (tight.mean_s or 0.0) > 0.05
     assert all((point.faults_per_query or 0.0) < PAGES / 30 for point in (roomy, unconstrained))
     # A machine that was slow for that one rung leaves a curve without a knee, and never one elsewhere.

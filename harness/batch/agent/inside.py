@@ -67,7 +67,7 @@ def install(requirements: str, folder: Path) -> None:
     pins.write_text(requirements)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]
     pip += ["--root-user-action=ignore", "--cache-dir", f"{HOME}/pip", "--no-deps", "--require-hashes"]
-    # Few of the modules are ever imported: compiling all of them would take most of the time.
+    # Only a few modules are ever imported: compiling them all would take most of the time.
     if run(*pip, "--only-binary", ":all:", "--no-compile", "--target", str(folder), "-r", str(pins)):
         raise SystemExit("harness: the pinned packages cannot be installed; see above")
 
@@ -98,7 +98,7 @@ def checkout(s3: Any, bucket: str, key: str, sha256: str) -> Path:
 
 
 def claimed(s3: Any, bucket: str, key: str, job: str) -> bool:
-    """Whether the part is this job's: of twins, one alone does it, and does it again where its host was lost."""
+    """Claim a part for this job; return False if a twin has it.  A job that lost its host keeps its claim."""
     from botocore.exceptions import ClientError
 
     while True:
