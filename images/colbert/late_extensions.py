@@ -77,7 +77,7 @@ def _import(name: str, path: Path) -> ModuleType:
 
 
 def _ensure_on_cpu() -> Path:
-    """The library that holds each of the engine's modules for CPUs under its own name."""
+    """Compile the library that holds all of the engine's modules for CPUs, unless it is there; return it."""
     import colbert
 
     ready = _ON_CPU / f"{_TOGETHER}.so"
@@ -95,7 +95,7 @@ def _ensure_on_cpu() -> Path:
 
 
 def _module(source: Path) -> str:
-    """What the engine calls the extension that it compiles of a source."""
+    """Return the name that the engine gives the extension of a source."""
     return f"{source.stem}_cpp"
 
 
@@ -128,7 +128,7 @@ def _find_ninja() -> None:
 
 
 def ensure() -> None:
-    """Have all that the engine uses; what is missing is compiled.
+    """Compile whatever the engine uses and is not there.
 
     Raises:
         CannotCompile: it is not there, and cannot be compiled here.
@@ -143,7 +143,7 @@ def ensure() -> None:
 
 
 def _ensure_cuda() -> None:
-    """The same of what the engine uses on a GPU, with the CUDA compiler that ``_find_cuda`` found; two at a time."""
+    """Compile what the engine uses on a GPU, with the CUDA compiler that ``_find_cuda`` found."""
     import colbert
 
     sources = sorted((Path(colbert.__file__).parent / "indexing" / "codecs").glob("*.cu"))
