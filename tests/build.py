@@ -25,7 +25,7 @@ from harness.result import (
     ResultSpec,
     job_key,
 )
-from harness.table import Machine, Row, Validity
+from harness.table import Machine, Price, Row, Table, Validity
 
 ENVIRONMENT = Environment("CPU", "x86_64", 4, 2**34, "6.1", 1, "20.10", "0.1", None)
 MACHINE = Machine("AMD EPYC 9B14", "x86_64", "6.18.5", 1, "20.10.24", "0.1.0", "0123456789abcdef", (), None, 4)
@@ -154,6 +154,18 @@ def row(**changes: Any) -> Row:
         qrels_sha256="q",
     )
     return replace(plain, **changes)
+
+
+def price(instance_type: str, usd_per_hour: float, cpus: int, memory_bytes: int) -> Price:
+    """An arm64 type on demand, as known in July."""
+    where = ("us-east-1", "on-demand")
+    return Price(instance_type, "arm64", cpus, memory_bytes, *where, usd_per_hour, "2026-07-20")
+
+
+def table(rows: Sequence[Row], measures: tuple[str, ...] = ("RR@10",), **changes: Any) -> Table:
+    """A table whose prices are those of ``price``."""
+    formula = "US$ per million = time x money"
+    return Table(tuple(rows), measures, "aws", "us-east-1", "2026-07-20", "made up", formula, **changes)
 
 
 def canary(cpu_s: float = 0.010, memory_s: float = 0.020, disk_s: float | None = 0.005) -> CanaryReading:

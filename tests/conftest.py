@@ -32,6 +32,7 @@ from harness.prices import Snapshot
 from harness.progress import Screen
 from tests import chance, toys
 from tests.aws import server
+from tests.faults.own_host import own_host
 from tests.stored import Maker
 
 # The same examples in each run; and a busy machine's pause is no failure.
@@ -41,15 +42,6 @@ PLANTED = Path(__file__).parent / "engines" / "planted"
 TOPICS = ("river", "glacier", "volcano", "desert", "forest", "harbour", "bridge", "castle", "market", "orchestra")
 
 _ENOUGH_S, _COPY_BYTES = canary._ENOUGH_S, canary._COPY_BYTES
-
-_PROTOCOL = """[protocol]
-name = "santhanam2023"
-warmup_queries = 2
-trials = 2
-repeats = 0
-k = 3
-"""
-
 
 # scripts/test runs these last, when what they need is there, and finds their files by these words.
 _PREPARED = ("docker", "browser", "latex")
@@ -218,6 +210,19 @@ def aws(_aws_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return _aws_server
 
 
+@pytest.fixture
+def host(engine: docker.DockerClient) -> Iterator[str]:
+    """A host name of the test's own: what it leaves behind is its own to sweep."""
+    with own_host(engine) as name:
+        yield name
+
+
+def protocol(trials: int, *, name: str = "interleaved", **more: object) -> str:
+    """The protocol of a short run, as a suite has it."""
+    keys = {"name": name, "warmup_queries": 2, "repeats": 0, "k": 3, "trials": trials, **more}
+    return "[protocol]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
+
+
 def write_dataset(folder: Path, queries: int = 4) -> Path:
     """Ten documents, some queries, one judgement each."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -260,9 +265,9 @@ class Bench:
             **keys,
         }
         body = "".join(f"{key} = {json.dumps(value)}\n" for key, value in declared.items())
-        protocol = "" if "[protocol]" in text else _PROTOCOL
+        text = text if "[protocol]" in text else protocol(2, name="santhanam2023") + text
         path = self.folder / "test-suite.toml"
-        path.write_text(f'build_profile = "cpu1-mem1"\n{body}{protocol}{text}', encoding="utf-8")
+        path.write_text(f'build_profile = "cpu1-mem1"\n{body}{text}', encoding="utf-8")
         return path
 
     def run(

@@ -12,10 +12,9 @@ from harness.launch.base import Job
 from harness.launch.fake import FakeLauncher
 from harness.records import Outcome
 from harness.stored_jobs import RESULT
-from tests.conftest import Bench, write_dataset
+from tests.conftest import Bench, protocol, write_dataset
 
 QUERIES = 40
-_PROTOCOL = '[protocol]\nname = "interleaved"\nwarmup_queries = 2\ntrials = 2\nrepeats = 2\nk = 3\n'
 _SCENARIOS = "[offline]\nbatch_size = 3\n[server]\nlatency_target_s = 0.1\nlatency_percentile = 50\n"
 
 
@@ -27,7 +26,7 @@ def make(bench: Bench) -> None:
     (large / "qrels.trec").write_text("".join(f"q{n} 0 d1 1\n" for n in range(QUERIES)))
     bench.plant("greedy")
     path = bench.suite(
-        _PROTOCOL + _SCENARIOS,
+        protocol(2, repeats=2) + _SCENARIOS,
         systems=["planted", "greedy"],
         datasets=["./large"],
         scenarios=["single_stream", "offline", "server"],

@@ -214,7 +214,7 @@ def test_lines_are_those_that_are_judged_by(tmp_path: Path) -> None:
         assert (line.place, line.query_id, line.grade) == (f"{tmp_path / name}:2", "q1", 1)
 
 
-def test_counts(tmp_path: Path) -> None:
+def test_judgements_are_counted_by_grade_and_query(tmp_path: Path) -> None:
     (tmp_path / "base").write_text(BASE)
     found = added_judgements.describe(added_judgements.read_lines(tmp_path / "base"))
     assert (found["judgements"], found["queries"], found["grades"]) == (3, 2, {"-1": 1, "0": 1, "1": 1})

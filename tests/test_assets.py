@@ -168,7 +168,7 @@ def test_a_hub_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert time.monotonic() - start < 5
 
 
-def test_a_script_is_quiet(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_script_prints_nothing(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.undo()
     assert not assets._quiet_python("import sys; print('noise'); sys.exit('noise')", [], None)
     assert capfd.readouterr() == ("", "")

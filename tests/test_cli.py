@@ -91,7 +91,7 @@ def test_plan_shows_what_is_done_and_changes_nothing(harness, bench: Bench) -> N
     assert "1 of 2 jobs done" in after.stdout and "done (ok)" in after.stdout
 
 
-def test_report_in_every_format(harness, bench: Bench) -> None:
+def test_report_is_written_in_every_format(harness, bench: Bench) -> None:
     bench.suite()
     harness("run", "test-suite.toml", "--launcher", "fake")
     rows = list(csv.DictReader(io.StringIO(harness("report", "--format", "csv").stdout)))

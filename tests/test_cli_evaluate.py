@@ -146,7 +146,7 @@ def test_a_pipe_is_read_as_a_file_is(files: Path) -> None:
     assert done.exit_code == 0 and "| good |      13 | 0.9231 (" in done.stdout
 
 
-def test_queries_are_left_out(files: Path) -> None:
+def test_evaluate_leaves_out_the_queries_of_a_file(files: Path) -> None:
     (files / "leaked.txt").write_text("q0\nq2\nnone\nnowhere\n")
     done = run(files, "--measures", "RR@10", "--without-queries", str(files / "leaked.txt"))
     assert "| half |      10 | " in done.stdout

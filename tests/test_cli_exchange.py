@@ -88,7 +88,7 @@ def test_published_tables_are_exported_as_rows_alone(harness: Call) -> None:
     assert "no runs to describe" in harness("export", shipped, "--format", "ir_metadata", "-o", "meta").stderr
 
 
-def test_nothing_is_overwritten(harness: Call) -> None:
+def test_export_overwrites_nothing(harness: Call) -> None:
     assert harness("export", "results", "--format", "csv", "-o", "out").stdout == "written: out\n"
     done = harness("export", "results", "--format", "csv", "-o", "out")
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1) and "nothing is overwritten" in done.stderr

@@ -160,7 +160,7 @@ def test_both_shares_are_told_apart_and_what_is_left_out_is_named(harness: Call)
     assert f"{left}; the first stands in some.run:6\n" in done.stderr
 
 
-def test_a_pool_goes_round(harness: Call) -> None:
+def test_a_judged_pool_comes_back_as_judgements(harness: Call) -> None:
     assert harness("pool", *FILES, "--dataset", "tiny", "-o", "pool.tsv").exit_code == 0
     with Path("pool.tsv").open(newline="") as stream:
         lines = list(csv.DictReader(stream, dialect="excel-tab"))
@@ -234,7 +234,7 @@ def test_what_is_read_more_than_once_is_no_pipe(harness: Call) -> None:
         ("compare", "one.run", "two.run", "--qrels", "tiny/qrels.trec", "--format", "csv"),
     ],
 )
-def test_runs_may_be_pipes(harness: Call, asked: tuple[str, ...]) -> None:
+def test_run_files_may_be_pipes(harness: Call, asked: tuple[str, ...]) -> None:
     Path("queries.tsv").write_text("q1\tsome\n")
     done = harness(*asked)
     assert done.exit_code == 0, done.output
@@ -306,7 +306,7 @@ def write_vectors(name: str, texts: str, last: tuple[float, ...] | None = None) 
     embeddings.write(Path(name), found)
 
 
-def test_leakage_by_vectors(harness: Call) -> None:
+def test_leakage_compares_queries_by_their_vectors(harness: Call) -> None:
     Path("training.tsv").write_text("t0\twhere is the river?\nt1\twhich way to the glacier\nt2\tanything\n")
     write_vectors("sample", "tiny/queries.jsonl")
     write_vectors("training", "training.tsv", last=(-1, -1, -1, -1))
@@ -347,7 +347,7 @@ def test_vectors_of_other_texts_than_these_are_refused(harness: Call) -> None:
     assert "0 of 4 queries" not in bare.stdout, "vectors need no texts"
 
 
-def test_no_leakage_is_said(harness: Call) -> None:
+def test_leakage_says_when_there_is_none(harness: Call) -> None:
     Path("training.tsv").write_text("t0\tnothing of the kind\nt1\t?\n")
     done = harness("leakage", "training.tsv", *FILES, "--queries", "tiny/queries.jsonl")
     assert done.exit_code == 0 and "**qrels.trec: 0 of 4 queries (0.0%) are near duplicates" in done.stdout
@@ -393,7 +393,7 @@ def test_what_leakage_leaves_out_of_a_run_is_named(harness: Call) -> None:
     assert "- one: 3 (q0, q2, q3) queries of the run are not among those to be judged and are left out" in done.stdout
 
 
-def test_leakage_of_no_file(harness: Call) -> None:
+def test_leakage_names_a_missing_file(harness: Call) -> None:
     refused(harness("leakage", "none.tsv", *FILES), "none.tsv: cannot be read")
 
 

@@ -47,7 +47,7 @@ def harness(_stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
     return call
 
 
-def test_the_published_leaderboard(harness: Call) -> None:
+def test_the_published_leaderboard_is_made_again(harness: Call) -> None:
     asked = ("--dataset", "msmarco", "--amrs", "latency=33.0507,cost=10.4392", "--as-of", "2022-12-05")
     done = harness("leaderboard", PUBLISHED, *asked)
     assert done.exit_code == 0, done.output
@@ -81,7 +81,7 @@ def test_modes_differ_and_say_so(harness: Call) -> None:
     assert "Cut-off: 0.5 points (as asked)" in harness("leaderboard", "--mode", "robust", "--cutoff", "0.5").stdout
 
 
-def test_thresholds(harness: Call) -> None:
+def test_thresholds_leave_rows_out_and_say_why(harness: Call) -> None:
     done = harness("leaderboard", "--at-most", "latency=25", "--rank-by", "accuracy")
     assert done.stdout.startswith("**scifact, single_stream, by accuracy, at most 25 latency**")
     assert "| bad | cpu1-mem1 | quick | mean latency 31.49 ms is above 25 |" in done.stdout
@@ -113,7 +113,7 @@ def test_what_cannot_be_is_one_line(harness: Call, arguments: tuple[str, ...], s
 
 
 @pytest.mark.slow
-def test_pictures_of_a_leaderboard(harness: Call, tmp_path: Path) -> None:
+def test_leaderboard_draws_its_pictures(harness: Call, tmp_path: Path) -> None:
     asked = ("--dataset", "msmarco", "--mode", "robust", "--at-most", "latency=100", "--format", "png")
     done = harness("leaderboard", PUBLISHED, *asked, "-o", "pictures")
     assert done.exit_code == 0, done.output
@@ -138,7 +138,7 @@ def test_a_dataset_must_be_chosen_among_several(harness: Call) -> None:
     assert done.exit_code == 2 and "--dataset msmarco | xortydi" in done.stderr
 
 
-def test_compare(harness: Call) -> None:
+def test_compare_prints_one_sentence_and_a_table(harness: Call) -> None:
     done = harness("compare", "good", "bad")
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("**A: good scifact single_stream cpu1-mem1; B: bad scifact single_stream cpu1-mem1**")
@@ -168,7 +168,7 @@ def test_compare(harness: Call) -> None:
     assert [line["p_holm"] for line in lines] == ["0.0004", "0.0004", "1.0", "0.0004"]
 
 
-def test_compare_many_at_once(harness: Call) -> None:
+def test_compare_pairs_each_two_systems_once(harness: Call) -> None:
     done = harness("compare", "*", "*", "--changed", "0", "--by", "nDCG@10", "--format", "json")
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
@@ -212,7 +212,7 @@ def files(tmp_path: Path) -> Path:
     return folder
 
 
-def test_compare_run_files(harness: Call, files: Path) -> None:
+def test_compare_reads_run_files(harness: Call, files: Path) -> None:
     asked = ("compare", str(files / "one.run"), str(files / "two.run"), "--qrels", str(files / "qrels.txt"))
     done = harness(*asked, "--queries", str(files / "queries.tsv"), "--measures", "RR@10 AP", "--changed", "1")
     assert done.exit_code == 0, done.output
@@ -324,7 +324,7 @@ def test_compare_says_why_there_is_no_interval_or_no_value(harness: Call, files:
         assert refused.exit_code == 2 and refused.stderr.count("\n") == 1 and said in refused.stderr
 
 
-def test_compare_two_folders(harness: Call, tmp_path: Path) -> None:
+def test_compare_takes_two_result_folders(harness: Call, tmp_path: Path) -> None:
     shelf.put(tmp_path / "other", Made("good", 10.0, (1, 1, 2)))
     done = harness("compare", "good", "good", "--with", "other")
     assert done.exit_code == 0 and "| faster" in done.stdout and "equal on every query" in done.stdout

@@ -88,7 +88,7 @@ def test_reprice_writes_what_it_is_asked_to(harness: Call, folder: Path) -> None
     assert (found["before"]["date"], found["now"]["date"], len(found["changes"])) == ("2022-10-31", "2022-12-05", 1)
 
 
-def test_rows_are_made_once(harness: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_reads_the_rows_that_it_made_before(harness: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(*_: object, **__: object) -> None:
         raise AssertionError("rows were made again")
 

@@ -11,38 +11,23 @@ from typing import Any
 
 import pytest
 
-from harness.catalog import System
 from harness.collect import Collected, collect
-from harness.launch.base import Ended, Job, Prepared, Stopped
+from harness.launch.base import Ended, Job, Stopped
 from harness.launch.counters import CounterTrace, Reading
 from harness.launch.gpu_trace import GpuTrace, Moment, Others
 from harness.launch.memory import MemoryTrace
-from harness.records import Isolation, JobSpec, Measurement, Outcome, Phase, Query, to_json
+from harness.records import Isolation, Measurement, Outcome, Phase, Query, to_json
 from harness.result import GpuReading, GpuUse, Placement
-from tests.measure.test_envelope import ASKED, SEEN
+from tests import jobs
+from tests.jobs import PREPARED, SEEN
 
-SPEC = JobSpec(
-    "search",
-    "bm25",
-    {},
-    ASKED,
-    Isolation.CONTAINER,
+SPEC = jobs.spec(
+    system="bm25",
+    isolation=Isolation.CONTAINER,
     k=2,
-    trials=2,
     corpus_size=10,
     warmup=(Query("w0", "warm"),),
     sample=(Query("q0", "x"), Query("q1", "y")),
-)
-SYSTEM = System(
-    name="bm25",
-    engine="lucene",
-    engine_dir=Path(),
-    description="",
-    fewer_hits_ok=False,
-    build_params={},
-    search_params={},
-    engine_assets=(),
-    system_assets=(),
 )
 MEASURED = Measurement(Outcome.OK, None, SEEN, load_s=0.5)
 ENDED = Ended(0, False, 0, 0, None, MemoryTrace(), 60.0, b"first\nlast words\n")
@@ -58,7 +43,7 @@ class Left:
     """A job folder as a job left it: well, unless a test says otherwise."""
 
     def __init__(self, folder: Path) -> None:
-        self.job = Job(SPEC, Prepared(SYSTEM, "sha256:1", "ref"), folder, folder, folder)
+        self.job = Job(SPEC, PREPARED, folder, folder, folder)
         self.job.out.mkdir()
         self.measurement, self.samples = self.job.out / "measurement.json", self.job.out / "samples.jsonl"
         self.measured(MEASURED)

@@ -40,7 +40,7 @@ def test_one_second_at_3_60_an_hour_is_a_thousand_dollars_a_million() -> None:
 
 
 @pytest.mark.parametrize(("latency_s", "price"), [(-0.1, 1.0), (0.1, -1.0), (math.nan, 1.0), (0.1, math.nan)])
-def test_nonsense_is_refused(latency_s: float, price: float) -> None:
+def test_negative_latencies_and_prices_are_refused(latency_s: float, price: float) -> None:
     with pytest.raises(ValueError, match="must not be negative"):
         cost.usd_per_million(latency_s, price)
 
@@ -50,12 +50,12 @@ def test_a_hundred_queries_a_second_at_3_60_an_hour_is_ten_dollars_a_million() -
     assert cost.usd_per_million_saturated(100.0, 3.6) == pytest.approx(10.0)
 
 
-def test_building_by_hand() -> None:
+def test_the_cost_of_building_is_as_reckoned_by_hand() -> None:
     # Half an hour at US$ 2 for 5,000 documents: US$ 1 / 5,000 x 1,000,000.
     assert cost.build_usd_per_million_documents(1800.0, 2.0, 5000) == pytest.approx(200.0)
 
 
-def test_storage_by_hand() -> None:
+def test_the_cost_of_storage_is_as_reckoned_by_hand() -> None:
     assert cost.storage_usd_per_month(5 * 2**30 // 2, 0.08) == pytest.approx(0.2)
     assert cost.storage_usd_per_month(0, 0.08) == 0.0
 
@@ -73,7 +73,7 @@ def test_storage_by_hand() -> None:
         (cost.storage_usd_per_month, (1, math.nan), "must not be negative"),
     ],
 )
-def test_other_nonsense_is_refused(model: object, arguments: tuple[float, ...], message: str) -> None:
+def test_impossible_quantities_are_refused(model: object, arguments: tuple[float, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         model(*arguments)  # type: ignore[operator]
 

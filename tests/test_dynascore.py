@@ -101,7 +101,7 @@ def test_an_unknown_mode_is_refused() -> None:
         dynascore.rates([], weighing("best"))
 
 
-def test_ranks_share_places() -> None:
+def test_equal_scores_share_a_rank() -> None:
     assert dynascore.ranks([3.0, None, 5.0, 3.0, 1.0]) == [2, None, 1, 2, 4]
 
 

@@ -32,7 +32,7 @@ def test_wrong_vectors_are_refused(tmp_path: Path, wrong: Embeddings) -> None:
         embeddings.read(tmp_path / "made")
 
 
-def test_other_files_are_refused(tmp_path: Path) -> None:
+def test_files_without_embeddings_are_refused(tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

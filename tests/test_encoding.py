@@ -119,7 +119,7 @@ def test_queries_are_encoded_as_queries(bench: Bench, workshop: Workshop, launch
 
 
 @pytest.mark.parametrize(("name", "why"), [("bm25", "of the engine 'lucene'"), ("colbertv2-s", "of the engine")])
-def test_other_engines_are_refused(name: str, why: str) -> None:
+def test_engines_without_an_encoder_are_refused(name: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         encoding.check(catalog.system(name))
 
@@ -226,7 +226,7 @@ def test_what_one_sample_lacks_keeps_no_other_from_its_table(bench: Bench, harne
     assert "harness: other: no vectors of its documents are kept" in done.stderr
 
 
-def test_queries_of_a_file(bench: Bench, harness: Callable[..., Result]) -> None:
+def test_embed_takes_the_queries_of_a_file(bench: Bench, harness: Callable[..., Result]) -> None:
     (bench.folder / "queries.tsv").write_text("q1\ta\nq2\tb\n")
     done = harness("embed", "minilm", "--texts", "queries.tsv", "-o", "made")
     assert done.exit_code == 0 and "2 query vectors" in done.stdout

@@ -42,7 +42,7 @@ q9 0 d1 1
 """
 
 
-def test_hand_computed_values(tmp_path: Path) -> None:
+def test_measures_are_as_reckoned_by_hand(tmp_path: Path) -> None:
     run = trec_files.read_run(write(tmp_path / "run.trec.gz", RUN))
     qrels = trec_files.read_qrels(write(tmp_path / "qrels.trec.gz", QRELS))
     found = evaluate.evaluate(run, qrels, ["q1", "q2", "q3", "q4"], MEASURES)
@@ -60,7 +60,7 @@ def test_hand_computed_values(tmp_path: Path) -> None:
     assert found.tied_queries == ()
 
 
-def test_cutoff_counts_ranks() -> None:
+def test_a_cutoff_counts_ranks() -> None:
     ranking = tuple(f"d{i}" for i in range(1, 12))
     assert judge({"q": ranking}, {"q": {"d10": 1}}, ["q"]).values["RR@10"] == pytest.approx(0.1)
     assert judge({"q": ranking}, {"q": {"d11": 1}}, ["q"]).values["RR@10"] == 0.0

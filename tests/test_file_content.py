@@ -59,7 +59,7 @@ def test_an_archive_in_a_pipe_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_what_may_be_read(tmp_path: Path) -> None:
+def test_pipes_count_as_files_and_folders_do_not(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert [file_content.is_there(path) for path in (tmp_path / "pipe", tmp_path, tmp_path / "none")] == [
         True,

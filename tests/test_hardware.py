@@ -49,7 +49,7 @@ def test_unknown_profile_offers_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"), [("256MiB", 256 * 2**20), ("1GiB", GIB), ("32 GiB", 32 * GIB), ("1536MiB", 1536 * 2**20)]
 )
-def test_memory_is_read(text: str, expected: int) -> None:
+def test_memory_sizes_are_read_in_bytes(text: str, expected: int) -> None:
     assert hardware.memory_bytes(text) == expected
 
 

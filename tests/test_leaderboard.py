@@ -35,8 +35,7 @@ def row(system: str, accuracy: float, latency_ms: float, cost: float = 1.0, **ch
 
 
 def table(*rows: Row, **changes: Any) -> Table:
-    fields = ("aws", "us-east-1", "2026-07-20", "test", "formula")
-    return Table(rows, ("RR@10",), *fields, **changes)
+    return build.table(rows, **changes)
 
 
 def ranked(board: Leaderboard) -> list[tuple[int | None, str]]:
@@ -47,7 +46,7 @@ def board(*rows: Row, **asked: Any) -> Leaderboard:
     return leaderboard.build(table(*rows), {}, Asked(rows[0].dataset, "RR@10", **{"amrs": AMRS, **asked}))
 
 
-def test_by_dynascore() -> None:
+def test_systems_are_ranked_by_dynascore() -> None:
     found = board(row("a", 40, 100), row("b", 35, 20), row("c", 35, 10))
     assert ranked(found) == [(1, "a"), (2, "c"), (3, "b")]
     by_hand = 0.5 * 35 - 0.25 * 10 / 10 - 0.25 * 1 / 1
@@ -113,7 +112,7 @@ def test_a_row_on_the_threshold_keeps_it() -> None:
     assert ranked(board(row("a", 40, 50), bounds=(Bound("latency", at_most=50),), rank_by="accuracy")) == [(1, "a")]
 
 
-def test_faults_are_one_line() -> None:
+def test_unknown_names_are_refused_in_one_line() -> None:
     rows = (row("a", 40, 10),)
     with pytest.raises(UnknownName, match="unknown dataset 'scifac'; did you mean"):
         leaderboard.build(table(*rows), {}, Asked("scifac", "RR@10"))

@@ -127,12 +127,12 @@ def test_a_successor_has_at_least_the_same_of_everything(snapshot: Snapshot) -> 
         ("gpu1-cpu1-mem32", "g4dn.2xlarge", 0.752),
     ],
 )
-def test_shipped_offers(profile: str, instance_type: str, price: float) -> None:
+def test_shipped_profiles_have_the_known_cheapest_types(profile: str, instance_type: str, price: float) -> None:
     found = offers.cheapest(hardware.profile(profile), prices.snapshot(datetime.date(2022, 12, 5)))
     assert found is not None
     assert (found.instance.instance_type, found.usd_per_hour) == (instance_type, price)
 
 
-def test_the_shipped_reserve() -> None:
+def test_the_shipped_reserve_is_between_256_mib_and_1_gib() -> None:
     assert 256 * 2**20 <= offers.reserve().of(4 * GIB) <= GIB
     assert instances.folder().is_dir()

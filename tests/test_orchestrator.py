@@ -72,7 +72,7 @@ def test_a_stand_in_is_said_in_the_result_whatever_becomes_of_the_job(bench: Ben
     ]
 
 
-def test_only_runs_what_matches(bench: Bench) -> None:
+def test_only_runs_the_cells_that_match(bench: Bench) -> None:
     path = bench.suite(profiles=["cpu1-mem1", "cpu2-mem4"])
     launcher = FakeLauncher()
     bench.run(launcher, path, only="planted/*/cpu2-*")

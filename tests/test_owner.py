@@ -14,7 +14,7 @@ import pytest
 from harness import owner
 
 
-def test_this_process_lives() -> None:
+def test_this_process_is_not_dead() -> None:
     assert not owner.dead(owner.me())
     assert owner.me() == owner.me()
 

@@ -126,7 +126,7 @@ def brute(points: list[Point]) -> dict[str, str]:
 
 
 @given(POINTS)
-def test_as_the_definition_says(made: list[tuple[float, float, tuple[float, float] | None]]) -> None:
+def test_the_front_is_as_its_definition_says(made: list[tuple[float, float, tuple[float, float] | None]]) -> None:
     points = [point(str(number), *each) for number, each in enumerate(made)]
     assert states(*points) == brute(points)
     for order in itertools.islice(itertools.permutations(points), 3):

@@ -141,7 +141,7 @@ def test_a_revision_that_the_file_names_is_kept_unless_the_newest_is_asked_for(i
     assert newest["sha256"]["config.json"] == sha256(NEWER["config.json"])
 
 
-def test_another_licence_is_told(images: Path, hub: Hub) -> None:
+def test_pin_warns_when_the_hub_gives_another_licence(images: Path, hub: Hub) -> None:
     hub.licences["someone/toy"] = "cc-by-nc-4.0"
     done = harness("pin", "toy", images=images, hub=hub.url)
     assert done.stderr == "toy: the hub gives the licence of someone/toy as 'cc-by-nc-4.0', the file as 'MIT'\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from harness.plan import NO_IMAGE, NULL, DatasetFacts, Planned, cells, index_key
 from harness.records import Envelope, Isolation, Outcome, ScenarioParams
 from harness.result import Cell, Result, job_key
 from harness.suite import Expectation, Offline, Protocol, Restriction, Server, Suite
-from tests import build
+from tests import build, jobs
 
 PAPERS = Protocol(name="santhanam2023")
 SUITE = Suite(
@@ -29,17 +28,7 @@ DIGESTS = {"a": "sha256:a", "b": "sha256:b"}
 
 
 def system(name: str, **build_params: Any) -> System:
-    return System(
-        name=name,
-        engine="e",
-        engine_dir=Path("e"),
-        description="",
-        fewer_hits_ok=False,
-        build_params=build_params,
-        search_params={"k1": 0.9},
-        engine_assets=(),
-        system_assets=(),
-    )
+    return jobs.system(name, build_params=build_params, search_params={"k1": 0.9})
 
 
 def make(suite: Suite = SUITE, stored: Iterable[Result] = (), only: str | None = None, **keys: Any) -> list[Planned]:

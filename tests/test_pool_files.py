@@ -144,12 +144,12 @@ def test_wrong_lines_are_named(tmp_path: Path, content: str | bytes, why: str) -
         back(tmp_path, content)
 
 
-def test_no_file(tmp_path: Path) -> None:
+def test_a_missing_pool_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="none: cannot be read"):
         pool_files.read(tmp_path / "none")
 
 
-def test_places_are_lines(tmp_path: Path) -> None:
+def test_each_judgement_has_the_line_it_came_from(tmp_path: Path) -> None:
     (tmp_path / "judged").write_text(f"{HEAD}q1\td1\t1\nq1\td2\t\n")
     place = tmp_path / "judged"
     assert pool_files.read(place) == (Judged(f"{place}:2", "q1", "d1", 1), Judged(f"{place}:3", "q1", "d2", None))

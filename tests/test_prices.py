@@ -70,7 +70,7 @@ def test_a_newer_file_without_the_term_does_not_hide_an_older_one_with_it(root: 
     assert prices.snapshot(root=root).as_of == DAY
 
 
-def test_regions(root: Path) -> None:
+def test_a_snapshot_of_another_region_is_chosen_by_name(root: Path) -> None:
     market.add_prices(root, "x_there_2024-07-01.csv", {"on-demand": {"m1.two": "0.07"}})
     assert prices.snapshot(root=root).region == "here", "a newer one of another region does not become the usual one"
     assert prices.snapshot(root=root, region="there").price_of("m1.two") == 0.07
@@ -157,7 +157,7 @@ def test_wrong_files_are_named(root: Path) -> None:
         prices.files(root / "nowhere")
 
 
-def test_defaults_are_checked(root: Path) -> None:
+def test_unknown_default_terms_are_refused(root: Path) -> None:
     (root / "defaults.toml").write_text('[market]\nprovider = "x"\nregion = "here"\nterms = "spot"\n')
     with pytest.raises(FileError, match=r"defaults\.toml: .*market\.ter"):
         prices.snapshot(root=root)

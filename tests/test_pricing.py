@@ -32,7 +32,7 @@ def row(**changes: Any) -> Row:
     return build.row(**{**known, **changes})
 
 
-def test_by_hand(tariff: Tariff) -> None:
+def test_a_rows_cost_is_as_reckoned_by_hand(tariff: Tariff) -> None:
     found = pricing.priced(row(), tariff)
     assert found.price is not None
     assert (found.price.instance_type, found.price.usd_per_hour, found.price.substitutes) == ("c.tie", 0.06, None)

@@ -20,7 +20,7 @@ def screen(terminal: bool) -> tuple[Screen, StringIO]:
     ("seconds", "said"),
     [(0, "0 s"), (0.4, "0 s"), (59.4, "59 s"), (59.6, "1 min 0 s"), (95, "1 min 35 s"), (7322, "122 min 2 s")],
 )
-def test_durations_read_well(seconds: float, said: str) -> None:
+def test_durations_are_written_as_people_say_them(seconds: float, said: str) -> None:
     assert duration(seconds) == said
 
 

@@ -13,14 +13,11 @@ from typing import Any
 import pytest
 
 from harness.records import (
-    Cpuset,
     Envelope,
     Isolation,
-    JobSpec,
     Measurement,
     Outcome,
     Phase,
-    Query,
     ScenarioParams,
     digest,
     spec_from_json,
@@ -28,32 +25,18 @@ from harness.records import (
 )
 from harness.result import ResultSpec, job_key
 from tests.build import GOLDEN_SPEC
+from tests.jobs import FULL_SPEC
 
 ROOT = str(Path(__file__).parents[1])
-JOB = JobSpec(
-    "search",
-    "bm25",
-    {"k1": 0.9, "stem": True, "model": "x", "depth": 3},
-    Envelope("cpu1-mem1", 1, 1 << 30),
-    Isolation.CONTAINER,
-    trials=5,
-    first_trial=3,
-    repeats=2,
-    pause=True,
-    scenario_params=ScenarioParams(batch_size=8),
-    warmup=(Query("w", "wärm"),),
-    sample=(Query("q", "森林"),),
-    cpuset=Cpuset((2, 3), (1,)),
-)
 
 
 def test_a_job_spec_comes_out_as_it_went_in() -> None:
-    assert spec_from_json(to_json(JOB)) == JOB
-    assert spec_from_json(to_json(replace(JOB, cpuset=None))) == replace(JOB, cpuset=None)
+    assert spec_from_json(to_json(FULL_SPEC)) == FULL_SPEC
+    assert spec_from_json(to_json(replace(FULL_SPEC, cpuset=None))) == replace(FULL_SPEC, cpuset=None)
 
 
 def test_a_job_that_nobody_placed_says_nothing_of_its_cpus() -> None:
-    raw = json.loads(to_json(JOB))
+    raw = json.loads(to_json(FULL_SPEC))
     del raw["cpuset"]
     assert spec_from_json(json.dumps(raw)).cpuset is None
 
@@ -75,7 +58,7 @@ def test_a_job_that_nobody_placed_says_nothing_of_its_cpus() -> None:
 )
 def test_a_spec_that_breaks_the_contract_is_refused(change: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        spec_from_json(json.dumps({**json.loads(to_json(JOB)), **change}))
+        spec_from_json(json.dumps({**json.loads(to_json(FULL_SPEC)), **change}))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "1", "{}", '{"protocol_version": 1}'])
@@ -104,13 +87,13 @@ def test_a_key_never_changes_between_versions() -> None:
 
 def test_a_digest_does_not_depend_on_the_order_of_keys() -> None:
     assert digest({"a": 1, "b": [1.5, None]}) == digest({"b": (1.5, None), "a": 1})
-    assert digest(JOB) == digest(json.loads(to_json(JOB)))
+    assert digest(FULL_SPEC) == digest(json.loads(to_json(FULL_SPEC)))
 
 
 @pytest.mark.parametrize("indent", [None, 2])
 def test_json_is_that_of_plain_copies_of_all_fields_whatever_is_nested(indent: int | None) -> None:
     measured = Measurement(Outcome.OK, None, None, (Phase("a", 1, 2), Phase("b", 3, 4)), libraries={"ü": "1", "a": "2"})
-    for record in (GOLDEN_SPEC, JOB, measured):
+    for record in (GOLDEN_SPEC, FULL_SPEC, measured):
         plain = dataclasses.asdict(record)
         assert to_json(record, indent=indent) == to_json(plain, indent=indent)
         assert to_json([record], indent=indent) == to_json([plain], indent=indent)

@@ -152,7 +152,7 @@ def test_published_figures_are_not_judged_again(harness: Call) -> None:
     assert done.exit_code == 2 and "no runs to judge again" in done.stderr
 
 
-def test_a_missing_file(harness: Call) -> None:
+def test_report_names_a_missing_qrels_file(harness: Call) -> None:
     done = harness("report", "--qrels", "none.trec")
     assert done.exit_code == 2 and "none.trec: no such file" in done.stderr
 

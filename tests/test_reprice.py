@@ -156,7 +156,7 @@ def test_sentences_name_what_tells_two_comparisons_apart(root: Path) -> None:
     ]
 
 
-def test_verdicts_that_flip(root: Path) -> None:
+def test_verdicts_that_flip_are_named_with_both_costs(root: Path) -> None:
     found = compare(root)
     flips = {(each.way, each.was_cheaper, each.is_cheaper) for each in found.flips}
     assert flips == {(SAME, "bm25", "late"), (CHEAPEST, "gpu", "bm25"), (CHEAPEST, "gpu", "dense")}
@@ -210,7 +210,7 @@ def test_gone_types_and_profiles_that_nobody_provides_any_more(root: Path) -> No
     assert compare(root, now=DAY(2024, 6, 1), before=DAY(2027, 6, 1)).newly_provided == found.no_longer_provided
 
 
-def test_the_summary_counts(root: Path) -> None:
+def test_the_summary_counts_what_the_prices_changed(root: Path) -> None:
     assert compare(root).summary == (
         "At the prices of x here on-demand of 2026-01-01, of 6 rows: on the same instance 2 cost more, 2 less and 0 "
         "the same; 2 can be had cheaper on another instance now; 4 ranks changed; 3 verdicts between two systems "
@@ -219,7 +219,7 @@ def test_the_summary_counts(root: Path) -> None:
     )
 
 
-def test_what_is_compared_with(root: Path) -> None:
+def test_prices_are_compared_with_the_newest_or_the_day_asked_for(root: Path) -> None:
     def other(now: DAY | None, against: DAY | None = None) -> str:
         snapshot = prices.snapshot(now, root=root)
         with pytest.MonkeyPatch.context() as patched:
@@ -238,7 +238,7 @@ def test_what_is_compared_with(root: Path) -> None:
 
 
 @pytest.mark.parametrize(("format", "name"), [("md", "reprice.md"), ("csv", "reprice.csv"), ("json", "reprice.json")])
-def test_golden(root: Path, format: str, name: str) -> None:
+def test_reprice_renders_the_golden_files(root: Path, format: str, name: str) -> None:
     served = row("bm25", 2, 8, 0.06, scenario="server", throughput_qps=Figure(50.0, 40.0, 60.0), profile="cpu2-mem8")
     found = compare(root, *rows(), replace(served, stand_in="another model"))
     assert repricing.render(found, format).encode() == (Path(__file__).parent / "golden" / name).read_bytes()
@@ -252,6 +252,6 @@ def test_what_is_kept_for_prices_gives_the_same_text(root: Path, format: str) ->
     assert repricing.render(compare(root, *kept), format) == repricing.render(compare(root, *some), format)
 
 
-def test_an_unknown_format(root: Path) -> None:
+def test_reprice_refuses_an_unknown_format(root: Path) -> None:
     with pytest.raises(UnknownName, match="did you mean 'md'"):
         repricing.render(compare(root), "mdd")

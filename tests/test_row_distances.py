@@ -80,7 +80,7 @@ def test_names_parse_back(text: str, name: DistanceName) -> None:
 
 
 @pytest.mark.parametrize("text", ["AP", "nDCG@10", "FDR@10"])
-def test_other_names_are_none(text: str) -> None:
+def test_names_of_no_distance_are_not_parsed(text: str) -> None:
     assert distance_names.parse(text) is None
 
 

@@ -21,7 +21,7 @@ from tests.build import at
 from tests.stored import MIB, QUERIES, Maker, one, result, samples
 
 
-def test_a_row_by_hand(make: Maker, snapshot: Snapshot) -> None:
+def test_a_row_is_as_reckoned_by_hand(make: Maker, snapshot: Snapshot) -> None:
     row = one([make()], snapshot)
     # 2 ms + the mean of 0, 0.01, ..., 1.39 ms; warm-up hours play no part.
     assert row.latency_mean_s.value == pytest.approx(2.695e-3)

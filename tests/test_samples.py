@@ -10,18 +10,19 @@ from typing import Any
 import pytest
 
 from harness import samples
-from harness.launch.base import Job, Prepared
+from harness.launch.base import Job
 from harness.measure.output import MAX_PROBES, REPEAT_TRIAL, WARMUP_TRIAL
 from harness.measure.scenarios import repeated
 from harness.records import JobSpec, Measurement, Outcome, Probe
 from harness.samples import Sample
-from tests.test_collect import SPEC, SYSTEM, line
+from tests.jobs import PREPARED
+from tests.test_collect import SPEC, line
 
 OK = Measurement(Outcome.OK, None, None)
 
 
 def read(folder: Path, spec: JobSpec, *lines: dict[str, Any]) -> tuple[list[Sample], set[str], str | None]:
-    job = Job(spec, Prepared(SYSTEM, "sha256:1", "ref"), folder, folder, folder)
+    job = Job(spec, PREPARED, folder, folder, folder)
     job.out.mkdir(exist_ok=True)
     (job.out / "samples.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines), encoding="utf-8")
     return samples.read(job)
@@ -90,7 +91,7 @@ def test_stages_without_end_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_job_without_samples_has_none(tmp_path: Path) -> None:
-    job = Job(SPEC, Prepared(SYSTEM, "sha256:1", "ref"), tmp_path, tmp_path, tmp_path)
+    job = Job(SPEC, PREPARED, tmp_path, tmp_path, tmp_path)
     assert samples.read(job) == ([], set(), None)
 
 

@@ -15,7 +15,7 @@ from harness.plan import NO_IMAGE, Planned
 from harness.records import Outcome
 from harness.result import job_key
 from harness.share import Follower, Share, Wanted
-from tests.conftest import Bench
+from tests.conftest import Bench, protocol
 
 TYPES = {"cpu1-mem256m": "c7g.large"}
 
@@ -23,7 +23,7 @@ TYPES = {"cpu1-mem256m": "c7g.large"}
 @pytest.fixture
 def planned(bench: Bench) -> list[Planned]:
     launcher, options = FakeLauncher(), Options(bench.results, bench.cache, bench.folder, instance_types=TYPES)
-    loaded = suite.load(bench.suite('[protocol]\nname = "interleaved"\nwarmup_queries = 2\ntrials = 3\nk = 3\n'))
+    loaded = suite.load(bench.suite(protocol(3)))
     return inputs.planned(inputs.gather(loaded, options), options, launcher)
 
 

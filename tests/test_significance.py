@@ -74,7 +74,7 @@ def test_of_systems_that_are_alike_five_in_a_hundred_seem_not(test: object) -> N
     assert 0.025 < false / 600 < 0.075  # three standard errors about 0.05
 
 
-def test_what_has_no_spread() -> None:
+def test_differences_without_spread_have_no_effect_size() -> None:
     same = paired(np.zeros(20))
     assert (same.p_randomisation, same.p_bootstrap, same.effect_size) == (1, 1, None)
     assert (same.higher, same.lower, same.tied, same.exact) == (0, 0, 20, True)

@@ -86,7 +86,7 @@ def test_without_a_rate_there_are_no_ranks_and_it_says_so() -> None:
     assert standings.without_each_system(rows, standings.dynascores(free)) == none
 
 
-def test_one_axis_alone() -> None:
+def test_one_axis_alone_ranks_in_its_direction() -> None:
     rows = [entry("a", 40, 30), entry("b", 30, 20)]
     assert dynascore.ranks(standings.single("latency", False)(rows)) == [2, 1]
     assert dynascore.ranks(standings.single("accuracy", True)(rows)) == [1, 2]

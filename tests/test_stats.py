@@ -16,7 +16,7 @@ def summarise(values: Sequence[Sequence[float]], seed: int = 0) -> stats.Summary
     return stats.summarise([r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows], seed)
 
 
-def test_hand_computed_summary() -> None:
+def test_a_summary_is_as_reckoned_by_hand() -> None:
     summary = summarise([[1.0, 2.0, 6.0], [3.0, 4.0, 8.0]])
     assert (summary.queries, summary.trials) == (3, 2)
     assert summary.mean_s.value == pytest.approx(4.0)

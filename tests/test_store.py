@@ -34,7 +34,7 @@ from harness.result import (
 from harness.store import Store
 from harness.stored_jobs import RESULT, cell_path, read_jobs, read_result
 from tests.build import GOLDEN_SPEC
-from tests.measure.test_envelope import SEEN
+from tests.jobs import SEEN
 
 GOLDEN = {version: Path(__file__).parent / "golden" / f"result.v{version}.json" for version in (1, 2, 3, 4)}
 SCHEMA = {version: Path(__file__).parents[1] / "docs" / f"result.v{version}.schema.json" for version in (1, 2, 3, 4)}

@@ -53,7 +53,7 @@ def test_further_columns_where_they_are() -> None:
     assert (plain.batch, plain.service_s, plain.stages_s) == (None, None, {})
 
 
-def test_some_trials_alone() -> None:
+def test_some_trials_may_be_taken_alone() -> None:
     found = build.timed(build.samples(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))).only([(0, 2), (0, 0)])
     assert found.trials == ((0, 0), (0, 2))
     assert found.whole().tolist() == [[1.0, 5.0], [2.0, 6.0]]

@@ -85,7 +85,7 @@ SAME = {
 
 @pytest.mark.parametrize("content", SAME.values(), ids=SAME)
 @pytest.mark.parametrize("name", ["run", "run.gz"])
-def test_what_makes_no_difference(tmp_path: Path, content: bytes, name: str) -> None:
+def test_blanks_comments_and_line_ends_make_no_difference(tmp_path: Path, content: bytes, name: str) -> None:
     expected = {"q1": ("d1", "d2"), "q2": ("d1",)}
     path = write(tmp_path, content, name)
     assert trec_files.read_run(path).rankings == trec_files.read_scored_run(path).rankings == expected

@@ -11,7 +11,7 @@ import pytest
 
 from harness.records import Query
 from harness.untrusted import most_output_bytes, open_regular, read_regular
-from tests.test_records import JOB
+from tests.jobs import FULL_SPEC
 
 
 def test_a_regular_file_is_read_up_to_the_limit(tmp_path: Path) -> None:
@@ -46,8 +46,8 @@ def test_anything_else_is_an_error_and_leaves_nothing_open(tmp_path: Path, kind:
 
 
 def test_what_a_job_may_write_grows_with_what_it_is_asked() -> None:
-    least = most_output_bytes(JOB)
+    least = most_output_bytes(FULL_SPEC)
     assert least > 16 << 20
-    many = replace(JOB, sample=tuple(Query(f"q{n}", "x") for n in range(1000)))
+    many = replace(FULL_SPEC, sample=tuple(Query(f"q{n}", "x") for n in range(1000)))
     # The longest honest line: 256 characters an id, each escaped as six bytes.
-    assert most_output_bytes(many) - least > 999 * JOB.trials * JOB.k * (6 * 256 + 30)
+    assert most_output_bytes(many) - least > 999 * FULL_SPEC.trials * FULL_SPEC.k * (6 * 256 + 30)

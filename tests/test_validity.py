@@ -4,12 +4,13 @@ from typing import Any
 import pytest
 
 from harness import validity
-from harness.records import EffectiveEnvelope, Isolation, Outcome, ScenarioParams
+from harness.records import Isolation, Outcome, ScenarioParams
 from harness.result import Result
 from harness.steadiness import Between, Drift, Facts, Repeat, Start
 from harness.table import Cause, Finding, Validity
 from tests import build
 from tests.build import result
+from tests.jobs import SEEN
 
 FRESH = "run its suite again with --fresh --only 'bm25/scifact/single_stream/cpu1-mem1'"
 RETRY = FRESH.replace("--fresh", "--retry-noisy 3")
@@ -147,9 +148,8 @@ def test_too_little_warm_up_and_silent_libraries_are_doubts() -> None:
     cold = result(warmup_queries=9, protocol="mine")
     assert assess(cold).validity is Validity.NOISY
     assert "9 warm-up queries, the least is 10" in assess(cold).reasons[0]
-    seen = EffectiveEnvelope((1,), 1, 2**30, 0, -1.0, 512, 0, ("lo",), True, 0, True, 65532)
-    assert "says no library's thread count" in assess(result(effective=seen)).reasons[0]
-    assert assess(result(effective=replace(seen, threads={"faiss_omp": 1}))).validity is Validity.CLEAN
+    assert "says no library's thread count" in assess(result(effective=SEEN)).reasons[0]
+    assert assess(result(effective=replace(SEEN, threads={"faiss_omp": 1}))).validity is Validity.CLEAN
 
 
 def test_process_is_marked_but_not_doubted() -> None:

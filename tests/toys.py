@@ -6,6 +6,7 @@ from pathlib import Path
 
 from harness.catalog import System
 from harness.system_files import Asset
+from tests import jobs
 
 _DOCKERFILE = """\
 ARG BASE
@@ -24,17 +25,7 @@ def make(folder: Path) -> System:
     (place / "adapter.py").write_text("ENGINE = None\n")
     (place / "requirements.lock").write_text("")
     (place / "engine.toml").write_text('description = "toys"\n')
-    return System(
-        name=f"toy-{name}",
-        engine=place.name,
-        engine_dir=place,
-        description="",
-        fewer_hits_ok=False,
-        build_params={},
-        search_params={},
-        engine_assets=(),
-        system_assets=(),
-    )
+    return jobs.system(f"toy-{name}", engine=place.name, engine_dir=place)
 
 
 def with_asset(system: System, sha: str, folder: str = "model") -> System:

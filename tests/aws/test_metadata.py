@@ -39,7 +39,9 @@ def test_an_instance_knows_itself_and_names_no_account(service: imds.Metadata) -
     assert not [path for path in service.asked if "iam" in path or "identity" in path]
 
 
-def test_elsewhere_nobody_is_asked(service: imds.Metadata, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_metadata_is_asked_for_on_ec2_alone(
+    service: imds.Metadata, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv(ENDPOINT)
     monkeypatch.setattr(metadata, "_DMI", tmp_path)
     monkeypatch.setattr(metadata, "_USUAL", service.endpoint)
@@ -66,7 +68,7 @@ def test_nonsense_is_not_taken_for_an_answer(service: imds.Metadata) -> None:
     assert metadata.instance() is None
 
 
-def test_a_notice_is_told(service: imds.Metadata) -> None:
+def test_a_spot_notice_is_read(service: imds.Metadata) -> None:
     assert metadata.spot_notice() is None
     service.announce(time="2026-05-05T10:00:00Z")
     assert metadata.spot_notice() == "terminate at 2026-05-05T10:00:00Z"

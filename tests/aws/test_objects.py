@@ -51,7 +51,7 @@ def test_times_are_read_as_botocore_reads_them(text: str) -> None:
     assert connections._timestamp(1_700_000_000) == parse_timestamp(1_700_000_000)
 
 
-def test_nothing_there_is_none(objects: Objects) -> None:
+def test_a_missing_object_is_none(objects: Objects) -> None:
     assert objects.get("nothing", 100) is None
     assert objects.size("nothing") is None
     assert list(objects.list("nothing")) == []

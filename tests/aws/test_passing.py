@@ -34,7 +34,7 @@ def test_what_passes_is_waited_for_and_said_once() -> None:
     assert asked.said == ["AWS is busy - trying on"]
 
 
-def test_what_lasts_is_given_up() -> None:
+def test_a_failure_that_lasts_is_given_up() -> None:
     asked = Asked(MOST_FAILURES + 1)
     with pytest.raises(AwsError, match="AWS is busy"):
         asked.run()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,11 +13,9 @@ from harness.batch.grouping import groups, submissions
 from harness.ec2.estimates import Estimate
 from harness.ec2.grouping import Grouping, Missing
 from harness.ec2.machines import Machine
-from harness.plan import Planned
-from harness.records import Outcome
 from harness.remote.records import IndexBuild
 from harness.result import Cell
-from tests import build
+from tests.jobs import planned
 
 KNOWN = instances.read("aws")
 LARGE, XLARGE = Machine(KNOWN["m6i.large"], 0.096), Machine(KNOWN["m6i.xlarge"], 0.192)
@@ -45,12 +43,6 @@ class FakeInputs:
     @staticmethod
     def _image(name: str) -> Any:
         return SimpleNamespace(image="ab" if name in "ab" else name)
-
-
-def planned(system: str, profile: str = "small", dataset: str = "d", job: int = 0) -> Planned:
-    cell = Cell("s", system, dataset, "single_stream", profile)
-    spec = replace(build.SPEC, cell=cell, job=job, jobs=3, index_key=f"{system}-{dataset}")
-    return Planned(cell, spec, Outcome.OK, None, None, False)
 
 
 def how(*missing: str, build_machine: Machine | None = XLARGE) -> Grouping:

@@ -68,7 +68,7 @@ def test_each_child_of_an_array_is_looked_at(made: Place) -> None:
     assert {child.status for child in jobs.look(made, job_id, 130)} == {"SUCCEEDED"}
 
 
-def test_what_batch_has_forgotten(made: Place) -> None:
+def test_jobs_that_batch_has_forgotten_are_unseen(made: Place) -> None:
     assert jobs.look(made, "no-such-job", 2) == [Child(jobs.UNSEEN, 0, "")] * 2
 
 

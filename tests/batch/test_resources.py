@@ -149,7 +149,7 @@ def test_machines_come_and_go_by_themselves_and_nothing_comes_in(stack: Make) ->
     assert "SecurityGroupIngress" not in group
 
 
-def test_spot_and_gpus(stack: Make) -> None:
+def test_spot_gpu_machines_get_the_gpu_image(stack: Make) -> None:
     gpu = Wanted("bm25", hardware.profile("gpu1-cpu1-mem4"), instances.read("aws")["g4dn.xlarge"], 600)
     made = resources(stack(wanted=(gpu,), spot=True))
     [environment] = of("AWS::Batch::ComputeEnvironment", made).values()

@@ -67,7 +67,7 @@ def test_the_weights_are_ours_and_all_else_is_theirs(published: Path, models: Pa
     }
 
 
-def test_the_catalogue_reads_it(published: Path, models: Path, tmp_path: Path) -> None:
+def test_the_catalogue_reads_a_stand_in(published: Path, models: Path, tmp_path: Path) -> None:
     images = tmp_path / "images"
     stand_in.write(published, "theirs-small", models=models, images=images, note="random")
     system = catalog.system("theirs-small", images)

@@ -110,14 +110,14 @@ def test_no_more_tokens_are_looked_at_than_the_deepest_measure_needs() -> None:
 
 
 @pytest.mark.parametrize("name", ["R@2kt", "R@5kt", "R@10kt"])
-def test_its_name_parses_back(name: str) -> None:
+def test_the_name_of_an_answer_depth_parses_back(name: str) -> None:
     (measure,) = measure_names.parse([name, name])
     assert str(measure) == name and measure_names.cutoff(measure) is None
     assert not measure_names.looks_deeper(measure, 1)
 
 
 @pytest.mark.parametrize("name", ["R@0kt", "R@kt", "R@2.5kt", "R@11kt", "P@2kt", "R@2kt "])
-def test_other_names_are_unknown(name: str) -> None:
+def test_malformed_answer_depths_are_unknown(name: str) -> None:
     with pytest.raises(UsageError, match="unknown measure"):
         measure_names.parse([name])
 

@@ -147,7 +147,7 @@ def test_two_files_of_trec_topics_are_one_too_many(example: Example) -> None:
     assert said(path).startswith(f"{path}: topics.more.trec, topics.trec: which one?")
 
 
-def test_chinese_survives(example: Example) -> None:
+def test_chinese_texts_are_read(example: Example) -> None:
     dataset = load(example("DuReader-retrieval"))
     assert dataset.queries == (Query("q1", "河流流向哪里"),)
     assert dict(dataset.corpus.texts(["d1", "d2"])) == {"d1": "河流流向大海。", "d2": "冰川是缓慢的冰河。"}

@@ -33,20 +33,14 @@ from harness.result import Result
 from harness.stored_jobs import read_jobs
 from tests.aws import server
 from tests.aws.server import REGION, SECRETS
-from tests.conftest import Bench
+from tests.conftest import Bench, protocol
 from tests.ec2.boxes import Boxes
 
 WORK = S3Uri("harness-work", "some/prefix")
 # How much quicker AWS' clock runs here: its seconds are whole ones.
 SPEED = 20
 QUICK = Patience(first_beat_s=120 * SPEED, beat_s=60 * SPEED, shown_s=2, hold_s=1)
-PROTOCOL = """[protocol]
-name = "interleaved"
-warmup_queries = 2
-trials = 3
-repeats = 0
-k = 3
-"""
+PROTOCOL = protocol(3)
 
 
 class FakeShipper:

@@ -320,7 +320,7 @@ def test_a_region_that_a_policy_closes_is_a_note_unless_something_of_ours_is_kno
     assert "nothing was removed" in harness("down", str(WORK), code=1).output
 
 
-def test_open_runs_are_shown(aws: str) -> None:
+def test_ls_shows_open_runs(aws: str) -> None:
     harness("up", str(WORK))
     Book(Objects(Connections(REGION), WORK), Run("r-1", "r", "x", "y", REGION, ())).begin()
     shown = harness("ls", "--region", REGION, "--work", str(WORK)).output

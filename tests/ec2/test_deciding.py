@@ -65,7 +65,7 @@ def test_gone_with_something_missing_is_tried_twice_more() -> None:
     assert isinstance(last, GiveUp) and "3 instances" in last.why
 
 
-def test_silence_means_the_end() -> None:
+def test_a_silent_box_is_terminated() -> None:
     (action,) = decide(world(replace(RUNS, beat_at=NOW - 301)))
     assert isinstance(action, Terminate) and "no sign of life for 5 min" in (action.why or "")
 
@@ -128,7 +128,7 @@ def test_one_that_ec2_says_has_ended_is_gone_at_once() -> None:
     assert decide(world(ended, home=frozenset("ab"))) == [Finish("001-1")]
 
 
-def test_ec2s_reason_is_told() -> None:
+def test_a_retry_gives_the_reason_of_ec2() -> None:
     (action,) = decide(world(replace(GONE, box=replace(BOX, state="terminated", reason="Client.InternalError: x"))))
     assert action == Retry("001-1", "its instance went away (Client.InternalError: x)")
 
@@ -150,7 +150,7 @@ def test_a_launch_that_a_dead_orchestrator_wrote_down_is_asked_for_again() -> No
     assert decide(world(late)) == [Retry("001-1", "its instance went away")]
 
 
-def test_stopping_ends_and_leaves() -> None:
+def test_stopping_terminates_boxes_and_leaves_their_parts() -> None:
     (action,) = decide(world(RUNS, stopping=True))
     assert isinstance(action, Terminate)
     assert decide(world(GONE, PART, stopping=True)) == [Leave("001-1"), Leave("001-1")]
@@ -212,7 +212,7 @@ BEATS = [(None, None), (BEAT, NOW - 5), (BEAT, NOW - 4000), (replace(BEAT, notic
 HOMES = [frozenset[str](), frozenset("a"), frozenset("ab")]
 
 
-def test_every_case_is_safe() -> None:
+def test_decisions_are_safe_in_every_case() -> None:
     """Nothing is launched beside a living box, given up with a result on its way, or forgotten."""
     cases = itertools.product(
         (None, LAUNCH),

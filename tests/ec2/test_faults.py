@@ -37,7 +37,7 @@ def whole(plain: Field, *, interrupted: int = 0) -> None:
     assert len(set(done)) == JOBS
 
 
-def test_heartbeat_stops(plain: Field) -> None:
+def test_a_box_whose_heartbeat_stops_is_replaced(plain: Field) -> None:
     """AWS' clock goes on by more than is waited for a sign, once all others are done."""
     waited: list[float] = []
 
@@ -55,7 +55,7 @@ def test_heartbeat_stops(plain: Field) -> None:
     assert done.complaints == ()
 
 
-def test_spot_notice(plain: Field) -> None:
+def test_a_spot_notice_interrupts_one_job_alone(plain: Field) -> None:
     notice = "terminate at 2026-11-22T10:00:00Z"
     with plain.boxes(fates={"003-1": Fate(after=1, notice=notice)}):
         done = plain.run(spot=True)
@@ -152,7 +152,7 @@ def test_killed_between_storing_what_was_interrupted_and_the_next_launch(
     assert done.complaints == () and done.summary.complaints == []
 
 
-def test_s3_throttles_and_fails(plain: Field) -> None:
+def test_a_run_ends_whole_although_s3_throttles(plain: Field) -> None:
     connections, chance = Connections(REGION), random.Random(7)
     codes = ("SlowDown", "InternalError", "503", "ServiceUnavailable")
     # While the run is under way: before that one line and giving the command again is all that is wanted.
@@ -285,7 +285,7 @@ def test_the_limits_on_the_boxes_never_add_up_to_more_than_the_cap(plain: Field)
     assert most and max(most) <= cap
 
 
-def test_without_up_nothing_starts(plain: Field) -> None:
+def test_a_run_is_refused_before_up(plain: Field) -> None:
     request = plain.request()
     with pytest.raises(
         UsageError,

@@ -13,11 +13,10 @@ from harness.ec2 import estimates, money
 from harness.ec2.estimates import Estimate, Estimates
 from harness.ec2.grouping import Grouping, Missing, Sizes, groups
 from harness.ec2.machines import Machine
-from harness.plan import Planned
 from harness.records import Outcome
 from harness.remote.records import IndexBuild
-from harness.result import Cell
 from tests import build
+from tests.jobs import planned
 
 GIB = 1 << 30
 KNOWN = instances.read("aws")
@@ -25,18 +24,12 @@ LARGE, XLARGE = Machine(KNOWN["m6i.large"], 0.096), Machine(KNOWN["m6i.xlarge"],
 MACHINES = {"small": LARGE, "big": XLARGE}
 
 
-def planned(system: str, profile: str = "small", job: int = 0) -> Planned:
-    cell = Cell("s", system, "d", "single_stream", profile)
-    spec = replace(build.SPEC, cell=cell, job=job, jobs=3, index_key=f"index-{system}")
-    return Planned(cell, spec, Outcome.OK, None, None, False)
-
-
 def hours(seconds: dict[str, float]) -> Grouping:
     return Grouping(MACHINES, lambda job: Estimate(seconds.get(job.cell.system, 60.0), 7200, True))
 
 
 def test_one_box_for_each_type() -> None:
-    jobs = [planned(system, profile, job) for system in "ab" for profile in ("small", "big") for job in range(3)]
+    jobs = [planned(system, profile, job=job) for system in "ab" for profile in ("small", "big") for job in range(3)]
     made = groups(jobs, hours({}))
     assert [(group.instance_type, len(group.jobs)) for group in made] == [("m6i.large", 6), ("m6i.xlarge", 6)]
     assert [group.name for group in made] == ["001", "002"]
@@ -65,8 +58,7 @@ def test_every_job_is_on_one_box(systems: list[str], per_type: int) -> None:
 
 def missing(*systems: str) -> dict[str, Missing]:
     return {
-        f"index-{system}": Missing(IndexBuild(f"index-{system}", system, "d"), Estimate(600, 7200, False))
-        for system in systems
+        f"{system}-d": Missing(IndexBuild(f"{system}-d", system, "d"), Estimate(600, 7200, False)) for system in systems
     }
 
 
@@ -77,7 +69,7 @@ def test_builds_are_boxes_of_their_own_and_come_first() -> None:
         ("m6i.xlarge", 2, 0),
         ("m6i.large", 0, 3),
     ]
-    assert made[1].needs == ("index-a", "index-b")
+    assert made[1].needs == ("a-d", "b-d")
     assert not made[0].measured and made[1].measured
 
 
@@ -93,14 +85,14 @@ def test_without_a_build_profile_the_first_who_needs_an_index_builds_it() -> Non
     jobs = [planned("a"), planned("a", "big")]
     made = groups(jobs, replace(hours({}), missing=missing("a")))
     assert [len(group.builds) for group in made] == [1, 0]
-    assert [group.needs for group in made] == [(), ("index-a",)]
+    assert [group.needs for group in made] == [(), ("a-d",)]
 
 
 def test_disks_hold_what_is_shipped() -> None:
-    sizes = Sizes({"a": 10 * GIB}, {"d": 20 * GIB}, {"index-a": 40 * GIB})
+    sizes = Sizes({"a": 10 * GIB}, {"d": 20 * GIB}, {"a-d": 40 * GIB})
     (group,) = groups([planned("a")], replace(hours({}), sizes=sizes))
     assert group.disk_gib >= 20 + 10 + 2 * (20 + 40)
-    (small,) = groups([planned("a")], replace(hours({}), sizes=Sizes({"a": 1}, {"d": 1}, {"index-a": 1})))
+    (small,) = groups([planned("a")], replace(hours({}), sizes=Sizes({"a": 1}, {"d": 1}, {"a-d": 1})))
     assert small.disk_gib == 30 and small.expected_s < group.expected_s
 
 

@@ -157,7 +157,7 @@ def test_the_zone_is_told_before_it_is_asked(connections: Connections, order: Or
     assert seen == [tried[:1], tried[:2], tried[:3]]
 
 
-def test_no_zone_has_one(connections: Connections, order: Order) -> None:
+def test_no_capacity_is_said_when_no_zone_has_the_type(connections: Connections, order: Order) -> None:
     Injected(connections, "ec2.RunInstances", lambda *_: "InsufficientInstanceCapacity")
     with pytest.raises(NoCapacity, match="InsufficientInstanceCapacity"):
         launch(connections, order)
@@ -206,7 +206,7 @@ def test_a_launch_tells_when_ec2_answered(connections: Connections, order: Order
         ("Unavailable", "Busy"),
     ],
 )
-def test_refusals_have_names(connections: Connections, order: Order, said: str, code: str) -> None:
+def test_each_refusal_of_ec2_keeps_its_code(connections: Connections, order: Order, said: str, code: str) -> None:
     Injected(connections, "ec2.RunInstances", lambda *_: said)
     with pytest.raises(AwsError) as raised:
         launch(connections, order)
@@ -271,7 +271,7 @@ def test_there_is_no_image_with_gpus_for_arm64() -> None:
         amis.parameter("al2023", "arm64", 1)
 
 
-def test_images_are_found(aws: str) -> None:
+def test_machine_images_are_found_for_each_architecture(aws: str) -> None:
     connections = Connections(REGION)
     found = amis.find(connections, REGION, "al2023", "arm64", 0)
     assert found.architecture == "arm64" and found.root_device == "/dev/xvda" and found.least_gib > 0

@@ -89,6 +89,6 @@ def test_gpus_that_the_machine_image_has_a_driver_for(snapshot: Snapshot) -> Non
     assert machine.instance.gpus >= 1 and machine.name.partition(".")[0] not in ("g3", "p2")
 
 
-def test_nothing_is_large_enough(snapshot: Snapshot) -> None:
+def test_a_profile_that_no_type_holds_is_refused(snapshot: Snapshot) -> None:
     with pytest.raises(UsageError, match=r"no instance type of .* has room for profile huge"):
         chosen(snapshot, Envelope("huge", 10_000, GIB))

@@ -33,7 +33,7 @@ def text(found: Quote) -> str:
     return said.getvalue()
 
 
-def test_by_hand() -> None:
+def test_a_quote_is_as_reckoned_by_hand() -> None:
     assert quote.rows(QUOTE.groups) == [
         ("001", "c6i.large", "1", "0", "30 GiB", "0.50", "assumed", "0.1000", "0.05"),
         ("002", "m6i.large", "0", "3", "40 GiB", "1.00", "measured", "0.2000", "0.20"),

@@ -24,7 +24,7 @@ from harness.records import Outcome
 from harness.remote import layout
 from harness.stored_jobs import StoredJob, read_jobs
 from tests.aws import server
-from tests.conftest import Bench
+from tests.conftest import Bench, protocol
 from tests.ec2.conftest import launched_and_terminated
 from tests.remote import fleet, standin
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.docker
 
 WORK = "s3://harness-whole/here"
 SYSTEMS = ("first", "second")
-PROTOCOL = '[protocol]\nname = "interleaved"\nwarmup_queries = 2\ntrials = 4\nrepeats = 0\nk = 3\n'
+PROTOCOL = protocol(4)
 # A first boot downloads packages.
 LONG_S = 1200
 

@@ -92,7 +92,7 @@ def test_a_folder_that_holds_something_is_left_alone(results: Path) -> None:
     assert exported(results, "empty")
 
 
-def test_a_failure_leaves_nothing(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_export_leaves_no_file(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="unknown measure"):
         exporting.ir_metadata(results, stored_jobs.read_jobs(results), ("none@1",), Path("meta"))
 

@@ -58,7 +58,7 @@ def test_csv_is_that_of_the_report(table: Table) -> None:
     assert len(pd.read_csv("out.csv")) == len(table.rows)
 
 
-def test_nothing_is_overwritten(table: Table) -> None:
+def test_exported_tables_overwrite_nothing(table: Table) -> None:
     Path("out.csv").write_text("mine")
     with pytest.raises(FileError, match=r"out\.csv: is there already, and nothing is overwritten"):
         exporting.csv(table, Path("out.csv"))

@@ -19,21 +19,13 @@ from harness.launch.container import LABEL
 from harness.launch.docker import DockerLauncher
 from harness.records import Outcome
 from harness.stored_jobs import read_jobs
-from tests.conftest import Bench
+from tests.conftest import Bench, protocol
 from tests.faults import support
-from tests.faults.own_host import own_host
 from tests.faults.proxy import Proxy, wait_until
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("host")]
 
-_PROTOCOL = """[protocol]
-name = "interleaved"
-warmup_queries = 2
-warmup_cap = 2
-repeats = 0
-k = 3
-trials = 2
-"""
+_PROTOCOL = protocol(2, warmup_cap=2)
 _WITH_ENGINE = Path(__file__).parents[2] / "scripts" / "with-engine"
 
 
@@ -42,13 +34,6 @@ def proxy() -> Iterator[Proxy]:
     made = Proxy()
     yield made
     made.close()
-
-
-@pytest.fixture
-def host(engine: docker.DockerClient) -> Iterator[str]:
-    """What the tests leave behind is their own to sweep."""
-    with own_host(engine) as name:
-        yield name
 
 
 # Below its with-engine: says when the engine answers, restarts it when told to, and holds it until told again.

@@ -21,22 +21,12 @@ from harness.records import Outcome
 from harness.result import Result
 from harness.stored_jobs import StoredJob, read_jobs
 from tests.chance import chance
-from tests.conftest import Bench, make_bench
+from tests.conftest import Bench, make_bench, protocol
 from tests.faults import support
 
 pytestmark = pytest.mark.docker
 
 _ENGINE = Path(__file__).parents[1] / "engines" / "hostile"
-_PROTOCOL = """[protocol]
-name = "interleaved"
-warmup_queries = 2
-warmup_cap = 2
-repeats = 0
-k = 3
-query_timeout_s = {}
-trials = {}
-"""
-
 # Of two limits the one that is met first says what happened.
 _TOO_MUCH = ((Outcome.CRASH, "File too large"), (Outcome.BAD_OUTPUT, "MiB make sense"))
 _SLOW = (Outcome.TIMEOUT, "a query took more than 2 s")
@@ -130,7 +120,7 @@ def _suite(bench: Bench, attacks: list[str], *, query_timeout_s: float = 10.0) -
     folder.mkdir(exist_ok=True)
     text = f'description = "attacks"\nfewer_hits_ok = true\n[search_params]\nattacks = "{" ".join(attacks)}"\n'
     (folder / "hostile.toml").write_text(text, encoding="utf-8")
-    return bench.suite(_PROTOCOL.format(query_timeout_s, len(attacks)), systems=["hostile"])
+    return bench.suite(protocol(len(attacks), warmup_cap=2, query_timeout_s=query_timeout_s), systems=["hostile"])
 
 
 @dataclass

@@ -18,22 +18,17 @@ import pytest
 from harness.launch.fake import FakeLauncher
 from harness.records import Outcome
 from harness.stored_jobs import read_jobs
-from tests.conftest import Bench
+from tests.conftest import Bench, protocol
 from tests.faults import support
-from tests.faults.own_host import own_host
 from tests.faults.proxy import wait_until
 
 _KILLS = 30
 _TRIALS = 4
-_PROTOCOL = f"""[protocol]
-name = "interleaved"
-warmup_queries = 2
-warmup_cap = 4
-repeats = 1
-trials = {_TRIALS}
-k = 3
-"""
 _SYSTEMS = ["chaos-a", "chaos-b", "chaos-c"]
+
+
+def _protocol(trials: int = _TRIALS) -> str:
+    return protocol(trials, warmup_cap=4, repeats=1)
 
 
 def _complete(bench: Bench, systems: int, trials: int) -> None:
@@ -45,13 +40,6 @@ def _complete(bench: Bench, systems: int, trials: int) -> None:
     copy = bench.folder / "copy"
     shutil.copytree(bench.results, copy)
     assert support.table(bench.results) == support.table(copy)
-
-
-@pytest.fixture
-def host(engine: docker.DockerClient) -> Iterator[str]:
-    """What the test leaves behind is its own to sweep."""
-    with own_host(engine) as name:
-        yield name
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +64,7 @@ def _kill_again_and_again(
 ) -> None:
     for name in systems:
         bench.plant(name, service_s=0.005)
-    command = support.command(bench, bench.suite(_PROTOCOL, systems=systems))
+    command = support.command(bench, bench.suite(_protocol(), systems=systems))
     seed = random.randrange(1 << 32)
     print("seed", seed)
     chance = random.Random(seed)
@@ -137,7 +125,7 @@ _WINDOWS = [
 def test_a_kill_in_each_narrow_window_loses_nothing(
     bench: Bench, forks: subprocess.Popen[str], when: str, point: str
 ) -> None:
-    path = bench.suite(_PROTOCOL.replace(f"trials = {_TRIALS}", "trials = 2"))
+    path = bench.suite(_protocol(2))
     command = support.command(bench, path, "--launcher", "fake")
     said = bench.folder / "said.txt"
     assert _die(forks, bench, when, point, command) == -signal.SIGKILL, said.read_text()
@@ -163,7 +151,7 @@ def test_a_container_whose_harness_died_is_removed_by_the_next_run(
     bench: Bench, forks: subprocess.Popen[str], engine: docker.DockerClient, when: str, point: str
 ) -> None:
     bench.plant("dying", service_s=0.005)
-    path = bench.suite(_PROTOCOL.replace(f"trials = {_TRIALS}", "trials = 1"), systems=["dying"])
+    path = bench.suite(_protocol(1), systems=["dying"])
     command = support.command(bench, path)
     assert _die(forks, bench, when, point, command) == -signal.SIGKILL
     assert len(support.orphans(engine, "dying-")) == 1
@@ -179,7 +167,7 @@ def _own_image(bench: Bench, more: str = "") -> list[str]:
     with (bench.folder / "engines" / "planted" / "Dockerfile").open("a", encoding="utf-8") as file:
         file.write(f"# {bench.folder}\n{more}")
     bench.plant("unbuilt")
-    return support.command(bench, bench.suite(_PROTOCOL, systems=["unbuilt"]))
+    return support.command(bench, bench.suite(_protocol(), systems=["unbuilt"]))
 
 
 @pytest.mark.docker
@@ -263,7 +251,7 @@ def test_a_kill_while_the_base_is_bootstrapped_leaves_no_process_and_a_folder_th
     assert left.startswith("tmp/harness-base-") and left.endswith(".partial")
     assert str(bench.folder) not in Path("/proc/self/mountinfo").read_text()
     bench.plant("planted")
-    assert support.run_here(bench, support.command(bench, bench.suite(_PROTOCOL), "--launcher", "fake")).code == 0
+    assert support.run_here(bench, support.command(bench, bench.suite(_protocol()), "--launcher", "fake")).code == 0
     assert support.leftovers(bench) == []
 
 

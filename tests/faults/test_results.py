@@ -14,10 +14,8 @@ import pytest
 
 from harness.records import Outcome
 from harness.stored_jobs import read_jobs
-from tests.conftest import Bench
+from tests.conftest import Bench, protocol
 from tests.faults import support
-
-_PROTOCOL = '[protocol]\nname = "interleaved"\nwarmup_queries = 2\nwarmup_cap = 2\nrepeats = 0\nk = 3\ntrials = {}\n'
 
 
 def _mount(*arguments: str) -> None:
@@ -43,7 +41,7 @@ def _small_disk(place: Path, kib: int) -> Iterator[None]:
 
 
 def test_a_full_disk_ends_the_run_in_one_line_and_with_room_it_goes_on(bench: Bench) -> None:
-    command = support.command(bench, bench.suite(_PROTOCOL.format(20)), "--launcher", "fake")
+    command = support.command(bench, bench.suite(protocol(20, warmup_cap=2)), "--launcher", "fake")
     with _small_disk(bench.results, 200):
         full = support.run_here(bench, command)
         assert full.code == 1
@@ -64,7 +62,7 @@ def test_a_full_disk_ends_the_run_in_one_line_and_with_room_it_goes_on(bench: Be
 @pytest.mark.docker
 def test_what_a_full_disk_does_to_a_job_is_no_fault_of_its_system(bench: Bench, engine: docker.DockerClient) -> None:
     bench.plant("filling", misdeed="some_files", at=3)
-    command = support.command(bench, bench.suite(_PROTOCOL.format(1), systems=["filling"]))
+    command = support.command(bench, bench.suite(protocol(1, warmup_cap=2), systems=["filling"]))
     with _small_disk(bench.results, 6 << 10):
         full = support.run_here(bench, command)
         assert (full.code, "the disk is full" in full.complaint) == (1, True), full.said
@@ -78,7 +76,7 @@ def test_what_a_full_disk_does_to_a_job_is_no_fault_of_its_system(bench: Bench, 
 
 
 def test_a_full_cache_is_one_line_too(bench: Bench) -> None:
-    command = support.command(bench, bench.suite(_PROTOCOL.format(1)), "--launcher", "fake")
+    command = support.command(bench, bench.suite(protocol(1, warmup_cap=2)), "--launcher", "fake")
     (bench.cache / "process").unlink()
     with _small_disk(bench.cache, 4):
         full = support.run_here(bench, command)
@@ -88,7 +86,7 @@ def test_a_full_cache_is_one_line_too(bench: Bench) -> None:
 
 
 def test_a_results_folder_that_is_read_only_is_one_line_and_loses_nothing(bench: Bench) -> None:
-    command = support.command(bench, bench.suite(_PROTOCOL.format(2)), "--launcher", "fake")
+    command = support.command(bench, bench.suite(protocol(2, warmup_cap=2)), "--launcher", "fake")
     assert support.run_here(bench, command).code == 0
     before = dict(support.files(bench.results))
     with _mounted(bench.results, "--bind", str(bench.results)):
@@ -106,7 +104,7 @@ def test_a_results_folder_that_is_read_only_is_one_line_and_loses_nothing(bench:
 @pytest.mark.slow
 def test_a_second_run_on_the_same_results_refuses_and_the_first_goes_on(bench: Bench) -> None:
     bench.plant("slow", service_s=0.4)
-    command = support.command(bench, bench.suite(_PROTOCOL.format(2), systems=["slow"]), "--launcher", "process")
+    command = support.command(bench, bench.suite(protocol(2, warmup_cap=2), systems=["slow"]), "--launcher", "process")
     with (bench.folder / "first.txt").open("wb") as said:
         first = subprocess.Popen(command, env=support.environment(bench), stdout=said, stderr=said)
     try:

@@ -163,7 +163,7 @@ except RuntimeError as error:
     assert message.startswith("the envelope has a GPU, but torch 2.13.0+cpu finds no CUDA device")
 
 
-def test_the_image_is_small(engine: docker.DockerClient) -> None:
+def test_the_dense_image_is_small(engine: docker.DockerClient) -> None:
     minilm = catalog.system("minilm")
     assert making.ensure_engine(engine, minilm, cache=CACHE, report=print).size_bytes <= 1.6e9
     assert making.ensure(engine, minilm, cache=CACHE, models=None, report=print).size_bytes <= 1.6e9

@@ -246,7 +246,7 @@ load(True)
         assert said.startswith("the index was made with checkpoint_sha256")
 
 
-def test_chinese_survives(probe: Probe, tmp_path: Path) -> None:
+def test_chinese_texts_are_encoded_alike_in_the_image(probe: Probe, tmp_path: Path) -> None:
     put_small_checkpoints(tmp_path)
     texts = [
         "\u51b0\u5ddd\u662f\u51b0\u4e4b\u6cb3",

@@ -37,7 +37,7 @@ def scores(first: list[Hit] = FIRST, second: list[Hit] = SECOND, **params: Any) 
     return found
 
 
-def test_reciprocal_ranks() -> None:
+def test_reciprocal_rank_fusion_is_as_reckoned_by_hand() -> None:
     # By hand: a is 1st and 3rd, b 2nd and 1st, c 3rd, d 2nd.
     expected = {
         "a": Fraction(1, 61) + Fraction(1, 63),

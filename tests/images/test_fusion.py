@@ -124,7 +124,7 @@ def test_stages_lie_in_the_latency_and_libraries_say_whose_they_are(bench: Bench
     assert "sum to more" not in shown.output
 
 
-def test_both_keep_the_contract(bench: Bench) -> None:
+def test_a_fused_system_keeps_the_contract(bench: Bench) -> None:
     declare(bench)
     folder = bench.folder / "conformance"
     folder.mkdir()

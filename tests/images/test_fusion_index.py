@@ -152,7 +152,7 @@ def test_an_index_of_another_engine_or_version_is_refused(
         make().load(index)
 
 
-def test_alone_it_is_no_system(adapter: ModuleType, tmp_path: Path) -> None:
+def test_the_fusion_engine_alone_is_refused(adapter: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nothing is joined here; the system's TOML has to name two 'components'"):
         adapter.ENGINE({"method": "rrf", "depth": 5}, Envelope("e", 1, 1 << 30), tmp_path)
 

@@ -188,6 +188,6 @@ say([short == whole, "zebra" in json.dumps(whole)])
     assert "-XX:ActiveProcessorCount=1" in options
 
 
-def test_the_image_is_small(engine: docker.DockerClient) -> None:
+def test_the_impact_image_is_small(engine: docker.DockerClient) -> None:
     image = making.ensure_engine(engine, catalog.system("bt-splade-l"), cache=CACHE, report=print)
     assert image.size_bytes <= 1.6e9

@@ -102,7 +102,7 @@ for code in ("th", "klingon"):
 @pytest.mark.parametrize(
     ("name", "least"), [("dureader-demo-zh", 0.30), pytest.param("xquad-zh", 0.95, marks=pytest.mark.soak)]
 )
-def test_chinese_is_found(probe: Probe, tmp_path: Path, name: str, least: float) -> None:
+def test_lucene_finds_chinese_documents(probe: Probe, tmp_path: Path, name: str, least: float) -> None:
     """Chinese survives all the way; a bound below the measured nDCG@10 (0.312, 0.966) shows lost or split text."""
     dataset = load(catalog.data_root() / "datasets" / name, CACHE)
     (tmp_path / "job").mkdir()
@@ -144,7 +144,7 @@ for adapt, place in ((engine(language="zh"), index), (engine(), index / "lucene"
     assert unknown.startswith("the index has no readable made-with.json")
 
 
-def test_the_image_is_small(engine: docker.DockerClient) -> None:
+def test_the_lucene_image_is_small(engine: docker.DockerClient) -> None:
     image = making.ensure(engine, catalog.system("bm25"), cache=CACHE, models=None, report=print)
     assert image.size_bytes <= 600e6
     assert (

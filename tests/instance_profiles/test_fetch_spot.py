@@ -173,7 +173,9 @@ def test_a_region_that_does_not_exist_is_told(root: Path, fetch: Fetch) -> None:
     assert said.startswith("fetch_prices: unknown region 'us-east-11'; did you mean 'us-east-1'?; known: ")
 
 
-def test_no_credentials_are_told(root: Path, fetch: Fetch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetching_spot_prices_names_missing_credentials(
+    root: Path, fetch: Fetch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     said = nothing_happened(root, fetch, pages([ITEM]), "--region", "us-east-1")

@@ -78,7 +78,7 @@ def test_prices_of_2022_are_as_published(instance_type: str, price: float) -> No
     assert of_day("2022-10-31").price_of(instance_type) == price
 
 
-def test_what_changed_until_2026() -> None:
+def test_prices_that_changed_until_2026_are_the_known_ones() -> None:
     before, after = of_day("2022-12-05"), of_day("2026-07-20")
     names = {instance.instance_type for instance, _ in before.prices}
     assert {name for name in names if after.price_of(name) is None} == {"cc2.8xlarge", "hs1.8xlarge"}

@@ -7,7 +7,6 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from harness.result import Result
 from harness.stored_jobs import read_jobs
 from tests.conftest import Bench, make_bench
 from tests.faults import support
-from tests.faults.own_host import own_host
 from tests.faults.proxy import wait_until
 
 pytestmark = pytest.mark.docker
@@ -48,13 +46,6 @@ def launcher(bench: Bench, engine: docker.DockerClient) -> DockerLauncher:
     made = DockerLauncher(bench.cache)
     yield made
     made.close()
-
-
-@pytest.fixture
-def host(engine: docker.DockerClient) -> Iterator[str]:
-    """What the test leaves behind is its own to sweep."""
-    with own_host(engine) as name:
-        yield name
 
 
 def ours(engine: docker.DockerClient) -> list[Container]:

@@ -33,8 +33,8 @@ from harness.records import Envelope, Outcome, Phase
 from harness.result import Counters
 from harness.stored_jobs import read_jobs
 from tests.conftest import Bench
+from tests.jobs import FULL_SPEC
 from tests.launch.test_docker import ours
-from tests.test_records import JOB
 
 pytestmark = pytest.mark.docker
 
@@ -91,7 +91,7 @@ class Rig:
         for name in ("out", "corpus", "index"):
             (folder / name).mkdir(parents=True)
         (folder / "spec.json").write_text("{}")
-        spec = replace(JOB, envelope=Envelope("cpu1", 1, memory_mib << 20), pause=True)
+        spec = replace(FULL_SPEC, envelope=Envelope("cpu1", 1, memory_mib << 20), pause=True)
         prepared: Prepared = self.launcher.prepare(self.system, lambda _: None)
         job = Job(spec, prepared, folder, corpus or folder / "corpus", folder / "index", limits)
         return self.launcher.launch(job, seen)

@@ -18,8 +18,7 @@ from harness.launch.topology import place
 from harness.launch.watch import Watch
 from harness.records import Outcome
 from harness.result import CanaryReading, GpuReading, Placement
-from tests.launch.test_watch import PREPARED
-from tests.test_records import JOB
+from tests.jobs import FULL_SPEC, PREPARED
 
 PLACEMENT = Placement((1,), (), None, (0,), apart=True)
 
@@ -30,7 +29,9 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         self.folder, self.happened, self.prepared = folder, [], 0
         (folder / "out").mkdir()
-        self.job = Job(replace(JOB, pause=True, trials=5), PREPARED, folder, folder, folder, Limits(60, 60, 60, 60))
+        self.job = Job(
+            replace(FULL_SPEC, pause=True, trials=5), PREPARED, folder, folder, folder, Limits(60, 60, 60, 60)
+        )
         self.looks = Looks(self, PLACEMENT, self.job)  # type: ignore[arg-type]
 
     def prepare(self, placement: Placement) -> None:

@@ -89,7 +89,7 @@ def test_a_misdeed_is_an_outcome(results: dict[str, Result], stored: dict[str, S
         assert stored[misdeed].samples().num_rows == 5
 
 
-def test_misdeeds_stop_nothing_else(ran: tuple[Bench, Summary], results: dict[str, Result]) -> None:
+def test_misdeeds_of_a_system_stop_no_other(ran: tuple[Bench, Summary], results: dict[str, Result]) -> None:
     assert {results[name].outcome for name in (*HARMLESS, "planted")} == {Outcome.OK}
     assert {result.spec.cell.system for result in ran[1].unforeseen} == {*MISDEEDS, "greedy"}
 

@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from harness import catalog
 from harness.launch import watch
-from harness.launch.base import Job, Limits, Prepared, Progress
+from harness.launch.base import Job, Limits, Progress
 from harness.launch.watch import Tail, Watch
 from harness.records import Outcome, Query, ScenarioParams
-from tests.test_records import JOB
+from tests.jobs import FULL_SPEC, PREPARED
 
-PREPARED = Prepared(catalog.system("bm25"), "sha256:0", "sha256:0")
 LIMITS = Limits(load_s=10, query_s=2, build_s=100, job_s=1000)
 
 
@@ -29,7 +27,7 @@ class Running:
         monkeypatch.setattr(watch.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(watch, "_free_bytes", lambda _: self.free)
         self.free = 1 << 40
-        self.watch = Watch(Job(JOB, PREPARED, out, out, out, LIMITS))
+        self.watch = Watch(Job(FULL_SPEC, PREPARED, out, out, out, LIMITS))
 
     def event(self, **fields: object) -> None:
         self.write("events.jsonl", json.dumps(fields).encode() + b"\n")
@@ -94,7 +92,7 @@ def test_a_batch_has_the_time_of_its_queries(
     job = Running(tmp_path, monkeypatch)
     sample = tuple(Query(f"q{n}", "text") for n in range(10))
     params = ScenarioParams(batch_size=batch_size)
-    spec = replace(JOB, scenario="offline", sample=sample, scenario_params=params)
+    spec = replace(FULL_SPEC, scenario="offline", sample=sample, scenario_params=params)
     job.watch = Watch(Job(spec, PREPARED, tmp_path, tmp_path, tmp_path, LIMITS))
     job.event(phase="trial-3")
     assert job.after(0) is None
@@ -224,7 +222,7 @@ def test_an_index_out_of_all_proportion_ends_its_build(tmp_path: Path, monkeypat
     (tmp_path / "index").mkdir()
     (tmp_path / "out").mkdir()
     monkeypatch.setattr(watch, "_FREE_INDEX_BYTES", 1 << 20)
-    following = Watch(Job(replace(JOB, kind="build"), PREPARED, tmp_path, tmp_path, tmp_path / "index", LIMITS))
+    following = Watch(Job(replace(FULL_SPEC, kind="build"), PREPARED, tmp_path, tmp_path, tmp_path / "index", LIMITS))
     assert following.poll() is None
     (tmp_path / "index" / "big").write_bytes(b"x" * (2 << 20))
     stopped = following.poll()
@@ -241,7 +239,7 @@ class Pausing(Running):
     def __init__(self, out: Path, monkeypatch: pytest.MonkeyPatch, pause: bool = True) -> None:
         super().__init__(out, monkeypatch)
         self.folder = out
-        self.watch = Watch(Job(replace(JOB, pause=pause), PREPARED, out, out, out, LIMITS))
+        self.watch = Watch(Job(replace(FULL_SPEC, pause=pause), PREPARED, out, out, out, LIMITS))
 
     def paused(self, number: object) -> int | None:
         self.event(pause=number, t_ns=1)
@@ -286,7 +284,7 @@ def test_no_more_pauses_than_trials_and_none_that_was_not_asked_for(
         while pausing.watch.paused is not None:
             pausing.watch.answer()
             answered += 1
-    assert answered == JOB.trials
+    assert answered == FULL_SPEC.trials
     (tmp_path / "other").mkdir()
     assert Pausing(tmp_path / "other", monkeypatch, pause=False).paused(1) is None
 
@@ -300,7 +298,7 @@ def test_pauses_alone_do_not_buy_time_for_ever(pausing: Pausing) -> None:
     """Each starts a query's time anew, and there are as many as trials."""
     pausing.event(phase="trial-0")
     said = None
-    for number in range(JOB.trials + 2):
+    for number in range(FULL_SPEC.trials + 2):
         pausing.event(pause=number)
         said = said or pausing.after(1.9)
         if pausing.watch.paused is not None:
@@ -318,7 +316,7 @@ def test_a_name_that_is_taken_is_not_followed(pausing: Pausing) -> None:
     assert pausing.watch.paused is None
 
 
-def test_news_is_noticed_once(job: Running) -> None:
+def test_each_event_is_noticed_once(job: Running) -> None:
     assert not job.watch.stirred()
     job.event(phase="load")
     assert job.watch.stirred()

@@ -17,24 +17,14 @@ from harness.measure import driver
 from harness.measure.adapter import Corpus
 from harness.measure.driver import Places
 from harness.measure.output import EVENTS, MEASUREMENT, SAMPLES, Output
-from harness.records import PROTOCOL_VERSION, Cpuset, Hit, Isolation, JobSpec, Query, ScenarioParams, to_json
+from harness.records import PROTOCOL_VERSION, Cpuset, Hit, Isolation, JobSpec, ScenarioParams, to_json
 from harness.suite import Suite
+from tests import jobs
+from tests.jobs import SEEN
 from tests.measure.test_adapter import Least
-from tests.measure.test_envelope import ASKED, SEEN
 from tests.recorded import unfold
 
-SEARCH = JobSpec(
-    "search",
-    "fake",
-    {},
-    ASKED,
-    Isolation.PROCESS,
-    k=1,
-    trials=2,
-    corpus_size=1,
-    warmup=(Query("w", "warm"),),
-    sample=(Query("q", "timed"),),
-)
+SEARCH = jobs.spec()
 
 
 class Diary(Least):

@@ -10,25 +10,10 @@ import pytest
 
 from harness.cgroup import UNLIMITED
 from harness.measure import envelope
-from harness.records import Cpuset, EffectiveEnvelope, Envelope, Isolation
+from harness.records import Cpuset, Isolation
+from tests.jobs import ASKED, SEEN
 
 CPUSET = Cpuset((2, 3), (1,))
-ASKED = Envelope("cpu2-mem1", cpus=2, memory_bytes=1 << 30)
-SEEN = EffectiveEnvelope(
-    cpus=(2, 3),
-    cgroup_version=2,
-    memory_bytes=1 << 30,
-    swap_bytes=0,
-    cpu_quota=UNLIMITED,
-    pids=512,
-    gpus=0,
-    network_interfaces=("lo", "sit0", "tunl0"),
-    root_read_only=True,
-    effective_capabilities=0,
-    no_new_privileges=True,
-    uid=65532,
-    numa_nodes=(1,),
-)
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "too few CPUs": ({"cpus": (0,)}, "1 CPUs in the affinity mask, asked for 2"),

@@ -16,7 +16,8 @@ from harness.measure.answers import BadAnswer
 from harness.measure.output import SAMPLES, Output
 from harness.measure.passes import trial_order
 from harness.measure.scenarios import Done, offline, single_stream
-from harness.records import Envelope, Hit, Isolation, JobSpec, Query, ScenarioParams
+from harness.records import Envelope, Hit, JobSpec, Query, ScenarioParams
+from tests import jobs
 from tests.measure.test_adapter import Least
 
 SAMPLE = tuple(Query(f"q{n}", f"text {n}") for n in range(8))
@@ -53,9 +54,7 @@ class Timed(Least):
 
 
 def spec(**keys: Any) -> JobSpec:
-    envelope = Envelope("cpu1-mem1", 1, 1 << 30)
-    given = {"k": 2, "trials": 3, "corpus_size": 10, "warmup": WARMUP, "sample": SAMPLE, **keys}
-    return JobSpec("search", "fake", {}, envelope, Isolation.PROCESS, **given)
+    return jobs.spec(**{"k": 2, "trials": 3, "corpus_size": 10, "warmup": WARMUP, "sample": SAMPLE, **keys})
 
 
 @pytest.fixture

@@ -19,8 +19,9 @@ from harness.measure.answers import BadAnswer
 from harness.measure.output import EVENTS, SAMPLES, Output
 from harness.measure.passes import Asker
 from harness.measure.scenarios import Done, single_stream
-from harness.records import Envelope, Hit, Isolation, JobSpec, Measurement, Outcome, Query, ScenarioParams
+from harness.records import Envelope, Hit, JobSpec, Measurement, Outcome, Query, ScenarioParams
 from harness.samples import incomplete, read, worked_s
+from tests import jobs
 from tests.measure.test_adapter import Least
 
 TARGET = ScenarioParams(latency_target_s=0.05, latency_percentile=95.0)
@@ -57,16 +58,14 @@ def adapter(service_s: Callable[[int], float], width: int = 1) -> Serving:
 def spec(queries: int, **keys: Any) -> JobSpec:
     given = {
         "scenario": "server",
-        "k": 1,
         "trials": 1,
-        "corpus_size": 1,
         "seed": 3,
         "scenario_params": TARGET,
         "warmup": tuple(Query(f"w{n}", "warm") for n in range(5)),
         "sample": tuple(Query(f"q{n}", f"text {n}") for n in range(queries)),
         **keys,
     }
-    return JobSpec("search", "fake", {}, Envelope("e", 1, 1), Isolation.PROCESS, **given)
+    return jobs.spec(**given)
 
 
 def run(folder: Path, system: Serving, job: JobSpec, scenario: Callable[..., Done] = server.server) -> Done:

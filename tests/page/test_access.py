@@ -119,7 +119,7 @@ def test_the_focus_can_be_seen(page: Page) -> None:
 
 
 @pytest.mark.parametrize("made_of", ["usual", "hostile"])
-def test_no_window_scrolls_sideways(open_file: Open, file: Path, hostile_file: Path, made_of: str) -> None:
+def test_the_page_scrolls_sideways_in_no_window(open_file: Open, file: Path, hostile_file: Path, made_of: str) -> None:
     page = open_file({"usual": file, "hostile": hostile_file}[made_of], "#d=*", width=320, height=800)
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     for width in (320, 390, 768, 1024, 1440):

@@ -112,7 +112,7 @@ def test_escape_closes_it_and_gives_the_focus_back(page: Page) -> None:
     expect(page).not_to_have_url(EVIDENCE)
 
 
-def test_back_closes_it(page: Page) -> None:
+def test_back_closes_the_evidence(page: Page) -> None:
     opened(page, 2, "latency")
     expect(page).to_have_url(EVIDENCE)
     page.go_back()

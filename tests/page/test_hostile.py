@@ -18,7 +18,7 @@ def hostile(open_file: Open, hostile_file: Path) -> Page:
     return open_file(hostile_file, "#d=scifact")
 
 
-def test_names_are_text(hostile: Page) -> None:
+def test_hostile_names_are_shown_as_text(hostile: Page) -> None:
     assert made.HOSTILE in hostile.locator("#body").inner_text()
     assert hostile.locator("#body script, #body img, main img, main script").count() == 0
     assert hostile.evaluate("document.scripts.length") == hostile.evaluate(
@@ -40,7 +40,7 @@ def test_every_evidence_of_them_is_text(hostile: Page) -> None:
     assert hostile.locator("figure img, figure script").count() == 0
 
 
-def test_its_command_is_quoted(hostile: Page) -> None:
+def test_the_command_quotes_a_hostile_name(hostile: Page) -> None:
     found = hostile.evaluate(
         """() => { harnessPage.content.rows[0].system = "a'; rm -rf ~; '"; const row = 0;
           harnessPage.main.change({ evidence: { row, column: "rank" } });
@@ -57,7 +57,7 @@ def test_a_sent_address_cannot_bring_a_script(open_file: Open, tmp_path: Path) -
     assert page.locator("main img").count() == 0
 
 
-def test_the_policy_holds(browser: Browser, hostile_file: Path) -> None:
+def test_the_content_policy_stops_an_injected_script(browser: Browser, hostile_file: Path) -> None:
     """Even a script that found its way into the page would not run, and nothing could be sent."""
     context = browser.new_context(offline=True)
     page = context.new_page()

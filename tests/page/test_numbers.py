@@ -352,7 +352,7 @@ def _spans(page: Page) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("mode", dynascore.MODES)
-def test_how_far_ranks_hold(shared: Page, results: Made, rows: Any, mode: str) -> None:
+def test_rank_intervals_are_those_of_the_leaderboard(shared: Page, results: Made, rows: Any, mode: str) -> None:
     weights = {"accuracy": 0.5, "cost": 0.2, "latency": 0.3}
     choose(shared, weights=[500, 200, 300], mode=mode, snapshot=None, measure=0)
     wanted = board(results, rows[1], results.tariff, weights=weights, mode=mode)

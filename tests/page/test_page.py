@@ -105,7 +105,7 @@ def test_what_is_missing_is_a_dash_with_its_reason_and_never_zero(page: Page) ->
     assert "0" not in column(page, "memory")
 
 
-def test_rows_are_paged(open_file: Open, tmp_path: Path) -> None:
+def test_rows_are_shown_forty_to_a_page(open_file: Open, tmp_path: Path) -> None:
     path = tmp_path / "many.html"
     path.write_text(made.html(*made.rows(230)), encoding="utf-8")
     page = open_file(path)
@@ -201,7 +201,7 @@ def test_the_address_is_the_view(page: Page, open_file: Open, file: Path) -> Non
     assert sent.locator("#body").inner_text() == page.locator("#body").inner_text()
 
 
-def test_back_and_forward(page: Page) -> None:
+def test_back_and_forward_restore_each_view(page: Page) -> None:
     page.get_by_role("button", name="cost first").click()
     page.locator('th[data-column="latency"] button').click()
     page.go_back()

@@ -12,7 +12,7 @@ from harness import prices, pricing, tables
 from harness.catalog import data_root
 from harness.per_query import SHARES, PerQuery, name
 from harness.records import Outcome
-from harness.table import Figure, Price, Row, Table, Validity
+from harness.table import Figure, Row, Table, Validity
 from tests import build
 
 MIB = 2**20
@@ -35,7 +35,7 @@ def row(system: str, profile: str, place: int, **changes: object) -> Row:
         profile=profile,
         cpus=cpus,
         memory_limit_bytes=memory * MIB,
-        price=Price(instance, "arm64", cpus, memory * MIB, "us-east-1", "on-demand", usd, "2026-07-20"),
+        price=build.price(instance, usd, cpus, memory * MIB),
         key=f"{system}/{profile}",
         keys=(f"{system}/{profile}",),
         queries=40,
@@ -60,7 +60,7 @@ def per_query(of: Row) -> PerQuery:
 
 
 def made(rows: Sequence[Row]) -> Table:
-    return Table(tuple(rows), ("RR@10",), "aws", "us-east-1", "2026-07-20", "made up", "US$ per million = time x money")
+    return build.table(rows)
 
 
 @pytest.fixture(scope="session")

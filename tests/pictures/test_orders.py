@@ -177,7 +177,7 @@ SAME = values(1, 0.4)
         ),
     ],
 )
-def test_why_there_is_none(rows: Rows, why: str) -> None:
+def test_a_missing_picture_of_orders_says_why(rows: Rows, why: str) -> None:
     with pytest.raises(Missing, match=f"^how often two systems change places: {why}"):
         orders.make(rows)
 

@@ -93,7 +93,7 @@ def test_other_prices_give_other_costs_on_the_same_types(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", report.FORMATS)
-def test_every_writer_takes_them(table: Table, form: str) -> None:
+def test_every_format_shows_published_rows(table: Table, form: str) -> None:
     text = report.render(table, form)
     assert "published" in text and "ColBERTv2-L" in text
     assert as_rows.NO_SAMPLES in text or form == "csv"

@@ -26,8 +26,7 @@ from harness.launch.container import arguments
 from harness.launch.docker import group_of
 from harness.records import Envelope
 from harness.result import Placement
-from tests.launch.test_watch import PREPARED
-from tests.test_records import JOB
+from tests.jobs import FULL_SPEC, PREPARED
 
 MIB = 1 << 20
 PLACEMENT = Placement((1,), (0,), True, (0,), apart=True)
@@ -124,7 +123,7 @@ def _job(work: Path) -> Job:
     with mapped.open("rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    spec = replace(JOB, envelope=Envelope("recorded", 1, 256 * MIB))
+    spec = replace(FULL_SPEC, envelope=Envelope("recorded", 1, 256 * MIB))
     return Job(spec, PREPARED, work / "job", work / "index", work / "index", Limits(60, 60, 60, 60))
 
 

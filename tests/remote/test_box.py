@@ -24,7 +24,7 @@ from harness.remote.pulse import INTERVAL_VARIABLE
 from harness.remote.records import MOST_BYTES, Beat, End, Input, Part, read
 from harness.store import Store
 from tests.aws import server
-from tests.conftest import Bench
+from tests.conftest import Bench, protocol
 from tests.remote import imds
 from tests.remote.planning import RUN, TYPE, Planning
 
@@ -41,8 +41,7 @@ def service(monkeypatch: pytest.MonkeyPatch, aws: str) -> Iterator[imds.Metadata
 
 @pytest.fixture
 def planning(bench: Bench, work: Objects) -> Planning:
-    text = '[protocol]\nname = "interleaved"\nwarmup_queries = 2\ntrials = 2\nk = 3\n'
-    return Planning(bench, bench.suite(text, overhead=True), FakeLauncher(), work)
+    return Planning(bench, bench.suite(protocol(2), overhead=True), FakeLauncher(), work)
 
 
 def live(planning: Planning, home: Path, part: str = "0001") -> bool:
@@ -130,7 +129,7 @@ def wrong(planning: Planning, home: Path) -> str:
     return found.detail
 
 
-def test_no_such_part(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
+def test_a_box_ends_when_its_part_is_missing(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
     assert "there is no such part" in wrong(planning, tmp_path / "home")
 
 
@@ -140,7 +139,7 @@ def test_another_machine_than_was_planned(planning: Planning, service: imds.Meta
     assert "this machine is t3.micro, the part 0001 is for c7g.large" in wrong(planning, tmp_path / "home")
 
 
-def test_no_machine_of_ec2(
+def test_a_box_that_is_no_ec2_instance_ends(
     planning: Planning, service: imds.Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planning.part()

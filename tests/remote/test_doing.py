@@ -28,15 +28,13 @@ from harness.result import job_key
 from harness.store import Store
 from harness.stored_jobs import StoredJob, read_jobs
 from tests.aws.policies import allows
-from tests.conftest import Bench
+from tests.conftest import Bench, protocol
 from tests.remote.planning import Planning
-
-INTERLEAVED = '[protocol]\nname = "interleaved"\nwarmup_queries = 2\ntrials = 3\nk = 3\n'
 
 
 @pytest.fixture
 def planning(bench: Bench, work: Objects) -> Planning:
-    return Planning(bench, bench.suite(INTERLEAVED), FakeLauncher(), work)
+    return Planning(bench, bench.suite(protocol(3)), FakeLauncher(), work)
 
 
 class OneBox:

@@ -22,7 +22,7 @@ from harness.remote.user_data import Boot, render
 from harness.store import Store
 from harness.stored_jobs import read_jobs
 from tests.aws import server
-from tests.conftest import Bench
+from tests.conftest import Bench, protocol
 from tests.remote import imds, standin
 from tests.remote.planning import RUN, TYPE, Planning
 
@@ -31,7 +31,6 @@ pytestmark = pytest.mark.docker
 INSTANCE = "i-00000000000000{:03}"
 # Long enough for a first boot, which downloads all packages over a slow line.
 BOOT_S = 900
-PROTOCOL = '[protocol]\nname = "interleaved"\nwarmup_queries = 2\ntrials = {}\nrepeats = 0\nk = 3\n'
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +49,7 @@ class Shipped:
         with (bench.folder / "engines" / "planted" / "adapter.py").open("a") as adapter:
             adapter.write(f"# {bench.folder}\n")
         self.bundle = shipping.bundle(work, said.append, cache=bench.cache)
-        path = bench.suite(PROTOCOL.format(trials), systems=["shipped"])
+        path = bench.suite(protocol(trials), systems=["shipped"])
         if not whole:
             self.planning = Planning(bench, path, FakeLauncher(), work)
             return

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from harness.records import Envelope, Isolation, Outcome
-from harness.table import Cause, Figure, Finding, Overhead, Price, Row, Table, Timing, Validity
+from harness.table import Cause, Figure, Finding, Overhead, Row, Table, Timing, Validity
 from tests import build
 
 MIB = 2**20
@@ -27,7 +27,7 @@ def row(system: str, profile: str, **changes: Any) -> Row:
         "profile": profile,
         "cpus": cpus,
         "memory_limit_bytes": memory_mib * MIB,
-        "price": Price(instance, "arm64", 2 * cpus, 2 * memory_mib * MIB, "us-east-1", "on-demand", usd, "2026-07-20"),
+        "price": build.price(instance, usd, 2 * cpus, 2 * memory_mib * MIB),
         "stand_in": STAND_IN if system == "minilm" else None,
         "price_note": f"priced on {instance} (arm64); latency was measured on x86_64",
     }
@@ -67,7 +67,7 @@ def measured(system: str, profile: str, mean_ms: float, **changes: Any) -> Row:
         "index_build_s": 12.5,
         "build_envelope": Envelope("cpu2-mem4", 2, 4096 * MIB),
         "corpus_documents": 5183,
-        "build_price": Price("a1.large", "arm64", 2, 4096 * MIB, "us-east-1", "on-demand", 0.051, "2026-07-20"),
+        "build_price": build.price("a1.large", 0.051, 2, 4096 * MIB),
         "usd_build_per_million_documents": Figure(12.5 * 0.051 / 3600 / 5183 * 1e6),
         "usd_storage_per_month": Figure(None, reason="no price of storage is known"),
         "load_s": 1.0625,
@@ -118,14 +118,9 @@ def table() -> Table:
             p95_s=Figure(None, reason="p95 needs 130 queries, timed 5"),
         ),
     )
-    return Table(
-        rows=rows,
-        measures=("RR@10", "Success@10", "nDCG@10"),
-        price_provider="aws",
-        price_region="us-east-1",
-        price_date="2026-07-20",
-        price_source="made up",
-        cost_formula="US$ per million = time x money",
+    return build.table(
+        rows,
+        ("RR@10", "Success@10", "nDCG@10"),
         overhead=(
             Overhead(
                 suite="quickstart",
@@ -147,7 +142,7 @@ def table() -> Table:
 
 @pytest.fixture
 def empty() -> Table:
-    return Table((), ("RR@10",), "aws", "us-east-1", "2026-07-20", "made up", "time x money")
+    return build.table(())
 
 
 @pytest.fixture

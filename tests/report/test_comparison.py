@@ -21,14 +21,14 @@ from harness.per_query import PerQuery
 from harness.records import Outcome
 from harness.report import headline
 from harness.report.comparison import render
-from harness.table import Figure, Price, Row, Validity
+from harness.table import Figure, Row, Validity
 from tests import build
 
 COUNT = 300
 IDS = tuple(f"q{number:03}" for number in range(COUNT))
 RNG = np.random.default_rng(5)
 BASE = RNG.uniform(0, 0.5, COUNT)
-PRICE = Price("a1.large", "arm64", 2, 4 << 30, "us-east-1", "on-demand", 0.051, "2026-07-20")
+PRICE = build.price("a1.large", 0.051, 2, 4 << 30)
 
 
 def row(system: str, **changes: Any) -> Row:
@@ -90,7 +90,7 @@ SLOW = {"trial_means_s": (0.12, 0.1201, 0.1199)}
         ),
     ],
 )
-def test_one_sentence(made: Comparison, said: str) -> None:
+def test_the_headline_is_one_sentence(made: Comparison, said: str) -> None:
     assert re.fullmatch(said, headline.sentence(made, 2)), headline.sentence(made, 2)
 
 
@@ -122,7 +122,7 @@ def test_published_figures_are_weighed_without_a_test() -> None:
     assert "randomisation" not in render([made], "md")
 
 
-def test_counts_are_no_points() -> None:
+def test_counting_measures_are_not_given_in_points() -> None:
     a, b = (row(name, measures={"NumRelRet": Figure(value)}) for name, value in (("a", 1.0), ("b", 3.0)))
     ours = found("a", np.full(COUNT, 1.0), measure="NumRelRet")
     theirs = found("b", np.full(COUNT, 3.0), measure="NumRelRet")
@@ -236,6 +236,6 @@ def test_texts_of_queries_are_harmless_and_not_too_long() -> None:
     assert "| — " in line
 
 
-def test_there_are_three_formats() -> None:
+def test_comparison_refuses_an_unknown_format() -> None:
     with pytest.raises(UnknownName, match="unknown format 'html'"):
         render([], "html")

@@ -136,7 +136,7 @@ def _listed(texts: Sequence[str]) -> str:
         ("λ", r"\ensuremath{\lambda}"),
     ],
 )
-def test_what_is_written(text: str, written: str) -> None:
+def test_latex_escapes_special_characters(text: str, written: str) -> None:
     assert tex.escape(text) == written
 
 

@@ -127,7 +127,7 @@ def test_csv_reads_back_as_printed() -> None:
     assert bm25["errata"] == "E9 E12"
 
 
-def test_json_holds_everything() -> None:
+def test_the_paper_as_json_holds_every_row_and_erratum() -> None:
     whole = json.loads(rendered("json"))
     assert whole["published"]["doi"] == "10.18653/v1/2023.findings-acl.738"
     assert len(whole["rows"]) == 77 and len(whole["errata"]) == 12

@@ -47,7 +47,7 @@ COLUMNS = [
         ("terminal", "report-200.txt", 200),
     ],
 )
-def test_golden(table: Table, golden: Path, format: str, name: str, width: int) -> None:
+def test_report_renders_the_golden_files(table: Table, golden: Path, format: str, name: str, width: int) -> None:
     assert report.render(table, format, width=width).encode() == (golden / name).read_bytes()
 
 
@@ -58,7 +58,7 @@ def test_environment_plays_no_part(table: Table, monkeypatch: pytest.MonkeyPatch
     assert {format: report.render(table, format) for format in report.FORMATS} == before
 
 
-def test_unknown_format(table: Table) -> None:
+def test_report_refuses_an_unknown_format(table: Table) -> None:
     with pytest.raises(UnknownName, match="unknown format 'mdd'; did you mean 'md'"):
         report.render(table, "mdd")
 
@@ -190,7 +190,7 @@ def test_markdown_lets_no_stranger_out_of_a_cell(table: Table) -> None:
         ("naïve 検索", "naïve 検索"),
     ],
 )
-def test_markdown_escape(raw: str, safe: str) -> None:
+def test_markdown_escapes_special_characters(raw: str, safe: str) -> None:
     assert markdown.escape(raw) == safe
 
 
@@ -262,7 +262,7 @@ def test_no_mark_where_nothing_stands_in(table: Table) -> None:
     assert not any("†" in report.render(plain, format) for format in report.FORMATS)
 
 
-def test_csv_reads_back(table: Table) -> None:
+def test_report_as_csv_reads_back(table: Table) -> None:
     read = list(csv.DictReader(io.StringIO(report.render(table, "csv"))))
     assert len(read) == len(table.rows)
     for line, row in zip(read, table.rows, strict=True):
@@ -276,7 +276,7 @@ def test_csv_reads_back(table: Table) -> None:
     assert read[1]["detail"].startswith("'=1+1 | <script>")
 
 
-def test_json_is_whole(table: Table) -> None:
+def test_report_as_json_holds_every_field(table: Table) -> None:
     read = json.loads(report.render(table, "json"))
     assert read["report_version"] == 5
     assert read["overhead"][0]["latency_mean_s"] == {"value": 4e-7, "low": 3.9e-7, "high": 4.1e-7, "reason": None}
@@ -309,7 +309,7 @@ def test_machines_that_differ_are_told_at_their_rows(table: Table) -> None:
     assert [note.split(" (")[0] for note in told] == ["Measured on: AMD EPYC 9B14", "Measured on: Other CPU"]
 
 
-def test_nothing_stored(empty: Table) -> None:
+def test_report_says_that_nothing_is_stored(empty: Table) -> None:
     assert report.render(empty, "md") == "No stored results.\n"
     assert report.render(empty, "terminal") == "No stored results.\n"
     assert json.loads(report.render(empty, "json"))["rows"] == []

@@ -33,7 +33,7 @@ FOUND = Robustness(
 )
 
 
-def test_markdown() -> None:
+def test_robustness_is_written_as_markdown() -> None:
     lines = [" ".join(line.split()) for line in render([FOUND], "md").splitlines()]
     assert lines[0] == r"**a\|b, by nDCG@10, 1,234 judged queries**"
     assert r"| 1 | best\* | 0.5000 | 1 | 1 | 100% |" in lines
@@ -90,7 +90,7 @@ def test_csv_has_a_line_for_each_pair_under_each_condition() -> None:
     assert [line["flips_error"][:6] for line in lines[::3]] == ["0.0309", "", "0.0309"]
 
 
-def test_json() -> None:
+def test_robustness_is_written_as_json() -> None:
     content = json.loads(render([FOUND], "json"))
     assert content["robustness_version"] == 2
     (board,) = content["leaderboards"]
@@ -115,6 +115,6 @@ def test_so_many_draws_are_known_so_well() -> None:
     assert share_error(400) == pytest.approx(error / 2) and share_error(1) is share_error(0) is None
 
 
-def test_there_are_three_formats() -> None:
+def test_robustness_refuses_an_unknown_format() -> None:
     with pytest.raises(UnknownName, match="unknown format 'latex'"):
         render([], "latex")

@@ -17,7 +17,7 @@ from harness.errors import UnknownName
 from harness.published import tables as published_tables
 from harness.records import Isolation, Outcome
 from harness.report import table3_data
-from harness.table import Cause, Figure, Finding, Price, Row, Table, Validity
+from harness.table import Cause, Figure, Finding, Row, Table, Validity
 from tests import build
 
 GIB = 2**30
@@ -41,7 +41,7 @@ def row(system: str, profile: str, **changes: Any) -> Row:
         "cpus": cpus,
         "memory_limit_bytes": gib * GIB,
         "gpus": gpus,
-        "price": Price(instance, "arm64", cpus, gib * GIB, "us-east-1", "on-demand", usd, "2026-07-20"),
+        "price": build.price(instance, usd, cpus, gib * GIB),
         "price_note": ON_ARM if instance == "a1.medium" else None,
         "stand_in": None if system == "bm25" else SMALL,
     }
@@ -84,16 +84,7 @@ OTHER = (measured("bm25", "cpu1-mem2", 37.0, 0.125, dataset="xquad|zh", index_by
 
 
 def table(*rows: Row, measures: tuple[str, ...] = ("RR@10", "Success@10")) -> Table:
-    return Table(
-        rows=rows,
-        measures=measures,
-        price_provider="aws",
-        price_region="us-east-1",
-        price_date="2026-07-20",
-        price_source="made up",
-        cost_formula="US$ per million = time x money",
-        notes=("How the interval was made.", "Prices: aws us-east-1, 2026-07-20."),
-    )
+    return build.table(rows, measures, notes=("How the interval was made.", "Prices: aws us-east-1, 2026-07-20."))
 
 
 def shown(text: str, title: str) -> list[list[str]]:
@@ -113,7 +104,7 @@ def accuracy(*rows: Row, **keys: Any) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("format", ["md", "csv", "json"])
-def test_golden(golden: Path, format: str) -> None:
+def test_table3_renders_the_golden_files(golden: Path, format: str) -> None:
     made = report.render(table(*ROWS, *OTHER), format, layout="santhanam2023")
     assert made.encode() == (golden / f"table3.{format}").read_bytes()
 

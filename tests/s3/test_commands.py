@@ -77,7 +77,9 @@ def test_what_is_merged_is_the_same(results: Path, bucket: Bucket, harness: Call
         assert local.exit_code == 0
 
 
-def test_pictures_are_the_same(bucket: Bucket, harness: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_from_a_bucket_are_the_same(
+    bucket: Bucket, harness: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     bucket.fill(shelf.put(tmp_path / "results", Made("a", 2.0), Made("b", 5.0, ranks=(1, 2))))
     assert harness("report", "results", "--format", "png", "-o", "local").exit_code == 0
@@ -92,7 +94,7 @@ def test_published_tables_are_read_too(bucket: Bucket, harness: Call) -> None:
     assert (there.exit_code, there.stdout) == (0, local.stdout)
 
 
-def test_frames_are_the_same(results: Path, bucket: Bucket) -> None:
+def test_frames_from_a_bucket_are_the_same(results: Path, bucket: Bucket) -> None:
     bucket.fill(results)
     assert package.load(HERE).equals(package.load("results"))
     assert package.load_samples(HERE).equals(package.load_samples(results))

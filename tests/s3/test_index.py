@@ -80,7 +80,9 @@ _LIES: dict[str, Callable[[dict[str, str]], object]] = {
 
 
 @pytest.mark.parametrize("change", _LIES.values(), ids=_LIES)
-def test_a_lie_changes_nothing(change: Callable[[dict[str, str]], object], indexed: Path, bucket: Bucket) -> None:
+def test_a_lying_index_changes_nothing(
+    change: Callable[[dict[str, str]], object], indexed: Path, bucket: Bucket
+) -> None:
     lie(bucket, change)
     bucket.sync()
     assert tree(bucket.place().folder) == tree(indexed)

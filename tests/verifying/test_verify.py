@@ -28,7 +28,7 @@ def verify(results: Path, against: Path | None = None) -> tuple[Mismatch, ...]:
     return verifying.verify(results, cache=results.parent / "cache", against=against).mismatches
 
 
-def test_sound_results_follow(results: Path) -> None:
+def test_sound_results_verify(results: Path) -> None:
     found = verifying.verify(results, cache=results.parent / "cache")
     assert found.mismatches == () and found.looked_at == "12 jobs, 36 files"
 

@@ -49,7 +49,7 @@ def test_a_percentile_needs_queries_enough_to_show_it() -> None:
         asked.check_proves(wanted, 129)
 
 
-def test_numbers_and_sizes() -> None:
+def test_numbers_and_sizes_are_read_or_refused() -> None:
     assert asked.whole_numbers("2, 1,2", "--cpus") == (1, 2)
     assert asked.size(" 2GiB ", "--step") == 2 << 30
     for wrong in ("", "0", "1,", "x", "-1", "1.5", "²"):

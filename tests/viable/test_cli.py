@@ -45,7 +45,7 @@ def test_viable_prints_the_verdict_with_what_to_rent(call) -> None:  # type: ign
     assert told[0]["limit_bytes"] == 144 << 20 and told[0]["rent"]["same_architecture"]["usd_per_hour"] > 0
 
 
-def test_validate_and_curve(call, bench: Bench) -> None:  # type: ignore[no-untyped-def]
+def test_validate_and_curve_print_their_verdicts(call, bench: Bench) -> None:  # type: ignore[no-untyped-def]
     holds = call("validate", "planted", "--instance", "m6g.medium")
     assert holds.exit_code == 0, holds.output
     assert "it does its work." in holds.stdout and "only memory was validated" in holds.stdout

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import instances
 from harness.errors import HarnessError, UsageError
 from harness.records import Outcome, to_json
 from harness.viable import curve, plot, reverse, session, shown
@@ -20,7 +21,6 @@ from harness.viable.smallest import smallest
 from harness.viable.verdict import Verdict
 from tests import chance
 from tests.viable.conftest import Asker, Life, Script, needs
-from tests.viable.test_reverse import SMALL
 
 # Each is a search of some twenty jobs, cut off at times; ``None``: of another seed each time.
 SEEDS = [None, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(8))]
@@ -231,7 +231,8 @@ def test_another_sample_is_another_question(ask: Asker) -> None:
 
 def test_a_claim_keeps_all_that_was_asked(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.viable.reverse.architecture", lambda _: "x86_64")
-    found = reverse.validate(ask(needs(1), Question(Criteria(least=(Least("RR@10", 0.1),))))[0], SMALL)
+    asked, _ = ask(needs(1), Question(Criteria(least=(Least("RR@10", 0.1),))))
+    found = reverse.validate(asked, instances.read("aws")["m6g.medium"])
     assert found.least == {"RR@10": 0.1} and "RR@10 >= 0.1" in shown.claim(found, "md")
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from harness import instances
 from harness.errors import UsageError
-from harness.instances import Instance
 from harness.records import Outcome
 from harness.viable import reverse, shown
 from harness.viable.probing import MIB
@@ -16,22 +16,7 @@ from harness.viable.smallest import smallest
 from tests.viable.conftest import Asker, Life, needs
 
 GIB = 1 << 30
-SMALL = Instance(
-    provider="aws",
-    instance_type="m6g.medium",
-    vcpus=1,
-    physical_cores=1,
-    memory_bytes=4 * GIB,
-    architecture="x86_64",
-    gpus=0,
-    gpu_name=None,
-    gpu_memory_bytes=None,
-    accelerators=0,
-    local_nvme_bytes=None,
-    burstable=False,
-    bare_metal=False,
-    current_generation=True,
-)
+SMALL = instances.read("aws")["m6g.medium"]
 LEFT = 4 * 1024 - 512 - 64  # MiB: the reserve's 512 MiB and 1/64
 
 

@@ -109,7 +109,7 @@ def test_a_fresh_search_that_never_began_makes_nothing_old(ask: Asker) -> None:
 
 
 @pytest.mark.slow
-def test_each_cause_is_named(ask: Asker) -> None:
+def test_the_verdict_names_why_the_smaller_limit_failed(ask: Asker) -> None:
     ways = {
         "oom": Life(Outcome.OOM),
         "crash": Life(Outcome.CRASH),
@@ -353,7 +353,7 @@ def test_another_machines_jobs_are_no_evidence(ask: Asker, monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-def test_cpu_counts_are_apart(ask: Asker) -> None:
+def test_each_cpu_count_has_a_verdict_of_its_own(ask: Asker) -> None:
     asked, launcher = ask(needs(129))
     assert [smallest(asked, cpus).cpus for cpus in (1, 2)] == [1, 2]
     assert launcher.limits.count(None) == 6
