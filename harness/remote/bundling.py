@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,13 @@ _LEFT_OUT = ("__pycache__", "shipped")
 _MOST_BYTES = 512 << 20
 # Packages without wheels for arm64, which a box does not need: it scores no run.
 _X86_ONLY = ("pytrec-eval-terrier",)
+# Packages that only the user's machine needs: for figures, data frames, public collections and checkpoints.
+_HOME_ONLY = {
+    *("matplotlib", "contourpy", "cycler", "fonttools", "kiwisolver", "pillow", "pyparsing"),
+    "pandas",
+    *("ir-datasets", "lxml", "lz4", "nltk", "defusedxml", "joblib", "regex", "tqdm"),
+    *("huggingface-hub", "anyio", "filelock", "fsspec", "h11", "hf-xet", "httpcore2", "httpx2", "truststore"),
+}
 
 
 def entries() -> list[tuple[str, Path | bytes]]:
@@ -54,12 +62,15 @@ def entries() -> list[tuple[str, Path | bytes]]:
 
 
 def lock() -> str:
-    """The packages that harness needs to run, each pinned with hashes, for both architectures."""
+    """The packages that a box needs, each pinned with hashes, for both architectures."""
     text = (Path(__file__).resolve().parent / LOCK).read_text(encoding="utf-8")
-    for line in text.splitlines():
-        if line.partition("==")[0] in _X86_ONLY:
-            text = text.replace(line, line.replace(" \\", " ; platform_machine == 'x86_64' \\"))
-    return text
+    # A package's line, and the lines of its hashes below it.
+    packages = re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)
+    needed = [each for each in packages if each.partition("==")[0] not in _HOME_ONLY]
+    return "".join(
+        each.replace(" \\", " ; platform_machine == 'x86_64' \\", 1) if each.partition("==")[0] in _X86_ONLY else each
+        for each in needed
+    )
 
 
 def pins(*names: str) -> list[str]:

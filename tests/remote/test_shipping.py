@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import io
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -143,13 +144,17 @@ def test_the_runtime_lock_agrees_with_the_main_one() -> None:
     assert hashes and all(line.rstrip(" \\") in whole for line in hashes)
 
 
-def test_on_arm_what_has_no_wheel_is_left_out(tmp_path: Path) -> None:
-    text = bundling.lock()
-    assert "pytrec-eval-terrier==" in text
-    line = next(line for line in text.splitlines() if line.startswith("pytrec-eval-terrier"))
-    assert line.endswith(" ; platform_machine == 'x86_64' \\")
-    (tmp_path / "x").write_text(text.replace(" ; platform_machine == 'x86_64'", ""))
-    assert (tmp_path / "x").read_text() == (ROOT / "harness/remote/requirements.lock").read_text()
+def test_a_box_installs_packages_of_the_lock_and_leaves_out_those_for_home() -> None:
+    def packages(text: str) -> set[str]:
+        return set(re.split(r"^(?=[a-z])", text, flags=re.MULTILINE))
+
+    here = packages((ROOT / "harness/remote/requirements.lock").read_text())
+    # pytrec_eval has no wheel for arm64.
+    box = packages(bundling.lock().replace(" ; platform_machine == 'x86_64' \\", " \\"))
+    assert box < here and {each.partition("==")[0] for each in here - box} == bundling._HOME_ONLY
+    assert re.search(
+        r"^pytrec-eval-terrier==\S+ ; platform_machine == 'x86_64' \\\n    --hash", bundling.lock(), re.MULTILINE
+    )
 
 
 # ---- datasets
