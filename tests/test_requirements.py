@@ -75,14 +75,14 @@ def test_a_package_is_pinned_by_one_lock_of_an_image(system: System) -> None:
     assert sum(map(len, locks)) == len(set().union(*locks))
 
 
-def test_what_makes_the_encoders_packages_is_the_same_text_in_each_engine() -> None:
-    """Then Docker makes them once, and its images share the layer."""
-    made = {
-        (folder / "Dockerfile").read_text().partition("AS builder")[0]
-        for folder in ENGINES
-        if "packages/encoder" in (folder / "Dockerfile").read_text()
-    }
-    assert len(made) == 1 and "COPY --from=encoder" in made.pop()
+@pytest.mark.parametrize(("stage", "engines"), [("encoder", 2), ("with-encoder", 2), ("anserini", 2)])
+def test_a_stage_that_engines_share_is_the_same_text_in_each(stage: str, engines: int) -> None:
+    """Then Docker makes it once for all of them."""
+    texts = []
+    for folder in ENGINES:
+        stages = re.split(r"^(?=FROM )", (folder / "Dockerfile").read_text(), flags=re.MULTILINE)
+        texts += [re.sub(r"^#.*\n", "", each, flags=re.MULTILINE) for each in stages if f" AS {stage}\n" in each]
+    assert len(texts) == engines and len(set(texts)) == 1
 
 
 def test_the_image_keeps_the_models_of_transformers_that_the_encoder_reads() -> None:
