@@ -22,7 +22,7 @@ _MOST_BYTES = 512 << 20
 # Packages without wheels for arm64, which a box does not need: it scores no run.
 _X86_ONLY = ("pytrec-eval-terrier",)
 # Packages that only the user's machine needs: for figures, data frames, public collections and checkpoints.
-_HOME_ONLY = {
+HOME_ONLY = {
     *("matplotlib", "contourpy", "cycler", "fonttools", "kiwisolver", "pillow", "pyparsing"),
     "pandas",
     *("ir-datasets", "lxml", "lz4", "nltk", "defusedxml", "joblib", "regex", "tqdm"),
@@ -66,7 +66,7 @@ def lock() -> str:
     text = (Path(__file__).resolve().parent / LOCK).read_text(encoding="utf-8")
     # A package's line, and the lines of its hashes below it.
     packages = re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)
-    needed = [each for each in packages if each.partition("==")[0] not in _HOME_ONLY]
+    needed = [each for each in packages if each.partition("==")[0] not in HOME_ONLY]
     return "".join(
         each.replace(" \\", " ; platform_machine == 'x86_64' \\", 1) if each.partition("==")[0] in _X86_ONLY else each
         for each in needed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import re
 import subprocess
@@ -21,7 +22,7 @@ from harness.errors import AwsError, FileError
 from harness.inputs import Options
 from harness.launch.fake import FakeLauncher
 from harness.progress import Screen
-from harness.remote import arriving, doing, handover, layout, shipping
+from harness.remote import arriving, bundling, doing, handover, layout, shipping
 from harness.remote.doing import HandingOver
 from harness.remote.records import Assignment, Part, Status, dump, read
 from harness.result import job_key
@@ -34,7 +35,9 @@ from tests.remote.planning import Planning
 
 @pytest.fixture
 def planning(bench: Bench, work: Objects) -> Planning:
-    return Planning(bench, bench.suite(protocol(3)), FakeLauncher(), work)
+    return Planning(
+        bench, bench.suite(protocol(3), measures=["nDCG@10", "AP(rel=2)@100", "SetF@5", "R@2kt"]), FakeLauncher(), work
+    )
 
 
 class OneBox:
@@ -240,14 +243,37 @@ def test_a_job_that_is_there_and_cannot_be_read_is_not_lost(planning: Planning, 
     assert box.status.troubles == () and arrived(planning) == sorted(planning.specs)
 
 
+# Without the packages that a box does not install.
+_AS_ON_A_BOX = """
+import sys
+absent = sys.argv.pop(1).split(",")
+class Absent:
+    def find_spec(name, path, target=None):
+        if name in absent:
+            raise ModuleNotFoundError(f"a box has no {name}")
+sys.meta_path.insert(0, Absent)
+from harness.cli import main
+main()
+"""
+
+
 def command(box: OneBox, launcher: str = "fake") -> subprocess.CompletedProcess[str]:
     file = box.folder / "part.json"
     file.write_bytes(dump(box.assignment))
     suite_file = box.planning.bench.folder / "test-suite.toml"
     arguments = ["run", str(suite_file), "--launcher", launcher, "--part", str(file)]
     arguments += ["--results", str(box.folder / "results"), "--cache", str(box.folder / "cache")]
+    absent = [
+        module
+        for module, packages in importlib.metadata.packages_distributions().items()
+        if bundling.HOME_ONLY.issuperset(name.lower().replace("_", "-") for name in packages)
+    ]
     return subprocess.run(
-        [sys.executable, "-m", "harness", *arguments], capture_output=True, text=True, check=False, env=os.environ
+        [sys.executable, "-c", _AS_ON_A_BOX, ",".join(absent), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ,
     )
 
 

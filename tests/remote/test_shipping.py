@@ -151,7 +151,7 @@ def test_a_box_installs_packages_of_the_lock_and_leaves_out_those_for_home() -> 
     here = packages((ROOT / "harness/remote/requirements.lock").read_text())
     # pytrec_eval has no wheel for arm64.
     box = packages(bundling.lock().replace(" ; platform_machine == 'x86_64' \\", " \\"))
-    assert box < here and {each.partition("==")[0] for each in here - box} == bundling._HOME_ONLY
+    assert box < here and {each.partition("==")[0] for each in here - box} == bundling.HOME_ONLY
     assert re.search(
         r"^pytrec-eval-terrier==\S+ ; platform_machine == 'x86_64' \\\n    --hash", bundling.lock(), re.MULTILINE
     )
