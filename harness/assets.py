@@ -236,8 +236,9 @@ def _pip_download(options: list[str], target: Path) -> str | None:
     if done.returncode == 0:
         return None
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR:")]
-    return (errors or lines or [f"exit code {done.returncode}"])[-1]
+    # Of what pip did not foresee it says "Exception:", and the last line of the traceback says what.
+    foreseen = [line for line in lines if line.startswith("ERROR:") and line != "ERROR: Exception:"]
+    return (foreseen or lines or [f"exit code {done.returncode}"])[-1].removeprefix("ERROR: ")
 
 
 def _quiet_python(script: str, arguments: list[str], timeout_s: float | None) -> bool:

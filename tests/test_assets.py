@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import itertools
+import os
+import resource
 import tarfile
 import time
 import zipfile
@@ -234,16 +236,15 @@ def test_an_interrupted_download_leaves_nothing(tmp_path: Path, monkeypatch: pyt
     assert not list((tmp_path / "cache" / "wheels").iterdir())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("right", [True, False])
-def test_pip_itself_checks_the_hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right: bool) -> None:
+def pip_that_knows(folder: Path, monkeypatch: pytest.MonkeyPatch, code: bytes) -> Path:
+    """Have the real pip know one package; return its wheel."""
     monkeypatch.undo()
-    shelf = tmp_path / "shelf"
+    shelf = folder / "shelf"
     shelf.mkdir()
     as_wheel(
         shelf,
         {
-            "toy.py": b"",
+            "toy.py": code,
             "toy-1.dist-info/METADATA": b"Metadata-Version: 2.1\nName: toy\nVersion: 1\n",
             "toy-1.dist-info/WHEEL": b"Wheel-Version: 1.0\nTag: py3-none-any\n",
             "toy-1.dist-info/RECORD": b"",
@@ -252,14 +253,35 @@ def test_pip_itself_checks_the_hashes(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))
-    digest = sha256((shelf / "toy-1-py3-none-any.whl").read_bytes()) if right else "0" * 64
+    return shelf / "toy-1-py3-none-any.whl"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("right", [True, False])
+def test_pip_itself_checks_the_hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right: bool) -> None:
+    wheel = pip_that_knows(tmp_path, monkeypatch, b"")
+    digest = sha256(wheel.read_bytes()) if right else "0" * 64
     engine = lock(tmp_path / "toys", f"toy==1 --hash=sha256:{digest}\n")
     if right:
         place = assets.wheels(engine, (), tmp_path / "cache", says([]))
-        assert [path.name for path in place.iterdir()] == ["toy-1-py3-none-any.whl"]
+        assert [path.name for path in place.iterdir()] == [wheel.name]
     else:
         with pytest.raises(ImageError, match="pip cannot download"):
             assets.wheels(engine, (), tmp_path / "cache", says([]))
+
+
+@pytest.mark.slow
+def test_what_pip_did_not_foresee_is_told_by_its_last_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a full disk; here no file may be larger than 100 kB."""
+    wheel = pip_that_knows(tmp_path, monkeypatch, os.urandom(200_000))
+    engine = lock(tmp_path / "toys", f"toy==1 --hash=sha256:{sha256(wheel.read_bytes())}\n")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(ImageError, match=r"for linux/amd64: OSError: \[Errno 27\] File too large"):
+            assets.wheels(engine, (), tmp_path / "cache", says([]))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_an_engine_without_packages_has_an_empty_wheelhouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
