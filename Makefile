@@ -26,7 +26,7 @@ test: .venv/ready
 quick: .venv/ready
 	scripts/test quick
 
-# Sweeps that take hours' worth of luck: thirty kills, twenty calibrations, whole collections.  Before a release.
+# Sweeps of many repeats: thirty kills, twenty calibrations, whole collections; half an hour.  Before a release.
 soak: .venv/ready
 	scripts/test-tools
 	scripts/with-engine scripts/test soak

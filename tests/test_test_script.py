@@ -24,6 +24,7 @@ try:
     time.sleep(60 if "slow" in open("how").read() else 0)
 except KeyboardInterrupt:
     sys.exit(2)
+sys.exit("fails" in open("how").read())
 """
 
 
@@ -44,15 +45,16 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def started(place: Path, how: str) -> subprocess.Popen[bytes]:
+def started(place: Path, how: str, *what: str) -> subprocess.Popen[bytes]:
     (place / "how").write_text(how)
     (place / "memory").mkdir()
-    return subprocess.Popen(
-        [place / "scripts" / "test"],
-        env={**os.environ, "TMPDIR": str(place / "memory")},
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    with (place / "said").open("wb") as said:
+        return subprocess.Popen(
+            [place / "scripts" / "test", *what],
+            env={**os.environ, "TMPDIR": str(place / "memory")},
+            stdout=said,
+            start_new_session=True,
+        )
 
 
 def runs(place: Path) -> list[str]:
@@ -66,6 +68,16 @@ def test_the_test_script_runs_what_needs_an_engine_last(place: Path) -> None:
     assert "not (docker or browser or latex) and not soak" in first and "tests/test_some.py" not in first
     assert last.endswith("-m (docker or browser or latex) and not soak tests/test_some.py")
     assert list((place / "memory").iterdir()) == [], "nothing temporary is left"
+
+
+@pytest.mark.parametrize(("how", "code", "line"), [("quick", 0, "soak: all limits hold"), ("fails", 1, "soak: FAILED")])
+def test_the_soak_runs_calibration_alone_and_ends_with_a_verdict(place: Path, how: str, code: int, line: str) -> None:
+    assert started(place, how, "soak").wait(60) == code
+    assert runs(place) == [
+        "-m pytest -n 2 -m soak --ignore tests/calibration",
+        "-m pytest -m soak tests/calibration",
+    ]
+    assert (place / "said").read_text().splitlines()[-1] == line
 
 
 def test_the_test_script_ends_on_ctrl_c_instead_of_going_on(place: Path) -> None:
