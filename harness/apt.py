@@ -1,4 +1,4 @@
-"""Debian packages that making images takes, installed on the host where we may."""
+"""Installs Debian packages that images are made with, where harness may install any."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def check_pinned(owner: str, assets: tuple[Asset, ...]) -> None:
 
 
 def not_pinned(owner: str, assets: tuple[Asset, ...]) -> str | None:
-    """Why nothing can be made with these assets yet and what to do, in one line; ``None`` when all are pinned."""
+    """Return why no image can be made with these assets and what to do, in one line; ``None`` when all are pinned."""
     unpinned = [asset.folder for asset in assets if asset.unpinned]
     if not unpinned:
         return None
@@ -132,7 +132,7 @@ def wheels(
         if failure:
             raise ImageError(
                 f"the packages of {lock.parent.name!r}: pip cannot download what {lock.name} names for {platform}:"
-                f" {failure}; check the network and pip's configuration ('pip config list'), or make the lock anew"
+                f" {failure}; check disk, network and pip's configuration ('pip config list'), or make the lock anew"
             )
     return place
 

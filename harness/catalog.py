@@ -1,4 +1,4 @@
-"""What there is to measure: engines (folders of ``images/``), and the systems that they serve."""
+"""The catalogue: engines (folders of ``images/``) and the systems that they serve."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ SPEC = replace(
 
 @dataclass(frozen=True)
 class FakeJob:
-    """What ``harness.store`` would read, from memory and, where there is one, a folder."""
+    """A stored job in memory and, where there is one, a folder."""
 
     result: Result
     folder: Path = Path("/results/job")
@@ -98,7 +98,7 @@ class FakeJob:
 
 
 def at(minute: int) -> str:
-    """So many minutes past ten, as a result writes when it started."""
+    """Return the time ``minute`` minutes past ten, as a result writes it."""
     return f"2026-11-20T10:{minute:02}:00+00:00"
 
 
@@ -173,7 +173,7 @@ def canary(cpu_s: float = 0.010, memory_s: float = 0.020, disk_s: float | None =
 
 
 def gpu(**changes: Any) -> GpuUse:
-    """What NVML says of a GPU that a job had to itself, for ten seconds."""
+    """Return NVML's counts of a GPU that a job had to itself for ten seconds."""
     calm = GpuUse(
         wall_s=10.0,
         energy_j=700.0,
@@ -187,7 +187,7 @@ def gpu(**changes: Any) -> GpuUse:
 
 
 def quiet(**changes: Any) -> Counters:
-    """What the kernel counts on a quiet machine, on one CPU for ten seconds."""
+    """Return the kernel's counts on a quiet machine, for one CPU and ten seconds."""
     calm = Counters(
         wall_s=10.0,
         cpu_s=9.5,
@@ -210,7 +210,7 @@ def samples(
     repeats: Sequence[tuple[int, float]] = (),
     **columns: Sequence[int | None],
 ) -> pa.Table:
-    """What a job writes: warm-up that took hours, the trials, repeats.
+    """Return a job's samples: warm-up that took hours, the trials, repeats.
 
     Args:
         latency_s: shape (trials, queries).

@@ -1,4 +1,4 @@
-"""What many tests need: a tiny dataset, a place for everything, an engine folder of planted systems, stored jobs."""
+"""Fixtures of many tests: a tiny dataset, a place for everything, an engine folder of planted systems, stored jobs."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _text(path: Path) -> str:
 
 
 def pytest_collection_finish() -> None:
-    """What is loaded by now stays: no collector walks it again."""
+    """Keep the collector from walking again what is loaded by now."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
@@ -171,7 +171,7 @@ def engine() -> Iterator[docker.DockerClient]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _short_looks() -> Iterator[None]:
-    """What the machine's speed is judged by takes this process a moment, not a tenth of a second, before each job."""
+    """Shorten the canary, which would take a tenth of a second before each job."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(canary, "_ENOUGH_S", dict.fromkeys(canary._ENOUGH_S, 1e-9))
         patch.setattr(canary, "_COPY_BYTES", 1 << 20)

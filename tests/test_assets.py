@@ -220,7 +220,7 @@ def test_a_failed_download_names_the_lock_and_the_requirement_and_leaves_nothing
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assets, "_pip_download", lambda *_: "No matching distribution found for toy==1")
-    with pytest.raises(ImageError, match=r"packages of 'toys'.*toy==1.*check the network"):
+    with pytest.raises(ImageError, match=r"packages of 'toys'.*toy==1.*check disk, network"):
         assets.wheels(lock(tmp_path / "toys"), (), tmp_path / "cache", says([]))
     assert not list((tmp_path / "cache" / "wheels").iterdir())
 

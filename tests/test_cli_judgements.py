@@ -150,7 +150,7 @@ def test_judgements_that_nobody_made_yet_are_known_as_that_in_any_file(harness: 
 
 
 def test_both_shares_are_told_apart_and_what_is_left_out_is_named(harness: Call) -> None:
-    """Of q0 one of one hit is unjudged, of q1 one of four; q7 has no judgements."""
+    """One of q0's one hit is unjudged, one of q1's four; q7 has no judgements."""
     hits = ["q0 Q0 d9 1 1 t", *(f"q1 Q0 d{n} {n} {-n} t" for n in range(1, 5)), "q7 Q0 d1 1 1 t"]
     Path("some.run").write_text("".join(f"{line}\n" for line in hits))
     Path("few.trec").write_text("q0 0 d0 1\nq1 0 d1 1\nq1 0 d2 0\nq1 0 d3 0\n")
@@ -297,7 +297,7 @@ def test_unknown_ids_are_told_where_a_dataset_is_added_to(harness: Call) -> None
 
 
 def write_vectors(name: str, texts: str, last: tuple[float, ...] | None = None) -> None:
-    """Of each text of a file a direction of its own; those of the last may be said."""
+    """Write a vector of its own direction for each text of a file; ``last`` gives the last one's."""
     queries = judged_runs.read_queries(Path(texts))
     vectors = np.eye(4, dtype=np.float32)[: len(queries)]
     if last is not None:

@@ -1,4 +1,4 @@
-"""What is done, what is to do, and in which order: pure functions over what is stored."""
+"""Jobs done and to do, and their order: pure functions over stored results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What crosses a boundary comes out as it went in; what decides a measurement decides its name."""
+"""Records cross a boundary unchanged; every field that decides a measurement decides its key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the shipped engines pin, and what their Dockerfiles do not."""
+"""Shipped engines pin their packages in locks, never in Dockerfiles."""
 
 from __future__ import annotations
 

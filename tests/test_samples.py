@@ -1,4 +1,4 @@
-"""What a job says that it timed is held against what it was asked, for each scenario."""
+"""A job's samples are held against what it was asked, for each scenario."""
 
 from __future__ import annotations
 

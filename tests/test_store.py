@@ -1,4 +1,4 @@
-"""What is stored is whole, is never overwritten, and stays readable for ever."""
+"""A stored result is whole, is never overwritten, and stays readable."""
 
 from __future__ import annotations
 

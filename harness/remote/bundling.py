@@ -97,7 +97,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _listed(folder: Path) -> set[Path] | None:
-    """What git knows of a folder, and what it has not been told of yet; ``None``: it is in no checkout of ours."""
+    """List a folder's files that git tracks or does not ignore; ``None`` outside a checkout of harness."""
     if not (data_root() / ".git").exists() or not folder.is_relative_to(data_root()):
         return None
     command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]

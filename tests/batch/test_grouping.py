@@ -1,4 +1,4 @@
-"""How the jobs of a suite become parts, and parts the children of arrays."""
+"""Jobs of a suite become parts, and parts the children of arrays."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def word_tokenize(passage: str) -> list[str]:
 
 
 def evaluator(passages: list[str], spans: list[str], limit: int) -> bool:
-    """What ``evals/eval_xor_retrieve.py`` does for one question: cut, join, look."""
+    """Do as ``evals/eval_xor_retrieve.py`` does for one question: cut, join, look."""
     tokens: list[str] = []
     for passage in passages:
         tokens += word_tokenize(passage)

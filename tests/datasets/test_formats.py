@@ -1,4 +1,4 @@
-"""What is wrong in a file of each format is named by file and line."""
+"""A fault in a file of any format is named by file and line."""
 
 from __future__ import annotations
 

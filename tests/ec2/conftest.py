@@ -109,7 +109,7 @@ class Field:
         return done
 
     def home(self, **changes: Any) -> Home:
-        """What boxes plan."""
+        """Return the user's side of a run, planned."""
         request, connections = self.request(**changes), Connections(REGION)
         market = drafting.market(request, connections)
         screen = Screen(Console(file=StringIO()))
@@ -139,7 +139,7 @@ class Field:
 
 
 def launched_and_terminated(*regions: str) -> tuple[int, int]:
-    """How many instances there ever were, and how many are terminated; in the usual region unless others are named."""
+    """Count the instances launched and terminated, in the usual region unless others are named."""
     states = []
     for region in regions or (REGION,):
         pages = boto3.client("ec2", region_name=region).get_paginator("describe_instances").paginate()

@@ -375,7 +375,7 @@ def test_who_runs_cannot_make_himself_more() -> None:
 
 @pytest.mark.parametrize("given", [policy.runner(WORK, "r"), policy.keeper(WORK, "r")])
 def test_what_is_there_cannot_be_marked_as_ours(given: policy.Policy) -> None:
-    """Who could tag any instance could end it."""
+    """A right to tag any instance would be a right to end it."""
     made = [each for each in ("RunInstances", "CreateSecurityGroup") if allows(given, f"ec2:{each}", "x")]
     assert len(made) == 1
     assert allows(given, "ec2:CreateTags", "x", ec2_CreateAction=made[0])

@@ -1,4 +1,4 @@
-"""What can go wrong goes wrong: whatever it is, no instance stays, no result is lost or doubled, one line says what."""
+"""Whatever goes wrong, no instance stays, no result is lost or doubled, and one line says what happened."""
 
 from __future__ import annotations
 

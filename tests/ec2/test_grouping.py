@@ -1,4 +1,4 @@
-"""How jobs are put on boxes, for how long, and for how much."""
+"""Jobs are put on boxes, for a time and at a price."""
 
 from __future__ import annotations
 

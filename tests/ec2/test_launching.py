@@ -91,7 +91,7 @@ def test_what_is_launched_is_shut_and_goes_away_by_itself(connections: Connectio
 
 
 def asked(connections: Connections, order: Order) -> dict[str, Any]:
-    """What EC2 is asked for."""
+    """Return the request that EC2 gets."""
     seen: list[dict[str, Any]] = []
 
     def look(_number: int, params: dict[str, Any]) -> None:

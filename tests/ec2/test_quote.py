@@ -1,4 +1,4 @@
-"""What the user is told before anything starts."""
+"""The quote that the user sees before anything starts."""
 
 from __future__ import annotations
 

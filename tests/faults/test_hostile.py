@@ -81,7 +81,7 @@ _ENDLESS, _ENDLESS_S, _LONG_S = {"flood", "deaf", "fork_bomb"}, 2.0, 120.0
 
 @dataclass(frozen=True)
 class Attacked:
-    """What runs over all attacks left behind."""
+    """Results of a run over all attacks."""
 
     bench: Bench
     honest: support.Finished
@@ -125,7 +125,7 @@ def _suite(bench: Bench, attacks: list[str], *, query_timeout_s: float = 10.0) -
 
 @dataclass
 class Seen:
-    """What was seen of the engine's log of a job while it ran, where the engine's folder can be seen from here."""
+    """Sizes of the engine's log of a job while it ran, where the engine's folder can be seen from here."""
 
     looks: int = 0
     log_bytes: list[int] = field(default_factory=list)

@@ -44,7 +44,7 @@ def _complete(bench: Bench, systems: int, trials: int) -> None:
 
 @pytest.fixture(scope="module")
 def forks() -> Iterator[subprocess.Popen[str]]:
-    """What runs ``tests.faults.dying`` in forks of itself, everything imported."""
+    """A process that runs ``tests.faults.dying`` in forks of itself, everything imported."""
     command = [sys.executable, "-m", "tests.faults.dying"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process
@@ -256,7 +256,7 @@ def test_a_kill_while_the_base_is_bootstrapped_leaves_no_process_and_a_folder_th
 
 
 def _said(listening: int) -> bytes | None:
-    """What came; nothing (b"") when no writer is left, None while there is one that is silent."""
+    """Read what came: b"" when no writer is left, None while one is silent."""
     try:
         return os.read(listening, 100)
     except BlockingIOError:

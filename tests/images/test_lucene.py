@@ -187,7 +187,7 @@ say(hits[0].doc_id)
 
 
 def test_options_that_every_jvm_gets_do_no_harm(probe: Probe) -> None:
-    """What the launcher sets for all JVMs is read by both of ours, and the adapter's own options win."""
+    """Both JVMs read the options that the launcher sets for all; the adapter's own win."""
     lines = """
 import os
 os.environ["JAVA_TOOL_OPTIONS"] = "-XX:ActiveProcessorCount=7"

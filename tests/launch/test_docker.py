@@ -143,7 +143,7 @@ def test_a_job_on_other_cpus_than_those_asked_for_is_refused(
 
 @pytest.fixture(scope="module")
 def wrong(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClient) -> dict[str, Result]:
-    """What one run made of all that goes wrong; nothing of its containers is left."""
+    """Results of one run over all that goes wrong; none of its containers is left."""
     bench = make_bench(tmp_path_factory.mktemp("wrong"))
     for misdeed in _WRONG:
         bench.plant(misdeed, misdeed=misdeed, at=3)
@@ -249,7 +249,7 @@ def test_a_profile_with_gpus_is_not_applicable_without_one(bench: Bench, launche
 
 @pytest.mark.usefixtures("host")
 def test_ctrl_c_ends_the_container_at_once_and_the_next_run_goes_on(bench: Bench, engine: docker.DockerClient) -> None:
-    """What a kill leaves is the subject of tests/faults/test_kill.py."""
+    """Leftovers of a kill are the subject of tests/faults/test_kill.py."""
     bench.plant("steady", service_s=0.2)
     command = support.command(bench, bench.suite(systems=["steady"]))
     child = support.start(bench, command)

@@ -1,4 +1,4 @@
-"""What is measured from outside a real container: placement, canary, counters, peaks; and an engine that goes away.
+"""The host measures a real container from outside: placement, canary, counters, peaks; and an engine goes away.
 
 The containers run a script of the test's instead of the driver.
 """

@@ -88,7 +88,7 @@ def test_each_phase_has_its_limit(job: Running, phase: str, allowed_s: float, sa
 def test_a_batch_has_the_time_of_its_queries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch_size: int, allowed_s: float, said: str
 ) -> None:
-    """Of as many as there are, at most."""
+    """A batch is never larger than the sample."""
     job = Running(tmp_path, monkeypatch)
     sample = tuple(Query(f"q{n}", "text") for n in range(10))
     params = ScenarioParams(batch_size=batch_size)

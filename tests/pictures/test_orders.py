@@ -1,4 +1,4 @@
-"""How often systems of a table change places: which rows are one system, which are left out, and why there is none."""
+"""The picture of systems that change places: which rows are one system, which are left out, why there is none."""
 
 from __future__ import annotations
 

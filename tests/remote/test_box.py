@@ -121,7 +121,7 @@ def test_nothing_that_a_box_writes_holds_a_secret(planning: Planning, service: i
 
 
 def wrong(planning: Planning, home: Path) -> str:
-    """What the end says of a part that cannot be done."""
+    """Return the end's error for a part that cannot be done."""
     assert not live(planning, home)
     found = end(planning)
     assert not found.ok and found.detail and "\n" not in found.detail

@@ -1,4 +1,4 @@
-"""What is shipped is there again on the other side, exactly; and it is shipped once."""
+"""Shipped files arrive unchanged, and are shipped once."""
 
 from __future__ import annotations
 

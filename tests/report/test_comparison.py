@@ -1,4 +1,4 @@
-"""What a comparison says in one sentence, and how it is written."""
+"""A comparison is one sentence and a table, in each format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command line writes is read, or refused in one line that says what to write."""
+"""Options are read, or refused in one line that says what to write."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ SEEDS = [None, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(8)
 
 
 def told(ask: Asker, script: Script) -> tuple[str, int]:
-    """What a search says, as it is stored or as its one line; and how many jobs it ran."""
+    """Return a search's verdict, as stored or as its one line, and how many jobs it ran."""
     asked, launcher = ask(script)
     try:
         return to_json(smallest(asked, 1)), len(launcher.limits)
@@ -77,7 +77,7 @@ def chaos(seed: int) -> Script:
 
 
 def contract(found: Verdict) -> None:
-    """What a verdict promises, read off its evidence."""
+    """Check a verdict's promises against its evidence."""
     assert found.probes <= PROBES and found.jobs <= MOST_JOBS + 50
     assert sum(each.purpose == "probe" for each in found.evidence) == found.probes
     counted = [each for each in found.evidence if each.purpose not in ("control", "put aside")]
