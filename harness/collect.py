@@ -7,7 +7,7 @@ against what was asked.  What the kernel and the engine saw outranks what the jo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -70,16 +70,23 @@ class Collected:
             return None
         return sum(len(seen) > 1 for seen in rankings.values())
 
-    def run(self, system: str) -> bytes | None:
-        """The first trial's rankings as a TREC run."""
-        first_trial = min((sample.trial for sample in self._timed()), default=0)
-        first = sorted((s for s in self._timed() if s.trial == first_trial), key=lambda sample: sample.query_id)
+    def run(self, system: str, held_out: Collection[str] = ()) -> bytes | None:
+        """Return the first trial's rankings as a TREC run, with the first answers of ``held_out`` warm-up queries."""
+        timed = self._timed()
+        if not timed:
+            return None
+        first_trial = min(sample.trial for sample in timed)
+        found = {sample.query_id: sample for sample in timed if sample.trial == first_trial}
+        for sample in self.samples:
+            if sample.trial == WARMUP_TRIAL and sample.query_id in held_out:
+                found.setdefault(sample.query_id, sample)
+        first = sorted(found.values(), key=lambda sample: sample.query_id)
         lines = [
             f"{sample.query_id} Q0 {doc_id} {rank} {score!r} {system}\n"
             for sample in first
             for rank, (doc_id, score) in enumerate(sample.hits, 1)
         ]
-        return "".join(lines).encode("utf-8") if first else None
+        return "".join(lines).encode("utf-8")
 
     def table(self) -> pa.Table | None:
         """Raw latencies as columns, in the order in which they were measured."""

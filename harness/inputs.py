@@ -133,7 +133,13 @@ def gather(suite: Suite, options: Options, screen: Screen | None = None) -> Inpu
         for name, dataset in loaded.items()
     }
     for name in served:
-        _check_proves(suite, name, len(samples[name].sample))
+        _check_proves(suite, name, len(samples[name].timed))
+    for name, queries in samples.items():
+        if screen is not None and queries.held_out:
+            screen.say(
+                f"  {name}: {len(queries.held_out):,} of {len(queries.sample):,} queries warm the systems up;"
+                " they are judged, not timed (the dataset has no others)"
+            )
     return Inputs(suite, wanted, systems, profiles, loaded, samples)
 
 
@@ -221,6 +227,8 @@ def plan_on(
             sample_sha256=inputs.samples[name].sample_sha256,
             warmup_sha256=inputs.samples[name].warmup_sha256,
             sample_size=len(inputs.samples[name].sample),
+            warmup_queries=len(inputs.samples[name].warmup),
+            held_out=len(inputs.samples[name].held_out),
         )
         for name, dataset in inputs.datasets.items()
     }

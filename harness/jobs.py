@@ -26,7 +26,7 @@ def job_spec(job: Planned, prepared: Prepared, dataset: Dataset, sample: QuerySa
         k=job.spec.k,
         trials=job.spec.trials,
         first_trial=job.spec.job * (MAX_PROBES if job.cell.scenario == "server" else job.spec.trials),
-        repeats=min(job.spec.repeats, job.spec.sample_size),
+        repeats=min(job.spec.repeats, job.spec.timed_queries),
         pause=True,
         scenario_params=job.spec.scenario_params,
         seed=job.spec.seed,
@@ -34,7 +34,7 @@ def job_spec(job: Planned, prepared: Prepared, dataset: Dataset, sample: QuerySa
         fewer_hits_ok=prepared.system.fewer_hits_ok,
         warmup_cap=job.spec.warmup_cap or 0,
         warmup=sample.warmup,
-        sample=sample.sample,
+        sample=sample.timed,
     )
 
 
@@ -83,7 +83,7 @@ def assemble(
         libraries=measured.libraries if measured else {},
         warmup_done=collected.warmup_done,
         warmup_steady=measured.warmup_steady if measured else None,
-        trials_finished=collected.trials_finished(job.spec.sample_size),
+        trials_finished=collected.trials_finished(job.spec.timed_queries),
         ranking_disagreements=collected.ranking_disagreements(),
         canary=ended.canary if ended else (),
         counters=collected.counters,
@@ -91,6 +91,7 @@ def assemble(
         placement=ended.placement if ended else None,
         probes=measured.probes if measured else (),
         rate_qps=measured.rate_qps if measured else None,
+        compiled_s=measured.compiled_s if measured else None,
     )
 
 

@@ -172,7 +172,7 @@ def _crowded(results: Sequence[Result]) -> list[Finding]:
         f"more runnable threads than CPUs: they waited {found[0]:.2f} s for one another in each second of "
         f"CPU time{found[1]} ({spec.envelope.cpus} CPUs; expected: "
         f"up to {MAX_WAIT}); let the system keep to the thread count that it is given (a JVM that still compiles needs "
-        "a longer warm-up: protocol.warmup_queries), "
+        "a longer warm-up: protocol.warmup_cap), "
         f"then {again(spec.cell)}"
     )
     return [noisy(Cause.OVERSUBSCRIPTION, text)]

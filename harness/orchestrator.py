@@ -269,7 +269,7 @@ class _Run:
         prepared = self.prepared.get(system.image)
         if isinstance(prepared, Prepared):
             result = replace(result, image_bytes=prepared.size_bytes)
-        run = collected.run(job.cell.system)
+        run = collected.run(job.cell.system, self.inputs.samples[job.cell.dataset].held_out)
         judged = dataset.judge(run) if run is not None else None
         log = ended.log if ended else b""
         stored = self.store.put(result, collected.table(), run, log, judged)

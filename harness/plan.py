@@ -30,6 +30,8 @@ class DatasetFacts:
     sample_sha256: str
     warmup_sha256: str
     sample_size: int
+    warmup_queries: int
+    held_out: int
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,8 @@ def _spec(
         sample_sha256=dataset.sample_sha256,
         warmup_sha256=dataset.warmup_sha256,
         sample_size=dataset.sample_size,
-        warmup_queries=suite.protocol.warmup_queries,
+        held_out=dataset.held_out,
+        warmup_queries=dataset.warmup_queries,
         warmup_cap=suite.protocol.warmup_cap,
         trials=suite.protocol.trials_a_job,
         jobs=1 if cell.system == NULL and NULL not in suite.systems else suite.protocol.jobs,

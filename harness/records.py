@@ -193,7 +193,8 @@ class Measurement:
     its counters, all read from inside just before the end; ``None`` where the kernel shows none.
     ``warmup_steady`` is ``None`` when warm-up had only one pass, with nothing to compare.  ``rate_qps`` is the highest
     rate of the ``server`` scenario that met its target and met it again; ``None`` where none did.  ``resumed_s`` is the
-    part of ``build_s`` that earlier attempts spent on what this build took over from them.
+    part of ``build_s`` that earlier attempts spent on what this build took over from them.  ``compiled_s`` is the CPU
+    time of just-in-time compiler threads while the trials ran; ``None`` where there are none.
     """
 
     outcome: Outcome
@@ -211,6 +212,7 @@ class Measurement:
     warmup_steady: bool | None = None
     probes: tuple[Probe, ...] = ()
     rate_qps: float | None = None
+    compiled_s: float | None = None
     protocol_version: int = PROTOCOL_VERSION
 
 

@@ -168,6 +168,7 @@ class ResultSpec:
     container, process and fake results apart.  A cell takes ``jobs`` container lives, of which this is number
     ``job``; each runs ``trials`` trials.  ``repetition`` counts attempts at the same job.  ``result_cache``: the
     system declares one.  ``instance_type`` is the machine that was asked for (``None``: whichever runs the harness).
+    ``held_out`` queries of the sample warm up: they are judged, and never timed.
     """
 
     cell: Cell
@@ -194,6 +195,12 @@ class ResultSpec:
     scenario_params: ScenarioParams = field(default_factory=ScenarioParams)
     result_cache: bool = False
     instance_type: str | None = None
+    held_out: int = 0
+
+    @property
+    def timed_queries(self) -> int:
+        """Queries of the sample that each trial times."""
+        return self.sample_size - self.held_out
 
 
 @dataclass(frozen=True)
@@ -259,6 +266,7 @@ class Result:
     (``dropped``, or ``None``: nothing).  ``gpu`` is ``None`` for a job without GPUs, or where they could not be
     followed.  ``stand_in`` says what the system's checkpoint was, where it was not the published one. ``instance`` is
     the machine, where it was one of EC2. ``shared_host``: other jobs of AWS Batch may have run there at the same time.
+    ``compiled_s`` is the CPU time of just-in-time compiler threads while the trials ran; ``None``: none were seen.
     ``files`` maps each file beside ``result.json`` to its sha256.
     """
 
@@ -296,6 +304,7 @@ class Result:
     stand_in: str | None = None
     instance: Ec2Instance | None = None
     shared_host: bool = False
+    compiled_s: float | None = None
     files: dict[str, str] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
 

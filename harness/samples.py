@@ -24,7 +24,8 @@ _STAGE_NAME = re.compile(r"[^\W\d]\w{0,39}|[a-z0-9][a-z0-9._-]{0,62}(\.[^\W\d]\w
 class Sample:
     """One query of one trial, as the job wrote it and we checked it.
 
-    ``ranking`` is a hash of the ranked ids; the hits themselves are held for the job's first trial alone.
+    ``ranking`` is a hash of the ranked ids; the hits themselves are held for the job's first trial and for the first
+    answers of warm-up, whose later passes leave none.
     ``service_ns`` and ``scheduled_ns`` (since the trial's start) belong to the ``server`` scenario, whose latency
     counts from the scheduled arrival; ``batch`` to ``offline``, where each query's latency is its whole batch's.
     """
@@ -50,6 +51,7 @@ def read(job: Job) -> tuple[list[Sample], set[str], str | None]:
     samples: list[Sample] = []
     doc_ids: set[str] = set()
     stages: set[str] = set()
+    warmed: set[str] = set()
     longest = most_line_bytes(job.spec)
     most = 2 * most_samples(job.spec)  # ``_incomplete`` names the doubled ones
     try:
@@ -64,12 +66,13 @@ def read(job: Job) -> tuple[list[Sample], set[str], str | None]:
                         else "its last line is cut off"
                     )
                     return samples, doc_ids, f"{SAMPLES}: {why}"
-                sample = _sample(line, job.spec, known)
+                sample = _sample(line, job.spec, known, warmed)
                 stages.update(sample.stages_ns)
                 if len(stages) > _MOST_STAGES:
                     return samples, doc_ids, f"{SAMPLES}: line {number}: more than {_MOST_STAGES} stages"
                 doc_ids.update(doc_id for doc_id, _ in sample.hits)
-                samples.append(sample.without_hits() if sample.trial != job.spec.first_trial else sample)
+                kept = sample.trial in (job.spec.first_trial, WARMUP_TRIAL)
+                samples.append(sample if kept else sample.without_hits())
     except OSError:
         return samples, doc_ids, None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BadAnswer) as error:
@@ -77,7 +80,8 @@ def read(job: Job) -> tuple[list[Sample], set[str], str | None]:
     return samples, doc_ids, None
 
 
-def _sample(line: bytes, spec: JobSpec, known: set[str]) -> Sample:
+def _sample(line: bytes, spec: JobSpec, known: set[str], warmed: set[str]) -> Sample:
+    """Check one line; ``warmed`` takes in the queries that warm-up has asked."""
     raw = json.loads(line)
     trial, query_id, latency_ns = raw["trial"], raw["query_id"], raw["latency_ns"]
     if not isinstance(query_id, str) or query_id not in known:
@@ -92,8 +96,12 @@ def _sample(line: bytes, spec: JobSpec, known: set[str]) -> Sample:
         for name, value in raw.get("stages_ns", {}).items()
         if _STAGE_NAME.fullmatch(name) and type(value) is int and 0 <= value < 1 << 62
     }
-    fewest = 0 if spec.fewer_hits_ok else min(spec.k, spec.corpus_size)
-    hits = check([Hit(doc_id, score) for doc_id, score in raw["hits"]], spec.k, fewest)
+    hits: list[tuple[str, float]] = []
+    if trial != WARMUP_TRIAL or query_id not in warmed:
+        fewest = 0 if spec.fewer_hits_ok else min(spec.k, spec.corpus_size)
+        hits = check([Hit(doc_id, score) for doc_id, score in raw["hits"]], spec.k, fewest)
+    if trial == WARMUP_TRIAL:
+        warmed.add(query_id)
     ranking = hashlib.sha256("\n".join(doc_id for doc_id, _ in hits).encode("utf-8")).digest()
     extra = {name: _extra(name, raw[name]) for name in ("scheduled_ns", "service_ns", "batch") if name in raw}
     return Sample(trial, query_id, latency_ns, stages_ns, ranking, hits, **extra)

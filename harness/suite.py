@@ -15,7 +15,7 @@ from harness.system_files import NAME
 
 # What each named protocol says where a suite is silent.
 _PROTOCOLS: dict[str, dict[str, Any]] = {
-    "interleaved": {"warmup_queries": 20, "warmup_cap": 1000},
+    "interleaved": {"warmup_queries": 20, "warmup_cap": 20_000},
     "santhanam2023": {"warmup_queries": 10, "warmup_cap": None},
 }
 
@@ -32,14 +32,15 @@ class Protocol(Declared):
         default=20,
         ge=1,
         le=10_000,
-        description="queries before the first timed one (`santhanam2023`: 10)",
+        description="queries to warm up with, none of them timed (`santhanam2023`: 10); a dataset without unjudged"
+        " queries lends at most a fifth of its sample, which is then judged and not timed",
     )
     warmup_cap: int | None = Field(
-        default=1000,
+        default=20_000,
         ge=1,
         le=1_000_000,
-        description="warm-up passes over its queries again until passes agree, and asks at most this many"
-        " (`santhanam2023`: one pass)",
+        description="warm-up passes over its queries again until 1.5 s of work are level and no compiler is at work,"
+        " and asks at most this many; it ends after 60 s of work in any case (`santhanam2023`: one pass)",
     )
     trials: int = Field(default=5, ge=1, le=1000, description="timed passes over the query sample")
     repeats: int = Field(

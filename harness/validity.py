@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness import machine_speed, noise
-from harness.findings import again, invalid, noisy, remark
+from harness.counted import trials_s
+from harness.findings import again, invalid, noisy, of_jobs, remark
 from harness.records import Isolation, Outcome
 from harness.result import Result, ResultSpec
 from harness.steadiness import MAX_TRIAL_RATIO, Facts
@@ -18,6 +19,9 @@ from harness.table import Cause, Finding, Validity
 
 # The fewest queries before the first timed one (measuring rule 8).
 MIN_WARMUP_QUERIES = 10
+
+# The most CPU time that just-in-time compilers may take of the trials' time.
+MAX_COMPILING = 0.05
 
 # What a named protocol's paper says, by the names of the suite's keys.
 _PAPERS = {"santhanam2023": {"warmup_queries": 10, "trials": 5, "k": 10}}
@@ -119,11 +123,11 @@ def _completeness(results: Sequence[Result], facts: Facts, missing: int) -> list
     finished, asked = sum(result.trials_finished for result in results), spec.trials * len(results)
     if spec.scenario_params.latency_target_s is None and finished < asked:
         found.append(noisy(Cause.INCOMPLETE, f"only {finished} of {asked} trials finished; {again(spec.cell)}"))
-    if facts.queries is not None and facts.queries != spec.sample_size:
+    if facts.queries is not None and facts.queries != spec.timed_queries:
         found.append(
             noisy(
                 Cause.INCOMPLETE,
-                f"{facts.queries:,} of {spec.sample_size:,} sample queries were timed; {again(spec.cell)}",
+                f"{facts.queries:,} of {spec.timed_queries:,} sample queries were timed; {again(spec.cell)}",
             )
         )
     return found
@@ -160,6 +164,7 @@ def _steadiness(results: Sequence[Result], facts: Facts) -> list[Finding]:
             f"protocol.warmup_queries in the suite, then {again(spec.cell)}"
         )
         found.append(noisy(Cause.WARMUP, text))
+    found += _compiling(results)
     if facts.drift is not None and not (unsteady and facts.drift.cold):
         found.append(_drift(results, facts))
     # A system that was still getting faster answers its next query sooner, cache or no cache.
@@ -179,6 +184,21 @@ def _steadiness(results: Sequence[Result], facts: Facts) -> list[Finding]:
         )
         found.append(noisy(Cause.UNACCOUNTED_TIME, text))
     return found
+
+
+def _compiling(results: Sequence[Result]) -> list[Finding]:
+    """A compiler at work beside the queries: what was timed is not what the system will be."""
+    known = [(each.compiled_s, trials_s(each)) for each in results if each.compiled_s is not None]
+    shares = [compiled_s / lasted_s for compiled_s, lasted_s in known if lasted_s > 0]
+    busy = [share for share in shares if share > MAX_COMPILING]
+    if not busy:
+        return []
+    text = (
+        f"just-in-time compiler threads took {max(busy):.0%} of the trials' time{of_jobs(len(busy), len(results))} "
+        f"(warm: up to {MAX_COMPILING:.0%}): the system was not warm; raise protocol.warmup_queries, then "
+        f"{again(results[0].spec.cell)}"
+    )
+    return [noisy(Cause.WARMUP, text)]
 
 
 def _drift(results: Sequence[Result], facts: Facts) -> Finding:

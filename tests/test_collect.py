@@ -85,6 +85,11 @@ def test_a_good_job_is_ok(left: Left) -> None:
     assert (collected.run("bm25") or b"").decode().splitlines() == lines
 
 
+def test_first_answers_of_held_out_warm_up_queries_are_in_the_run(left: Left) -> None:
+    lines = (left.collect().run("bm25", {"w0"}) or b"").decode().splitlines()
+    assert [line.split()[0] for line in lines] == ["q0", "q0", "q1", "q1", "w0", "w0"]
+
+
 def test_what_the_kernel_saw_outranks_all_else(left: Left) -> None:
     late = Stopped(Outcome.TIMEOUT, "too late")
     said = "the kernel killed one of its processes at the memory limit of 1024 MiB"

@@ -43,8 +43,22 @@ def test_all_that_a_suite_names_is_at_hand(gather: Gather) -> None:
     assert found.datasets["tiny"].corpus.size == 10
     sample = found.samples["tiny"]
     assert {query.query_id for query in sample.sample} == {"q0", "q1", "q2", "q3"}
-    assert len(sample.warmup) == 2
-    assert not {query.text for query in sample.warmup} & {query.text for query in sample.sample}
+    assert {query.query_id for query in sample.warmup} == {"w0", "w1"} and not sample.held_out
+
+
+def test_queries_lent_for_warm_up_are_said_once_and_leave_fewer_to_time(bench: Bench) -> None:
+    topics = [{"_id": f"q{n}", "text": f"where is number {n}"} for n in range(20)]
+    (bench.folder / "tiny" / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in topics))
+    (bench.folder / "tiny" / "qrels.trec").write_text("".join(f"q{n} 0 d1 1\n" for n in range(20)))
+    text = StringIO()
+    found = inputs.gather(
+        suite.load(bench.suite("[protocol]\nwarmup_queries = 5\n")),
+        options(bench),
+        Screen(Console(file=text, width=200)),
+    )
+    assert "  tiny: 4 of 20 queries warm the systems up; they are judged, not timed" in text.getvalue()
+    job = inputs.planned(found, options(bench), FakeLauncher())[0]
+    assert (job.spec.sample_size, job.spec.timed_queries, job.spec.warmup_queries) == (20, 16, 4)
 
 
 @pytest.mark.parametrize("name", ["nDCG@ten", "rr@10", "P", "P@0", "AP(rel=0)"])
@@ -105,7 +119,7 @@ def test_a_sample_that_can_prove_no_rate_is_a_usage_error(
 
 def test_a_sample_as_large_as_it_must_be_is_enough(bench: Bench) -> None:
     write_dataset(bench.folder / "large")
-    topics = [{"_id": f"q{n}", "text": f"where is number {n}"} for n in range(11)]
+    topics = [{"_id": f"q{n}", "text": f"where is number {n}"} for n in range(14)]
     (bench.folder / "large" / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in topics))
     (bench.folder / "large" / "qrels.trec").write_text("".join(f"q{n} 0 d1 1\n" for n in range(11)))
     path = bench.suite(SERVER.format(size=11, percentile=50), datasets=["./large"], scenarios=["server"])

@@ -35,7 +35,7 @@ def make(suite: Suite = SUITE, stored: Iterable[Result] = (), only: str | None =
     given: dict[str, Any] = {
         "systems": {name: system(name) for name in ("a", "b", NULL)},
         "profiles": {name: Envelope(name, 1, 1 << 30) for name in ("p1", "p2")},
-        "datasets": {name: DatasetFacts(f"c-{name}", "q", "s", "w", 300) for name in ("tiny", "big")},
+        "datasets": {name: DatasetFacts(f"c-{name}", "q", "s", "w", 300, 10, 0) for name in ("tiny", "big")},
         "digests": DIGESTS,
         "cannot": {},
         "isolation": Isolation.CONTAINER,
@@ -116,8 +116,8 @@ def test_an_outcome_that_is_foreseen_is_done_and_ok_is_not() -> None:
         {"digests": {"a": "sha256:new"}},
         {"systems": {"a": system("a", stemmer=True)}},
         {"profiles": {"p1": Envelope("p1", 1, 2 << 30)}},
-        {"datasets": {"tiny": DatasetFacts("other", "q", "s", "w", 300)}},
-        {"datasets": {"tiny": DatasetFacts("c-tiny", "q", "other", "w", 300)}},
+        {"datasets": {"tiny": DatasetFacts("other", "q", "s", "w", 300, 10, 0)}},
+        {"datasets": {"tiny": DatasetFacts("c-tiny", "q", "other", "w", 300, 10, 0)}},
         {"isolation": Isolation.PROCESS},
     ],
 )

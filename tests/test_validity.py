@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from harness import validity
-from harness.records import Isolation, Outcome, ScenarioParams
+from harness.records import Isolation, Outcome, Phase, ScenarioParams
 from harness.result import Result
 from harness.steadiness import Between, Drift, Facts, Repeat, Start
 from harness.table import Cause, Finding, Validity
@@ -126,6 +126,16 @@ def test_one_unsteady_warm_up_of_five_is_told() -> None:
     jobs[2] = replace(jobs[2], warmup_steady=False, warmup_done=1000)
     verdict = assess(*jobs)
     assert "after 1,000 queries in 1 of 5 jobs without a steady level" in verdict.reasons[0]
+
+
+def test_a_compiler_at_work_beside_the_queries_is_named() -> None:
+    phases = (Phase("trial-0", 0, 10_000_000_000),)
+    warm, cold = result(phases=phases, compiled_s=0.1), result(phases=phases, compiled_s=4.9)
+    assert assess(warm).validity is Validity.CLEAN
+    verdict = assess(warm, cold)
+    assert verdict.validity is Validity.NOISY
+    assert "just-in-time compiler threads took 49% of the trials' time (in 1 of 2 jobs)" in verdict.reasons[0]
+    assert assess(result(phases=phases)).validity is Validity.CLEAN, "an engine without such threads"
 
 
 def test_a_cold_first_trial_and_an_unsteady_warm_up_are_one_reason() -> None:

@@ -103,10 +103,21 @@ class Dataset:
 
 @dataclass(frozen=True)
 class QuerySample:
-    """The queries of a measurement; warm-up queries are never timed ones."""
+    """The queries of a measurement: ``sample`` is judged, and timed but for the queries that ``warmup`` shares."""
 
     sample: tuple[Query, ...]
     warmup: tuple[Query, ...]
+
+    @property
+    def timed(self) -> tuple[Query, ...]:
+        """The queries of the sample that do not warm up."""
+        warm = frozenset(self.warmup)
+        return tuple(query for query in self.sample if query not in warm)
+
+    @property
+    def held_out(self) -> frozenset[str]:
+        """Ids of the queries that warm up and are judged, never timed."""
+        return frozenset(query.query_id for query in frozenset(self.sample) & frozenset(self.warmup))
 
     @property
     def sample_sha256(self) -> str:

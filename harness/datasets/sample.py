@@ -3,57 +3,42 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
-from harness.datasets import files
-from harness.datasets.corpus import CORPUS, Corpus
 from harness.datasets.records import Dataset, QuerySample
 from harness.errors import FileError
-from harness.records import Query
+
+# The most of a sample that warms up, where the dataset has no other queries: one in so many.
+_SHARE = 5
 
 
 def draw(dataset: Dataset, size: int, warmup: int, seed: int) -> QuerySample:
-    """A fixed sample of at most ``size`` judged queries, and warm-up queries from outside of it.
+    """Draw a fixed sample of at most ``size`` judged queries, and at most ``warmup`` queries to warm up with.
 
-    Warm-up queries are the topics that were not drawn; where those do not suffice, titles of documents (or the
-    first words of their texts).
+    Warm-up queries are those that were not drawn; where these are fewer than a fifth of the sample, queries of the
+    sample fill up to that fifth.  Those are judged and never timed.  Titles of documents would not do: a just-in-time
+    compiler compiles other code for them.
 
     Raises:
-        FileError: no query has a judgement, or there are too few texts to warm up with.
+        FileError: no query has a judgement, or no query is left to warm up with.
     """
     judged = dataset.judged
     eligible = sorted((query for query in dataset.queries if query.query_id in judged), key=lambda q: q.query_id)
     if not eligible:
         raise FileError(f"dataset {dataset.name}: no query has a judgement; add some to its qrels")
     shuffled = random.Random(f"sample:{seed}").sample(eligible, len(eligible))
-    sample = sorted(shuffled[:size], key=lambda query: query.query_id)
-    drawn = {query.query_id for query in sample}
-    texts = {query.text for query in sample}
-    others = (query for query in dataset.queries if query.query_id not in drawn and query.text not in texts)
-    rest = sorted(others, key=lambda query: query.query_id)
-    warm = random.Random(f"warmup:{seed}").sample(rest, min(warmup, len(rest)))
-    if len(warm) < warmup:
-        warm += _titles(dataset.corpus, warmup - len(warm), seed, texts)
-    if len(warm) < warmup:
+    drawn = shuffled[:size]
+    ids, texts = {query.query_id for query in drawn}, Counter(query.text for query in drawn)
+    rest = sorted((each for each in dataset.queries if each.query_id not in ids), key=lambda query: query.query_id)
+    others = [query for query in rest if query.text not in texts]
+    warm = random.Random(f"warmup:{seed}").sample(others, min(warmup, len(others)))
+    lacking = min(warmup, max(len(drawn) // _SHARE, 1)) - len(warm)
+    if lacking > 0 and len(drawn) > 1:
+        # Never a text that is timed too: an answer kept from warm-up would make it fast.
+        warm += [query for query in drawn if texts[query.text] == 1][:lacking]
+    if not warm or len(set(drawn) - set(warm)) == 0:
         raise FileError(
-            f"dataset {dataset.name}: {len(warm)} warm-up queries outside the sample, {warmup} are wanted; add queries"
-            " without judgements, or lower protocol.warmup_queries or protocol.sample_size"
+            f"dataset {dataset.name}: {len(drawn)} queries leave none to warm up with; add queries with other texts,"
+            " judged or not"
         )
-    return QuerySample(tuple(sample), tuple(warm))
-
-
-def _titles(corpus: Corpus, count: int, seed: int, taken: set[str]) -> list[Query]:
-    """Titles of documents chosen by seed, as queries; a reservoir, so that the corpus is only streamed."""
-    chooser = random.Random(f"titles:{seed}")
-    kept: list[Query] = []
-    seen = 0
-    for _, raw in files.json_lines(corpus.folder / CORPUS):
-        text = (raw["title"] or " ".join(raw["text"].split()[:12])).strip()
-        if not text or text in taken:
-            continue
-        seen += 1
-        query = Query(f"title:{raw['_id']}", text)
-        if len(kept) < count:
-            kept.append(query)
-        elif (place := chooser.randrange(seen)) < count:
-            kept[place] = query
-    return kept
+    return QuerySample(tuple(sorted(drawn, key=lambda query: query.query_id)), tuple(warm))

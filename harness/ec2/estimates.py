@@ -89,4 +89,4 @@ def setup(shipped_bytes: int) -> Estimate:
 def _queries(spec: ResultSpec) -> int:
     """How often a job asks its system."""
     passes = spec.trials * (PROBES if spec.cell.scenario == "server" else 1)
-    return spec.warmup_queries + spec.sample_size * passes + 2 * spec.repeats
+    return spec.warmup_queries + spec.timed_queries * passes + 2 * spec.repeats

@@ -116,7 +116,8 @@ class Job:
         if self.spec.scenario not in SCENARIOS:
             raise ValueError(f"this image knows no scenario {self.spec.scenario!r}, only {', '.join(SCENARIOS)}")
         done = SCENARIOS[self.spec.scenario](adapter, self.spec, self.out, self._pause)
-        self._note(warmup_steady=done.warmup_steady, probes=done.probes, rate_qps=done.rate_qps)
+        self._note(warmup_steady=done.warmup_steady, compiled_s=done.compiled_s)
+        self._note(probes=done.probes, rate_qps=done.rate_qps)
         with self.out.phase("close"):
             adapter.close()
 

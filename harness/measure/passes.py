@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from harness.measure.adapter import Adapter
 from harness.measure.answers import BadAnswer, check
-from harness.measure.output import Output
+from harness.measure.output import WARMUP_TRIAL, Output
 from harness.records import JobSpec, Query
 
 
@@ -42,6 +42,7 @@ class Asker:
         self._out = out
         self._fewest = 0 if spec.fewer_hits_ok else min(spec.k, spec.corpus_size)
         self._batches: dict[int, int] = {}
+        self._warmed: set[str] = set()
 
     def one_by_one(self, trial: int, queries: Sequence[Query]) -> int:
         """Ask each query once, one at a time; return the nanoseconds that all took."""
@@ -98,6 +99,12 @@ class Asker:
     def keep(
         self, trial: int, query: Query, latency_ns: int, answer: object, stages_ns: dict[str, int], **extra: int
     ) -> None:
-        """Check an answer and write its sample; BadAnswer where it breaks the contract."""
+        """Check an answer and write its sample; BadAnswer where it breaks the contract.
+
+        Warm-up repeats its queries thousands of times: their hits are written once.
+        """
         hits = check(answer, self._spec.k, self._fewest)
+        if trial == WARMUP_TRIAL:
+            hits = [] if query.query_id in self._warmed else hits
+            self._warmed.add(query.query_id)
         self._out.sample(trial, query.query_id, latency_ns, stages_ns, hits, **extra)

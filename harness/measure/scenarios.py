@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from harness.measure.adapter import Adapter
+from harness.measure.compilers import CompilerClock
 from harness.measure.output import REPEAT_TRIAL, WARMUP_TRIAL, Output
 from harness.measure.passes import Asker, rest_collector, trial_order
 from harness.measure.warmup import warm_up
@@ -27,6 +28,7 @@ class Done:
     warmup_steady: bool | None
     probes: tuple[Probe, ...] = ()
     rate_qps: float | None = None
+    compiled_s: float | None = None
 
 
 def no_pause(_number: int) -> None:
@@ -56,20 +58,24 @@ def repeated(spec: JobSpec) -> list[Query]:
     return trial_order(spec.sample, spec.seed, REPEAT_TRIAL)[: spec.repeats]
 
 
-def warmed(ask: Pass, spec: JobSpec, out: Output) -> tuple[int, bool | None]:
+def warmed(ask: Pass, spec: JobSpec, out: Output, compiled_ns: CompilerClock) -> tuple[int, bool | None]:
     """Run the warm-up phase: the last pass's nanoseconds, and whether it became steady."""
     rest_collector()
     passes = max(1, spec.warmup_cap // len(spec.warmup)) if spec.warmup else 1
     with out.phase("warmup", len(spec.warmup)):
-        return warm_up(lambda: ask(WARMUP_TRIAL, spec.warmup), passes)
+        return warm_up(lambda: ask(WARMUP_TRIAL, spec.warmup), passes, compiled_ns)
 
 
 def _closed_loop(ask: Pass, spec: JobSpec, out: Output, pause: Pause) -> Done:
-    _, steady = warmed(ask, spec, out)
+    compiled_ns = CompilerClock()
+    _, steady = warmed(ask, spec, out, compiled_ns)
+    compiled_s = 0.0
     for number in range(spec.trials):
         if number:
             pause(number)
         trial = spec.first_trial + number
+        before_ns = compiled_ns()
         with out.phase(f"trial-{trial}", len(spec.sample)):
             ask(trial, trial_order(spec.sample, spec.seed, trial))
-    return Done(steady)
+        compiled_s += (compiled_ns() - before_ns) / 1e9
+    return Done(steady, compiled_s=compiled_s if compiled_ns.seen else None)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from harness.measure.adapter import Adapter
+from harness.measure.compilers import CompilerClock
 from harness.measure.output import MAX_PROBES, Output
 from harness.measure.passes import Asker, trial_order
 from harness.measure.rate import Served, Unreachable, arrivals_ns, highest_rate, judge, out_of_reach
@@ -36,7 +37,7 @@ def server(adapter: Adapter, spec: JobSpec, out: Output, pause: Pause = no_pause
     if type(streams) is not int or not 1 <= streams <= _MOST_STREAMS:
         raise ValueError(f"streams() is {streams!r}, must be a whole number from 1 to {_MOST_STREAMS}")
     asker = Asker(adapter, spec, out)
-    level_ns, steady = warmed(asker.one_by_one, spec, out)
+    level_ns, steady = warmed(asker.one_by_one, spec, out, CompilerClock())
     service_qps = streams * len(spec.warmup) * 1e9 / max(1, level_ns) if spec.warmup else 1.0
     probes: list[Probe] = []
 

@@ -45,7 +45,12 @@ def check(job: StoredJob) -> Told:
     yield from _times(table)
     yield from _trials(job, trials)
     if job.result.outcome is Outcome.OK:
-        yield from _whole(job, Counter(zip(trials, ids, strict=True)), asked)
+        counts = Counter(zip(trials, ids, strict=True))
+        timed = tuple(query for query in asked if (WARMUP_TRIAL, query) not in counts)
+        if len(asked) - len(timed) != job.result.spec.held_out:
+            follows = f"{len(asked) - len(timed)}, as many queries of the sample as warmed up"
+            yield f"{stored_jobs.RESULT}: spec.held_out", f"{job.result.spec.held_out}", follows
+        yield from _whole(job, counts, timed)
     yield from _facts(job, trials, latency_ns)
     yield from _probes(job, trials, latency_ns)
 
@@ -93,7 +98,7 @@ def _whole(job: StoredJob, counts: Counter[tuple[int, str]], asked: tuple[str, .
             yield stored_jobs.SAMPLES, many, f"{len(asked)} queries in each of {count} trials"
     spec = job.result.spec
     again = Counter({query: number for (trial, query), number in counts.items() if trial == REPEAT_TRIAL})
-    expected = min(spec.repeats, spec.sample_size) if spec.cell.scenario == "single_stream" else 0
+    expected = min(spec.repeats, spec.timed_queries) if spec.cell.scenario == "single_stream" else 0
     if len(again) != expected or set(again.values()) - {2} or set(again) - set(asked):
         yield f"{stored_jobs.SAMPLES}: repeats", f"{again.total()} of {len(again)} queries", f"2 of each of {expected}"
 
@@ -102,7 +107,7 @@ def _facts(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> Told:
     """What the record says of its samples."""
     result = job.result
     by_trial = Counter(trial for trial in trials if trial >= 0)
-    finished = sum(count == result.spec.sample_size for count in by_trial.values())
+    finished = sum(count == result.spec.timed_queries for count in by_trial.values())
     first_s = latency_ns[0] / 1e9 if latency_ns else None
     for name, stored, follows in (
         ("trials_finished", result.trials_finished, finished),

@@ -164,7 +164,7 @@ def _unconstrained(base: Reference) -> Point:
 def _point(seen: Seen, *, unconstrained: bool = False) -> Point:
     result, memory = seen.result, seen.result.memory
     mean, p95 = seen.latency_s.get(MEAN), seen.latency_s.get("p95")
-    faults, asked = result.counters.major_faults, result.spec.sample_size * result.trials_finished
+    faults, asked = result.counters.major_faults, result.spec.timed_queries * result.trials_finished
     known = memory.peak_cgroup_bytes is not None and memory.peak_anon_bytes is not None
     return Point(
         limit_bytes=seen.limit,

@@ -156,7 +156,6 @@ def test_a_lone_surrogate_in_a_text_becomes_a_question_mark(tiny: Path) -> None:
     dataset = load(tiny)
     assert dataset.queries == (Query("q0", "a?b"),)
     assert json.loads((dataset.corpus.folder / "corpus.jsonl").read_bytes())["title"] == "c?"
-    assert datasets.draw(dataset, 1, 1, 0).warmup == (Query("title:d0", "c?"),)
 
 
 def test_a_corpus_is_prepared_once_for_each_content(tiny: Path) -> None:
@@ -191,7 +190,7 @@ def test_a_sample_is_fixed_by_the_seed_and_never_warmed_up(tiny: Path) -> None:
     assert drawn == datasets.draw(dataset, 4, 3, 2023)
     # Written down once: another choice would make stored results incomparable.
     assert [query.query_id for query in drawn.sample] == ["q2", "q4", "q5", "q7"]
-    assert [query.query_id for query in drawn.warmup] == ["q3", "q6", "q1"]
+    assert [query.query_id for query in drawn.warmup] == ["q3", "w0", "q6"]
     assert drawn.sample != datasets.draw(dataset, 4, 3, 2024).sample
     assert not {query.query_id for query in drawn.sample} & {query.query_id for query in drawn.warmup}
 
@@ -202,12 +201,42 @@ def test_the_hash_names_ids_and_texts(tiny: Path) -> None:
     assert drawn.sample_sha256 == digest(raw) != digest([{**raw[0], "text": "other"}, raw[1]])
 
 
-def test_where_topics_run_out_titles_warm_up(tiny: Path) -> None:
+def test_queries_outside_the_sample_warm_up(tiny: Path) -> None:
     drawn = datasets.draw(load(tiny), 6, 5, 0)
-    topics = [query for query in drawn.warmup if not query.query_id.startswith("title:")]
-    titles = [query for query in drawn.warmup if query.query_id.startswith("title:")]
-    assert (len(topics), len(titles)) == (2, 3)
-    assert drawn == datasets.draw(load(tiny), 6, 5, 0) and len(set(titles)) == 3
+    assert len(drawn.warmup) == 4 and drawn.timed == drawn.sample and not drawn.held_out
+    assert drawn == datasets.draw(load(tiny), 6, 5, 0)
+
+
+@pytest.mark.parametrize(("queries", "wanted", "held"), [(40, 100, 8), (40, 5, 5), (8, 5, 1), (2, 5, 1)])
+def test_a_fifth_of_the_sample_warms_up_where_all_queries_are_judged(
+    tiny: Path, queries: int, wanted: int, held: int
+) -> None:
+    """They stay in the sample, which is judged as a whole, and are not timed."""
+    ids = [f"q{number}" for number in range(queries)]
+    (tiny / "queries.jsonl").write_text("".join(f'{{"_id": "{each}", "text": "text of {each}"}}\n' for each in ids))
+    (tiny / "qrels.trec").write_text("".join(f"{each} 0 d1 1\n" for each in ids))
+    drawn = datasets.draw(load(tiny), 1000, wanted, 0)
+    assert len(drawn.sample) == queries and {each.query_id for each in drawn.warmup} == drawn.held_out
+    assert len(drawn.held_out) == held and len(drawn.timed) == queries - held
+
+
+def test_queries_outside_the_sample_and_a_part_of_it_make_up_the_fifth(tiny: Path) -> None:
+    ids = [f"q{number}" for number in range(40)]
+    (tiny / "queries.jsonl").write_text("".join(f'{{"_id": "{each}", "text": "text of {each}"}}\n' for each in ids))
+    (tiny / "qrels.trec").write_text("".join(f"{each} 0 d1 1\n" for each in ids[:35]))
+    drawn = datasets.draw(load(tiny), 1000, 100, 0)
+    assert len(drawn.warmup) == 7 and len(drawn.held_out) == 2
+
+
+def test_a_text_that_is_timed_too_does_not_warm_up(tiny: Path) -> None:
+    topics = [("q0", "ice"), ("q1", "ice"), ("q2", "lava")]
+    (tiny / "queries.jsonl").write_text("".join(f'{{"_id": "{each}", "text": "{text}"}}\n' for each, text in topics))
+    (tiny / "qrels.trec").write_text("".join(f"{each} 0 d1 1\n" for each, _ in topics))
+    assert datasets.draw(load(tiny), 1000, 5, 0).held_out == {"q2"}
+    (tiny / "qrels.trec").write_text("q0 0 d1 1\nq1 0 d1 1\n")
+    (tiny / "queries.jsonl").write_text("".join(f'{{"_id": "{each}", "text": "ice"}}\n' for each in ("q0", "q1")))
+    with pytest.raises(FileError, match="2 queries leave none to warm up with; add queries with other texts"):
+        datasets.draw(load(tiny), 1000, 5, 0)
 
 
 def test_a_query_of_the_same_words_is_no_warm_up(tiny: Path) -> None:
@@ -217,15 +246,6 @@ def test_a_query_of_the_same_words_is_no_warm_up(tiny: Path) -> None:
     drawn = datasets.draw(load(tiny), 1, 7, 0)
     assert [query.query_id for query in drawn.sample] == ["q0"]
     assert "where is the river" not in {query.text for query in drawn.warmup}
-
-
-def test_a_document_without_a_title_warms_up_with_its_first_words(tiny: Path) -> None:
-    words = " ".join(str(number) for number in range(20))
-    (tiny / "corpus.jsonl").write_text(f'{{"_id": "d0", "text": "{words}"}}\n{{"_id": "d1", "text": " "}}\n')
-    (title,) = datasets.draw(load(tiny), 8, 1, 0).warmup
-    assert title == Query("title:d0", "0 1 2 3 4 5 6 7 8 9 10 11")
-    with pytest.raises(FileError, match="1 warm-up queries outside the sample, 5 are wanted; add queries"):
-        datasets.draw(load(tiny), 8, 5, 0)
 
 
 def test_only_judged_queries_are_drawn(tiny: Path) -> None:
@@ -243,4 +263,4 @@ def test_samples_that_were_stored_once_are_drawn_again(tmp_path: Path) -> None:
     dataset = load(datasets.find("scifact", tmp_path), tmp_path)
     assert dataset.corpus.sha256.startswith("3a8e1a2227a3") and dataset.qrels_sha256.startswith("8b7315286f8d")
     drawn = datasets.draw(dataset, 1000, 20, 2023)
-    assert drawn.sample_sha256.startswith("290c91e9c465") and drawn.warmup_sha256.startswith("d9c57337afb0")
+    assert drawn.sample_sha256.startswith("290c91e9c465") and drawn.warmup_sha256.startswith("f71874fcade0")

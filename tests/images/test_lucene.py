@@ -227,3 +227,30 @@ for wrong in ({"languge": "zh"}, {"colour": 1}):
     near, far = probe("bm25", lines)
     assert near == "unknown parameter 'languge'; did you mean 'language'?"
     assert far.startswith("unknown parameter 'colour'; this engine reads b, build_heap_mib, force_merge")
+
+
+def test_a_search_maps_its_classes_and_uses_no_guesses(probe: Probe) -> None:
+    """The archive fits the jar as it lies in the image: most classes of Lucene and Anserini come from it."""
+    lines = """
+import subprocess, sys
+script = '''
+import json, sys
+from pathlib import Path
+import adapter
+from harness.records import Envelope
+bm25 = adapter.ENGINE(json.loads(Path("/job/params.json").read_text()), Envelope("x", 1, 1 << 30), Path("/opt/assets"))
+bm25.load(Path("/index/made"))
+bm25.search("molten rock", 3)
+print("options", bm25.libraries()["jvm_options"])
+'''
+bm25 = engine()
+bm25.build(corpus, index, lambda _: None)
+options = {"JAVA_TOOL_OPTIONS": "-Xlog:class+load", "PYTHONPATH": ":".join(filter(None, sys.path))}
+shown = subprocess.run([sys.executable, "-c", script], env=options, capture_output=True, text=True, check=True).stdout
+loaded = [line for line in shown.splitlines() if "org.apache.lucene" in line or "io.anserini" in line]
+say([len(loaded), sum("shared objects file (top)" in line for line in loaded)])
+say([line for line in shown.splitlines() if line.startswith("options")])
+"""
+    (loaded, mapped), (options,) = probe("bm25", lines)
+    assert loaded > 300 and mapped > 0.95 * loaded
+    assert "-XX:PerMethodTrapLimit=0" in options and "-XX:SharedArchiveFile=/opt/jvm/search.jsa" in options

@@ -93,9 +93,11 @@ class Warming(Timed):
 def test_warm_up_goes_on_until_its_level_is_stable(tmp_path: Path, clock: Clock) -> None:
     adapter = timed(clock, Warming)
     assert isinstance(adapter, Warming)
-    adapter.script = [90_000_000, 20_000_000, 5_000_000]
+    adapter.script = [9_000_000_000, 2_000_000_000, 500_000_000, *[600_000_000] * 17]
     samples, _ = run(tmp_path, adapter, spec(warmup_cap=40))
-    assert sum(sample["trial"] == -1 for sample in samples) == 2 * (3 + 3)
+    warm = [sample for sample in samples if sample["trial"] == -1]
+    assert len(warm) == 2 * (3 + 3)
+    assert [len(sample["hits"]) for sample in warm] == [2, 2, *[0] * 10], "hits are written once"
 
 
 @pytest.mark.parametrize(("cap", "steady"), [(0, None), (3, None), (4, False), (6, False), (40, True)])

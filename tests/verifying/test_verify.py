@@ -130,12 +130,12 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
         "1 such as -5",
         "at least 1 ns",
     ),
-    "lost sample": (_samples(_without_last), "samples.parquet", "1 samples missing", "40 queries in each of 1 trials"),
+    "lost sample": (_samples(_without_last), "samples.parquet", "1 samples missing", "38 queries in each of 1 trials"),
     "strange sample": (
         _samples(lambda c: _first(c, "query_id", "q99")),
         "samples.parquet",
         "1 samples too many, e.g. query 'q99' of trial 0",
-        "40 queries",
+        "38 queries",
     ),
     "strange trial": (_samples(lambda c: _first(c, "trial", 9)), "samples.parquet: trial", "9", "0 to 0"),
     "repeats": (
