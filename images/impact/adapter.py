@@ -150,7 +150,8 @@ class Impact(Adapter):
         return str(self.params.get("expansion_model", ""))
 
     def _jvm_options(self) -> list[str]:
-        return runtime.options(int(self.params[self._heap]), self.envelope.cpus)
+        options = runtime.search_options if self._heap == "heap_mib" else runtime.options
+        return options(int(self.params[self._heap]), self.envelope.cpus)
 
     def _facts(self) -> dict[str, Scalar]:
         """What an index depends on; read off small files, so that a search without an encoder loads none."""

@@ -73,7 +73,8 @@ class Lucene(Adapter):
         self._searcher.close()
 
     def _jvm_options(self) -> list[str]:
-        return runtime.options(int(self.params[self._heap]), self.envelope.cpus)
+        options = runtime.search_options if self._heap == "heap_mib" else runtime.options
+        return options(int(self.params[self._heap]), self.envelope.cpus)
 
     def _facts(self) -> dict[str, Scalar]:
         version = runtime.anserini_version(self.assets)

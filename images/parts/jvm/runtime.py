@@ -11,6 +11,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+# Parsed classes of a search, mapped at start (`jvm/archive.py`).
+ARCHIVE = Path("/opt/jvm/search.jsa")
+# The second compiler alone, without guesses that a new query can refute: it is done after seconds, not after minutes.
+_SETTLE = ("-XX:-TieredCompilation", "-XX:PerMethodTrapLimit=0", "-XX:PerBytecodeTrapLimit=0")
 # The indexer ends with 0 even when it could not index a document; its last lines say so.
 _LOST = re.compile(r"(unindexable|errors):\s+(?!0$)([\d,]+)$")
 
@@ -34,6 +38,12 @@ def options(heap_mib: int, cpus: int) -> list[str]:
         f"-XX:ActiveProcessorCount={cpus}",
         "-XX:-UsePerfData",
     ]
+
+
+def search_options(heap_mib: int, cpus: int) -> list[str]:
+    """Return the options of a JVM that searches; docs/measurement.md says how they were chosen."""
+    shared = [f"-XX:SharedArchiveFile={ARCHIVE}"] if ARCHIVE.exists() else []
+    return [*options(heap_mib, cpus), *_SETTLE, *shared]
 
 
 def start(jvm_options: Sequence[str], classpath: Path) -> None:
