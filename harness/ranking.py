@@ -5,61 +5,55 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from harness.place import Place
-from harness.repriced import BEFORE, CHEAPEST, SAME, Best, Change, Flip, Priced
+from harness.repriced import Best, Change, Flip, Priced
 from harness.table import Figure, Validity
+
+_PRICED = ("before", "same", "cheapest_before", "cheapest")
 
 
 def ranked(changes: Sequence[Change]) -> tuple[Change, ...]:
-    """The changes with their ranks, each among the rows of its place; equal costs share a rank."""
+    """Return the changes with their ranks, each among the rows of its place; equal costs share a rank."""
     costs: dict[tuple[Place, str], list[float]] = defaultdict(list)
     for each in changes:
-        for way, priced in _ways(each):
-            if priced.cost.value is not None and each.row.validity is not Validity.INVALID:
-                costs[each.place, way].append(priced.cost.value)
+        for name in _PRICED:
+            value = getattr(each, name).cost.value
+            if value is not None and each.row.validity is not Validity.INVALID:
+                costs[each.place, name].append(value)
     ranks = {
         where: {value: rank for rank, value in reversed(list(enumerate(sorted(found), start=1)))}
         for where, found in costs.items()
     }
 
-    def rank(each: Change, way: str, priced: Priced) -> Priced:
+    def rank(each: Change, name: str) -> Priced:
+        priced: Priced = getattr(each, name)
         if priced.cost.value is None or each.row.validity is Validity.INVALID:
             return priced
-        return Priced(priced.price, priced.note, priced.cost, ranks[each.place, way][priced.cost.value])
+        return replace(priced, rank=ranks[each.place, name][priced.cost.value])
 
-    return tuple(
-        Change(
-            each.row,
-            rank(each, BEFORE, each.before),
-            rank(each, SAME, each.same),
-            rank(each, CHEAPEST, each.cheapest),
-        )
-        for each in changes
-    )
+    return tuple(Change(each.row, *(rank(each, name) for name in _PRICED)) for each in changes)
 
 
-def _ways(each: Change) -> tuple[tuple[str, Priced], ...]:
-    return (BEFORE, each.before), (SAME, each.same), (CHEAPEST, each.cheapest)
-
-
-def _way(each: Change, way: str) -> Priced:
-    return dict(_ways(each))[way]
+def moved(changes: Sequence[Change], way: str) -> int:
+    """Return how many rows have another rank than at the other date."""
+    return sum(was.rank != now.rank for was, now in (each.pairs[way] for each in changes))
 
 
 def _by_place(changes: Sequence[Change]) -> Mapping[Place, list[Change]]:
     places: dict[Place, list[Change]] = defaultdict(list)
     for each in changes:
-        if each.before.rank is not None:
+        if each.before.rank is not None or each.cheapest_before.rank is not None:
             places[each.place].append(each)
     return {place: places[place] for place in sorted(places, key=lambda place: tuple(map(str, place)))}
 
 
-def _cheapest_of_each(changes: Sequence[Change], way: str) -> dict[str, Figure]:
-    """What each system costs at its cheapest row."""
+def _cheapest_of_each(changes: Sequence[Change], way: str, side: int) -> dict[str, Figure]:
+    """Return what each system costs at its cheapest row, at the other date (``side`` 0) or now (1)."""
     found: dict[str, Figure] = {}
     for each in changes:
-        figure = _way(each, way).cost
+        figure = each.pairs[way][side].cost
         known = found.get(each.row.system)
         if figure.value is not None and (known is None or known.value is None or figure.value < known.value):
             found[each.row.system] = figure
@@ -69,7 +63,7 @@ def _cheapest_of_each(changes: Sequence[Change], way: str) -> dict[str, Figure]:
 def flips(changes: Sequence[Change], way: str) -> Iterator[Flip]:
     """Pairs of systems of which the other one is cheaper when rows are priced in that way."""
     for place, rows in _by_place(changes).items():
-        before, now = _cheapest_of_each(rows, BEFORE), _cheapest_of_each(rows, way)
+        before, now = (_cheapest_of_each(rows, way, side) for side in (0, 1))
         order = sorted((name for name in before if name in now), key=lambda name: (_usd(before, name), name))
         # From the cheapest on: whoever was cheaper and now costs more than this one stands behind it in ``seen``.
         seen: list[tuple[float, str]] = []
@@ -95,10 +89,10 @@ def _overlap(one: Figure, two: Figure) -> bool:
 
 
 def best(changes: Sequence[Change], way: str) -> Iterator[Best]:
-    """Places whose cheapest row is another when rows are priced in that way; one that is still as cheap stays it."""
+    """Find places whose cheapest row is another now; one that is still as cheap stays it."""
     for place, rows in _by_place(changes).items():
-        was = next((each for each in rows if each.before.rank == 1), None)
-        now = next((each for each in rows if _way(each, way).rank == 1), None)
-        if was is not None and now is not None and _way(was, way).rank != 1:
+        was = next((each for each in rows if each.pairs[way][0].rank == 1), None)
+        now = next((each for each in rows if each.pairs[way][1].rank == 1), None)
+        if was is not None and now is not None and was.pairs[way][1].rank != 1:
             pairs = ((each.row.system, each.row.profile) for each in (was, now))
             yield Best(place, way, *pairs)

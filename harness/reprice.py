@@ -1,8 +1,8 @@
 """The same measured rows at two dates' prices: what each costs then and now, and which verdicts do not hold any more.
 
-Nothing is measured and nothing stored is read.  Each row is priced three times: as at the other date; on that same
-instance at the new prices (what a price change alone does); and on the cheapest instance of the new date (what one
-would rent).  A row's cost is that of the model that its scenario has: ``sequential`` for ``single_stream``,
+Nothing is measured and nothing stored is read.  Each row is priced on its own instance at both dates (what a price
+change alone does) and on the cheapest type of each date (what one would rent), so that like is compared with like; what
+choosing another type gains at one date stands apart.  A row's cost is that of the model that its scenario has: ``sequential`` for ``single_stream``,
 ``saturated`` for the others.
 """
 
@@ -54,8 +54,12 @@ def compare(measured: Measurements, before: Tariff, now: Tariff) -> Repricing:
     flips = tuple(flip for way in (SAME, CHEAPEST) for flip in ranking.flips(changes, way))
     best = tuple(each for way in (SAME, CHEAPEST) for each in ranking.best(changes, way))
     gone = tuple(_gone(changes, now))
-    lost = tuple(sorted({each.row.profile for each in changes if each.before.price and not each.cheapest.price}))
-    found = tuple(sorted({each.row.profile for each in changes if each.cheapest.price and not each.before.price}))
+    lost = tuple(
+        sorted({each.row.profile for each in changes if each.cheapest_before.price and not each.cheapest.price})
+    )
+    found = tuple(
+        sorted({each.row.profile for each in changes if each.cheapest.price and not each.cheapest_before.price})
+    )
     failed = len(measured.rows) - len(changes)
     return Repricing(
         before=_side(before.snapshot),
@@ -67,7 +71,7 @@ def compare(measured: Measurements, before: Tariff, now: Tariff) -> Repricing:
         gone=gone,
         no_longer_provided=lost,
         newly_provided=found,
-        summary=_summary(changes, flips, best, gone, lost, now.snapshot),
+        summary=tuple(_summary(changes, flips, best, gone, lost, (before.snapshot.as_of, now.snapshot.as_of))),
         notes=tuple(_notes(changes, failed)),
     )
 
@@ -77,7 +81,8 @@ def _change(row: Row, before: Tariff, now: Tariff) -> Change:
     very = row.published_type or (then[0].instance_type if then[0] else None)
     # A row that had no machine at the other date has no "same instance" either.
     same: Placed = (None, then[1]) if very is None else now.on(very)
-    return Change(row, _cost(row, then), _cost(row, same), _cost(row, pricing.cheapest(row, now)))
+    cheapest = (_cost(row, pricing.cheapest(row, tariff)) for tariff in (before, now))
+    return Change(row, _cost(row, then), _cost(row, same), *cheapest)
 
 
 def _cost(row: Row, placed: Placed) -> Priced:
@@ -107,25 +112,30 @@ def _summary(
     best: Sequence[Best],
     gone: Sequence[Gone],
     lost: Sequence[str],
-    now: Snapshot,
-) -> str:
-    pairs = [(each.before.cost.value, each.same.cost.value) for each in changes]
-    known = [(was, is_now) for was, is_now in pairs if was is not None and is_now is not None]
-    more, less = sum(was < is_now for was, is_now in known), sum(was > is_now for was, is_now in known)
-    offers = [(each.same.cost.value, each.cheapest.cost.value) for each in changes]
-    cheaper = sum(same is not None and other is not None and other < same for same, other in offers)
-    moved = sum(each.before.rank != each.cheapest.rank for each in changes)
-    flipped = {(each.place, each.was_cheaper, each.is_cheaper) for each in flips}
-    counted = (
-        f"on the same instance {more:,} cost more, {less:,} less and {len(known) - more - less:,} the same",
-        f"{cheaper:,} can be had cheaper on another instance now",
-        f"{_count(moved, 'rank')} changed",
-        f"{_count(len(flipped), 'verdict')} between two systems flipped",
-        f"{_count(len({each.place.dataset for each in best}), 'dataset')} with another cheapest row",
-        f"{_count(len(gone), 'instance type')} gone",
-        f"{_count(len(lost), 'profile')} that no type provides any more",
-    )
-    return f"At the prices of {now}, of {_count(len(changes), 'row')}: {'; '.join(counted)}."
+    dates: tuple[datetime.date, datetime.date],
+) -> Iterator[str]:
+    """Say what the dates change, like with like, and what a choice of type gains at each date."""
+    for way, words in ((SAME, "On the same instance at both dates"), (CHEAPEST, "On the cheapest type of each date")):
+        pairs = [(was.cost.value, is_now.cost.value) for was, is_now in (each.pairs[way] for each in changes)]
+        known = [(was, is_now) for was, is_now in pairs if was is not None and is_now is not None]
+        more, less = sum(was < is_now for was, is_now in known), sum(was > is_now for was, is_now in known)
+        flipped = sum(each.way == way for each in flips)
+        datasets = {each.place.dataset for each in best if each.way == way}
+        yield (
+            f"{words}: of {_count(len(known), 'row')} {more:,} cost more and {less:,} less; "
+            f"{_count(ranking.moved(changes, way), 'rank')} changed; {_count(flipped, 'verdict')} flipped; "
+            f"{_count(len(datasets), 'dataset')} with another cheapest row."
+        )
+    gains = [(_gain(changes, side), date) for side, date in enumerate(dates)]
+    chosen = " and ".join(f"{_count(gain, 'row')} at {date}" for gain, date in gains)
+    yield f"Another type than its own is cheaper for {chosen}."
+    yield f"{_count(len(gone), 'instance type')} gone; {_count(len(lost), 'profile')} that no type provides any more."
+
+
+def _gain(changes: Sequence[Change], side: int) -> int:
+    """Return how many rows cost less on the cheapest type than on their own, at the other date (0) or now (1)."""
+    offers = ((each.pairs[SAME][side].cost.value, each.pairs[CHEAPEST][side].cost.value) for each in changes)
+    return sum(own is not None and other is not None and other < own for own, other in offers)
 
 
 def _count(number: int, word: str) -> str:

@@ -9,8 +9,8 @@ from harness import place
 from harness.place import Place
 from harness.table import Figure, Price, Row
 
-# The three ways in which each row is priced.
-BEFORE, SAME, CHEAPEST = "before", "same instance", "cheapest now"
+# The two ways in which two dates are compared: like with like.
+SAME, CHEAPEST = "same instance", "cheapest type"
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,21 @@ class Priced:
 
 @dataclass(frozen=True)
 class Change:
-    """A row at the other date's prices, and in both ways at the new ones."""
+    """A row at both dates: ``before`` and ``same`` on its own instance, and on the cheapest type of each date.
+
+    Its own instance is its published one, else the cheapest of the earlier date.
+    """
 
     row: Row
     before: Priced
     same: Priced
+    cheapest_before: Priced
     cheapest: Priced
+
+    @property
+    def pairs(self) -> dict[str, tuple[Priced, Priced]]:
+        """By way: the row at the other date, and now."""
+        return {SAME: (self.before, self.same), CHEAPEST: (self.cheapest_before, self.cheapest)}
 
     @cached_property
     def place(self) -> Place:
@@ -42,7 +51,7 @@ class Change:
 class Flip:
     """Two systems, of which one was cheaper (at its cheapest row), and now the other is.
 
-    ``way`` is ``same instance`` or ``cheapest now``.  ``overlap``: at one of the dates their intervals overlap, so that
+    ``way`` is ``same instance`` or ``cheapest type``.  ``overlap``: at one of the dates their intervals overlap, so that
     the measurements do not tell which is cheaper.
     """
 
@@ -88,7 +97,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Repricing:
-    """All that changes between two price lists.  ``summary`` is one sentence with all counts."""
+    """All that changes between two price lists.  ``summary`` is four sentences with all counts."""
 
     before: Side
     now: Side
@@ -99,5 +108,5 @@ class Repricing:
     gone: tuple[Gone, ...]
     no_longer_provided: tuple[str, ...]
     newly_provided: tuple[str, ...]
-    summary: str
+    summary: tuple[str, ...]
     notes: tuple[str, ...]

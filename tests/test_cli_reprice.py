@@ -70,7 +70,7 @@ def test_reprice_against_the_newest(harness: Call) -> None:
     assert done.exit_code == 0, done.output
     title, _, summary = done.stdout.splitlines()[:3]
     assert title == "**aws us-east-1, on-demand: prices of 2022-12-05 against 2026-07-20**"
-    assert summary.startswith("At the prices of aws us-east-1 on-demand of 2022-12-05, of 1 row:")
+    assert summary.startswith("- On the same instance at both dates: of 1 row 0 cost more and 0 less;")
     assert "| same instance 2022-12-05 (US$/h) |" in done.stdout
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from harness import derived, prices, pricing, reprice
 from harness.errors import UnknownName, UsageError
+from harness.published import as_rows, tables
 from harness.records import Isolation, Outcome
 from harness.report import repricing
 from harness.repriced import CHEAPEST, SAME, Repricing
@@ -210,13 +211,42 @@ def test_gone_types_and_profiles_that_nobody_provides_any_more(root: Path) -> No
     assert compare(root, now=DAY(2024, 6, 1), before=DAY(2027, 6, 1)).newly_provided == found.no_longer_provided
 
 
-def test_the_summary_counts_what_the_prices_changed(root: Path) -> None:
+def test_the_summary_compares_like_with_like(root: Path) -> None:
     assert compare(root).summary == (
-        "At the prices of x here on-demand of 2026-01-01, of 6 rows: on the same instance 2 cost more, 2 less and 0 "
-        "the same; 2 can be had cheaper on another instance now; 4 ranks changed; 3 verdicts between two systems "
-        "flipped; 1 dataset with another cheapest row; 2 instance types gone; 0 profiles that no type provides any "
-        "more."
+        "On the same instance at both dates: of 4 rows 2 cost more and 2 less; 3 ranks changed; 1 verdict flipped; "
+        "0 datasets with another cheapest row.",
+        "On the cheapest type of each date: of 5 rows 0 cost more and 5 less; 4 ranks changed; 2 verdicts flipped; "
+        "1 dataset with another cheapest row.",
+        "Another type than its own is cheaper for 0 rows at 2024-05-01 and 2 rows at 2026-01-01.",
+        "2 instance types gone; 0 profiles that no type provides any more.",
     )
+
+
+def test_a_dearer_type_of_its_own_is_no_change_between_dates(root: Path) -> None:
+    """The row's published type costs five times the cheapest at both dates: only choosing another gains."""
+    one = row("late", 2, 8, 0.1, published_type="plain.four", profile="plain.four")
+    (found,) = compare(root, one, now=BEFORE).changes
+    assert found.before.cost == found.same.cost != found.cheapest.cost
+    assert found.cheapest_before.cost == found.cheapest.cost == found.pairs[CHEAPEST][0].cost
+    summary = compare(root, one, now=BEFORE).summary
+    assert [each for each in summary if " 1 row" in each and "cost more" not in each] == [
+        "Another type than its own is cheaper for 1 row at 2024-05-01 and 1 row at 2024-05-01."
+    ]
+    assert all("0 cost more and 0 less; 0 ranks changed" in each for each in summary[:2])
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_papers_table_at_two_dates_says_the_same_in_both_directions_but_for_more_and_less(turned: bool) -> None:
+    """One row of the paper's (a GPU type's cheapest stand-in) costs less now; no rank and no verdict moves."""
+    dates = [DAY(2022, 12, 5), DAY(2026, 7, 20)]
+    then, now = (pricing.tariff(prices.snapshot(each)) for each in (dates[::-1] if turned else dates))
+    published = tables.read(Path(__file__).parents[1] / "results" / "published" / "santhanam2023")
+    rows = as_rows.measurements(published, published.follows())
+    same, cheapest, gain, _ = reprice.compare(rows, then, now).summary
+    assert "0 cost more and 0 less; 0 ranks changed" in same
+    assert ("1 cost more and 0 less" if turned else "0 cost more and 1 less") in cheapest
+    assert "0 ranks changed; 0 verdicts flipped" in cheapest
+    assert gain.count("38 rows") == 2
 
 
 def test_prices_are_compared_with_the_newest_or_the_day_asked_for(root: Path) -> None:

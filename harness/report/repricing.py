@@ -10,7 +10,7 @@ from harness.report.layout import names
 from harness.report.markdown import escape, grid
 from harness.report.repricing_data import as_csv, as_json, model
 from harness.report.sheet import MISSING, Footnotes, Grid, bounded, number, stand_ins
-from harness.repriced import Best, Change, Flip, Gone, Priced, Repricing
+from harness.repriced import CHEAPEST, SAME, Best, Change, Flip, Gone, Priced, Repricing
 from harness.table import Figure, Row
 
 FORMATS = ("md", "csv", "json")
@@ -31,7 +31,7 @@ def _markdown(found: Repricing) -> str:
     """For people: the summary, the rows, what flipped and what is gone."""
     before, now = found.before, found.now
     title = f"{now.provider} {now.region}, {now.term}: prices of {now.date} against {before.date}"
-    lines = [f"**{escape(title)}**", "", escape(found.summary), ""]
+    lines = [f"**{escape(title)}**", "", *(f"- {escape(each)}" for each in found.summary), ""]
     notes = Footnotes(escape)
     if found.changes:
         table = _rows(found, notes)
@@ -68,10 +68,19 @@ def _rows(found: Repricing, notes: Footnotes) -> Grid:
         (f"US$ per million queries (interval) {before}", True, lambda each: _cost(each.before, notes)),
         (f"same instance {now} (US$/h)", False, lambda each: _instance(each.same, notes)),
         (f"US$ (interval), same instance {now}", True, lambda each: _cost(each.same, notes)),
-        (f"cheapest instance {now} (US$/h)", False, lambda each: _instance(each.cheapest, notes)),
+        ("change, same instance", True, lambda each: _percent(*each.pairs[SAME])),
+    ]
+    # A row that was measured stands on the cheapest type of the other date already.
+    if any(each.before != each.cheapest_before for each in found.changes):
+        columns += [
+            (f"cheapest type {before} (US$/h)", False, lambda each: _instance(each.cheapest_before, notes)),
+            (f"US$ (interval), cheapest {before}", True, lambda each: _cost(each.cheapest_before, notes)),
+        ]
+    columns += [
+        (f"cheapest type {now} (US$/h)", False, lambda each: _instance(each.cheapest, notes)),
         (f"US$ (interval), cheapest {now}", True, lambda each: _cost(each.cheapest, notes)),
-        ("change to cheapest", True, _percent),
-        ("rank: before, same, cheapest", False, _ranks),
+        ("change, cheapest types", True, lambda each: _percent(*each.pairs[CHEAPEST])),
+        ("rank: same instance, cheapest types", False, _ranks),
         ("validity", False, lambda each: each.row.validity.value),
     ]
     return Grid(
@@ -112,15 +121,18 @@ def _cost(priced: Priced, notes: Footnotes) -> str:
     return bounded(priced.cost)
 
 
-def _percent(each: Change) -> str:
-    before, now = each.before.cost.value, each.cheapest.cost.value
+def _percent(was: Priced, is_now: Priced) -> str:
+    before, now = was.cost.value, is_now.cost.value
     if before is None or now is None or before == 0:
         return MISSING
     return f"{(now / before - 1) * 100:+.1f} %"
 
 
 def _ranks(each: Change) -> str:
-    return " → ".join(MISSING if way.rank is None else str(way.rank) for way in (each.before, each.same, each.cheapest))
+    return ", ".join(
+        " → ".join(MISSING if priced.rank is None else str(priced.rank) for priced in pair)
+        for pair in each.pairs.values()
+    )
 
 
 def _told(found: Repricing) -> Iterator[str]:

@@ -17,12 +17,14 @@ from harness.table import Figure, Row
 #   1  first version
 #   2  rows: stand_in.  Everything in 1 kept its name and meaning.
 #   3  rows: origin.  Everything in 2 kept its name and meaning.
-VERSION = 3
+#   4  rows: cheapest_before; flips and best compare it with cheapest.  Everything else in 3 kept its name and meaning.
+VERSION = 4
 Column = tuple[str, Callable[[Change], Value]]
-# The three ways in which each row is priced, by the names that programs read.
+# The four prices of each row, by the names that programs read.
 _WAYS: dict[str, Callable[[Change], Priced]] = {
     "before": lambda each: each.before,
     "same": lambda each: each.same,
+    "cheapest_before": lambda each: each.cheapest_before,
     "cheapest": lambda each: each.cheapest,
 }
 
@@ -109,7 +111,7 @@ def as_csv(found: Repricing) -> str:
         ("cost_model", lambda each: model(each.row)),
     ]
     for way, of in _WAYS.items():
-        columns += _priced_columns(way, of, found.before.date if way == "before" else found.now.date)
+        columns += _priced_columns(way, of, found.before.date if way.endswith("before") else found.now.date)
     columns += [("key", lambda each: each.row.key), ("stand_in", lambda each: each.row.stand_in)]
     if any(each.row.origin is not None for each in found.changes):
         columns.append(("origin", lambda each: each.row.origin))
