@@ -2,8 +2,8 @@
 
 Nothing is measured and nothing stored is read.  Each row is priced on its own instance at both dates (what a price
 change alone does) and on the cheapest type of each date (what one would rent), so that like is compared with like; what
-choosing another type gains at one date stands apart.  A row's cost is that of the model that its scenario has: ``sequential`` for ``single_stream``,
-``saturated`` for the others.
+choosing another type gains at one date stands apart.  A row's cost is that of the model that its scenario has:
+``sequential`` for ``single_stream``, ``saturated`` for the others.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ class Change:
 class Flip:
     """Two systems, of which one was cheaper (at its cheapest row), and now the other is.
 
-    ``way`` is ``same instance`` or ``cheapest type``.  ``overlap``: at one of the dates their intervals overlap, so that
-    the measurements do not tell which is cheaper.
+    ``way`` is ``same instance`` or ``cheapest type``.  ``overlap``: at one of the dates their intervals overlap, so
+    that the measurements do not tell which is cheaper.
     """
 
     place: Place
