@@ -92,6 +92,8 @@ def _note(name: DistanceName, made: Distances, each: Distance) -> str:
         f" judged documents, by {made.encoder} (checkpoint {made.checkpoint_sha256[:12]}); smaller is better, and only"
         " distances over the same queries may be compared"
     )
-    short = f"; {each.short:,} queries have fewer than {name.k} documents there, which is not held against it"
-    few = f"; {each.valueless:,} of {made.settings.resamples:,} resamples have no value and no part in the interval"
-    return f"{said}{short if each.short else ''}{few if each.valueless and each.figure.low is not None else ''}"
+    short = (
+        f"; {each.short:,} queries have fewer than {name.k} documents there, and fewer documents are farther by"
+        " themselves: harness frechet compares systems on common queries"
+    )
+    return said + (short if each.short else "")

@@ -50,6 +50,14 @@ _LEAST_BOOTSTRAPS = 100
     help="Judged documents of one query at most, best grades first, among equal ones by seed.",
 )
 @click.option(
+    "--relevant-from",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="The least grade of a relevant document.",
+)
+@click.option("--against", metavar="SYSTEM", help="Subtract this system's distance.  [default: the nearest's]")
+@click.option(
     "--unlabelled", is_flag=True, help="Beside it, with all judged documents of a query skipped before k are taken."
 )
 @click.option(
@@ -79,6 +87,8 @@ def frechet(
     encoder: str | None,
     cutoffs: tuple[int, ...],
     most: str,
+    relevant_from: int,
+    against: str | None,
     unlabelled: bool,
     measures: str,
     bootstraps: int,
@@ -101,7 +111,7 @@ def frechet(
         raise UsageError(
             f"--bootstraps {bootstraps}: an interval of 95 % takes {_LEAST_BOOTSTRAPS} or more; say 0 for none"
         )
-    settings = Settings(_MOST[most], unlabelled, bootstraps, seed)
+    settings = Settings(_MOST[most], unlabelled, bootstraps, seed, relevant_from, against)
     asked = tuple(dict.fromkeys(cutoffs))
     made, failed = [], False
     with named_as_given(cache):

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 
 from harness.trec_files import Qrels, Run
 
-# A document is relevant from this grade on.
-RELEVANT = 1
-
 
 @dataclass(frozen=True)
 class Chosen:
     """Documents of each query, in the order of the queries; one that several queries have counts once for each."""
 
     documents: tuple[tuple[str, ...], ...]
+
+    def cut(self, depths: Sequence[int]) -> Chosen:
+        """Return the first documents of each query, as many as its depth says; queries of depth 0 are left out."""
+        pairs = zip(self.documents, depths, strict=True)
+        return Chosen(tuple(documents[:depth] for documents, depth in pairs if depth))
 
     @property
     def size(self) -> int:
@@ -32,13 +34,13 @@ class Chosen:
         return (name for each in self.documents for name in each)
 
 
-def with_relevant(qrels: Qrels, queries: Sequence[str]) -> tuple[str, ...]:
-    """Those queries that have a relevant document; others say nothing of where relevant ones lie."""
-    return tuple(query for query in queries if any(grade >= RELEVANT for grade in qrels.get(query, {}).values()))
+def with_relevant(qrels: Qrels, queries: Sequence[str], relevant_from: int) -> tuple[str, ...]:
+    """Return the queries that have a document of that grade or a better one."""
+    return tuple(query for query in queries if any(grade >= relevant_from for grade in qrels.get(query, {}).values()))
 
 
-def judged(qrels: Qrels, queries: Sequence[str], most: int | None, seed: int) -> Chosen:
-    """The relevant documents of each query, balanced: at most so many of one query.
+def judged(qrels: Qrels, queries: Sequence[str], most: int | None, seed: int, relevant_from: int) -> Chosen:
+    """Return the relevant documents of each query, at most ``most`` of one query.
 
     Args:
         qrels: judgements.
@@ -46,15 +48,16 @@ def judged(qrels: Qrels, queries: Sequence[str], most: int | None, seed: int) ->
         most: ``None``: all.  The best grades come first; among equal grades, chance decides by ``seed``, for each query
             alone, so that other queries or another order of the file change nothing.
         seed: of that chance.
+        relevant_from: the least grade of a relevant document.
     """
-    return Chosen(tuple(_best(qrels.get(query, {}), query, most, seed) for query in queries))
+    return Chosen(tuple(_best(qrels.get(query, {}), query, most, seed, relevant_from) for query in queries))
 
 
-def _best(grades: Mapping[str, int], query: str, most: int | None, seed: int) -> tuple[str, ...]:
+def _best(grades: Mapping[str, int], query: str, most: int | None, seed: int, relevant_from: int) -> tuple[str, ...]:
     def drawn(document: str) -> bytes:
         return hashlib.sha256(f"{seed}\n{query}\n{document}".encode("utf-8", "surrogatepass")).digest()
 
-    relevant = [document for document, grade in grades.items() if grade >= RELEVANT]
+    relevant = [document for document, grade in grades.items() if grade >= relevant_from]
     return tuple(sorted(relevant, key=lambda document: (-grades[document], drawn(document), document))[:most])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,41 +24,47 @@ Report = Callable[[int, int], None]
 CUTOFFS = (1, 10)
 RESAMPLES = 1000
 MOST_JUDGED = 10
-# From which share of resamples without a value on there is no interval.
-MOST_VALUELESS = 0.05
 # Fourth powers of numbers up to this, and sums of millions of squares in single precision, are finite.
 _LARGEST = 1e12
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is asked for.
+    """Options of a measurement.
 
     ``most_judged``: judged documents of one query, ``None``: all.  ``unlabelled``: judged documents are skipped before
-    ``k`` are taken (the paper's URR).  No ``resamples``: no intervals.
+    ``k`` are taken (the paper's URR).  No ``resamples``: no intervals.  ``relevant_from``: the least grade of a
+    relevant document.  ``against``: the system that the others are subtracted from, ``None``: the nearest.
     """
 
     most_judged: int | None = MOST_JUDGED
     unlabelled: bool = False
     resamples: int = RESAMPLES
     seed: int = 2024
+    relevant_from: int = 1
+    against: str | None = None
 
 
 @dataclass(frozen=True)
 class Distance:
-    """One system's distance at one cutoff, ``retrieved`` documents in all.
+    """One system's distance at one cutoff, over the queries for which every compared system retrieved a document.
 
-    ``short`` queries have fewer than ``k`` documents, ``without`` none at all: they are not punished for it.
-    ``valueless`` resamples have fewer than two documents on a side: they play no part in the interval.
+    ``queries`` are these, ``judged`` their relevant documents.  Of each, every system counts with as many documents as
+    the one with the fewest has, ``retrieved`` in all: a smaller cloud is farther by itself.  ``short`` queries have
+    fewer than ``k`` documents of this system, ``without`` none at all, of all queries with a relevant document.
+    ``difference`` is the distance less that of the system ``against``, by the same resamples.
     """
 
     k: int
     unlabelled: bool
     figure: Figure
+    queries: int
+    judged: int
     retrieved: int
     short: int
     without: int
-    valueless: int = 0
+    against: str | None = None
+    difference: Figure = field(default_factory=lambda: Figure(None))
 
 
 @dataclass(frozen=True)
@@ -123,20 +129,27 @@ def distances(
         )
     check_source(runs, found)
     asked = runs.query_ids
-    queries = with_relevant(runs.qrels, asked)
-    reference = judged(runs.qrels, queries, settings.most_judged, settings.seed)
-    kinds = [(unlabelled, k) for unlabelled in (False, True)[: 1 + settings.unlabelled] for k in cutoffs]
+    if settings.against not in (None, *runs.runs):
+        raise UsageError(f"{runs.dataset}: no system {settings.against!r}; there are {', '.join(sorted(runs.runs))}")
+    queries = with_relevant(runs.qrels, asked, settings.relevant_from)
+    reference = judged(runs.qrels, queries, settings.most_judged, settings.seed, settings.relevant_from)
+    kinds = [(k, unlabelled) for unlabelled in (False, True)[: 1 + settings.unlabelled] for k in cutoffs]
     sets = {
-        (name, unlabelled, k): retrieved(run, runs.qrels, queries, k, unlabelled=unlabelled)
-        for name, run in runs.runs.items()
-        for unlabelled, k in kinds
+        kind: {
+            name: retrieved(run, runs.qrels, queries, kind[0], unlabelled=kind[1]) for name, run in runs.runs.items()
+        }
+        for kind in kinds
     }
-    _check(found, (reference, *sets.values()), runs.dataset if runs.corpus_sha256 else "DATASET")
-    measured = _figures(found, reference, list(sets.values()), settings, progress)
+    every = (each for of_kind in sets.values() for each in of_kind.values())
+    _check(found, (reference, *every), runs.dataset if runs.corpus_sha256 else "DATASET")
     by_system: dict[str, list[Distance]] = {name: [] for name in runs.runs}
-    for ((name, unlabelled, k), chosen), (value, valueless) in zip(sets.items(), measured, strict=True):
-        counts = (chosen.size, chosen.fewer_than(k), chosen.fewer_than(1), valueless)
-        by_system[name].append(Distance(k, unlabelled, value, *counts))
+    for number, (kind, of_kind) in enumerate(sets.items()):
+
+        def tell(done: int, total: int, before: int = number) -> None:
+            progress(before * total + done, len(kinds) * total)
+
+        for name, each in _compared(found, reference, kind, of_kind, settings, tell).items():
+            by_system[name].append(each)
     return Distances(
         dataset=runs.dataset,
         encoder=found.encoder,
@@ -185,47 +198,74 @@ def _check(found: Embeddings, sets: Sequence[Chosen], dataset: str) -> None:
         )
 
 
+def _compared(
+    found: Embeddings,
+    reference: Chosen,
+    kind: tuple[int, bool],
+    sets: Mapping[str, Chosen],
+    settings: Settings,
+    progress: Report,
+) -> dict[str, Distance]:
+    """Return the distances of all systems at one cutoff, over common queries at common depths."""
+    depths = [min(map(len, each)) for each in zip(*(chosen.documents for chosen in sets.values()), strict=True)]
+    judged_there = Chosen(tuple(each for each, depth in zip(reference.documents, depths, strict=True) if depth))
+    common = {name: chosen.cut(depths) for name, chosen in sets.items()}
+    figures, drawn = _figures(found, judged_there, list(common.values()), settings, progress)
+    values = {name: each.value for name, each in zip(sets, figures, strict=True) if each.value is not None}
+    against = settings.against or min(values, key=lambda name: (values[name], name), default=None)
+    places = {name: place for place, name in enumerate(sets)}
+    made = {}
+    for name, chosen in sets.items():
+        difference = Figure(None)
+        if against in values and name in values and name != against:
+            resamples = None if drawn is None else drawn[places[name]] - drawn[places[against]]
+            difference = _moved(values[name] - values[against], resamples)
+        made[name] = Distance(
+            *kind,
+            figures[places[name]],
+            len(judged_there.documents),
+            judged_there.size,
+            common[name].size,
+            chosen.fewer_than(kind[0]),
+            chosen.fewer_than(1),
+            None if name == against else against,
+            difference,
+        )
+    return made
+
+
 def _figures(
     found: Embeddings, reference: Chosen, sets: Sequence[Chosen], settings: Settings, progress: Report
-) -> list[tuple[Figure, int]]:
-    """The figure of each set, and how many of its resamples had no value."""
+) -> tuple[list[Figure], Floats | None]:
+    """Return the figure of each set, and the resampled distances, shape (sets, resamples), where there are any."""
     one, others = _placed(found, reference), [_placed(found, each) for each in sets]
     values = [_value(found, one, other) for other in others]
     queries = len(reference.documents)
-    if queries < INTERVAL_MIN_QUERIES or not settings.resamples:
+    if queries < INTERVAL_MIN_QUERIES or not settings.resamples or None in values:
         why = f"no interval: {queries} queries, it takes {INTERVAL_MIN_QUERIES}" if settings.resamples else None
-        return [(Figure(value, reason=_why(value) or why), 0) for value in values]
+        return [Figure(value, reason=_why(value) or why) for value in values], None
     # Only what is needed goes to other processes.
     there = np.unique(np.concatenate([one.rows, *(other.rows for other in others)]))
     moved = [Placed(np.searchsorted(there, each.rows), each.query) for each in (one, *others)]
-    known = [place for place, value in enumerate(values) if value is not None]
     weights = bootstrap.draws(queries, settings.resamples, settings.seed)
-    pairs = [(moved[0], moved[1 + place]) for place in known]
+    pairs = [(moved[0], each) for each in moved[1:]]
     drawn = bootstrap.resampled(found.vectors[there], pairs, weights, progress)
-    figures = [(Figure(None, reason=_why(value)), 0) for value in values]
-    for place, row in zip(known, drawn, strict=True):
-        figures[place] = _interval(values[place], row), int(np.isnan(row).sum())
-    return figures
+    figures = [_moved(value, row, 0.0) for value, row in zip(values, drawn, strict=True) if value is not None]
+    return figures, drawn
 
 
-def _interval(value: float | None, drawn: Floats) -> Figure:
-    """The spread of the resamples around their mean, put around the value.
+def _moved(value: float, drawn: Floats | None, least: float = -np.inf) -> Figure:
+    """Return the value with the spread of its resamples, moved so that their mean is the value.
 
     A distance falls with the number of different vectors, and a resample has fewer: all of its distances lie above
     the value.  So neither the resamples' own quantiles nor those reflected at the value (the "basic" interval) say
     anything of samples of this size; docs/frechet.md has the coverage of all three.
-
-    A resample without two documents on each side has no value.  Where many are so, the others are no sample of what
-    might have been: they are those that drew the few queries that have documents.
     """
-    assert value is not None
-    valueless = int(np.isnan(drawn).sum())
-    if valueless > MOST_VALUELESS * len(drawn):
-        why = f"no interval: {valueless:,} of {len(drawn):,} resamples have fewer than two documents on a side"
-        return Figure(value, reason=why)
+    if drawn is None:
+        return Figure(value)
     tail = (1 - CONFIDENCE) / 2
-    low, high = np.nanquantile(drawn, (tail, 1 - tail)) - np.nanmean(drawn)
-    return Figure(value, max(value + float(low), 0.0), value + float(high))
+    low, high = np.quantile(drawn, (tail, 1 - tail)) - drawn.mean()
+    return Figure(value, max(value + float(low), least), value + float(high))
 
 
 def _value(found: Embeddings, one: Placed, other: Placed) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,12 +15,14 @@ from harness.report.as_csv import written
 from harness.report.formats import writer
 from harness.report.markdown import escape, grid
 from harness.report.sheet import MISSING
+from harness.table import Figure
 
 FORMATS = ("md", "csv", "json")
 # Version of the JSON.  History:
 #   1  first version
 #   2  source and source_checked of the vectors, valueless resamples of a distance
-FRECHET_VERSION = 2
+#   3  each distance's own queries and judged documents, its difference from another system's; no valueless resamples
+FRECHET_VERSION = 3
 
 # By system, then by measure.
 Values = Mapping[str, Mapping[str, float | None]]
@@ -73,6 +75,7 @@ def method(found: Sequence[Found]) -> list[str]:
     return [
         DISTANCE,
         *([INTERVAL] if interval else []),
+        *([DIFFERENCE] if any(each.against for each in every) else []),
         *([UNLABELLED] if any(each.unlabelled for each in every) else []),
         TAU,
     ]
@@ -84,7 +87,12 @@ DISTANCE = (
     " document was retrieved for, falls as the number of queries grows, and has another scale under another encoder."
 )
 INTERVAL = (
-    "In brackets: 95 %, for as many queries like these; the spread of bootstraps over queries, put around the value."
+    "In brackets: at least 95 %, for as many queries like these: the spread of bootstraps over queries, moved to the"
+    " value."
+)
+DIFFERENCE = (
+    "Difference: the distance less the named system's, over the same queries, with the interval of the paired"
+    " difference; the two intervals of its parts overstate its spread."
 )
 UNLABELLED = "URR: all judged documents of a query are skipped before k are taken."
 TAU = "tau: Kendall's tau-b over systems between the order by -FD and that by the measure; 1 where they are the same."
@@ -92,18 +100,24 @@ TAU = "tau: Kendall's tau-b over systems between the order by -FD and that by th
 
 def _section(made: Distances, values: Values) -> str:
     rows = _ordered(made)
+    against = [
+        next((each[place].against for _, each in rows if each[place].against), None) for place in range(len(rows[0][1]))
+    ]
     kinds = [named(each) for each in rows[0][1]]
+    paired = [f"{kind} less {escape(other)}'s" for kind, other in zip(kinds, against, strict=True) if other]
     measures = list(dict.fromkeys(measure for row in values.values() for measure in row))
     cells = [
         [
             escape(system),
-            *(_figure(each) for each in distances),
+            *(_figure(each.figure) for each in distances),
+            *(_figure(each.difference) for each, other in zip(distances, against, strict=True) if other),
             *(_value(values[system].get(measure)) for measure in measures),
         ]
         for system, distances in rows
     ]
     lines = [f"**dataset {escape(made.dataset)}, embeddings by {escape(made.encoder)}**", ""]
-    lines += grid(["system", *kinds, *measures], [False] + [True] * (len(kinds) + len(measures)), cells, padded=True)
+    heads = ["system", *kinds, *paired, *measures]
+    lines += grid(heads, [False] + [True] * (len(heads) - 1), cells, padded=True)
     found = taus(made, values)
     if len(rows) > 1 and measures:
         agreed = [[name, *(_value(found[name].get(measure)) for measure in measures)] for name in kinds]
@@ -147,21 +161,28 @@ def notes(made: Distances) -> list[str]:
         for each in distances:
             if each.figure.reason:
                 said.append(f"{system}, {named(each)}: {each.figure.reason}")
-            elif each.valueless:
-                said.append(
-                    f"{system}, {named(each)}: {each.valueless:,} of {made.settings.resamples:,} resamples have fewer"
-                    " than two documents on a side and play no part in the interval"
-                )
-            if each.short:
-                said.append(
-                    f"{system}, {named(each)}: {each.short:,} queries have fewer than {each.k} documents,"
-                    f" {each.without:,} none; what is missing does not count against it"
-                )
-    return [*said, *made.said]
+    return [*said, *_common(made), *made.said]
 
 
-def _figure(each: Distance) -> str:
-    found = each.figure
+def _common(made: Distances) -> Iterator[str]:
+    """Say, for each kind of distance, which systems cost the comparison queries or documents."""
+    for each_kind in zip(*made.systems.values(), strict=True):
+        by_system = dict(zip(made.systems, each_kind, strict=True))
+        short = {system: each for system, each in by_system.items() if each.short}
+        if not short:
+            continue
+        first = each_kind[0]
+        few = ", ".join(
+            f"{escape(system)} ({each.short:,}, none for {each.without:,})" for system, each in short.items()
+        )
+        yield (
+            f"{named(first)}: compared on the {first.queries:,} of {made.queries:,} queries for which every system has"
+            f" a document, each with as many as the system with the fewest; fewer than {first.k} have {few}. Leave a"
+            " system out with --only to compare the others over more"
+        )
+
+
+def _figure(found: Figure) -> str:
     if found.value is None:
         return MISSING
     ends = "" if found.low is None or found.high is None else f" ({found.low:.3f}–{found.high:.3f})"
@@ -176,17 +197,19 @@ def _csv(found: Sequence[Found]) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     head = ["dataset", "encoder", "system", "measure", "k", "unlabelled", "value", "low", "high", "documents"]
-    writer.writerow([*head, "queries", "queries_short", "resamples_valueless", "reason"])
+    difference = ["against", "difference", "difference_low", "difference_high"]
+    writer.writerow([*head, "queries", "queries_short", "reason", *difference])
     for made, values in found:
         for system, distances in made.systems.items():
             start = (made.dataset, made.encoder, system)
             for each in distances:
                 figure = each.figure
                 line = (*start, f"FD@{each.k}", each.k, each.unlabelled, figure.value, figure.low, figure.high)
-                rest = (each.retrieved, made.queries, each.short, each.valueless, figure.reason)
-                writer.writerow([written(value) for value in (*line, *rest)])
+                rest = (each.retrieved, each.queries, each.short, figure.reason)
+                paired = (each.against, each.difference.value, each.difference.low, each.difference.high)
+                writer.writerow([written(value) for value in (*line, *rest, *paired)])
             for measure, value in values[system].items():
-                blank = (None,) * 7
+                blank = (None,) * 10
                 writer.writerow([written(cell) for cell in (*start, measure, None, None, value, *blank)])
     return stream.getvalue()
 

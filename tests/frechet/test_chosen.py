@@ -14,12 +14,12 @@ RUN = Run({"q1": ("d", "z", "a", "w", "v"), "q2": ("a", "b")}, ())
 
 
 def test_queries_without_a_relevant_document_are_left_out() -> None:
-    assert chosen.with_relevant(QRELS, ("q4", "q2", "q3", "q1")) == ("q2", "q1")
+    assert chosen.with_relevant(QRELS, ("q4", "q2", "q3", "q1"), 1) == ("q2", "q1")
 
 
 def test_the_best_grades_come_first_and_ties_go_by_seed() -> None:
     def of(most: int | None, seed: int) -> tuple[str, ...]:
-        return chosen.judged(QRELS, ("q1",), most, seed).documents[0]
+        return chosen.judged(QRELS, ("q1",), most, seed, 1).documents[0]
 
     assert of(1, 0) == ("b",)
     assert {of(2, seed) for seed in range(20)} == {("b", "c"), ("b", "e")}
@@ -32,7 +32,8 @@ def test_what_is_drawn_for_a_query_hangs_on_it_alone() -> None:
     other = {"p": {"a": 1}, "q": dict.fromkeys("fedcba", 1)}
     for seed in range(10):
         assert (
-            chosen.judged(one, ("q",), 2, seed).documents[0] == chosen.judged(other, ("p", "q"), 2, seed).documents[1]
+            chosen.judged(one, ("q",), 2, seed, 1).documents[0]
+            == chosen.judged(other, ("p", "q"), 2, seed, 1).documents[1]
         )
 
 

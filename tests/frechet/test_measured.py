@@ -12,6 +12,7 @@ from harness.errors import UsageError
 from harness.frechet import distance, measured
 from harness.frechet.measured import Settings
 from harness.judged_runs import JudgedRuns
+from harness.table import Figure
 from harness.trec_files import Run
 
 QUERIES = tuple(f"q{number}" for number in range(30))
@@ -44,6 +45,7 @@ def test_a_system_that_finds_what_is_judged_is_nearer() -> None:
     # All that is left of the good one is what is near; that of two there is one.
     assert good[2].figure.value == pytest.approx(distance.of_points(_VECTORS[:30], _VECTORS[30:60]))
     assert (good[3].retrieved, good[3].short, good[3].without) == (30, 30, 0)
+    assert bad[3].retrieved == 30, "as many of each query as the other has"
     assert bad[2].figure == bad[0].figure, "none of it was judged"
 
 
@@ -103,20 +105,79 @@ def test_what_cannot_be_worked_out_says_why() -> None:
     assert empty.value is None and empty.reason
 
 
-def test_resamples_without_a_value_are_counted_and_many_are_no_interval() -> None:
-    """Documents of n queries: a resample of 30 lacks all of them with probability (1 - n / 30)^30."""
-    settings = Settings(resamples=1000)
-    for queries, counted in ((4, range(1, 40)), (2, range(80, 180)), (30, range(1))):
-        run = Run({f"q{n}": (f"r{n}", f"n{n}") for n in range(queries)}, ())
-        made = measured.distances(replace(RUNS, runs={"some": run}), FOUND, (2,), settings)
-        (each,) = made.systems["some"]
-        assert each.valueless in counted
-        assert (each.figure.low is None) == (queries == 2)
-        if each.figure.low is None:
-            said = f"no interval: {each.valueless} of 1,000 resamples have fewer than two documents on a side"
-            assert each.figure.reason == said
-        else:
-            assert each.figure.reason is None
+def test_a_run_that_answers_half_of_the_queries_is_as_near_as_the_whole_one() -> None:
+    """Of 43 queries 22: alone its distance is larger, though every hit is the same."""
+    rng = np.random.default_rng(5)
+    topics = rng.standard_normal((43, 30)).astype(np.float32)
+    near = topics + rng.standard_normal((43, 30)).astype(np.float32)
+    names = (*(f"r{n}" for n in range(43)), *(f"n{n}" for n in range(43)))
+    known = Embeddings(names, np.concatenate([topics, near]), "e", "c" * 64, "document", "s")
+    whole = Run({f"q{n}": (f"n{n}",) for n in range(43)}, ())
+    half = Run({f"q{n}": (f"n{n}",) for n in range(22)}, ())
+    qrels = {f"q{n}": {f"r{n}": 1} for n in range(43)}
+    both = JudgedRuns("toy", dict.fromkeys(qrels, ""), qrels, {"whole": whole, "half": half})
+    made = measured.distances(both, known, (1,), FEW).systems
+    assert made["whole"][0].figure == made["half"][0].figure
+    assert (made["half"][0].queries, made["half"][0].judged, made["half"][0].without) == (22, 22, 21)
+    assert made["whole"][0].difference == Figure(0.0, 0.0, 0.0)
+    alone = measured.figure(whole, qrels, tuple(qrels), known, 1, Settings(resamples=0)).value
+    assert alone is not None and alone < 0.8 * (made["half"][0].figure.value or 0), "over all of its queries"
+
+
+def test_a_run_of_one_query_leaves_no_covariance_to_any() -> None:
+    one = Run({"q0": ("r0",)}, ())
+    made = measured.distances(replace(RUNS, runs={"good": GOOD, "one": one}), FOUND, (1,), FEW).systems
+    assert all(each.figure.reason == "a covariance takes two documents on each side" for (each,) in made.values())
+
+
+def test_grades_below_the_threshold_are_not_relevant() -> None:
+    qrels = {f"q{n}": {f"r{n}": 2, f"x{n}": 1} for n in range(30)}
+    strict = measured.distances(replace(RUNS, qrels=qrels), FOUND, (1,), replace(FEW, relevant_from=2))
+    assert strict.judged == 30 and strict.systems["good"][0].figure.value == pytest.approx(0, abs=1e-6)
+    assert measured.distances(replace(RUNS, qrels=qrels), FOUND, (1,), FEW).judged == 60
+
+
+def test_differences_are_from_the_nearest_or_the_system_named() -> None:
+    made = measured.distances(RUNS, FOUND, (1,), FEW).systems
+    (good,), (bad,) = made["good"], made["bad"]
+    assert (good.against, good.difference, bad.against) == (None, Figure(None), "good")
+    assert bad.difference.value == pytest.approx((bad.figure.value or 0) - (good.figure.value or 0))
+    turned = measured.distances(RUNS, FOUND, (1,), replace(FEW, against="bad")).systems["good"][0].difference
+    assert bad.difference.low is not None and turned.high == pytest.approx(-bad.difference.low)
+    with pytest.raises(UsageError, match="toy: no system 'none'; there are bad, good"):
+        measured.distances(RUNS, FOUND, (1,), replace(FEW, against="none"))
+
+
+def test_the_paired_interval_covers_the_difference_and_is_narrower_than_two_apart() -> None:
+    """Two systems whose documents lie near each other's: 50 queries, 8 dimensions."""
+    rng = np.random.default_rng(11)
+    topics = rng.standard_normal((4000, 8)).astype(np.float32)
+    one = topics + 0.5 * rng.standard_normal((4000, 8)).astype(np.float32)
+    other = one + 0.3 * rng.standard_normal((4000, 8)).astype(np.float32)
+    known = Embeddings(tuple(map(str, range(12000))), np.concatenate([topics, one, other]), "e", "c", "document", "s")
+
+    def drawn(resamples: int) -> Figure:
+        chosen = rng.integers(0, 4000, 50).tolist()
+        runs = {
+            name: Run({f"q{n}": (str(first + each),) for n, each in enumerate(chosen)}, ())
+            for name, first in (("one", 4000), ("other", 8000))
+        }
+        qrels = {f"q{n}": {str(each): 1} for n, each in enumerate(chosen)}
+        settings = Settings(resamples=resamples, against="one")
+        made = measured.distances(JudgedRuns("", dict.fromkeys(qrels, ""), qrels, runs), known, (1,), settings).systems
+        widths.append(sum(_width(each.figure) ** 2 for (each,) in made.values()) ** 0.5)
+        return made["other"][0].difference
+
+    def _width(figure: Figure) -> float:
+        return 0.0 if figure.low is None or figure.high is None else figure.high - figure.low
+
+    widths: list[float] = []
+    values = [drawn(0).value or 0.0 for _ in range(150)]
+    widths.clear()
+    found = [drawn(100) for _ in range(30)]
+    expected = float(np.mean(values))
+    assert sum((each.low or 0) <= expected <= (each.high or 0) for each in found) >= 26
+    assert np.mean([_width(each) for each in found]) < np.mean(widths) / 1.5
 
 
 def test_vectors_of_another_collection_are_refused() -> None:

@@ -19,7 +19,7 @@ def distance(value: float | None, *, k: int = 10, unlabelled: bool = False, shor
     figure = Figure(None, reason="a covariance takes two documents on each side")
     if value is not None:
         figure = Figure(value, value - 0.05, value + 0.05)
-    return Distance(k, unlabelled, figure, 300, short, short)
+    return Distance(k, unlabelled, figure, 30 - short, 40, 300, short, short)
 
 
 MADE = Distances(
@@ -46,20 +46,22 @@ def test_the_nearest_come_first_with_intervals_and_measures_beside() -> None:
     for said in (
         "1 queries without a relevant document are left out, e.g. q7",
         "none, FD@10: a covariance takes two documents on each side",
-        "far, FD@10: 3 queries have fewer than 10 documents, 3 none",
+        "fewer than 10 have far (3, none for 3)",
         "40 judged documents span fewer than the 384 dimensions",
     ):
         assert said in text
 
 
-def test_resamples_without_a_value_stand_beside_the_interval() -> None:
-    few = replace(distance(0.2), valueless=12)
-    text = frechet.render([(replace(MADE, systems={"near": (few,)}), {"near": {}})], "md")
-    assert "- near, FD@10: 12 of 1,000 resamples have fewer than two documents on a side and play no part" in text
-    (row,) = csv.DictReader(
-        io.StringIO(frechet.render([(replace(MADE, systems={"near": (few,)}), {"near": {}})], "csv"))
-    )
-    assert (row["resamples_valueless"], row["reason"]) == ("12", "")
+def test_differences_from_a_system_have_a_column_and_an_interval_of_their_own() -> None:
+    far = replace(distance(0.5), against="near", difference=Figure(0.3, 0.28, 0.32))
+    made = replace(MADE, systems={"far": (far,), "near": (distance(0.2),)})
+    text = frechet.render([(made, {"far": {}, "near": {}})], "md")
+    rows = [line.replace(" ", "") for line in text.splitlines() if line.startswith("|")]
+    assert rows[0] == "|system|FD@10|FD@10lessnear's|"
+    assert rows[2:] == ["|near|0.200(0.150–0.250)|—|", "|far|0.500(0.450–0.550)|0.300(0.280–0.320)|"]
+    assert "the interval of the paired difference" in text
+    row, _ = csv.DictReader(io.StringIO(frechet.render([(made, {"far": {}, "near": {}})], "csv")))
+    assert (row["system"], row["against"], row["difference"], row["difference_high"]) == ("far", "near", "0.3", "0.32")
 
 
 def test_a_tie_of_equal_documents_is_no_order() -> None:
