@@ -267,7 +267,8 @@ class Result:
     followed.  ``stand_in`` says what the system's checkpoint was, where it was not the published one. ``instance`` is
     the machine, where it was one of EC2. ``shared_host``: other jobs of AWS Batch may have run there at the same time.
     ``compiled_s`` is the CPU time of just-in-time compiler threads while the trials ran; ``None``: none were seen.
-    ``files`` maps each file beside ``result.json`` to its sha256.
+    ``files`` maps each file beside ``result.json`` to its sha256.  ``seal`` is the digest of all other fields
+    (:mod:`harness.seals`).
     """
 
     key: str
@@ -307,6 +308,7 @@ class Result:
     compiled_s: float | None = None
     files: dict[str, str] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
+    seal: str | None = None
 
 
 def job_key(spec: ResultSpec) -> str:

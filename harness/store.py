@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import gzip
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -17,18 +18,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import leftovers
+from harness import leftovers, seals
 from harness.errors import StoreError
 from harness.records import to_json
 from harness.result import Result
 from harness.shelf import Shelf
-from harness.stored_jobs import LOG, RESULT, RUN, SAMPLES, STAGING, StoredJob, cell_path
+from harness.stored_jobs import LOG, RESULT, RUN, SAMPLES, STAGING, StoredJob, cell_path, result_paths
+from harness.untrusted import read_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _LOCK = ".lock"
 _LEAST_FREE_BYTES = 1 << 20
+_MOST_RECORD_BYTES = 16 << 20
 
 
 class Store:
@@ -63,6 +66,7 @@ class Store:
                 with _disk_errors(self.folder):
                     self.staging.mkdir()
                 try:
+                    self._list_unlisted()
                     yield
                 finally:
                     leftovers.remove(self.staging)
@@ -138,6 +142,7 @@ class Store:
                 pq.write_table(samples, partial / SAMPLES, compression="zstd")
             files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(partial.iterdir())}
             result = replace(result, files=files)
+            result = replace(result, seal=seals.over(result))
             (partial / RESULT).write_text(to_json(result, indent=2) + "\n", encoding="utf-8")
         return self.adopt(partial, result)
 
@@ -155,6 +160,9 @@ class Store:
             if target.exists():
                 raise StoreError(f"{target}: exists already; nothing is ever overwritten")
             self._into_place(folder, target)
+            if result.seal is not None:
+                seals.append(self.folder, target.relative_to(self.folder).as_posix(), result.seal)
+                self._publish_manifest()
         return StoredJob(target, result)
 
     def _into_place(self, whole: Path, target: Path) -> None:
@@ -163,6 +171,42 @@ class Store:
         else:
             whole.rename(target)
         _sync(target.parent)
+
+    def _list_unlisted(self) -> None:
+        """Bring the manifest up to date after a run that was killed between a job's last two steps."""
+        try:
+            listed = seals.read(self.folder)
+        except (OSError, ValueError) as error:
+            path = self.folder / seals.MANIFEST
+            raise StoreError(f"{path}: damaged: {error}; remove that line, or bring the file back") from error
+        found = {}
+        for path in result_paths(self.folder):
+            place = path.parent.relative_to(self.folder).as_posix()
+            if place not in (listed or {}) and (seal := _sound_seal(path)):
+                found[place] = seal
+        if not found:
+            return
+        manifest = self.folder / seals.MANIFEST
+        with _disk_errors(manifest):
+            partial = self.staging / seals.MANIFEST
+            partial.write_text(seals.text({**(listed or {}), **dict(sorted(found.items()))}), encoding="utf-8")
+            _sync(partial)
+            partial.rename(manifest)
+            self._publish_manifest()
+
+    def _publish_manifest(self) -> None:
+        if self._shelf:
+            path = self.folder / seals.MANIFEST
+            self._shelf.write(path, path.read_bytes())
+
+
+def _sound_seal(path: Path) -> str | None:
+    """Return the seal of a stored record that nobody edited, else ``None``."""
+    try:
+        raw = json.loads(read_regular(path, _MOST_RECORD_BYTES))
+        return None if seals.broken(raw) else str(raw["seal"])
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return None
 
 
 def check_room(folder: Path) -> None:

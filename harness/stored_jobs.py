@@ -3,7 +3,8 @@
 ``results/<suite>/<system>/<dataset>/<scenario>/<profile>/<job key>/`` holds ``result.json``, ``samples.parquet``,
 ``run.trec.gz`` and ``log.txt.gz``; and ``judged-hits.trec.gz`` and
 ``answer-depths.tsv.gz`` where documents are judged by answers in their texts.
-``results/<suite>/qrels/`` and ``results/<suite>/samples/`` hold, by hash, what is needed to judge the runs anywhere.
+``results/<suite>/qrels/`` and ``results/<suite>/samples/`` hold, by hash, what is needed to judge the runs anywhere;
+``results/<suite>/manifest.txt`` lists the jobs (:mod:`harness.seals`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ SAMPLES = "samples.parquet"
 RUN = "run.trec.gz"
 LOG = "log.txt.gz"
 STAGING = ".staging"
+# What `harness viable` found, beside a subject's jobs.
+VERDICTS = "verdicts"
 
 
 @cache

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from harness import seals
 from harness.launch.base import Job
 from harness.launch.fake import FakeLauncher
 from harness.records import Outcome
@@ -51,10 +52,19 @@ def job(results: Path, system: str = "planted", scenario: str = "single_stream",
 
 
 def change(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
-    """Another record; everything else stays.  The file is a new one: others may be linked to the old."""
+    """Another record, sealed and listed as it is now.  The file is a new one: others may be linked to the old."""
     raw = json.loads((folder / RESULT).read_text())
     edit(raw)
+    raw["seal"] = seals.of(raw)
     put(folder / RESULT, json.dumps(raw).encode())
+    relist(folder.parents[4])
+
+
+def relist(suite: Path) -> None:
+    """Make a suite's manifest anew, of the jobs that lie there."""
+    records = {path.parent: json.loads(path.read_text()) for path in sorted(suite.rglob(RESULT))}
+    listed = {str(folder.relative_to(suite)): raw["seal"] for folder, raw in records.items()}
+    put(suite / seals.MANIFEST, seals.text(listed).encode())
 
 
 def replace(folder: Path, name: str, content: bytes) -> None:

@@ -15,6 +15,7 @@ import jsonschema
 import pyarrow as pa
 import pytest
 
+from harness import seals
 from harness.errors import FileError, StoreError
 from harness.records import EffectiveEnvelope, Outcome, Phase, Probe, ScenarioParams, to_json
 from harness.result import (
@@ -64,11 +65,11 @@ def test_a_job_comes_back_as_it_was_stored(tmp_path: Path, store: Store) -> None
     assert folder == tmp_path / cell_path(GOLDEN_SPEC.cell) / job_key(GOLDEN_SPEC)
     (job,) = read_jobs(tmp_path)
     assert job.folder == folder and job.result.files.keys() == {"log.txt.gz", "run.trec.gz", "samples.parquet"}
-    assert replace(job.result, files={}) == result()
+    assert replace(job.result, files={}, seal=None) == result()
     assert job.samples().equals(TABLE)
     assert job.run_path is not None and gzip.decompress(job.run_path.read_bytes()) == b"q0 Q0 d0 1 2.0 bm25\n"
     assert gzip.decompress((folder / "log.txt.gz").read_bytes()) == b"log\n"
-    assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == [".lock", "bm25"]
+    assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == [".lock", "bm25", "manifest.txt"]
 
 
 def test_a_job_that_finished_no_query_has_a_table_without_rows(tmp_path: Path, store: Store) -> None:
@@ -88,6 +89,34 @@ def test_nothing_is_ever_overwritten(tmp_path: Path, store: Store) -> None:
         put(store, result(repetition=1))
     assert (folder / RESULT).read_bytes() == before
     assert len(read_jobs(tmp_path)) == 2
+
+
+def test_a_run_lists_the_job_that_a_killed_one_had_stored(tmp_path: Path, store: Store) -> None:
+    with store.held():
+        folders = [put(store, result(repetition)) for repetition in range(3)]
+    manifest = tmp_path / "demo" / seals.MANIFEST
+    listed = {str(folder.relative_to(tmp_path / "demo")): read_result(folder / RESULT).seal for folder in folders}
+    assert seals.read(tmp_path / "demo") == listed
+    manifest.write_text("".join(manifest.read_text().splitlines(keepends=True)[:-1]))
+    with store.held():
+        assert seals.read(tmp_path / "demo") == listed
+    manifest.unlink()
+    edited = json.loads((folders[1] / RESULT).read_text())
+    (folders[1] / RESULT).write_text(json.dumps({**edited, "wall_s": 1.0}))
+    with store.held():
+        pass
+    assert (seals.read(tmp_path / "demo") or {}).keys() == listed.keys() - {
+        str(folders[1].relative_to(tmp_path / "demo"))
+    }
+
+
+def test_a_damaged_manifest_stops_a_run_in_one_line(tmp_path: Path, store: Store) -> None:
+    with store.held():
+        put(store, result())
+    with (tmp_path / "demo" / seals.MANIFEST).open("a") as file:
+        file.write("0123")
+    with pytest.raises(StoreError, match=r"manifest\.txt: damaged: line 2 is no seal and folder; remove"), store.held():
+        pass
 
 
 def test_a_job_is_whole_or_absent(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

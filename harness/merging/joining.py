@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import leftovers, origins
+from harness import leftovers, origins, seals
 from harness.errors import FileError, HarnessError, StoreError, UsageError
 from harness.merging.sources import Part, Progress, Source, gather
 from harness.origins import Origin
@@ -114,6 +114,13 @@ def _write(folder: Path, jobs: _Jobs, origin: Origin) -> None:
             if not kept.exists():
                 kept.parent.mkdir(exist_ok=True)
                 _take(path, kept)
+    for suite in sorted({target.parts[0] for target in jobs}):
+        listed = {
+            str(target.relative_to(suite)): part.seal
+            for target, part in sorted(jobs.items())
+            if target.parts[0] == suite
+        }
+        (folder / suite / seals.MANIFEST).write_text(seals.text(listed), encoding="utf-8")
     (folder / origins.FILE).write_text(origins.text(origin), encoding="utf-8")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import origins, stored_jobs
+from harness import origins, seals, stored_jobs
 from harness.errors import FileError, UsageError
 from harness.verifying import inputs, jobs
 
@@ -24,12 +24,13 @@ class Source:
 
 @dataclass(frozen=True)
 class Part:
-    """One job to take over: whose it is, where it goes below its origin, and the hash of its record."""
+    """One job to take over: whose it is, where it goes below its origin, the hash of its record, and its seal."""
 
     origin: str
     target: Path
     folder: Path
     sha256: str
+    seal: str
     files: tuple[str, ...]
     inputs: tuple[Path, ...]
 
@@ -76,6 +77,7 @@ def gather(sources: Sequence[Source], progress: Progress) -> list[Part]:
             whole.append(_intact(path.parent, known))
             done += 1
             progress(done, total)
+        _all_there(source.folder, whole)
         looked.append((source, whole))
         taken |= {each.job.origin for each in whole if each.job is not None and each.job.origin is not None}
     parts: list[Part] = []
@@ -100,6 +102,14 @@ def _intact(folder: Path, known: origins.Known) -> jobs.Looked:
     return looked
 
 
+def _all_there(root: Path, whole: Sequence[jobs.Looked]) -> None:
+    """Raise FileError where a manifest and the jobs that lie there differ; a part of a suite may come without one."""
+    by_folder = {each.folder.absolute(): each for each in whole}
+    for suite in sorted({folder.parents[4] for folder in by_folder}):
+        for mismatch in inputs.manifest(suite, root, by_folder) if (suite / seals.MANIFEST).exists() else ():
+            raise FileError(f"{mismatch}; nothing was written: `harness verify {root}` names all")
+
+
 def _parts(source: Source, whole: Sequence[jobs.Looked], taken: set[str]) -> Iterator[Part]:
     """The jobs of a source under the names that their origins get; these are added to ``taken``."""
     before = {each.job.origin for each in whole if each.job is not None}
@@ -114,7 +124,7 @@ def _parts(source: Source, whole: Sequence[jobs.Looked], taken: set[str]) -> Ite
         name = _free(source.folder, taken)
         taken.add(name)
     for each in whole:
-        assert each.job is not None and each.sha256 is not None, "it is intact"
+        assert each.job is not None and each.sha256 is not None and each.seal is not None, "it is intact"
         origin = source.name or each.job.origin or name
         assert origin is not None
         spec = each.job.result.spec
@@ -123,6 +133,7 @@ def _parts(source: Source, whole: Sequence[jobs.Looked], taken: set[str]) -> Ite
             target=stored_jobs.cell_path(spec.cell) / each.job.result.key,
             folder=each.folder,
             sha256=each.sha256,
+            seal=each.seal,
             files=(stored_jobs.RESULT, *sorted(each.job.result.files)),
             inputs=tuple(_inputs(each.folder.absolute().parents[4], (spec.qrels_sha256, spec.sample_sha256))),
         )

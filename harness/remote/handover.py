@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 from pathlib import Path
 
+from harness import seals
 from harness.errors import AwsError, FileError
 from harness.remote import tarballs
 from harness.result import ANSWER_DEPTHS, JUDGED_HITS, Result, job_key
@@ -57,4 +59,6 @@ def unpack(content: bytes, folder: Path) -> Result:
         raise AwsError(f"a job that arrived: {', '.join(other)} are not as its {RESULT} says", "BadJob")
     if result.key != job_key(result.spec):
         raise AwsError(f"a job that arrived: its key {result.key[:40]!r} is not that of its spec", "BadJob")
+    if seals.broken(json.loads((folder / RESULT).read_bytes())):
+        raise AwsError(f"a job that arrived: its {RESULT} is not as it was sealed", "BadJob")
     return result

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
-from harness import leftovers, origins, stored_jobs
+from harness import leftovers, origins, seals, stored_jobs
 from harness.aws.connections import CONNECTIONS, Connections
 from harness.aws.objects import Objects, Stored
 from harness.aws.uri import S3Uri
@@ -140,7 +140,7 @@ class _Round:
         above = set()
         for suite in {suite_of(job) for job in tree.jobs}:
             if not f"{suite}/".startswith(prefix):
-                above |= {f"{suite}/{name}/" for name in INPUTS}
+                above |= {f"{suite}/{seals.MANIFEST}", *(f"{suite}/{name}/" for name in INPUTS)}
             home = home_of(suite)
             if not f"{home}/".startswith(prefix):
                 above.add(f"{home}/{origins.FILE}".removeprefix("/"))

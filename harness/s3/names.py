@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness import origins, stored_jobs
+from harness import origins, seals, stored_jobs
 from harness.aws.objects import Stored
 from harness.aws.uri import S3Uri
 from harness.errors import UsageError
@@ -21,7 +21,7 @@ INPUTS = ("qrels", "samples")
 # What a paper's tables are named by; .csv files beside it are its tables.
 _PUBLISHED = "published.toml"
 # What `harness viable --fresh` writes beside a subject's jobs.
-_MARKS = (origins.FILE, "fresh-since", _PUBLISHED)
+_MARKS = (origins.FILE, "fresh-since", _PUBLISHED, seals.MANIFEST)
 JOB_FILES = (stored_jobs.RESULT, stored_jobs.SAMPLES, stored_jobs.RUN, stored_jobs.LOG, JUDGED_HITS, ANSWER_DEPTHS)
 # Suite, system, dataset, scenario, profile, key.
 _JOB_DEPTH = 6
@@ -29,7 +29,12 @@ _MOST_DEPTH = 24
 _MOST_NAME_BYTES = 255
 _MIB = 1 << 20
 # More than any honest file has.
-_MOST_BYTES = {stored_jobs.RESULT: 16 * _MIB, stored_jobs.LOG: 256 * _MIB, **dict.fromkeys(_MARKS, 4 * _MIB)}
+_MOST_BYTES = {
+    stored_jobs.RESULT: 16 * _MIB,
+    stored_jobs.LOG: 256 * _MIB,
+    **dict.fromkeys(_MARKS, 4 * _MIB),
+    seals.MANIFEST: seals.MOST_BYTES,
+}
 _MOST_OTHER_BYTES = 4096 * _MIB
 
 

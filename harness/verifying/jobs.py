@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import attempts, origins, stored_jobs
+from harness import attempts, origins, seals, stored_jobs
 from harness.errors import FileError, HarnessError
-from harness.records import digest
+from harness.measure import envelope
+from harness.records import Outcome, digest
 from harness.stored_jobs import StoredJob
 from harness.untrusted import open_regular
 from harness.verifying import samples
-from harness.verifying.mismatch import Mismatch, shown
+from harness.verifying.mismatch import Mismatch, below, shown
 from harness.verifying.runs import Runs
 
 _FILES = frozenset({stored_jobs.SAMPLES, stored_jobs.RUN, stored_jobs.LOG})
@@ -22,12 +23,13 @@ _FILES = frozenset({stored_jobs.SAMPLES, stored_jobs.RUN, stored_jobs.LOG})
 
 @dataclass(frozen=True)
 class Looked:
-    """A job as far as it can be read, and what in it does not follow; ``sha256`` is that of its ``result.json``."""
+    """A job as far as it can be read, and what in it does not follow; ``sha256`` and ``seal`` are its record's."""
 
     folder: Path
     job: StoredJob | None
     mismatches: tuple[Mismatch, ...]
     sha256: str | None = None
+    seal: str | None = None
 
 
 def is_one(names: frozenset[str]) -> bool:
@@ -49,14 +51,17 @@ def look(folder: Path, known: origins.Known, place: str, runs: Runs | None = Non
         with open_regular(path) as file:
             content = file.read()
         result = stored_jobs.read_result(path)
-        spec = json.loads(content)["spec"]
+        raw = json.loads(content)
+        seal = seals.broken(raw)
         job = StoredJob(folder, result, known.of_job(folder))
         attempts.started(job)
     except FileNotFoundError:
         return Looked(folder, None, (Mismatch(place, "files of a job", f"{stored_jobs.RESULT} beside them"),))
     except (HarnessError, OSError, ValueError) as error:
         return Looked(folder, None, (Mismatch(f"{place}/{stored_jobs.RESULT}", _damaged(error), "a readable result"),))
-    found = [*_place(job, spec, place), *_files(job, place)]
+    found = [*_place(job, raw["spec"], place), *_files(job, place), *_said_twice(job, place)]
+    if seal:
+        found.append(Mismatch(f"{place}/{stored_jobs.RESULT}: seal", shown(seal[0]), f"{seal[1]}, of what it says"))
     damaged = {mismatch.place for mismatch in found}
     checks: dict[str, samples.Check] = (
         {} if runs is None else {stored_jobs.SAMPLES: samples.check, stored_jobs.RUN: runs.check}
@@ -65,7 +70,7 @@ def look(folder: Path, known: origins.Known, place: str, runs: Runs | None = Non
         # What is said of the content of a file that is not the one that was stored says nothing.
         if f"{place}/{name}" not in damaged:
             found += _guarded(name, job, place, check)
-    return Looked(folder, job, tuple(found), hashlib.sha256(content).hexdigest())
+    return Looked(folder, job, tuple(found), hashlib.sha256(content).hexdigest(), result.seal)
 
 
 def _guarded(name: str, job: StoredJob, place: str, check: samples.Check) -> list[Mismatch]:
@@ -91,6 +96,46 @@ def _place(job: StoredJob, spec: object, place: str) -> Iterator[Mismatch]:
     index = job.result.index
     if index and index.resumed_s is not None and not 0 <= index.resumed_s <= index.build_s:
         yield Mismatch(f"{place}/{stored_jobs.RESULT}: index.resumed_s", f"{index.resumed_s}", f"0 to {index.build_s}")
+
+
+def _said_twice(job: StoredJob, place: str) -> Iterator[Mismatch]:
+    """Compare fields of the record that say the same thing, or bound each other."""
+    result, where = job.result, f"{place}/{stored_jobs.RESULT}"
+    ok, spec, memory = result.outcome is Outcome.OK, result.spec, result.memory
+    if ok and result.effective is not None:
+        cpuset = result.placement.cpuset if result.placement else None
+        for wrong in envelope.mismatches(spec.envelope, result.effective, spec.isolation, cpuset):
+            yield Mismatch(f"{where}: effective", wrong, "the limits of spec.envelope: the job ended ok")
+    if ok and result.exit_code not in (None, 0):
+        yield Mismatch(f"{where}: exit_code", f"{result.exit_code}", "0: the job ended ok")
+    if ok != (result.detail is None):
+        yield Mismatch(f"{where}: detail", shown(result.detail), f"what belongs to outcome {result.outcome.value}")
+    if result.oom_kills and result.outcome is not Outcome.OOM:
+        yield Mismatch(f"{where}: oom_kills", f"{result.oom_kills}", f"0: the job ended {result.outcome.value}")
+    if ok and result.load_s is not None and not 0 <= result.load_s <= result.wall_s + samples.CLOCK_SLACK_S:
+        yield Mismatch(f"{where}: load_s", f"{result.load_s}", f"0 to {result.wall_s}, by wall_s")
+    phases = memory.peak_anon_by_phase_bytes.values()
+    if phases and memory.peak_anon_bytes is not None and max(phases) > memory.peak_anon_bytes:
+        follows = f"at least {max(phases)}, by peak_anon_by_phase_bytes"
+        yield Mismatch(f"{where}: memory.peak_anon_bytes", f"{memory.peak_anon_bytes}", follows)
+
+
+def between(looked: Sequence[Looked], root: Path) -> Iterator[Mismatch]:
+    """Compare what several jobs say of one corpus, and of one index."""
+    said: dict[tuple[str, str], tuple[int, Path]] = {}
+    for each in looked:
+        if each.job is None:
+            continue
+        result, index = each.job.result, each.job.result.index
+        facts = [("corpus_documents", result.spec.corpus_sha256, result.corpus_documents)]
+        facts += [("index.index_bytes", index.content_sha256, index.index_bytes)] if index else []
+        for name, sha256, number in facts:
+            if number is None:
+                continue
+            other, folder = said.setdefault((name, sha256), (number, each.folder))
+            if other != number:
+                place = f"{below(root, each.folder)}/{stored_jobs.RESULT}: {name}"
+                yield Mismatch(place, f"{number}", f"{other}, as {below(root, folder)} says")
 
 
 def _files(job: StoredJob, place: str) -> Iterator[Mismatch]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 # Sums in another order differ in their last digits on another processor.
@@ -57,6 +58,12 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, int | float) and isinstance(other, int | float):
         return math.isclose(one, other, rel_tol=_CLOSE) or (math.isnan(one) and math.isnan(other))
     return bool(one == other)
+
+
+def below(root: Path, path: Path) -> str:
+    """Return a place as people find it: below the folder that they named, where it lies there."""
+    top = root.absolute()
+    return str(path.absolute().relative_to(top)) if path.absolute().is_relative_to(top) else str(path)
 
 
 class _Absent:

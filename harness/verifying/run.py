@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import origins, stored_jobs
+from harness import origins, seals, stored_jobs
 from harness.errors import FileError, UsageError
 from harness.published import about
 from harness.stored_jobs import StoredJob
 from harness.verifying import inputs, kept, papers, reports
 from harness.verifying import jobs as single
-from harness.verifying.mismatch import Mismatch
+from harness.verifying.mismatch import Mismatch, below
 from harness.verifying.runs import Runs
 
 # Told how many of how many jobs are done.
@@ -51,15 +51,20 @@ def verify(
     folders = tuple(_folders(root))
     unreadable = [each for each in folders if isinstance(each, Mismatch)]
     places = sorted(each for each in folders if isinstance(each, Path))
-    if not places and not unreadable:
+    suites = sorted({folder.absolute().parents[4] for folder in places} | _listed(root))
+    if not places and not unreadable and not suites:
         raise UsageError(f"{root}: no stored job in it; give the folder that holds results")
     known, runs, looked = origins.Known(), Runs(), []
     for number, folder in enumerate(places, start=1):
-        looked.append(single.look(folder, known, _below(root, folder), runs))
+        looked.append(single.look(folder, known, below(root, folder), runs))
         progress(number, len(places))
     found = [*unreadable, *(mismatch for each in looked for mismatch in each.mismatches)]
-    for suite in sorted({folder.absolute().parents[4] for folder in places}):
-        found += inputs.look(suite, _below(root, suite))
+    found += single.between(looked, root)
+    by_folder = {each.folder.absolute(): each for each in looked}
+    for suite in suites:
+        found += inputs.look(suite, below(root, suite))
+        found += inputs.manifest(suite, root, by_folder)
+        found += inputs.verdicts(suite, root, by_folder)
     found += _origins(root, looked)
     readable = tuple(each.job for each in looked if each.job is not None)
     measured = kept.Recomputed(readable)
@@ -84,6 +89,12 @@ def _folders(root: Path) -> Iterator[Path | Mismatch]:
     yield from (Mismatch(str(error.filename), f"cannot be read: {error.strerror}", "a folder") for error in unread)
 
 
+def _listed(root: Path) -> set[Path]:
+    """Suites with a manifest: all their jobs may be gone."""
+    patterns = (seals.MANIFEST, f"*/{seals.MANIFEST}", f"*/*/{seals.MANIFEST}")
+    return {path.parent.absolute() for pattern in patterns for path in root.glob(pattern)}
+
+
 def _origins(root: Path, looked: list[single.Looked]) -> Iterator[Mismatch]:
     """What was merged is what still lies there."""
     by_home: dict[Path, list[single.Looked]] = {}
@@ -94,7 +105,7 @@ def _origins(root: Path, looked: list[single.Looked]) -> Iterator[Mismatch]:
         # A part of an origin's jobs says nothing of the whole.
         if not home.is_relative_to(root.absolute()):
             continue
-        place = f"{_below(root, home)}/{origins.FILE}"
+        place = f"{below(root, home)}/{origins.FILE}"
         try:
             origin = origins.read(home)
         except FileError as error:
@@ -107,9 +118,3 @@ def _origins(root: Path, looked: list[single.Looked]) -> Iterator[Mismatch]:
             yield Mismatch(f"{place}: jobs", f"{origin.jobs}", f"{len(listed)}, as many as lie there")
         if (sha256 := origins.digest(listed)) != origin.sha256:
             yield Mismatch(f"{place}: sha256", origin.sha256, f"{sha256}, that of the records that lie there")
-
-
-def _below(root: Path, path: Path) -> str:
-    """A place as people find it: below the folder that they named, where it lies there."""
-    top = root.absolute()
-    return str(path.absolute().relative_to(top)) if path.absolute().is_relative_to(top) else str(path)

@@ -16,6 +16,8 @@ from harness.verifying.mismatch import differences
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# As harness.collect has it: two clocks are read one after the other.
+CLOCK_SLACK_S = 0.05
 # Where below the job's folder, what is stored, what follows.
 Told = Iterator[tuple[str, str, str]]
 Check = Callable[[StoredJob], Told]
@@ -53,6 +55,7 @@ def check(job: StoredJob) -> Told:
         yield from _whole(job, counts, timed)
     yield from _facts(job, trials, latency_ns)
     yield from _probes(job, trials, latency_ns)
+    yield from _worked(job, table)
 
 
 def _times(table: pa.Table) -> Told:
@@ -116,6 +119,19 @@ def _facts(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> Told:
     ):
         for each in differences(f"{stored_jobs.RESULT}: {name}", stored, follows):
             yield each.place, each.stored, f"{each.follows}, by {stored_jobs.SAMPLES}"
+
+
+def _worked(job: StoredJob, table: pa.Table) -> Told:
+    """Compare the time that the samples claim with the job's own, as :mod:`harness.collect` does."""
+    result = job.result
+    if result.spec.cell.scenario == "server" or result.outcome is not Outcome.OK:
+        return
+    rows = table.select([name for name in ("trial", "latency_ns", "batch") if name in table.column_names]).to_pylist()
+    batches = {(row["trial"], row["batch"]): row["latency_ns"] for row in rows if row.get("batch") is not None}
+    alone = sum(row["latency_ns"] for row in rows if row.get("batch") is None)
+    worked_s = (result.load_s or 0) + (alone + sum(batches.values())) / 1e9
+    if worked_s > result.wall_s + CLOCK_SLACK_S:
+        yield f"{stored_jobs.RESULT}: wall_s", f"{result.wall_s}", f"at least {worked_s}, by {stored_jobs.SAMPLES}"
 
 
 def _probes(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> Told:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
+from harness import seals
 from harness.errors import StoreError
 from harness.records import digest, to_json
+from harness.stored_jobs import VERDICTS
 from harness.viable.asked import Criteria
 from harness.viable.probing import identity
 from harness.viable.reference import Reference
 from harness.viable.verdict import Verdict
-
-FOLDER = "verdicts"
 
 
 def put(folder: Path, found: Verdict, criteria: Criteria, base: Reference) -> Path:
@@ -30,11 +30,11 @@ def put(folder: Path, found: Verdict, criteria: Criteria, base: Reference) -> Pa
     """
     spec = identity(base.jobs[0].result.spec)
     asked = digest([spec, asdict(found.machine), found.step_bytes, asdict(criteria)])
-    path = folder / FOLDER / f"cpu{found.cpus}-{asked[:12]}.json"
+    path = folder / VERDICTS / f"cpu{found.cpus}-{asked[:12]}.json"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        partial.write_text(to_json(found, indent=2) + "\n", encoding="utf-8")
+        partial.write_text(to_json(replace(found, seal=seals.over(found)), indent=2) + "\n", encoding="utf-8")
         partial.replace(path)
     except OSError as error:
         raise StoreError(f"{path}: cannot be written: {error.strerror}; the jobs themselves are kept") from error

@@ -74,6 +74,7 @@ class Verdict:
     each latency target to the share of it that the slowest confirmation left.  ``sharp``: nothing but passes at the
     limit and above, and a limit below it (or none that can be tried) without any pass there and further down.
     ``jobs`` counts all that it rests on, unconstrained ones included; ``machine`` is what they ran on.
+    ``seal`` is the digest of all other fields (:mod:`harness.seals`).
     """
 
     system: str
@@ -101,6 +102,7 @@ class Verdict:
     unconstrained: Unconstrained
     evidence: tuple[Evidence, ...]
     schema_version: int = SCHEMA_VERSION
+    seal: str | None = None
 
     @property
     def resolution_bytes(self) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import frame, merging, origins, place, rows, stored_jobs, verifying
+from harness import frame, merging, origins, place, rows, seals, stored_jobs, verifying
 from harness.errors import FileError, StoreError, UsageError
 from harness.merging import joining as module
 from harness.records import Outcome
@@ -21,7 +21,7 @@ from harness.report import render
 from harness.stored_jobs import read_jobs
 from harness.table import Cause
 from tests import build
-from tests.handed_on import change, job, put
+from tests.handed_on import change, job, put, relist
 from tests.stored import Maker
 
 
@@ -52,7 +52,10 @@ def test_origins_are_named_by_their_folders_or_as_one_says(two: tuple[Path, Path
         read = origins.read(Path("out") / name)
         assert read is not None and read.name == name
         del merged[origins.FILE]
-        assert merged == {path: content for path, content in tree(source).items() if ".lock" not in path}
+        assert seals.read(Path("out") / name / "test-suite") == seals.read(source / "test-suite")
+        mine = {path: content for path, content in tree(source).items() if ".lock" not in path}
+        del merged["test-suite/manifest.txt"], mine["test-suite/manifest.txt"]
+        assert merged == mine
     assert str(Path.cwd()) not in (Path("out") / "bob" / origins.FILE).read_text()
 
 
@@ -145,6 +148,9 @@ def test_equal_jobs_under_one_name_are_taken_once(two: tuple[Path, Path]) -> Non
     shutil.rmtree(job(Path("theirs")).parents[1])
     shutil.copytree("ours", "half")
     shutil.rmtree(job(Path("half"), scenario="server").parents[1])
+    with pytest.raises(FileError, match=r"gone; follows: a job, by manifest\.txt.*nothing was written"):
+        merge("lab=ours", "lab=half")
+    relist(Path("half/test-suite"))
     made = merge("lab=ours", "lab=half")
     assert [(origin.name, origin.jobs) for origin in made.origins] == [("lab", 12)]
     assert tree(Path("out/lab/test-suite/planted")) == tree(Path("ours/test-suite/planted"))

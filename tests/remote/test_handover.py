@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness import seals
 from harness.aws.objects import Objects
 from harness.errors import AwsError, StoreError
 from harness.records import Outcome
@@ -91,7 +92,8 @@ def retar(content: bytes, change: Callable[[dict[str, bytes]], object]) -> bytes
 
 def edit(**keys: object) -> Callable[[dict[str, bytes]], object]:
     def change(files: dict[str, bytes]) -> None:
-        files["result.json"] = json.dumps({**json.loads(files["result.json"]), **keys}).encode()
+        raw = {**json.loads(files["result.json"]), **keys}
+        files["result.json"] = json.dumps({**raw, "seal": seals.of(raw), **keys}).encode()
 
     return change
 
@@ -105,6 +107,7 @@ LIES = {
     "a folder's": (lambda files: files.update({"a/result.json": b"x"}), "has no place"),
     "no JSON": (lambda files: files.update({"result.json": b"{"}), "damaged"),
     "another key": (edit(key="0" * 16), "not that of its spec"),
+    "an edited record": (edit(wall_s=1.0, seal="0" * 64), "not as it was sealed"),
     "no instance": (edit(instance=None), "measured on None"),
 }
 

@@ -44,7 +44,7 @@ def indexed(made: Path, bucket: Bucket, harness: Callable[..., Result], tmp_path
 
 def test_an_index_saves_a_request_for_each_result(indexed: Path, bucket: Bucket, requests: list[str]) -> None:
     bucket.sync(wants=Wants.RECORDS)
-    assert requests.count("GetObject") == 1 + 2  # the index, judgements and sample
+    assert requests.count("GetObject") == 1 + 3  # the index, judgements, sample and manifest
     records = {name: content for name, content in tree(indexed).items() if name.endswith("result.json")}
     assert records.items() <= tree(bucket.place().folder).items()
 
@@ -55,7 +55,7 @@ def test_a_result_that_is_newer_than_the_index_is_fetched(indexed: Path, bucket:
     requests.clear()
     bucket.sync()
     assert tree(bucket.place().folder) == tree(indexed)
-    assert requests.count("GetObject") == 1 + 2 + 8 * 3 + 4
+    assert requests.count("GetObject") == 1 + 3 + 8 * 3 + 4
 
 
 def lie(bucket: Bucket, change: Callable[[dict[str, str]], object]) -> None:
@@ -113,14 +113,14 @@ def test_an_oversized_index_is_not_even_read(
 ) -> None:
     monkeypatch.setattr(index, "_MOST_BYTES", 100)
     bucket.sync(wants=Wants.RECORDS)
-    assert requests.count("GetObject") == 2 + 8
+    assert requests.count("GetObject") == 3 + 8
 
 
 def test_an_index_where_no_suite_is_wanted_is_not_fetched(indexed: Path, bucket: Bucket, requests: list[str]) -> None:
     bucket.objects.put(f"elsewhere/{INDEX}", b"x")
     requests.clear()
     bucket.sync(wants=Wants.RECORDS)
-    assert requests.count("GetObject") == 1 + 2
+    assert requests.count("GetObject") == 1 + 3
 
 
 def test_an_index_that_nobody_would_read_is_not_written_in_silence(
@@ -137,7 +137,7 @@ def test_an_index_that_unpacks_without_end_is_left(
 ) -> None:
     monkeypatch.setattr(index, "_MOST_UNPACKED_BYTES", 1000)
     bucket.sync(wants=Wants.RECORDS)
-    assert requests.count("GetObject") == 1 + 2 + 8
+    assert requests.count("GetObject") == 1 + 3 + 8
 
 
 def test_whoever_had_to_fetch_many_leaves_an_index(

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness import derived, frame, merging, origins, per_query, stored_jobs, tables, verifying
+from harness import derived, frame, merging, origins, per_query, seals, stored_jobs, tables, verifying
 from harness import leaderboard as boards
 from harness.errors import FileError, UsageError
 from harness.report import paper, render, standings_data
@@ -207,6 +207,7 @@ def test_no_spoilt_file_ends_it(results: Path, way: str) -> None:
     suite = folder.parents[4]
     for path in (*folder.iterdir(), *(suite / "qrels").iterdir(), *(suite / "samples").iterdir()):
         content, record = path.read_bytes(), (folder / stored_jobs.RESULT).read_bytes()
+        manifest = (suite / seals.MANIFEST).read_bytes()
         spoilt = SPOILT[way](content)
         put(path, spoilt)
         assert verify(folder), f"{path.name} {way}"
@@ -214,6 +215,7 @@ def test_no_spoilt_file_ends_it(results: Path, way: str) -> None:
             replace(folder, path.name, spoilt)
             assert verify(folder), f"{path.name} {way}, with its checksum"
             put(folder / stored_jobs.RESULT, record)
+            put(suite / seals.MANIFEST, manifest)
         put(path, content)
     assert verify(folder) == ()
 
@@ -401,9 +403,10 @@ def test_merged_results_are_what_was_merged(results: Path) -> None:
     merging.merge(merging.named([str(results), "theirs"]), Path("out"))
     assert verify(Path("out").absolute()) == ()
     assert verify(Path("out").absolute() / "theirs" / "test-suite") == (), "a part says nothing of the whole"
-    shutil.rmtree(job(Path("out/theirs")))
+    gone = str(job(Path("out/theirs")).relative_to("out"))
+    shutil.rmtree(Path("out") / gone)
     found = {each.place: each for each in verify(Path("out").absolute())}
-    assert found.keys() == {"theirs/origin.toml: jobs", "theirs/origin.toml: sha256"}
+    assert found.keys() == {"theirs/origin.toml: jobs", "theirs/origin.toml: sha256", gone}
     assert (found["theirs/origin.toml: jobs"].stored, found["theirs/origin.toml: jobs"].follows[:2]) == ("12", "11")
     put(Path("out/theirs") / origins.FILE, b"no toml")
     found = {each.place: each for each in verify(Path("out").absolute())}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness import prices
+from harness import prices, verifying
 from harness.errors import EngineError, HarnessError, JobError, UsageError
 from harness.launch.base import Ended, Job
 from harness.records import Outcome
@@ -293,6 +293,39 @@ def test_a_verdict_is_kept_without_money(ask: Asker) -> None:
     for at_most in (0.1, 0.2):
         smallest(ask(needs(129), Question(Criteria((Target("mean", at_most),))))[0], 1)
     assert len(list(folder.iterdir())) == 3, "each question has its own"
+
+
+VERDICT_EDITS = {
+    "limit": ("seal", lambda raw: raw.update(limit_bytes=raw["limit_bytes"] // 2)),
+    "target": ("seal", lambda raw: raw["targets"].update(mean=9.0)),
+    "sharpness": ("seal", lambda raw: raw.update(sharp=not raw["sharp"])),
+    "headroom": ("seal", lambda raw: raw["headroom"].update(mean=0.9)),
+    "margin": ("seal", lambda raw: raw.update(margin_bytes=1)),
+    "count": ("jobs", lambda raw: raw.update(jobs=99)),
+    "outcome": ("evidence 1: outcome", lambda raw: raw["evidence"][0].update(outcome="ok")),
+    "faults": ("evidence 1: major_faults", lambda raw: raw["evidence"][0].update(major_faults=12345)),
+    "job": ("evidence 2", lambda raw: raw["evidence"][1].update(job="viable/none")),
+    "long name": ("evidence 2", lambda raw: raw["evidence"][1].update(job="x" * 5000)),
+    "unconstrained": ("unconstrained", lambda raw: raw["unconstrained"].update(jobs=["none"])),
+    "no seal": ("seal", lambda raw: raw.pop("seal")),
+    "no evidence": ("", lambda raw: raw.pop("evidence")),
+}
+
+
+def test_verify_names_each_edit_of_a_verdict(ask: Asker) -> None:
+    smallest(ask(needs(129))[0], 1)
+    results = ask.bench.results
+    (path,) = (results / SUITE / "planted" / "tiny" / "verdicts").iterdir()
+    whole = path.read_text()
+    for name, (place, edit) in VERDICT_EDITS.items():
+        raw = json.loads(whole)
+        edit(raw)
+        path.write_text(json.dumps(raw))
+        found = verifying.verify(results, cache=ask.bench.cache).mismatches
+        below = [each.place.removeprefix(str(path.relative_to(results))).removeprefix(": ") for each in found]
+        assert place in below, (name, list(map(str, found)))
+    path.write_text(json.dumps(json.loads(whole)))
+    assert verifying.verify(results, cache=ask.bench.cache).mismatches == ()
 
 
 def test_a_container_killed_above_the_limit_in_any_stored_job_moves_it_above_that(ask: Asker) -> None:

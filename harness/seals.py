@@ -1,0 +1,83 @@
+"""Seals: a digest in each stored record, and a manifest of a suite's jobs, so that an edit by hand is seen.
+
+``result.json`` and verdicts hold the digest of all else they say. ``<suite>/manifest.txt`` lists each job with its seal
+and so names jobs that are gone. A stranger can forge both; an accident cannot.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.records import digest, to_json
+from harness.untrusted import read_regular
+
+MANIFEST = "manifest.txt"
+# More than any honest manifest has: a line is some 150 bytes.
+MOST_BYTES = 64 << 20
+_SEAL = "seal"
+_LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
+
+
+def over(record: Any) -> str:
+    """Return the seal of a record that is about to be stored."""
+    return of(json.loads(to_json(record)))
+
+
+def of(raw: Mapping[str, Any]) -> str:
+    """Return the digest of a record's canonical text, its seal left out.
+
+    Raises:
+        ValueError: it holds a value that JSON has no word for.
+    """
+    return digest({name: value for name, value in raw.items() if name != _SEAL})
+
+
+def broken(raw: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the seal as stored and as computed, where they differ; ValueError as :func:`of`."""
+    stored, follows = raw.get(_SEAL), of(raw)
+    return None if stored == follows else ("no seal" if stored is None else str(stored), follows)
+
+
+def read(suite: Path) -> dict[str, str] | None:
+    """Read a suite's manifest: each job's seal by its folder below the suite's; ``None``: there is no manifest.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+        ValueError: a line is damaged, or it is larger than any manifest.
+    """
+    try:
+        content = read_regular(suite / MANIFEST, MOST_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
+    found = {}
+    for number, line in enumerate(content.decode("utf-8").removesuffix("\n").split("\n"), start=1):
+        if not (entry := _LINE.fullmatch(line)):
+            raise ValueError(f"line {number} is no seal and folder")
+        # The last line on a folder holds: a job that was moved away can be measured again.
+        found[entry[2]] = entry[1]
+    return found
+
+
+def text(jobs: Mapping[str, str]) -> str:
+    """Return the content of a manifest."""
+    return "".join(f"{seal}  {folder}\n" for folder, seal in jobs.items())
+
+
+def append(suite: Path, folder: str, seal: str) -> None:
+    """Add a job to a suite's manifest, to the disk, whole or not at all; OSError."""
+    line = text({folder: seal}).encode("utf-8")
+    with (suite / MANIFEST).open("ab", buffering=0) as file:
+        size = file.tell()
+        written = file.write(line)
+        if written != len(line):
+            file.truncate(size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(file.fileno())
