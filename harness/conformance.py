@@ -4,12 +4,14 @@ everything.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness import datasets, indexes
+from harness import datasets, indexes, leftovers
 from harness.catalog import System
 from harness.collect import Collected, collect
 from harness.errors import JobError
@@ -17,6 +19,7 @@ from harness.launch.base import Job, Launcher, Limits, Prepared, Progress
 from harness.plan import NULL
 from harness.progress import Screen
 from harness.records import Envelope, JobSpec, Outcome, Query, ScenarioParams
+from harness.untrusted import plain
 
 _TOPICS = ("river", "glacier", "volcano", "desert", "forest", "harbour", "bridge", "castle", "market", "orchestra")
 _LIMITS = Limits(load_s=300, query_s=60, build_s=600, job_s=900)
@@ -62,9 +65,14 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
         yield Check(False, "builds an index", f"{error.outcome.value}: {error.detail}")
         return
     yield Check(True, "builds an index", f"{index.facts.index_bytes} bytes in {index.facts.build_s:.1f} s")
+    copy = Path(shutil.copytree(index.folder, folder / "copy"))
     with screen.task(f"{system.name}: search"):
         alone = _search(launcher, prepared, corpus, index.folder, envelope, folder / "search")
     yield from _judge(system, alone)
+    if alone.outcome in (Outcome.CRASH, Outcome.BAD_OUTPUT):
+        yield from _judge_index(
+            copy, lambda: _search(launcher, prepared, corpus, copy, envelope, folder / "again", writes=True)
+        )
     if alone.outcome is Outcome.OK:
         with screen.task(f"{system.name}: search in batches"):
             batches = _search(launcher, prepared, corpus, index.folder, envelope, folder / "batches", _BATCH)
@@ -93,6 +101,23 @@ def _judge(system: System, collected: Collected) -> Iterator[Check]:
     yield Check(bool(measured.libraries), "names its libraries", json.dumps(measured.libraries))
 
 
+def _judge_index(copy: Path, search: Callable[[], object]) -> Iterator[Check]:
+    """Search once more with an index that may be written, to see whether the engine wants that."""
+    for entry in (copy, *(Path(each.path) for each in leftovers.files(copy))):
+        entry.chmod(0o777 if entry.is_dir() else 0o666)  # the job's user is another
+    before = _contents(copy)
+    search()
+    after = _contents(copy)
+    if wrote := sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)):
+        remedy = "an index is read-only then: write it in build, and what passes into /tmp"
+        yield Check(False, "leaves its index as it was built", f"search writes {plain(wrote[0])!r} into it; {remedy}")
+
+
+def _contents(folder: Path) -> dict[str, str]:
+    files = (Path(each.path) for each in leftovers.files(folder) if each.is_file(follow_symlinks=False))
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
 def _judge_batches(alone: Collected, batches: Collected) -> Iterator[Check]:
     what = "answers batches as it answers single queries"
     if batches.outcome is not Outcome.OK:
@@ -118,8 +143,10 @@ def _search(
     envelope: Envelope,
     folder: Path,
     batch_size: int | None = None,
+    *,
+    writes: bool = False,
 ) -> Collected:
-    """Run a search job over ten queries; with a ``batch_size`` as ``offline``."""
+    """Run a search job over ten queries; with a ``batch_size`` as ``offline``, ``writes``: with a writable index."""
     (folder / "out").mkdir(parents=True)
     queries = tuple(Query(f"d{number}", f"the {topic} of the north") for number, topic in enumerate(_TOPICS))
     spec = JobSpec(
@@ -140,7 +167,7 @@ def _search(
         warmup=tuple(Query(f"w{query.query_id}", f"old {query.text}") for query in queries),
         sample=queries,
     )
-    job = Job(spec, prepared, folder, corpus.folder, index, _LIMITS)
+    job = Job(spec, prepared, folder, corpus.folder, index, _LIMITS, index_is_copy=writes)
     return collect(job, launcher.launch(job, _ignore), corpus.unknown)
 
 

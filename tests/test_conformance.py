@@ -11,6 +11,7 @@ from rich.console import Console
 
 from harness import catalog
 from harness.conformance import Check, examine
+from harness.launch import process
 from harness.launch.fake import FakeLauncher
 from harness.launch.process import ProcessLauncher
 from harness.progress import Screen
@@ -108,6 +109,30 @@ def test_what_goes_wrong_is_named(bench: Bench, misdeed: str, what: str, detail:
     bench.plant("planted", misdeed=misdeed)
     wrong = [check for check in checks(bench, "planted") if not check.ok]
     assert any(check.what.startswith(what) and detail in check.detail for check in wrong), wrong
+
+
+@pytest.mark.parametrize("walls", [True, False])
+def test_a_search_that_writes_into_its_index_fails_and_the_cause_is_named(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, walls: bool
+) -> None:
+    bench.plant("planted", misdeed="write_index")
+    if not walls:  # as where the kernel lets nobody make namespaces
+        monkeypatch.setattr(process, "_READ_ONLY", "")
+    wrong = {check.what: check.detail for check in checks(bench, "planted") if not check.ok}
+    assert "search writes 'left-behind' into it; an index is read-only then" in wrong.pop(
+        "leaves its index as it was built"
+    )
+    (detail,) = wrong.values()
+    if not walls:
+        assert detail.startswith("the search wrote into its index (left-behind), which is read-only in a container")
+        assert not (bench.folder / "conformance" / "indexes" / "conformance" / "facts.json").exists()
+    elif "wrote into its index" not in detail:  # where root may not mount either
+        assert "Read-only file system" in detail
+
+
+def test_an_engine_that_fails_for_another_reason_is_not_blamed_for_its_index(bench: Bench) -> None:
+    bench.plant("planted", misdeed="raise")
+    assert not [check for check in checks(bench, "planted") if "index as it was built" in check.what]
 
 
 def test_an_index_that_does_not_build_ends_the_examination(bench: Bench) -> None:

@@ -44,7 +44,8 @@ class Limits:
 class Job:
     """One container life: what to run, on which files, for how long at most.
 
-    ``folder`` holds the empty ``out/``; the launcher adds ``spec.json`` and mounts it at ``/job``.
+    ``folder`` holds the empty ``out/``; the launcher adds ``spec.json`` and mounts it at ``/job``.  ``index_is_copy``:
+    a search may write into its index, which nobody else reads.
     """
 
     spec: JobSpec
@@ -53,11 +54,17 @@ class Job:
     corpus_dir: Path
     index_dir: Path
     limits: Limits = Limits()
+    index_is_copy: bool = False
 
     @property
     def out(self) -> Path:
         """The one folder that the job may write."""
         return self.folder / "out"
+
+    @property
+    def may_write_index(self) -> bool:
+        """A build makes its index; a search reads it."""
+        return self.spec.kind == "build" or self.index_is_copy
 
     def write_spec(self, cpuset: Cpuset) -> None:
         """Write what the driver is told, with the CPUs that it must find itself on: only the launcher knows them."""

@@ -24,12 +24,11 @@ _SCRATCH_BYTES = 64 << 20
 def arguments(job: Job, placement: Placement) -> dict[str, Any]:
     """Every limit of the envelope as arguments of the engine's create call (measuring rules 1, 2, 3 and 5)."""
     envelope = job.spec.envelope
-    building = job.spec.kind == "build"
     mounts = [
         Mount("/job", str(job.folder), type="bind", read_only=True),
         Mount("/job/out", str(job.out), type="bind"),
         Mount("/corpus", str(job.corpus_dir), type="bind", read_only=True),
-        Mount("/index", str(job.index_dir), type="bind", read_only=not building),
+        Mount("/index", str(job.index_dir), type="bind", read_only=not job.may_write_index),
     ]
     return {
         "image": job.prepared.reference,

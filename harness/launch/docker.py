@@ -199,7 +199,7 @@ def _open_to_job_user(job: Job) -> None:
     """Let the job's user read its spec and write its ``out/``, whatever our umask is."""
     job.folder.chmod(0o755)
     (job.folder / "spec.json").chmod(0o644)
-    for folder in [job.out, *([job.index_dir] if job.spec.kind == "build" else [])]:
+    for folder in [job.out, *([job.index_dir] if job.may_write_index else [])]:
         folder.chmod(0o755)
         if os.getuid() == 0:
             os.chown(folder, NOBODY, NOBODY)

@@ -1,7 +1,7 @@
 """Jobs as plain child processes pinned by CPU affinity: for developing an adapter, and where there is no engine.
 
-Only the affinity is held.  The memory limit is not enforced, there is no isolation from the network or the
-disk, and results say so (``isolation: process``).
+Only the affinity is held, and a search's index is read-only, as in a container.  The memory limit is not enforced,
+there is no isolation from the network or the rest of the disk, and results say so (``isolation: process``).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from harness.images import components, context
 from harness.images.recipe import driver_files, part_files, recipe
 from harness.kernel_files import KeptOpen
 from harness.launch import gpu, host, leases
-from harness.launch.base import Ended, Job, Prepared, Progress, Report, thread_environment
+from harness.launch.base import Ended, Job, Prepared, Progress, Report, Stopped, thread_environment
 from harness.launch.canary import Canary
 from harness.launch.counters import ProcessCounters
 from harness.launch.follow import Looks, follow
 from harness.launch.memory import ProcessMemory
 from harness.launch.sampler import Sampler
 from harness.launch.watch import Watch
-from harness.records import Envelope, Isolation
+from harness.records import Envelope, Isolation, Outcome
 from harness.result import Placement
 from harness.untrusted import plain
 
@@ -46,8 +46,25 @@ _LOG_BYTES = 10 << 20
 _START = """
 import ctypes, os, runpy, signal
 os.sched_setaffinity(0, {cpus})
-ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+libc = ctypes.CDLL(None)
+{read_only}
+libc.prctl(1, signal.SIGKILL)
 runpy.run_module("harness.measure", run_name="__main__")
+"""
+# A bind mount that only this child sees: permission bits would not stop root, nor the owner of the files.  Without
+# the right to mount, a user namespace gives it; where the kernel refuses that too, only the look afterwards is left.
+_READ_ONLY = """
+def read_only(folder, uid, gid):
+    if libc.unshare(0x20000):  # CLONE_NEWNS
+        if libc.unshare(0x10020000):  # and CLONE_NEWUSER
+            return
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            open(f"/proc/self/{name}", "w").write(text)
+    kept = os.statvfs(folder).f_flag & 0xC0E  # a user namespace may not take these away
+    libc.mount(None, b"/", None, 0x44000, None)  # MS_REC | MS_PRIVATE
+    libc.mount(folder, folder, None, 0x5000, None)  # MS_BIND | MS_REC
+    libc.mount(None, folder, None, 0x1021 | kept, None)  # MS_REMOUNT | MS_BIND | MS_RDONLY
+read_only(os.fsencode(os.environ["HARNESS_INDEX"]), os.getuid(), os.getgid())
 """
 
 
@@ -115,11 +132,12 @@ class ProcessLauncher:
             gpu.following(job.spec.envelope.gpus) as gpus,
         ):
             job.write_spec(placement.cpuset)
+            before = _entries(job)
             looks = Looks(self._canary, placement, job, gpus)
             looks.look("before")
             started = time.monotonic()
             child = subprocess.Popen(
-                [self._python or sys.executable, "-c", _START.format(cpus=set(placement.cpus))],
+                [self._python or sys.executable, "-c", _start(job, placement)],
                 env=self._environment(job),
                 cwd=job.out,
                 stdin=subprocess.DEVNULL,
@@ -135,6 +153,10 @@ class ProcessLauncher:
                 finally:
                     _kill_group(child)
             wall_s = time.monotonic() - started
+            if changed := _changed(before, _entries(job)):
+                stopped = stopped or changed
+                # Without it the index does not count as built (harness.indexes): it was changed.
+                (job.index_dir.parent / "facts.json").unlink(missing_ok=True)
             looks.look("after")
             log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_BYTES))  # its end says most
             text = log.read(_LOG_BYTES)
@@ -244,6 +266,28 @@ def _engine_environment(folder: Path) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "HARNESS_ASSETS": str(folder / "assets"),
     }
+
+
+def _start(job: Job, placement: Placement) -> str:
+    """Return what the child runs."""
+    return _START.format(cpus=set(placement.cpus), read_only="" if job.may_write_index else _READ_ONLY)
+
+
+def _entries(job: Job) -> dict[str, tuple[int, int]]:
+    """Return size and time of change of each file and folder of an index that the job may only read."""
+    if job.may_write_index:
+        return {}
+    found = ((entry.path, entry.stat(follow_symlinks=False)) for entry in leftovers.files(job.index_dir))
+    return {os.path.relpath(path, job.index_dir): (seen.st_size, seen.st_mtime_ns) for path, seen in found}
+
+
+def _changed(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]) -> Stopped | None:
+    """Tell that a search wrote into its index, where the kernel let it."""
+    if before == after:
+        return None
+    name = min(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    what = f"the search wrote into its index ({plain(name)}), which is read-only in a container"
+    return Stopped(Outcome.BAD_OUTPUT, f"{what}; the next run builds it anew")
 
 
 def _wait(child: subprocess.Popen[bytes], ended: threading.Event) -> None:
