@@ -4,22 +4,22 @@ BIN := .venv/bin
 # Where this is set, each of the many processes would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo small images test quick soak check bench bench-reprice bench-frechet frechet docs format lock
+.PHONY: demo small images test quick soak check bench bench-reprice bench-frechet frechet docs format lock installs
 
 # The main job, end to end: two real systems on a real collection.
-demo: .venv/ready
+demo: installs .venv/ready
 	scripts/with-engine $(BIN)/harness run suites/quickstart.toml
 
 # Table 3 of Santhanam et al. 2023 in small: six systems over checkpoints trained on the spot.
-small: .venv/ready
+small: installs .venv/ready
 	scripts/with-engine scripts/small
 
 # The image of every engine, without any system's weights.
-images: .venv/ready
+images: installs .venv/ready
 	scripts/with-engine $(BIN)/harness images
 
 # All tests but the soak, with whatever they need started.
-test: .venv/ready
+test: installs .venv/ready
 	scripts/with-engine scripts/test
 
 # The tests that need no engine, no browser and no server: a minute.
@@ -27,7 +27,7 @@ quick: .venv/ready
 	scripts/test quick
 
 # Sweeps of many repeats: thirty kills, twenty calibrations, whole collections; half an hour.  Before a release.
-soak: .venv/ready
+soak: installs .venv/ready
 	scripts/test-tools
 	scripts/with-engine scripts/test soak
 
@@ -36,7 +36,7 @@ check: .venv/ready
 	scripts/check
 
 # What measuring costs: with harness and without, side by side in one run.
-bench: .venv/ready
+bench: installs .venv/ready
 	scripts/with-engine $(BIN)/python -m benchmarks.overhead
 
 # How long a table of 10,000 stored jobs takes at other prices; a quarter of an hour.
@@ -48,7 +48,7 @@ bench-frechet: .venv/ready
 	$(BIN)/python -m benchmarks.frechet
 
 # The figures of docs/frechet.md: systems of different strength on SciFact, and what a distance makes of them.
-frechet: .venv/ready
+frechet: installs .venv/ready
 	scripts/with-engine scripts/frechet
 
 # The generated pages of docs/.
@@ -64,6 +64,10 @@ format: .venv/ready
 lock: .venv/ready
 	uv pip compile pyproject.toml --group dev --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-annotate --upgrade -o requirements.lock
 	uv pip compile pyproject.toml -c requirements.lock --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-annotate -o harness/remote/requirements.lock
+
+# Says in one line what is about to be installed as root.
+installs:
+	@scripts/with-engine --installs $(PYTHON)
 
 .venv/ready: requirements.lock pyproject.toml
 	scripts/make-venv $(PYTHON)

@@ -124,6 +124,36 @@ def test_with_engine_starts_one_keeps_the_exit_code_and_stops_it(stage: Stage, c
 
 
 @needs_root
+@pytest.mark.parametrize("missing", [(), ("dockerd",), ("mmdebstrap",), ("venv", "dockerd", "mmdebstrap")])
+def test_what_is_about_to_be_installed_is_said_in_one_line(stage: Stage, missing: tuple[str, ...]) -> None:
+    programs = stage.folder / "bin"
+    (programs / "dockerd").unlink()
+    for name in ("bash", "python3", "apt-get", "dockerd", "mmdebstrap", "sed", "cat"):
+        if name not in missing:
+            (programs / name).symlink_to(
+                sys.executable if name == "python3" else "/bin/true" if name[0] in "adm" else f"/bin/{name}"
+            )
+    (programs / "python").write_text(f"#!/bin/sh\nexit {int('venv' in missing)}\n")
+    (programs / "python").chmod(0o755)
+    done = subprocess.run(
+        ["/bin/bash", str(SCRIPT), "--installs", str(programs / "python")],
+        env={**stage.environment, "PATH": str(programs)},
+        cwd=stage.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    later = "mmdebstrap if no registry has the base image"
+    said = {
+        (): "",
+        ("dockerd",): "docker.io iptables",
+        ("mmdebstrap",): later,
+        ("venv", "dockerd", "mmdebstrap"): f"python3-venv docker.io iptables, and {later}",
+    }[missing]
+    assert done.stderr == (said and f"with-engine: apt-get will install as root: {said}\n") and done.stdout == ""
+
+
+@needs_root
 def test_one_that_answers_already_is_left_alone(stage: Stage) -> None:
     foreign = subprocess.Popen(
         ["dockerd", "--host", stage.environment["DOCKER_HOST"], "--pidfile", str(stage.folder / "foreign.pid")],
