@@ -6,6 +6,7 @@ of every platform.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -49,6 +50,11 @@ def reference(name: str = "base", images: Path | None = None, platform: str = pl
     return f"harness-{name}:{platforms.apart(recipe(name, images)[:12], platform)}"
 
 
+def lock(name: str, platform: str) -> Path:
+    """Return the file that pins each package of a bootstrapped base (scripts/lock-base writes it)."""
+    return images_dir() / name / f"packages-{platforms.debian(platform)}.lock"
+
+
 def ensure(
     client: docker.DockerClient,
     cache: Path,
@@ -74,7 +80,7 @@ def ensure(
                 with locks.alone(cache, "base-images"):  # one digest is all platforms': the last pulled has its name
                     remark = _pull(client, base, folder, tag, platform=platform, report=report)
                 if remark:
-                    _bootstrap(client, base, tag, platform=platform, cache=cache, remark=remark, report=report)
+                    _bootstrap(client, base, name, tag, platform=platform, cache=cache, remark=remark, report=report)
     return tag
 
 
@@ -113,6 +119,7 @@ def _pull(
 def _bootstrap(
     client: docker.DockerClient,
     base: BaseFile,
+    name: str,
     tag: str,
     *,
     platform: str,
@@ -120,7 +127,7 @@ def _bootstrap(
     remark: str,
     report: Callable[[str], None],
 ) -> None:
-    """Make the base from Debian's archive with mmdebstrap, which needs root."""
+    """Make the base of the packages that its lock pins, with mmdebstrap, which needs root."""
     cannot = f"the base image cannot be pulled ({remark})"
     if os.geteuid() != 0:
         raise ImageError(f"{cannot}, and only root can bootstrap one: connect to a registry, or run as root")
@@ -137,12 +144,14 @@ def _bootstrap(
     with leftovers.temporary("base") as work, log.open("wb") as sink:
         tar = work / "rootfs.tar"
         script = images_dir() / "base" / _SCRIPT
-        wanted = [base.suite, platforms.debian(platform), ",".join(base.packages)]
+        pinned = lock(name, platform)
+        wanted = [base.suite, platforms.debian(platform), str(pinned)]
         command = [*_apart(), "bash", str(script), *wanted, str(work), str(tar)]
         done = subprocess.run(command, stdout=sink, stderr=subprocess.STDOUT, check=False)
         if done.returncode != 0:
             raise ImageError(f"{cannot}, and mmdebstrap failed: {_tail(log)}; the whole log is {log}")
-        _import(client, tar, tag, platform, f"mmdebstrap-{base.suite}")
+        sha256 = hashlib.sha256(pinned.read_bytes()).hexdigest()
+        _import(client, tar, tag, platform, f"mmdebstrap-{base.suite}-{sha256[:12]}")
 
 
 def _import(client: docker.DockerClient, tar: Path, tag: str, platform: str, origin: str) -> None:
@@ -175,8 +184,8 @@ def _apart() -> list[str]:
 def _install_mmdebstrap(cannot: str, report: Callable[[str], None]) -> None:
     if not apt.available():
         raise ImageError(f"{cannot}, and mmdebstrap is missing: install mmdebstrap, or connect to a registry")
-    report("installing mmdebstrap")
-    failure = apt.install("mmdebstrap", "debian-archive-keyring")  # Ubuntu does not know Debian's keys
+    report("installing mmdebstrap with apt-get, as root: it bootstraps the base image")
+    failure = apt.install("mmdebstrap")
     if failure:
         raise ImageError(f"{cannot}, and {failure}; install mmdebstrap by hand")
 

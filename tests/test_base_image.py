@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import os
+import re
 import shutil
+import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any, cast
 
@@ -79,8 +83,71 @@ def test_a_failed_bootstrap_shows_the_last_words_and_the_log(tmp_path: Path, mon
     (programs / "mmdebstrap").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
+    (tmp_path / "empty.lock").write_text("# none\n")
+    monkeypatch.setattr(base_image, "lock", lambda *_: tmp_path / "empty.lock")
     with pytest.raises(ImageError, match=r"planted: no such suite; the whole log is .*\.log$"):
         ensure(Client(reachable=False), tmp_path / "cache")
+
+
+needs_apt = pytest.mark.skipif(not Path("/usr/lib/apt/apt-helper").exists(), reason="no apt here")
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A mirror of one package, and a lock that pins it."""
+    root = tmp_path / "package"
+    (root / "DEBIAN").mkdir(parents=True)
+    (root / "DEBIAN" / "control").write_text(
+        "Package: tiny\nVersion: 1\nArchitecture: all\nMaintainer: A <a@example.org>\nDescription: none\n"
+    )
+    folder = tmp_path / "mirror" / "pool"
+    folder.mkdir(parents=True)
+    subprocess.run(["dpkg-deb", "--build", root, folder / "tiny_1_all.deb"], check=True, capture_output=True)
+    sha256 = hashlib.sha256((folder / "tiny_1_all.deb").read_bytes()).hexdigest()
+    (tmp_path / "tiny.lock").write_text(f"# Debian\n{sha256} tiny=1 pool/tiny_1_all.deb\n")
+    monkeypatch.setattr(base_image, "lock", lambda *_: tmp_path / "tiny.lock")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("HARNESS_DEBIAN_MIRROR", f"file://{tmp_path}/mirror")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    # Makes a root with another version than the lock's.
+    script = '#!/bin/bash\necho "$@" >$SAYS\nmkdir -p "${@: -2:1}"\n'
+    (programs / "mmdebstrap").write_text(script)
+    (programs / "chroot").write_text("#!/bin/sh\necho tiny=2\n")
+    for each in programs.iterdir():
+        each.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setenv("SAYS", str(tmp_path / "said"))
+    return folder
+
+
+@needs_apt
+@pytest.mark.parametrize("change", ["gone", "changed"])
+def test_a_package_that_no_mirror_has_as_pinned_is_named(tmp_path: Path, mirror: Path, change: str) -> None:
+    package = mirror / "tiny_1_all.deb"
+    package.unlink() if change == "gone" else package.write_bytes(package.read_bytes() + b"x")
+    with pytest.raises(ImageError, match=r"no mirror has tiny=1 as tiny\.lock pins it; set HARNESS_DEBIAN_MIRROR"):
+        ensure(Client(reachable=False), tmp_path / "cache")
+    assert not (tmp_path / "said").exists(), "nothing was bootstrapped"
+
+
+@needs_apt
+def test_a_root_of_other_packages_than_pinned_is_no_base(tmp_path: Path, mirror: Path) -> None:
+    with pytest.raises(ImageError, match=r"> tiny=2 \| the root holds other packages than tiny\.lock"):
+        ensure(Client(reachable=False), tmp_path / "cache")
+    said = (tmp_path / "said").read_text()
+    assert "--include=tiny=1 " in said and "deb [trusted=yes] copy:" in said
+
+
+@pytest.mark.parametrize("name", ["base", "toolchain"])
+@pytest.mark.parametrize("platform", ["linux/amd64", "linux/arm64"])
+def test_a_lock_pins_each_package_by_version_and_hash(name: str, platform: str) -> None:
+    head, *lines = base_image.lock(name, platform).read_text().splitlines()
+    assert re.search(r" on \d{8}T\d{6}Z, by scripts/lock-base", head)
+    pinned = [re.fullmatch(r"[0-9a-f]{64} (\S+)=\S+ pool/main/\S+\.deb", line) for line in lines]
+    names = [each[1] for each in pinned if each]
+    declared = tomllib.loads((catalog.images_dir() / name / "base.toml").read_text())["packages"]
+    assert len(names) == len(lines) == len(set(names)) and {"libc6", "apt", *declared} <= set(names)
 
 
 def test_a_host_that_cannot_run_the_other_platforms_programs_does_not_begin(
@@ -120,7 +187,13 @@ def test_the_base_names_what_is_in_it_and_nothing_of_the_host(engine: docker.Doc
     lines = output.decode().splitlines()
     assert lines[0].startswith("Python 3.11.")
     assert lines[1].startswith("libc6")
-    assert engine.images.get(tag).labels[base_image.ORIGIN_LABEL]
+    origin = engine.images.get(tag).labels[base_image.ORIGIN_LABEL]
+    pinned = base_image.lock("base", f"linux/{engine.version()['Arch']}").read_text()
+    if origin.startswith("mmdebstrap"):
+        assert origin.endswith(hashlib.sha256(pinned.encode()).hexdigest()[:12])
+        held = engine.containers.run(tag, ["cat", "/opt/harness/base-packages.txt"], remove=True, network_mode="none")
+        found = {f"{name.partition(':')[0]}={version}" for name, version in map(str.split, held.decode().splitlines())}
+        assert found == {line.split()[1] for line in pinned.splitlines()[1:]}
 
 
 def compiles(engine: docker.DockerClient, image: str) -> list[str]:

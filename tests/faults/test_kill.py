@@ -200,7 +200,8 @@ def test_a_kill_in_the_middle_of_an_image_build_leaves_nothing(bench: Bench, eng
 
 # Stands in for mmdebstrap: says that it runs, and holds that pipe for as long as it or a child of it lives.
 _MMDEBSTRAP = """#!/bin/bash
-mkdir -p "$4/proc" && mount -t proc proc "$4/proc"
+root=${@: -2:1}
+mkdir -p "$root/proc" && mount -t proc proc "$root/proc" || exit 1
 echo started >"$SAYS"
 exec sleep 300 >"$SAYS"
 """
@@ -222,6 +223,7 @@ class Engine:
     def pull(self, *_, **__):
         raise APIError("no registry")
 
+base_image.lock = lambda *_: Path(sys.argv[2])
 base_image.ensure(Engine(), Path(sys.argv[1]), print)
 """
 
@@ -238,7 +240,8 @@ def test_a_kill_while_the_base_is_bootstrapped_leaves_no_process_and_a_folder_th
     (programs / "mmdebstrap").chmod(0o755)
     os.mkfifo(says)
     listening = os.open(says, os.O_RDONLY | os.O_NONBLOCK)
-    command = [sys.executable, "-c", _BOOTSTRAP, str(bench.cache)]
+    (bench.folder / "empty.lock").write_text("# none\n")
+    command = [sys.executable, "-c", _BOOTSTRAP, str(bench.cache), str(bench.folder / "empty.lock")]
     child = support.start(bench, command, PATH=f"{programs}:{os.environ['PATH']}", SAYS=str(says), HARNESS_IMAGES="")
     try:
         wait_until(lambda: _said(listening) or child.poll() is not None, "mmdebstrap runs")
