@@ -18,7 +18,7 @@ from harness.verifying.mismatch import Mismatch, differences
 # What names a row in a report, whatever stands above it.
 _NAMES = ("origin", "suite", "system", "dataset", "scenario", "profile", "isolation")
 # Lists of rows, with what else names one there; and what in a row is a sentence.
-_ROWS: dict[str, tuple[str, ...]] = {"rows": (), "overhead": (), "left_out": ("key",)}
+_ROWS: dict[str, tuple[str, ...]] = {"rows": (), "overhead": ("key",), "left_out": ("key",)}
 _SENTENCES = ("notes", "price_note", "reasons", "reason")
 
 # Rows without money by these measures, and what they are made of by query.

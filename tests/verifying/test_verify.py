@@ -17,7 +17,7 @@ from harness import derived, frame, merging, origins, per_query, seals, stored_j
 from harness import leaderboard as boards
 from harness.errors import FileError, UsageError
 from harness.report import paper, render, standings_data
-from harness.verifying import Mismatch
+from harness.verifying import Mismatch, kept
 from tests.handed_on import change, job, put, replace
 
 SHIPPED = Path(__file__).parents[2] / "results" / "published" / "santhanam2023"
@@ -283,6 +283,13 @@ def test_figures_that_were_kept_by_another_way_are_named(results: Path) -> None:
     assert (found.stored, found.follows) == ("0.5", str(value))
     kept.path.write_text(f"{stamp} damaged\n")
     assert [each.stored for each in verify(results)] == ["damaged"]
+
+
+def test_overheads_of_one_profile_are_compared_each_with_itself() -> None:
+    """The null system of several scenarios, in another order."""
+    overhead = [{"suite": "s", "profile": "cpu1-mem1", "isolation": "container", "key": key} for key in ("1", "2")]
+    assert not list(kept.compared("kept", {"overhead": overhead}, {"overhead": overhead[::-1]}))
+    assert list(kept.compared("kept", {"overhead": overhead}, {"overhead": overhead[:1]}))
 
 
 def report(results: Path, **market: Any) -> Path:
