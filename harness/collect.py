@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from harness import samples, thrashing
+from harness import claims, samples, thrashing
 from harness.launch.base import Ended, Job, Stopped
 from harness.measure import envelope
 from harness.measure.output import MEASUREMENT, WARMUP_TRIAL
@@ -127,6 +127,7 @@ def collect(job: Job, ended: Ended, unknown_ids: Callable[[set[str]], set[str]])
         if job.spec.kind == "search":
             wrong = wrong or samples.incomplete(job.spec, measurement, found) or _unknown(doc_ids, unknown_ids)
         wrong = wrong or _impossible(job.spec, measurement, found, ended.wall_s)
+        wrong = wrong or claims.contradiction(job.spec, ended.handed, found, ended.counters.readings)
         if wrong:
             outcome, detail = Outcome.BAD_OUTPUT, wrong
     phases = measurement.phases[: most_trials(job.spec) + _OTHER_PHASES] if measurement else ()

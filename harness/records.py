@@ -18,7 +18,8 @@ from typing import Any
 #   1  first version
 #   2  first_trial, repeats, pause, scenario_params and cpuset in spec.json; probes, rate_qps and
 #      effective.numa_nodes in measurement.json
-PROTOCOL_VERSION = 2
+#   3  no queries in spec.json where ``pause`` is set: /job/go-<n> holds those of each stretch; ends of phases in events
+PROTOCOL_VERSION = 3
 
 Scalar = str | int | float | bool
 
@@ -107,7 +108,8 @@ class JobSpec:
     A build job has no queries; a search job has warm-up queries and a sample that share no query id.  Warm-up
     runs through its queries once, and again until it is steady or has asked ``warmup_cap`` queries.  The trials of this
     job are numbered from ``first_trial``.  After them ``repeats`` queries are each asked again at once, which shows a
-    result cache.  With ``pause`` the driver waits between trials until the host has looked at the machine.
+    result cache.  With ``pause`` the file holds no queries: the driver waits before warm-up, each trial and the repeats
+    until the host hands over theirs.
     ``cpuset`` is the launcher's to say, when it has chosen; ``None``: any CPUs, as many as the envelope has.
     """
 

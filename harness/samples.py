@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from harness.launch.base import Job
@@ -145,11 +146,14 @@ def worked_s(spec: JobSpec, samples: list[Sample]) -> float:
 
     Batches count once, and so does time in which several streams worked; waiting in a queue does not count.
     """
-    if spec.scenario == "server":
-        return _served_ns(samples) / 1e9
+    return (_served_ns(samples) if spec.scenario == "server" else claimed_ns(samples)) / 1e9
+
+
+def claimed_ns(samples: Sequence[Sample]) -> int:
+    """Add up latencies, a batch's once."""
     alone = sum(sample.latency_ns for sample in samples if sample.batch is None)
     batches = {(sample.trial, sample.batch): sample.latency_ns for sample in samples if sample.batch is not None}
-    return (alone + sum(batches.values())) / 1e9
+    return alone + sum(batches.values())
 
 
 def _served_ns(samples: list[Sample]) -> int:

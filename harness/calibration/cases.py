@@ -14,8 +14,10 @@ from harness.calibration.truths import (
     Lognormal,
     Mean,
     Memory,
+    NotFaster,
     Reason,
     Throughput,
+    Truth,
 )
 from harness.calibration.verdicts import MIB
 from harness.errors import UnknownName
@@ -82,6 +84,10 @@ def _ends(name: str, outcome: Outcome, words: str = "", **params: Scalar) -> Cas
 def _fault(name: str, outcome: Outcome, words: str = "") -> Case:
     # In the sixth query of the first trial.
     return _ends(name, outcome, words, fault=name.replace("-", "_"), at=_WARMUP + 5)
+
+
+def _lie(name: str, truth: Truth, **params: Scalar) -> Case:
+    return Case(name, truth, {"service_ms": 20, "lie": name.removeprefix("lie-").replace("-", "_"), **params})
 
 
 def _stall(name: str, *, open_loop: bool) -> Case:
@@ -257,6 +263,19 @@ OUTCOMES = (
             _ends("threads-said", Outcome.ENVELOPE_MISMATCH, "4 threads on 1 CPUs", threads_said=4),
         ),
         20,
+        _once(),
+    ),
+    # What cannot be kept from an adapter is refused; where it changes nothing, the figure is the true one.
+    Group(
+        "lying-about-time",
+        (
+            _lie("lie-ahead", NotFaster(0.02), cache=True),
+            _lie("lie-asks", Ends(Outcome.BAD_OUTPUT, "out of turn"), cache=True),
+            _lie("lie-clock", NotFaster(0.02)),
+            _lie("lie-driver-clock", Ends(Outcome.BAD_OUTPUT, "the image's clock says")),
+            _lie("lie-samples", Ends(Outcome.BAD_OUTPUT, "the driver counted")),
+        ),
+        40,
         _once(),
     ),
     Group("hanging", (_fault("hang", Outcome.TIMEOUT, "more than 1 s"),), 20, _once(query_timeout_s=1.0)),

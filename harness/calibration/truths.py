@@ -12,7 +12,19 @@ from typing import Protocol
 
 from harness import stats
 from harness.calibration.seen import MACHINE, Seen
-from harness.calibration.verdicts import MIB, TIME_SHARE, Verdict, memory, mib, missing, ms, share, short, time
+from harness.calibration.verdicts import (
+    MIB,
+    TIME_SHARE,
+    Verdict,
+    memory,
+    mib,
+    missing,
+    most_error_s,
+    ms,
+    share,
+    short,
+    time,
+)
 from harness.records import Outcome
 from harness.table import Cause, Row, Validity
 
@@ -49,6 +61,24 @@ class Mean:
             return
         truth_s = self.service_s if self.service_s is not None else float(seen.planted_s.mean())
         yield time("mean", truth_s, found.value)
+
+
+@dataclass(frozen=True)
+class NotFaster:
+    """A mean latency in seconds that a lie must not lower; a busy machine can only raise it."""
+
+    service_s: float
+    timed: bool = False
+
+    def verdicts(self, seen: Seen) -> Iterator[Verdict]:
+        """The row's mean."""
+        found, planted = seen.row.latency_mean_s, ms(self.service_s)
+        if found.value is None:
+            yield missing("mean", planted, found.reason or seen.row.detail)
+            return
+        least_s = self.service_s - most_error_s(self.service_s)
+        error = share(found.value - self.service_s, self.service_s)
+        yield Verdict("mean", planted, ms(found.value), error, f"at least {ms(least_s)}", found.value >= least_s)
 
 
 @dataclass(frozen=True)

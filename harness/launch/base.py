@@ -67,8 +67,12 @@ class Job:
         return self.spec.kind == "build" or self.index_is_copy
 
     def write_spec(self, cpuset: Cpuset) -> None:
-        """Write what the driver is told, with the CPUs that it must find itself on: only the launcher knows them."""
-        text = to_json(replace(self.spec, cpuset=cpuset))
+        """Write what the driver is told, with the CPUs that it must find itself on: only the launcher knows them.
+
+        An adapter that knew the queries while it loads could answer them there, under no clock.
+        """
+        told = replace(self.spec, warmup=(), sample=()) if self.spec.pause else self.spec
+        text = to_json(replace(told, cpuset=cpuset))
         (self.folder / "spec.json").write_text(text, encoding="utf-8")
 
 
@@ -90,10 +94,28 @@ class Stopped:
 
 
 @dataclass(frozen=True)
+class Handed:
+    """The queries of a trial as the host saw them go and come back, and what the driver said at their end.
+
+    By the host's clock: they could be read from ``go_ns`` on, their end was seen at ``end_ns``, and a last look without
+    an end was ``least_ns`` after they were written.  By the driver's: the trial lasted ``span_ns``, of which
+    ``claimed_ns`` are the answers' and ``written_ns`` went into writing.
+    """
+
+    phase: str
+    go_ns: int
+    end_ns: int
+    least_ns: int
+    span_ns: int
+    claimed_ns: int
+    written_ns: int = 0
+
+
+@dataclass(frozen=True)
 class Ended:
     """How a job ended, seen from outside it.  ``oom_kills`` and ``throttled_periods`` are the cgroup's own counters.
 
-    ``canary`` holds the looks at the machine before, between and after the trials.
+    ``canary`` holds the looks at the machine before, between and after the trials; ``handed`` the trials.
     """
 
     exit_code: int | None
@@ -108,6 +130,7 @@ class Ended:
     gpus: GpuTrace | None = None
     canary: tuple[CanaryReading, ...] = ()
     placement: Placement | None = None
+    handed: tuple[Handed, ...] = ()
 
 
 class Launcher(Protocol):

@@ -150,8 +150,9 @@ class DockerLauncher:
         waiting = Waiting(container)
         group = _group(container)
         with _sampling(group, placement, gpus) as sampler:
+            watch = Watch(job)
             stopped = enforced.refusal(group, job.spec.envelope, placement.cpuset) or follow(
-                Watch(job), waiting.ended, progress, looks, sampler, lambda: enforced.moved(group, placement.cpuset)
+                watch, waiting.ended, progress, looks, sampler, lambda: enforced.moved(group, placement.cpuset)
             )
             if stopped:
                 _kill(container)
@@ -173,6 +174,7 @@ class DockerLauncher:
             gpus=sampler.gpus() if sampler else None,
             canary=tuple(looks.taken),
             placement=placement,
+            handed=tuple(watch.handed),
         )
 
     def sweep(self) -> int:

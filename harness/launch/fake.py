@@ -12,7 +12,7 @@ from typing import Any
 
 from harness.catalog import System
 from harness.cgroup import UNLIMITED
-from harness.launch.base import Ended, Job, Prepared, Progress, Report, Stopped
+from harness.launch.base import Ended, Handed, Job, Prepared, Progress, Report, Stopped
 from harness.launch.memory import MemoryTrace
 from harness.measure.output import MAX_PROBES, REPEAT_TRIAL, WARMUP_TRIAL, Output
 from harness.measure.passes import trial_order
@@ -71,9 +71,10 @@ class FakeLauncher:
         """Write what the script says."""
         self.launched.append(job)
         outcome = self._script(job)
+        handed: tuple[Handed, ...] = ()
         progress(Progress(job.spec.kind, 1, 1))
         if outcome is Outcome.OK:
-            self._write(job)
+            handed = self._write(job)
         elif outcome in (Outcome.CRASH, Outcome.BAD_OUTPUT, Outcome.ENVELOPE_MISMATCH):
             with closing(Output(job.out)) as out:
                 out.measurement(Measurement(outcome, f"scripted {outcome.value}", None))
@@ -93,6 +94,7 @@ class FakeLauncher:
             memory=trace,
             wall_s=60.0,
             log=b"fake log\n",
+            handed=handed,
         )
 
     def sweep(self) -> int:
@@ -102,15 +104,15 @@ class FakeLauncher:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _write(self, job: Job) -> None:
+    def _write(self, job: Job) -> tuple[Handed, ...]:
         spec = job.spec
         if spec.kind == "build":
             (job.index_dir / "index").write_text("fake\n", encoding="utf-8")
         doc_ids = _first_ids(job.corpus_dir / "corpus.jsonl", spec.k)
         with closing(Output(job.out)) as out:
-            self._say(spec, out, doc_ids)
+            return self._say(spec, out, doc_ids)
 
-    def _say(self, spec: JobSpec, out: Output, doc_ids: list[str]) -> None:
+    def _say(self, spec: JobSpec, out: Output, doc_ids: list[str]) -> tuple[Handed, ...]:
         written = _Samples(spec, out, [(doc_id, float(spec.k - rank)) for rank, doc_id in enumerate(doc_ids)])
         measurement = Measurement(
             Outcome.OK,
@@ -126,6 +128,7 @@ class FakeLauncher:
         if spec.kind == "search":
             measurement = replace(measurement, **written.scenario())
         out.measurement(replace(measurement, phases=tuple(out.phases)))
+        return tuple(written.handed)
 
 
 class _Samples:
@@ -136,6 +139,7 @@ class _Samples:
         self._out = out
         self._hits = hits
         self._probes: list[Probe] = []
+        self.handed: list[Handed] = []
 
     def scenario(self) -> dict[str, Any]:
         """Warm up, then what the spec's scenario asks for; returns what it says in the measurement."""
@@ -149,22 +153,29 @@ class _Samples:
         for trial in range(spec.first_trial, spec.first_trial + spec.trials):
             with self._out.phase(f"trial-{trial}", len(spec.sample)):
                 order = trial_order(spec.sample, spec.seed, trial)
-                (self._batches if spec.scenario == "offline" else self._one_by_one)(trial, order)
+                taken_ns = (self._batches if spec.scenario == "offline" else self._one_by_one)(trial, order)
+            self._saw(trial, taken_ns, taken_ns)
         for query in repeated(spec):
             self._one_by_one(REPEAT_TRIAL, [query, query])
         return {}
 
-    def _one_by_one(self, trial: int, queries: list[Query]) -> None:
+    def _saw(self, trial: int, lasted_ns: int, claimed_ns: int) -> None:
+        """Note a trial as a host would see it, by the scripted times."""
+        self.handed.append(Handed(f"trial-{trial}", 0, lasted_ns, lasted_ns, lasted_ns, claimed_ns))
+
+    def _one_by_one(self, trial: int, queries: list[Query]) -> int:
         for query in queries:
             self._sample(trial, query, self._service_ns(query, trial))
+        return sum(self._service_ns(query, trial) for query in queries)
 
-    def _batches(self, trial: int, queries: list[Query]) -> None:
+    def _batches(self, trial: int, queries: list[Query]) -> int:
         size = self._spec.scenario_params.batch_size or 1
         for number, first in enumerate(range(0, len(queries), size)):
             batch = queries[first : first + size]
             taken_ns = sum(self._service_ns(query, trial) for query in batch)
             for query in batch:
                 self._sample(trial, query, taken_ns, batch=number)
+        return sum(self._service_ns(query, trial) for query in queries)
 
     def _probe(self, rate_qps: float, check: bool) -> bool:
         """A queue before one stream, worked out and not waited for."""
@@ -179,6 +190,7 @@ class _Samples:
                 self._sample(trial, query, each.latency_ns, scheduled_ns=scheduled_ns, service_ns=each.service_ns)
                 served.append(each)
                 free_ns = each.end_ns
+        self._saw(trial, max(each.end_ns for each in served), sum(each.latency_ns for each in served))
         probe = judge(served, trial, rate_qps, spec.scenario_params, streams=1, check=check)
         self._probes.append(probe)
         if out_of_reach(served, spec.scenario_params):

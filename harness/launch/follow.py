@@ -1,4 +1,4 @@
-"""What every launcher does while a job runs: watch it, look at the machine between its trials, stop it if it must."""
+"""Follow a running job: hand it its queries, look at the machine between its trials, stop it where it must be."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from harness.launch.watch import Watch
 from harness.result import CanaryReading, Placement
 
 # How often a job is asked whether it has said anything (one system call), and looked at altogether (some dozens).
-# A job that pauses between trials waits half of the first for us, so it is asked more often.
+# A job that waits for its queries waits half of the first, and the end of a trial is known as exactly: ask it often.
 _ASK_S = 0.1
-_ASK_PAUSING_S = 0.03
+_ASK_PAUSING_S = 0.01
 _POLL_S = 0.25
 
 
@@ -53,24 +53,25 @@ def follow(
     Args:
         check: asked at each poll for another reason to stop it.
     """
-    next_poll, phase = 0.0, watch.progress.phase
+    next_poll, seen = 0.0, (watch.progress.phase, 0)
     while not ended.wait(_ASK_PAUSING_S if watch.pausing else _ASK_S):
         if not watch.stirred() and time.monotonic() < next_poll:
             continue
         stopped = watch.poll() or check()
         next_poll = time.monotonic() + _POLL_S
-        if sampler and watch.progress.phase != phase:
+        if sampler and seen != (watch.progress.phase, len(watch.handed)):
             sampler.mark()
-        phase = watch.progress.phase
+        seen = (watch.progress.phase, len(watch.handed))
         progress(watch.progress)
         if stopped:
             return stopped
         if watch.paused is not None:
             # The look works on the job's CPUs: what is counted between these two marks is ours.
-            if sampler:
-                sampler.mark()
-            looks.look("between")
+            if watch.between:
+                if sampler:
+                    sampler.mark()
+                looks.look("between")
             if sampler:
                 sampler.mark()
             watch.answer()
-    return None
+    return watch.follow()

@@ -147,9 +147,10 @@ class ProcessLauncher:
             )
             ended = threading.Event()
             threading.Thread(target=_wait, args=(child, ended), daemon=True, name="child-wait").start()
+            watch = Watch(job)
             with _sampling(child.pid, placement, gpus) as sampler:
                 try:
-                    stopped = follow(Watch(job), ended, progress, looks, sampler)
+                    stopped = follow(watch, ended, progress, looks, sampler)
                 finally:
                     _kill_group(child)
             wall_s = time.monotonic() - started
@@ -173,6 +174,7 @@ class ProcessLauncher:
             gpus=sampler.gpus(),
             canary=tuple(looks.taken),
             placement=placement,
+            handed=tuple(watch.handed),
         )
 
     def sweep(self) -> int:

@@ -1,4 +1,4 @@
-"""Watch a running job through what it writes: progress, time limits, and a bound on what it may leave.
+"""Watch a running job through what it writes: progress, time limits, a bound on what it may leave; hand it its queries.
 
 What is read here was written by an untrusted process: only regular files, never more than a bound, and a line
 that makes no sense is skipped (``collect`` judges the whole at the end).
@@ -9,17 +9,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
-from harness.launch.base import Job, Progress, Stopped
+from harness.launch.base import Handed, Job, Progress, Stopped
 from harness.measure.output import EVENTS, SAMPLES
-from harness.records import Outcome
+from harness.measure.scenarios import handed
+from harness.records import Outcome, to_json
 from harness.untrusted import most_output_bytes, most_trials, open_regular
 
-GO = "go-"  # the file that ends a pause; its number follows
-_LARGEST_PAUSE = 1_000_000
+GO = "go-"  # the file that holds the queries of a stretch; its number follows
 _CHUNK = 1 << 20
 _LEAST_FREE_BYTES = 256 << 20
 _FREE_INDEX_BYTES = 1 << 30
@@ -35,6 +37,7 @@ class Tail:
         self._path = path
         self._offset = 0
         self._rest = b""
+        self.whole = True  # nothing was left when it was read last
 
     def lines(self) -> list[bytes]:
         """Whole lines that are new since the last call, at most some."""
@@ -45,6 +48,7 @@ class Tail:
         except OSError:
             return []
         self._offset += len(new)
+        self.whole = len(new) < _CHUNK
         *lines, self._rest = (self._rest + new).split(b"\n")
         self._rest = self._rest[-_CHUNK:]
         return lines
@@ -64,44 +68,63 @@ class Watch:
         self._events = Tail(job.out / EVENTS)
         self._samples = Tail(job.out / SAMPLES)
         self._started = self._step = time.monotonic()
-        self._most_pauses = most_trials(job.spec) if job.spec.pause else 0
-        self._pauses: list[int] = []
-        self._answered: set[int] = set()
+        self._most_trials = most_trials(job.spec)
+        self._asked = self._answered = -1  # the last stretch that the job asked for, and that it was handed
+        self._went_ns = self._gone_ns = 0  # before and after the last queries were written
+        self._quiet_ns = 0  # until when the job had written no more events than were read
+        self._wrong: Stopped | None = None
+        self.handed: list[Handed] = []
+        self._wrote_ns: int | None = None  # what the driver had spent writing when the last trial ended
         self._seen_bytes = 0
         self.progress = Progress("start", 0, 0)
 
     @property
     def pausing(self) -> bool:
-        """Whether this job waits for us between its trials at all."""
-        return self._most_pauses > 1
+        """Whether this job waits for its queries at all."""
+        return self._job.spec.pause
 
     @property
     def paused(self) -> int | None:
-        """The pause that the job waits in between two trials, until it is :meth:`answer`-ed."""
-        return self._pauses[0] if self._pauses else None
+        """The number of the queries that the job waits for, until it is :meth:`answer`-ed."""
+        return self._asked if self._asked > self._answered else None
+
+    @property
+    def between(self) -> bool:
+        """Whether the job waits between two trials."""
+        return 1 < self._asked <= self._most_trials
 
     def answer(self) -> None:
-        """Let the job go on: it waits for a file of this name."""
-        number = self._pauses.pop(0)
-        self._answered.add(number)
-        # A name that a plain process took meanwhile is not followed and not written to.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with suppress(FileExistsError):
-            os.close(os.open(self._job.folder / f"{GO}{number}", flags, 0o644))
+        """Hand the job the queries that it waits for: it looks for a file of this name."""
+        number = self._answered = self._asked
+        spec, folder = self._job.spec, self._job.folder
+        with suppress(OSError):  # a plain process can close the folder; it then waits in vain
+            # Renamed into place: whole when it is there, and a link that a plain process laid there is not followed.
+            descriptor, name = tempfile.mkstemp(dir=folder)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(to_json(handed(spec, number)))
+                os.fchmod(descriptor, 0o644)
+            self._went_ns = time.perf_counter_ns()
+            Path(name).rename(folder / f"{GO}{number}")
+            self._gone_ns = time.perf_counter_ns()
         self._step = time.monotonic()
 
     def stirred(self) -> bool:
         """Has the job said anything new?  One system call, so that it can be asked often."""
+        now_ns = time.perf_counter_ns()
         try:
             said_bytes = os.lstat(self._events_path).st_size
         except OSError:
             return False
         stirred, self._seen_bytes = said_bytes != self._seen_bytes, said_bytes
+        if not stirred and self._events.whole:
+            self._quiet_ns = now_ns
         return stirred
 
     def poll(self) -> Stopped | None:
         """Take in what is new; None while all is well."""
-        self._follow()
+        self.follow()
+        if self._wrong:
+            return self._wrong
         now = time.monotonic()
         if now - self._started > self._limits.job_s:
             return Stopped(Outcome.TIMEOUT, f"the job took more than {self._limits.job_s:g} s")
@@ -146,14 +169,20 @@ class Watch:
             return 1
         return max(1, min(spec.scenario_params.batch_size or 1, max(len(spec.warmup), len(spec.sample))))
 
-    def _follow(self) -> None:
-        for line in self._events.lines():
+    def follow(self) -> Stopped | None:
+        """Take in what is new; return what no honest driver says, if it said so."""
+        now_ns = time.perf_counter_ns()
+        lines = self._events.lines()
+        for line in lines:
             event = _event(line)
             if event is None:
                 continue
             phase, done, total = event.get("phase"), event.get("done"), event.get("total")
+            self._late(event)
             if (number := _count(event.get("pause"))) is not None:
                 self._pause(number)
+            elif isinstance(ended := event.get("end"), str):
+                self._end(ended, event)
             elif isinstance(phase, str) and phase.isprintable():
                 self._step = time.monotonic()
                 self.progress = Progress(phase[:40], 0, _count(total) or 0)
@@ -162,17 +191,50 @@ class Watch:
                 if self._job.spec.scenario == "server" and steps > self.progress.done:
                     self._step = time.monotonic()
                 self.progress = Progress(self.progress.phase, steps, self.progress.total)
+        if self._events.whole:
+            self._quiet_ns = now_ns
         answered = len(self._samples.lines())
         if answered:
             self._step = time.monotonic()
             self.progress = Progress(self.progress.phase, self.progress.done + answered, self.progress.total)
+        return self._wrong
 
     def _pause(self, number: int) -> None:
-        """The image is not trusted: no more pauses than trials, and each of them once."""
-        known = self._answered.union(self._pauses)
-        if number < _LARGEST_PAUSE and number not in known and len(known) < self._most_pauses:
-            self._pauses.append(number)
+        """Take in that the job asks for queries: an adapter may ask too, so each only once and in its turn."""
+        if not self.pausing:
+            return
+        most, due = self._most_trials + (self._job.spec.repeats > 0), self._answered + 1
+        if number == due <= most and self.paused is None:
+            self._asked = number
             self._step = time.monotonic()
+        else:
+            self._refuse(f"the image asked for queries {number} out of turn; {due} of {most} are next")
+
+    def _end(self, phase: str, event: dict[str, object]) -> None:
+        """Take in that a phase ended; of a trial, when the host saw it and what the driver says."""
+        if not phase.startswith("trial-") or not self.pausing:
+            return
+        said = [_count(event.get(name)) for name in ("start_ns", "t_ns", "claimed_ns", "written_ns", "wrote_ns")]
+        due = f"trial-{self._job.spec.first_trial + len(self.handed)}"
+        if phase != due or self._answered != len(self.handed) + 1 or None in said:
+            self._refuse("the image said that a trial ended which did not run")
+            return
+        start_ns, end_ns, claimed_ns, written_ns, self._wrote_ns = (each or 0 for each in said)
+        least_ns = max(0, self._quiet_ns - self._gone_ns)
+        seen_ns = time.perf_counter_ns()
+        span_ns = max(0, end_ns - start_ns)
+        self.handed.append(Handed(phase, self._went_ns, seen_ns, least_ns, span_ns, claimed_ns, written_ns))
+
+    def _late(self, event: dict[str, object]) -> None:
+        """Take off how long a busy disk held back the end of the trial, as the event after it says."""
+        wrote_ns = _count(event.get("wrote_ns"))
+        if self._wrote_ns is not None and wrote_ns is not None:
+            last = self.handed[-1]
+            self.handed[-1] = replace(last, least_ns=max(0, last.least_ns - max(0, wrote_ns - self._wrote_ns)))
+            self._wrote_ns = None
+
+    def _refuse(self, why: str) -> None:
+        self._wrong = self._wrong or Stopped(Outcome.BAD_OUTPUT, why)
 
 
 def _most_index_bytes(job: Job) -> int:

@@ -7,12 +7,14 @@ sees from outside.
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter_ns  # by name: see output.py
 from typing import Any, cast
 
 from harness import cgroup
@@ -21,17 +23,18 @@ from harness.measure.adapter import Adapter, Corpus
 from harness.measure.answers import BadAnswer
 from harness.measure.failure import one_line, outcome_of
 from harness.measure.output import Output, throttled
-from harness.measure.scenarios import Done, Pause, offline, single_stream
+from harness.measure.scenarios import Done, Hand, handed, offline, single_stream
 from harness.measure.server import server
-from harness.records import Isolation, JobSpec, Measurement, Outcome, spec_from_json
+from harness.records import Isolation, JobSpec, Measurement, Outcome, Query, spec_from_json
 
-SCENARIOS: dict[str, Callable[[Adapter, JobSpec, Output, Pause], Done]] = {
+SCENARIOS: dict[str, Callable[[Adapter, JobSpec, Output, Hand], Done]] = {
     "single_stream": single_stream,
     "offline": offline,
     "server": server,
 }
 
-PAUSE_S = 10.0
+# The host looks at the machine before it hands over some of the queries.
+PAUSE_S = 60.0
 PAUSE_POLL_S = 0.005
 
 
@@ -94,43 +97,50 @@ class Job:
 
     def _build(self) -> None:
         with self.out.phase("build", self.spec.corpus_size):
-            start = time.perf_counter_ns()
+            start = perf_counter_ns()
             # Inside: imports count, a build is a job that someone pays for from its start.
             adapter = self._adapter()
             corpus = Corpus(self.places.corpus, self.spec.corpus_size)
             adapter.build(corpus, self.places.index, throttled(self.out.progress))
             resumed_s = adapter.resumed_s()
-            self._note(build_s=(time.perf_counter_ns() - start) / 1e9 + resumed_s, resumed_s=resumed_s or None)
+            self._note(build_s=(perf_counter_ns() - start) / 1e9 + resumed_s, resumed_s=resumed_s or None)
         self._note(libraries=adapter.libraries(), device=adapter.device())
 
     def _search(self) -> None:
         with self.out.phase("load"):
-            start = time.perf_counter_ns()
+            start = perf_counter_ns()
             # Inside: importing the engine is part of what a restart costs.
             adapter = self._adapter()
             adapter.load(self.places.index)
-            self._note(load_s=(time.perf_counter_ns() - start) / 1e9)
+            self._note(load_s=(perf_counter_ns() - start) / 1e9)
         self.effective = replace(self.effective, threads=adapter.threads())
         self._note(effective=self.effective, libraries=adapter.libraries(), device=adapter.device())
         self._verify(envelope.thread_mismatches(self.spec.envelope, self.effective.threads))
         if self.spec.scenario not in SCENARIOS:
             raise ValueError(f"this image knows no scenario {self.spec.scenario!r}, only {', '.join(SCENARIOS)}")
-        done = SCENARIOS[self.spec.scenario](adapter, self.spec, self.out, self._pause)
+        spec = replace(self.spec, warmup=tuple(self._hand(0)))
+        done = SCENARIOS[spec.scenario](adapter, spec, self.out, self._hand)
         self._note(warmup_steady=done.warmup_steady, compiled_s=done.compiled_s)
         self._note(probes=done.probes, rate_qps=done.rate_qps)
         with self.out.phase("close"):
             adapter.close()
 
-    def _pause(self, number: int) -> None:
-        """Wait between trials until the host has looked at the machine, which then creates ``/job/go-<number>``."""
+    def _hand(self, number: int) -> Sequence[Query]:
+        """Wait until the host writes the queries of this number to ``/job/go-<number>``.
+
+        Raises:
+            TimeoutError: it did not within :data:`PAUSE_S`.
+        """
         if not self.spec.pause:
-            return
+            return handed(self.spec, number)
         self.out.pause(number)
         go = self.places.job / f"go-{number}"
         deadline = time.monotonic() + PAUSE_S
-        # A host that never answers costs a wait, not the job.
-        while not go.exists() and time.monotonic() < deadline:
+        while not go.exists():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the host wrote no {go} within {PAUSE_S:g} s")
             time.sleep(PAUSE_POLL_S)
+        return [Query(**query) for query in json.loads(go.read_text(encoding="utf-8"))]
 
     def _adapter(self) -> Adapter:
         module = importlib.import_module("adapter")

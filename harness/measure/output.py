@@ -10,7 +10,12 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
+
+# By name, here and wherever the driver reads a clock: an adapter that replaces time.perf_counter_ns comes too late.
+from time import perf_counter_ns
 from typing import Any
 
 from harness.records import Measurement, Phase, to_json
@@ -24,6 +29,13 @@ REPEAT_TRIAL = -2
 MAX_PROBES = 32
 
 
+@dataclass
+class Claim:
+    """The nanoseconds that the answers of a phase took; whoever runs the phase fills it in."""
+
+    claimed_ns: int = 0
+
+
 class Output:
     """The files of one job."""
 
@@ -32,24 +44,31 @@ class Output:
         self._events = (folder / EVENTS).open("ab", buffering=0)
         self._samples = (folder / SAMPLES).open("ab", buffering=0)
         self.phases: list[Phase] = []
+        self._written_ns = 0
 
     @contextmanager
-    def phase(self, name: str, total: int = 0) -> Iterator[None]:
-        """Mark a phase's edges: told to the host at once, kept for the measurement."""
-        start_ns = time.perf_counter_ns()
+    def phase(self, name: str, total: int = 0) -> Iterator[Claim]:
+        """Mark a phase's edges: told to the host at once, kept for the measurement.
+
+        Its end says what the phase claims, and how long writing took, which a busy disk can make any length.
+        """
+        claim, start_ns, written_ns = Claim(), perf_counter_ns(), self._written_ns
         self._event(phase=name, total=total, t_ns=start_ns)
         try:
-            yield
+            yield claim
         finally:
-            self.phases.append(Phase(name, start_ns, time.perf_counter_ns()))
+            end_ns = perf_counter_ns()
+            self.phases.append(Phase(name, start_ns, end_ns))
+            written_ns = self._written_ns - written_ns
+            self._event(end=name, start_ns=start_ns, t_ns=end_ns, claimed_ns=claim.claimed_ns, written_ns=written_ns)
 
     def progress(self, done: int) -> None:
         """Tell the host how far the present phase is."""
-        self._event(done=done, t_ns=time.perf_counter_ns())
+        self._event(done=done, t_ns=perf_counter_ns())
 
     def pause(self, number: int) -> None:
-        """Tell the host that the next trial waits for it."""
-        self._event(pause=number, t_ns=time.perf_counter_ns())
+        """Ask the host for the queries of this number."""
+        self._event(pause=number, t_ns=perf_counter_ns())
 
     def sample(
         self,
@@ -62,7 +81,7 @@ class Output:
     ) -> None:
         """Keep one finished query; ``extra`` is ``batch``, or ``scheduled_ns`` and ``service_ns``."""
         line = {"trial": trial, "query_id": query_id, "latency_ns": latency_ns, "stages_ns": stages_ns, "hits": hits}
-        self._samples.write(_line({**line, **extra}))
+        self._write(self._samples, _line({**line, **extra}))
 
     def measurement(self, measurement: Measurement) -> None:
         """Write the end of the job; renamed into place, so it is whole or absent."""
@@ -77,7 +96,13 @@ class Output:
             file.close()
 
     def _event(self, **fields: Any) -> None:
-        self._events.write(_line(fields))
+        # How long an event itself took to write stands in the next one.
+        self._write(self._events, _line({**fields, "wrote_ns": self._written_ns}))
+
+    def _write(self, file: FileIO, line: bytes) -> None:
+        start_ns = perf_counter_ns()
+        file.write(line)
+        self._written_ns += perf_counter_ns() - start_ns
 
 
 def throttled(report: Callable[[int], None], interval_s: float = 0.2) -> Callable[[int], None]:

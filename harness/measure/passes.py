@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import random
-import time
 from collections.abc import Sequence
+from time import perf_counter_ns  # by name: see output.py
 
 from harness.measure.adapter import Adapter
 from harness.measure.answers import BadAnswer, check
@@ -47,7 +47,7 @@ class Asker:
     def one_by_one(self, trial: int, queries: Sequence[Query]) -> int:
         """Ask each query once, one at a time; return the nanoseconds that all took."""
         # Outside: attribute look-ups are ours.
-        clock, search, k = time.perf_counter_ns, self._adapter.search, self._spec.k
+        clock, search, k = perf_counter_ns, self._adapter.search, self._spec.k
         total_ns = 0
         for query in queries:
             text = query.text
@@ -70,7 +70,7 @@ class Asker:
         Raises:
             BadAnswer: a batch's answers are not one for each of its queries.
         """
-        clock, search_batch, k = time.perf_counter_ns, self._adapter.search_batch, self._spec.k
+        clock, search_batch, k = perf_counter_ns, self._adapter.search_batch, self._spec.k
         size = self._spec.scenario_params.batch_size or 1
         total_ns = 0
         for first in range(0, len(queries), size):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from harness.measure.adapter import Adapter
 from harness.measure.compilers import CompilerClock
@@ -15,8 +16,8 @@ from harness.measure.passes import Asker, rest_collector, trial_order
 from harness.measure.warmup import warm_up
 from harness.records import JobSpec, Probe, Query
 
-# Called between trials with the number of the pause, from 1; comes back when the next trial may begin.
-Pause = Callable[[int], None]
+# Waits for the queries of a number (see ``handed``): nobody in the container knows them before.
+Hand = Callable[[int], Sequence[Query]]
 # One pass over queries under a trial's number; says the nanoseconds that it took.
 Pass = Callable[[int, Sequence[Query]], int]
 
@@ -31,16 +32,21 @@ class Done:
     compiled_s: float | None = None
 
 
-def no_pause(_number: int) -> None:
-    """Go on at once."""
+def handed(spec: JobSpec, number: int) -> list[Query]:
+    """Return the queries of a stretch in their order: 0 is the warm-up, then the trials, then the repeats."""
+    if number == 0:
+        return list(spec.warmup)
+    if number > spec.trials and spec.scenario != "server":
+        return repeated(spec)
+    return trial_order(spec.sample, spec.seed, spec.first_trial + number - 1)
 
 
-def single_stream(adapter: Adapter, spec: JobSpec, out: Output, pause: Pause = no_pause) -> Done:
+def single_stream(adapter: Adapter, spec: JobSpec, out: Output, hand: Hand | None = None) -> Done:
     """Warm up, run the trials one query at a time, then ask some queries twice in a row."""
-    asker = Asker(adapter, spec, out)
-    done = _closed_loop(asker.one_by_one, spec, out, pause)
-    again = repeated(spec)
-    if again:
+    asker, hand = Asker(adapter, spec, out), hand or partial(handed, spec)
+    done = _closed_loop(asker.one_by_one, spec, out, hand)
+    if spec.repeats:
+        again = hand(spec.trials + 1)
         # After the trials: a cache that these questions fill can make no trial faster.
         with out.phase("repeat", 2 * len(again)):
             for query in again:
@@ -48,9 +54,9 @@ def single_stream(adapter: Adapter, spec: JobSpec, out: Output, pause: Pause = n
     return done
 
 
-def offline(adapter: Adapter, spec: JobSpec, out: Output, pause: Pause = no_pause) -> Done:
+def offline(adapter: Adapter, spec: JobSpec, out: Output, hand: Hand | None = None) -> Done:
     """Warm up and run the trials, in batches of ``scenario_params.batch_size``."""
-    return _closed_loop(Asker(adapter, spec, out).in_batches, spec, out, pause)
+    return _closed_loop(Asker(adapter, spec, out).in_batches, spec, out, hand or partial(handed, spec))
 
 
 def repeated(spec: JobSpec) -> list[Query]:
@@ -66,16 +72,15 @@ def warmed(ask: Pass, spec: JobSpec, out: Output, compiled_ns: CompilerClock) ->
         return warm_up(lambda: ask(WARMUP_TRIAL, spec.warmup), passes, compiled_ns)
 
 
-def _closed_loop(ask: Pass, spec: JobSpec, out: Output, pause: Pause) -> Done:
+def _closed_loop(ask: Pass, spec: JobSpec, out: Output, hand: Hand) -> Done:
     compiled_ns = CompilerClock()
     _, steady = warmed(ask, spec, out, compiled_ns)
     compiled_s = 0.0
     for number in range(spec.trials):
-        if number:
-            pause(number)
-        trial = spec.first_trial + number
+        rest_collector()  # what warm-up left is walked here once, not after each query
+        trial, queries = spec.first_trial + number, hand(number + 1)
         before_ns = compiled_ns()
-        with out.phase(f"trial-{trial}", len(spec.sample)):
-            ask(trial, trial_order(spec.sample, spec.seed, trial))
+        with out.phase(f"trial-{trial}", len(queries)) as phase:
+            phase.claimed_ns = ask(trial, queries)
         compiled_s += (compiled_ns() - before_ns) / 1e9
     return Done(steady, compiled_s=compiled_s if compiled_ns.seen else None)

@@ -10,13 +10,15 @@ import gc
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
+from time import perf_counter_ns  # by name: see output.py
 
 from harness.measure.adapter import Adapter
 from harness.measure.compilers import CompilerClock
 from harness.measure.output import MAX_PROBES, Output
-from harness.measure.passes import Asker, trial_order
+from harness.measure.passes import Asker, rest_collector
 from harness.measure.rate import Served, Unreachable, arrivals_ns, highest_rate, judge, out_of_reach
-from harness.measure.scenarios import Done, Pause, no_pause, warmed
+from harness.measure.scenarios import Done, Hand, handed, warmed
 from harness.records import JobSpec, Probe, Query
 
 _MOST_STREAMS = 1024
@@ -28,7 +30,7 @@ _TELL_NS = 1_000_000_000
 _LEAD_NS = 2_000_000
 
 
-def server(adapter: Adapter, spec: JobSpec, out: Output, pause: Pause = no_pause) -> Done:
+def server(adapter: Adapter, spec: JobSpec, out: Output, hand: Hand | None = None) -> Done:
     """Warm up one query at a time, then look for the highest rate that keeps the target.
 
     Each rate that is tried is a probe, numbered and written down like a trial.
@@ -36,17 +38,17 @@ def server(adapter: Adapter, spec: JobSpec, out: Output, pause: Pause = no_pause
     streams = adapter.streams()
     if type(streams) is not int or not 1 <= streams <= _MOST_STREAMS:
         raise ValueError(f"streams() is {streams!r}, must be a whole number from 1 to {_MOST_STREAMS}")
-    asker = Asker(adapter, spec, out)
+    asker, hand = Asker(adapter, spec, out), hand or partial(handed, spec)
     level_ns, steady = warmed(asker.one_by_one, spec, out, CompilerClock())
     service_qps = streams * len(spec.warmup) * 1e9 / max(1, level_ns) if spec.warmup else 1.0
     probes: list[Probe] = []
 
     def probe(rate_qps: float, check: bool) -> bool:
-        if probes:
-            pause(len(probes))
-        trial = spec.first_trial + len(probes)
-        with out.phase(f"trial-{trial}", len(spec.sample)):
-            served = _Arrivals(adapter, spec, out, asker, trial, rate_qps, streams).serve()
+        rest_collector()
+        trial, queries = spec.first_trial + len(probes), hand(len(probes) + 1)
+        with out.phase(f"trial-{trial}", len(queries)) as phase:
+            served = _Arrivals(adapter, spec, out, asker, trial, queries, rate_qps, streams).serve()
+            phase.claimed_ns = sum(each.latency_ns for each in served)
         probes.append(judge(served, trial, rate_qps, spec.scenario_params, streams=streams, check=check))
         if out_of_reach(served, spec.scenario_params):
             raise Unreachable
@@ -60,11 +62,19 @@ class _Arrivals:
     """One probe: every query of the sample once, each at its scheduled time."""
 
     def __init__(
-        self, adapter: Adapter, spec: JobSpec, out: Output, asker: Asker, trial: int, rate_qps: float, streams: int
+        self,
+        adapter: Adapter,
+        spec: JobSpec,
+        out: Output,
+        asker: Asker,
+        trial: int,
+        queries: Sequence[Query],
+        rate_qps: float,
+        streams: int,
     ) -> None:
         self._adapter, self._out, self._asker = adapter, out, asker
         self._trial, self._streams, self._k = trial, streams, spec.k
-        self._queries: list[Query] = trial_order(spec.sample, spec.seed, trial)
+        self._queries = queries
         self._arrivals = arrivals_ns(spec.seed, trial, len(self._queries), rate_qps)
         self._answers: list[object] = [None] * len(self._queries)
         self._stages: list[dict[str, int]] = [{}] * len(self._queries)
@@ -80,7 +90,7 @@ class _Arrivals:
         """
         # A range's iterator hands out each number once, also to several threads: first come, first served.
         turns = iter(range(len(self._queries)))
-        self._origin = self._told = time.perf_counter_ns() + _LEAD_NS
+        self._origin = self._told = perf_counter_ns() + _LEAD_NS
         if self._streams == 1:
             self._stream(turns)  # in this thread, which the engine knows from load
         else:
@@ -96,7 +106,7 @@ class _Arrivals:
 
     def _stream(self, turns: Iterator[int]) -> None:
         """One of the streams that the system takes queries on."""
-        clock, search, k, origin = time.perf_counter_ns, self._adapter.search, self._k, self._origin
+        clock, search, k, origin = perf_counter_ns, self._adapter.search, self._k, self._origin
         free = origin
         try:
             for turn in turns:
@@ -117,7 +127,7 @@ class _Arrivals:
 
     def _wait(self, until: int) -> None:
         """Sleep most of the time until then, and tell the host now and again that we are alive."""
-        clock = time.perf_counter_ns
+        clock = perf_counter_ns
         while True:
             now = clock()
             if now - self._told >= _TELL_NS:

@@ -19,6 +19,7 @@ All parameters are optional.
 ``touch_per_query``    pages of that file that each search reads first, at random; what that takes comes on top
 ``leak_kib``           anonymous memory that each search leaves behind
 ``fault``, ``at``      what goes wrong in which search (from 0): see ``_FAULTS``
+``lie``                how the adapter tries to be timed as faster than it is: see ``_LIES``
 ``threads_said``       what ``threads()`` says
 ``file_mib``           (build) size of the file in the index
 =====================  =============================================================================================
@@ -40,11 +41,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import perf_counter_ns  # by name: a lie replaces the module's own
 from typing import Any
 
 from harness.measure.adapter import Adapter, Corpus
 from harness.records import Hit
 
+_JOB = Path(os.environ.get("HARNESS_JOB", "/job"))
 _FILE = "mapped.bin"
 _PAGE = mmap.PAGESIZE
 _MIB = 1 << 20
@@ -81,12 +84,14 @@ class Calibration(Adapter):
             from statistics import NormalDist
 
             self._quantile = NormalDist().inv_cdf
+        if "lie" in self.params:
+            _LIES[str(self.params["lie"])](self)
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """Take the planted time; the deadline counts from this very line, so that what comes here is part of it."""
         for _ in range(int(self.params.get("touch_per_query", 0))):
             self._mapped[self._chance.randrange(len(self._mapped) // _PAGE) * _PAGE]
-        start_ns = time.perf_counter_ns()
+        start_ns = perf_counter_ns()
         number, self._searches = self._searches, self._searches + 1
         if self.params.get("leak_kib"):
             self._leaked.append(b"x" * (int(self.params["leak_kib"]) << 10))
@@ -94,15 +99,15 @@ class Calibration(Adapter):
         if number == self.params.get("at") and "fault" in self.params:
             return _FAULTS[str(self.params["fault"])](answer)
         self._spend(start_ns, start_ns + self._service_ns(query, number))
-        self._elapsed_ns = time.perf_counter_ns() - start_ns
+        self._elapsed_ns = perf_counter_ns() - start_ns
         return answer
 
     def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
         """Take the planted time of a batch."""
-        start_ns = time.perf_counter_ns()
+        start_ns = perf_counter_ns()
         answers = [self._answer(self._searches, k) for _ in queries]
         self._spend(start_ns, start_ns + round(float(self.params.get("batch_ms", 0)) * 1e6))
-        self._elapsed_ns = time.perf_counter_ns() - start_ns
+        self._elapsed_ns = perf_counter_ns() - start_ns
         return answers
 
     def stages_s(self) -> dict[str, float]:
@@ -116,6 +121,20 @@ class Calibration(Adapter):
     def libraries(self) -> dict[str, str]:
         """Python is all there is."""
         return {"python": sys.version.split()[0]}
+
+    def close(self) -> None:
+        """Write better samples than were measured, where that is planted."""
+        if self.params.get("lie") == "samples":
+            path = _JOB / "out" / "samples.jsonl"
+            samples = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            better = [json.dumps({**sample, "latency_ns": 1000}) + "\n" for sample in samples]
+            path.write_text("".join(better), encoding="utf-8")
+
+    def answer_ahead(self, queries: list[dict[str, str]]) -> None:
+        """Do the work of these queries now; with ``cache`` they then cost nothing."""
+        for query in queries:
+            self.search(query["text"], 1)
+        self._searches = 0
 
     def _service_ns(self, query: str, number: int) -> int:
         service_ms = float(self.params.get("service_ms", 0))
@@ -181,14 +200,14 @@ def _spender(how: str, workers: int) -> Callable[[int, int], None]:
 
 
 def _spin(_start_ns: int, deadline_ns: int) -> None:
-    clock = time.perf_counter_ns
+    clock = perf_counter_ns
     while clock() < deadline_ns:
         pass
 
 
 def _sleep(_start_ns: int, deadline_ns: int) -> None:
     """Sleep to the deadline and not a moment on a CPU: it ends late, by what ``stages_s`` says."""
-    while (left_ns := deadline_ns - time.perf_counter_ns()) > 0:
+    while (left_ns := deadline_ns - perf_counter_ns()) > 0:
         time.sleep(left_ns / 1e9)
 
 
@@ -226,7 +245,7 @@ def _threads_hash(workers: int) -> Callable[[int, int], None]:
     """A pool of threads, all of which hash until the deadline and so wait for each other's CPU."""
 
     def work(deadline_ns: int) -> None:
-        while time.perf_counter_ns() < deadline_ns:
+        while perf_counter_ns() < deadline_ns:
             hashlib.sha256(_BUFFER).digest()
 
     def serve(asked: queue.SimpleQueue[int], done: queue.SimpleQueue[None]) -> None:
@@ -301,6 +320,50 @@ _FAULTS: dict[str, Callable[[list[Hit]], list[Hit]]] = {
     "wrong_id": lambda answer: [Hit("no-such-document", 1.0), *answer[1:]],
     "duplicate": lambda answer: [answer[0], answer[0], *answer[2:]],
     "nan": lambda answer: [Hit(answer[0].doc_id, math.nan), *answer[1:]],
+}
+
+
+def _ahead(adapter: Calibration) -> None:
+    """Answer the timed queries while loading, where the job's description names them."""
+    adapter.answer_ahead(json.loads((_JOB / "spec.json").read_text(encoding="utf-8"))["sample"])
+
+
+def _asks(adapter: Calibration) -> None:
+    """Ask the host for the timed queries while loading, as the driver would."""
+    with (_JOB / "out" / "events.jsonl").open("a", encoding="utf-8") as events:
+        for number in (0, 1):
+            print(json.dumps({"pause": number}), file=events, flush=True)
+            go = _JOB / f"go-{number}"
+            while not go.exists():
+                time.sleep(0.001)
+    adapter.answer_ahead(json.loads(go.read_text(encoding="utf-8")))
+
+
+def _slow_clock() -> Callable[[], int]:
+    """A clock that goes a hundred times too slowly."""
+    real, start_ns = time.perf_counter_ns, time.perf_counter_ns()
+    return lambda: start_ns + (real() - start_ns) // 100
+
+
+def _clock(_adapter: Calibration) -> None:
+    """Replace the clock, for whoever reads it by its module from now on."""
+    time.perf_counter_ns = _slow_clock()
+
+
+def _driver_clock(_adapter: Calibration) -> None:
+    """Replace the clock wherever the driver keeps it."""
+    slow = _slow_clock()
+    for name, module in sys.modules.items():
+        if name.startswith("harness.measure.") and hasattr(module, "perf_counter_ns"):
+            setattr(module, "perf_counter_ns", slow)  # noqa: B010
+
+
+_LIES: dict[str, Callable[[Calibration], None]] = {
+    "ahead": _ahead,
+    "asks": _asks,
+    "clock": _clock,
+    "driver_clock": _driver_clock,
+    "samples": lambda _adapter: None,  # at close
 }
 
 ENGINE = Calibration

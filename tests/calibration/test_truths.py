@@ -54,6 +54,13 @@ def test_a_mean_is_held_to_the_larger_of_one_per_cent_and_twenty_microseconds(
     assert only(truths.Mean(truth_s), seen(latency_mean_s=Figure(found_s))).ok is ok
 
 
+@pytest.mark.parametrize(
+    ("found_s", "ok"), [(0.02, True), (0.09, True), (0.0199, True), (0.0197, False), (2e-6, False)]
+)
+def test_a_lie_must_not_gain_anything(seen: Make, found_s: float, ok: bool) -> None:
+    assert only(truths.NotFaster(0.02), seen(latency_mean_s=Figure(found_s))).ok is ok
+
+
 def test_a_sleep_is_held_to_the_adapters_own_clock_of_the_timed_queries(seen: Make) -> None:
     truth = truths.Mean(None)
     assert only(truth, seen([1e-3, 1e-3], [1.1e-3, 1.3e-3], latency_mean_s=Figure(1.21e-3))).ok
@@ -66,7 +73,7 @@ def test_a_figure_that_is_missing_is_off_and_says_why(seen: Make) -> None:
     assert not only(truths.Mean(1e-3), failed).ok and not only(truths.Mean(None), failed).ok
     verdict = only(truths.Memory("bare", MIB), failed)
     assert not verdict.ok and "it fell over" in verdict.measured and verdict.severity == math.inf
-    for truth in (truths.Throughput(1.0), QUEUE, truths.Bare(), truths.Clean()):
+    for truth in (truths.NotFaster(1.0), truths.Throughput(1.0), QUEUE, truths.Bare(), truths.Clean()):
         assert oks(truth, failed) == [False]
 
 

@@ -48,6 +48,7 @@ def _drawn() -> tuple[Group, ...]:
     for case in (case for group in (*cases.NAMED, *cases.OUTCOMES) for case in group.cases):
         ways[_told(case)].append(case.name)
     wanted |= {draw.choice(names) for names in ways.values()}
+    wanted |= {case.name for group in cases.OUTCOMES for case in group.cases if "lie" in case.params}
     wanted |= {"offline", "stall-open-loop", "stall-closed-loop"}
     return tuple(part for group in cases.GROUPS if (part := group.limited(wanted)).cases)
 

@@ -83,15 +83,34 @@ def test_the_machine_is_looked_at_before_a_paused_job_goes_on(stage: Stage) -> N
     went_on = []
 
     def script() -> None:
-        stage.say(pause=1, t_ns=5)
-        went_on.append(appears(stage.folder / "go-1"))
-        stage.say(pause=2, t_ns=6)
-        went_on.append(appears(stage.folder / "go-2"))
+        for number in range(3):
+            stage.say(pause=number, t_ns=5 + number)
+            went_on.append(appears(stage.folder / f"go-{number}"))
 
     assert stage.play(script) is None
-    assert went_on == [True, True]
-    assert stage.happened == ["mark", "between, gone on: False", "mark", "mark", "between, gone on: True", "mark"]
-    assert [reading.when for reading in stage.looks.taken] == ["between", "between"]
+    assert went_on == [True, True, True]
+    assert stage.happened == ["mark", "mark", "mark", "between, gone on: True", "mark"], "before the second trial"
+    assert [reading.when for reading in stage.looks.taken] == ["between"]
+
+
+def test_what_a_job_says_last_is_heard_after_its_end(stage: Stage) -> None:
+    assert stage.play(lambda: stage.say(pause=3)) == Stopped(
+        Outcome.BAD_OUTPUT, "the image asked for queries 3 out of turn; 0 of 6 are next"
+    )
+
+
+def test_the_end_of_a_trial_is_marked(stage: Stage) -> None:
+    def script() -> None:
+        for number in (0, 1):
+            stage.say(pause=number)
+            appears(stage.folder / f"go-{number}")
+        stage.say(end="trial-3", start_ns=1, t_ns=2, claimed_ns=1, written_ns=0, wrote_ns=0)
+        deadline = time.monotonic() + 20
+        while len(stage.happened) < 3 and time.monotonic() < deadline:
+            time.sleep(0.001)
+
+    assert stage.play(script) is None
+    assert stage.happened == ["mark"] * 3
 
 
 def test_a_phase_that_changes_is_marked_and_shown(stage: Stage) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from harness.launch import watch
-from harness.launch.base import Job, Limits, Progress
+from harness.launch.base import Handed, Job, Limits, Progress, Stopped
 from harness.launch.watch import Tail, Watch
-from harness.records import Outcome, Query, ScenarioParams
+from harness.records import Cpuset, Outcome, Query, ScenarioParams, spec_from_json
 from tests.jobs import FULL_SPEC, PREPARED
 
 LIMITS = Limits(load_s=10, query_s=2, build_s=100, job_s=1000)
@@ -252,68 +252,153 @@ def pausing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pausing:
     return Pausing(tmp_path, monkeypatch)
 
 
-def test_a_pause_is_answered_once_with_a_file(pausing: Pausing) -> None:
+def test_queries_are_handed_over_as_they_are_asked_for(pausing: Pausing) -> None:
     assert pausing.watch.paused is None
-    assert pausing.paused(1) == 1
-    assert not (pausing.folder / "go-1").exists()
+    assert pausing.paused(0) == 0 and not pausing.watch.between
+    assert not (pausing.folder / "go-0").exists()
     pausing.watch.answer()
-    assert (pausing.folder / "go-1").read_bytes() == b""
+    assert json.loads((pausing.folder / "go-0").read_text()) == [{"query_id": "w", "text": "wärm"}]
+    assert (pausing.folder / "go-0").stat().st_mode & 0o777 == 0o644, "whoever the job runs as"
     assert pausing.watch.paused is None
-    assert pausing.paused(1) is None, "each once"
-    assert pausing.paused(2) == 2
+    assert pausing.paused(1) == 1 and not pausing.watch.between, "between warm-up and a trial nobody looks"
+    pausing.watch.answer()
+    assert json.loads((pausing.folder / "go-1").read_text()) == [{"query_id": "q", "text": "森林"}]
+    assert pausing.paused(2) == 2 and pausing.watch.between
+    assert not list(pausing.folder.glob("tmp*")), "renamed into place"
+
+
+def test_the_repeats_come_last(pausing: Pausing) -> None:
+    for number in range(7):
+        assert pausing.paused(number) == number
+        assert pausing.watch.between == (number in (2, 3, 4, 5))
+        pausing.watch.answer()
+
+
+def test_the_job_itself_is_not_told_its_queries(tmp_path: Path) -> None:
+    for pause in (True, False):
+        job = Job(replace(FULL_SPEC, pause=pause), PREPARED, tmp_path, tmp_path, tmp_path)
+        job.write_spec(Cpuset((1,)))
+        told = spec_from_json((tmp_path / "spec.json").read_text())
+        assert told == replace(job.spec, cpuset=Cpuset((1,)), **({"warmup": (), "sample": ()} if pause else {}))
 
 
 def test_a_pause_does_not_count_as_a_querys_time(pausing: Pausing) -> None:
     pausing.event(phase="trial-0")
     assert pausing.after(1.9) is None
-    assert pausing.paused(1) == 1
+    assert pausing.paused(0) == 0
     pausing.now += 1.9  # looking at the machine
     pausing.watch.answer()
     assert pausing.after(1.9) is None
     assert pausing.after(0.2) == "a query took more than 2 s"
 
 
-def test_no_more_pauses_than_trials_and_none_that_was_not_asked_for(
-    pausing: Pausing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(1000):
+@pytest.mark.parametrize(
+    ("asked", "refused"),
+    [
+        ([1], "asked for queries 1 out of turn; 0 of 6 are next"),
+        ([0, 0], "asked for queries 0 out of turn; 1 of 6 are next"),
+        ([0, 1, 2, 3, 4, 5, 6, 7], "asked for queries 7 out of turn; 7 of 6 are next"),
+        ([0, 10**9], "asked for queries 1000000000 out of turn; 1 of 6 are next"),
+    ],
+)
+def test_who_asks_for_queries_out_of_turn_is_stopped(pausing: Pausing, asked: list[int], refused: str) -> None:
+    """An adapter that asks in ``load`` has them early, and then the driver asks for them too."""
+    for number in asked:
         pausing.event(pause=number)
-    answered = 0
-    for _ in range(30):
-        pausing.after(0)
-        while pausing.watch.paused is not None:
+        stopped = pausing.watch.poll()
+        if pausing.watch.paused is not None:
             pausing.watch.answer()
-            answered += 1
-    assert answered == FULL_SPEC.trials
-    (tmp_path / "other").mkdir()
-    assert Pausing(tmp_path / "other", monkeypatch, pause=False).paused(1) is None
+    assert stopped is not None and (stopped.outcome, stopped.detail) == (Outcome.BAD_OUTPUT, f"the image {refused}")
 
 
-@pytest.mark.parametrize("number", [-1, True, 1.0, "1", "../../etc/cron.d/x", None, 10**9, [1], 10**400])
+def test_who_was_not_to_ask_is_not_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Pausing(tmp_path, monkeypatch, pause=False).paused(1) is None
+
+
+@pytest.mark.parametrize("number", [-1, True, 1.0, "1", "../../etc/cron.d/x", None, [1], 10**400])
 def test_a_pause_whose_number_makes_no_sense_is_passed_over(pausing: Pausing, number: object) -> None:
     assert pausing.paused(number) is None
 
 
 def test_pauses_alone_do_not_buy_time_for_ever(pausing: Pausing) -> None:
-    """Each starts a query's time anew, and there are as many as trials."""
+    """Each starts a query's time anew, and there are a few more than trials."""
     pausing.event(phase="trial-0")
-    said = None
     for number in range(FULL_SPEC.trials + 2):
-        pausing.event(pause=number)
-        said = said or pausing.after(1.9)
-        if pausing.watch.paused is not None:
-            pausing.watch.answer()
-    assert said == "a query took more than 2 s"
+        assert pausing.paused(number) == number
+        pausing.watch.answer()
+        assert pausing.after(1.9) is None
+    assert pausing.after(0.2) == "a query took more than 2 s"
 
 
 def test_a_name_that_is_taken_is_not_followed(pausing: Pausing) -> None:
     """A plain process may write where a container may not."""
     (pausing.folder / "victim").write_text("untouched")
-    (pausing.folder / "go-1").symlink_to("victim")
-    assert pausing.paused(1) == 1
-    pausing.watch.answer()
+    (pausing.folder / "go-0").symlink_to("victim")
+    (pausing.folder / "go-1").mkdir()
+    for number in (0, 1):
+        assert pausing.paused(number) == number
+        pausing.watch.answer()
+        assert pausing.watch.paused is None
     assert (pausing.folder / "victim").read_text() == "untouched"
-    assert pausing.watch.paused is None
+
+
+class Marked(Pausing):
+    """A job whose first trial runs, on a host whose precise clock is ours too."""
+
+    def __init__(self, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(out, monkeypatch)
+        self.now_ns = 1_000
+        monkeypatch.setattr(watch.time, "perf_counter_ns", lambda: self.now_ns)
+        for number in (0, 1):
+            self.paused(number)
+            self.watch.answer()
+
+    def ends(self, phase: str = "trial-3", **change: object) -> Stopped | None:
+        said = {"start_ns": 5_000, "t_ns": 9_000, "claimed_ns": 3_000, "written_ns": 40, "wrote_ns": 50}
+        self.event(end=phase, **{**said, **change})
+        return self.watch.poll()
+
+
+@pytest.fixture
+def marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Marked:
+    return Marked(tmp_path, monkeypatch)
+
+
+def test_a_trial_is_seen_to_begin_and_to_end(marked: Marked) -> None:
+    marked.now_ns = 8_000
+    marked.watch.stirred()
+    marked.watch.poll()
+    assert not marked.watch.stirred(), "at 8,000 it had not ended"
+    marked.now_ns = 12_000
+    assert marked.ends() is None
+    assert marked.watch.handed == [Handed("trial-3", 1_000, 12_000, 7_000, 4_000, 3_000, 40)]
+    marked.event(phase="close", wrote_ns=2_050)
+    marked.watch.poll()
+    assert marked.watch.handed[0].least_ns == 5_000, "2,000 of them the disk held back the line itself"
+    marked.event(done=1, wrote_ns=9_050)
+    marked.watch.poll()
+    assert marked.watch.handed[0].least_ns == 5_000, "once"
+
+
+@pytest.mark.parametrize(
+    ("phase", "change"),
+    [
+        ("trial-0", {}),
+        ("trial-4", {}),
+        ("trial-3", {"claimed_ns": -1}),
+        ("trial-3", {"written_ns": 0.5}),
+        ("trial-3", {"t_ns": None}),
+    ],
+)
+def test_the_end_of_no_trial_stops_the_job(marked: Marked, phase: str, change: dict[str, object]) -> None:
+    stopped = marked.ends(phase, **change)
+    assert stopped == Stopped(Outcome.BAD_OUTPUT, "the image said that a trial ended which did not run")
+    assert marked.watch.handed == []
+
+
+def test_a_trial_ends_once(marked: Marked) -> None:
+    assert marked.ends() is None and marked.ends("warmup") is None
+    assert marked.ends() == Stopped(Outcome.BAD_OUTPUT, "the image said that a trial ended which did not run")
 
 
 def test_each_event_is_noticed_once(job: Running) -> None:

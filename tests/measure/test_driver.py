@@ -17,7 +17,7 @@ from harness.measure import driver
 from harness.measure.adapter import Corpus
 from harness.measure.driver import Places
 from harness.measure.output import EVENTS, MEASUREMENT, SAMPLES, Output
-from harness.records import PROTOCOL_VERSION, Cpuset, Hit, Isolation, JobSpec, ScenarioParams, to_json
+from harness.records import PROTOCOL_VERSION, Cpuset, Hit, Isolation, JobSpec, Query, ScenarioParams, to_json
 from harness.suite import Suite
 from tests import jobs
 from tests.jobs import SEEN
@@ -190,7 +190,7 @@ def test_an_image_without_an_adapter_says_so(job: Job, monkeypatch: pytest.Monke
 
 def test_importing_the_engine_counts_as_load(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0]
-    monkeypatch.setattr(driver.time, "perf_counter_ns", lambda: clock[0])
+    monkeypatch.setattr(driver, "perf_counter_ns", lambda: clock[0])
 
     def slow_import(name: str) -> ModuleType:
         clock[0] += 3_000_000_000
@@ -203,43 +203,45 @@ def test_importing_the_engine_counts_as_load(job: Job, monkeypatch: pytest.Monke
 
 
 def test_a_spec_of_another_contract_is_refused(job: Job) -> None:
-    with pytest.raises(ValueError, match="contract version 1, this image speaks 2"):
+    with pytest.raises(ValueError, match="contract version 1, this image speaks 3"):
         job.run(replace(SEARCH, protocol_version=1))
     assert not (job.folder / "out" / MEASUREMENT).exists()
 
 
-def test_between_trials_it_waits_until_the_host_says_go(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_waits_until_the_host_hands_it_the_queries_of_each_stretch(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     polls = []
 
     def host(seconds: float) -> None:
         polls.append(seconds)
-        pauses = [line["pause"] for line in events(job) if "pause" in line]
+        number = [line["pause"] for line in events(job) if "pause" in line][-1]
         if len(polls) % 3 == 0:
-            (job.folder / f"go-{pauses[-1]}").touch()
+            (job.folder / f"go-{number}").write_text(to_json([Query(f"q{number}", f"of {number}")]))
 
     monkeypatch.setattr(driver.time, "sleep", host)
-    code, _ = job.run(replace(SEARCH, trials=3, pause=True))
-    assert code == 0 and len(polls) == 6
-    told = [line.get("pause", line.get("phase")) for line in events(job)]
-    assert told == ["load", "warmup", "trial-0", 1, "trial-1", 2, "trial-2", "close"]
-    assert max(polls) <= 0.01
+    code, _ = job.run(replace(SEARCH, trials=2, repeats=1, pause=True, warmup=(), sample=()))
+    assert code == 0 and len(polls) == 4 * 3 and max(polls) <= 0.01
+    told = [line.get("pause", line.get("phase")) for line in events(job) if "end" not in line]
+    assert told == ["load", 0, "warmup", 1, "trial-0", 2, "trial-1", 3, "repeat", "close"]
+    searches = ["search of 0", "search of 1", "search of 2", "search of 3", "search of 3"]
+    assert job.diary == ["verify", "load", "threads", *searches, "close", "measurement"]
 
 
 def events(job: Job) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (job.folder / "out" / EVENTS).read_text().splitlines()]
 
 
-def test_a_host_that_never_answers_costs_a_wait_and_not_the_job(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_hands_over_no_queries_ends_the_job(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "PAUSE_S", 0.05)
-    code, _ = job.run(replace(SEARCH, pause=True))
-    assert code == 0 and [line["pause"] for line in events(job) if "pause" in line] == [1]
+    code, measurement = job.run(replace(SEARCH, pause=True))
+    assert code == 1 and [line["pause"] for line in events(job) if "pause" in line] == [0]
+    assert measurement["detail"] == f"TimeoutError: the host wrote no {job.folder}/go-0 within 0.05 s"
 
 
 def test_nobody_is_waited_for_unasked(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver.time, "sleep", throw(AssertionError("slept")))
     assert job.run()[0] == 0 and not any("pause" in line for line in events(job))
-    (job.folder / "out" / EVENTS).unlink()
-    assert job.run(replace(SEARCH, trials=1, pause=True))[0] == 0, "one trial has no between"
 
 
 def test_each_scenario_that_a_suite_may_name_is_there() -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.launch.base import Job, Prepared
-from harness.measure.output import MEASUREMENT, Output
-from harness.measure.scenarios import Done, offline, repeated, single_stream
-from harness.records import Hit, Measurement, Outcome, ScenarioParams
+from harness.measure.output import EVENTS, MEASUREMENT, Output
+from harness.measure.scenarios import Done, handed, offline, repeated, single_stream
+from harness.records import Hit, Measurement, Outcome, Query, ScenarioParams
 from harness.samples import incomplete, read
-from tests.measure.test_passes import SAMPLE, WARMUP, Clock, Timed, clock, run, spec, timed
+from tests.measure.test_passes import SAMPLE, WARMUP, Clock, Timed, batched, clock, run, spec, timed
 
 __all__ = ["clock"]  # a fixture
 
@@ -54,12 +56,32 @@ def test_after_the_trials_some_queries_are_asked_twice_in_a_row(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("scenario", [single_stream, offline])
-def test_pauses_come_between_trials_only(tmp_path: Path, clock: Clock, scenario: Any) -> None:
+def test_queries_are_asked_for_as_their_trial_begins(tmp_path: Path, clock: Clock, scenario: Any) -> None:
+    """What is not known cannot be answered ahead: the driver itself has no query but those of warm-up."""
     adapter = timed(clock)
     asked_before: list[tuple[int, int]] = []
     job = spec(repeats=2 if scenario is single_stream else 0)
-    run(tmp_path, adapter, job, scenario, pause=lambda number: asked_before.append((number, len(adapter.searched))))
-    assert asked_before == [(1, 2 + 8), (2, 2 + 16)]
+
+    def hand(number: int) -> list[Query]:
+        asked_before.append((number, len(adapter.searched)))
+        return handed(job, number)
+
+    samples, _ = run(tmp_path, adapter, replace(job, sample=()), scenario, hand=hand)
+    repeats = [(4, 2 + 24)] if job.repeats else []
+    assert asked_before == [(1, 2), (2, 2 + 8), (3, 2 + 16), *repeats]
+    (tmp_path / "at once").mkdir()
+    assert run(tmp_path / "at once", timed(clock), job, scenario)[0] == samples
+
+
+def test_the_end_of_a_trial_says_what_it_claims(tmp_path: Path, clock: Clock) -> None:
+    """And a batch's time counts once."""
+    run(tmp_path, timed(clock), spec(trials=1, repeats=1))
+    (tmp_path / "batches").mkdir()
+    job = spec(trials=1, scenario="offline", scenario_params=ScenarioParams(batch_size=4))
+    run(tmp_path / "batches", batched(clock), job, offline)
+    for folder, claimed_ns in ((tmp_path, 40_000_000), (tmp_path / "batches", 10_000_000)):
+        events = [json.loads(line) for line in (folder / EVENTS).read_text().splitlines()]
+        assert [event["claimed_ns"] for event in events if event.get("end") == "trial-0"] == [claimed_ns]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from harness.measure import rate, server
 from harness.measure.answers import BadAnswer
 from harness.measure.output import EVENTS, SAMPLES, Output
 from harness.measure.passes import Asker
-from harness.measure.scenarios import Done, single_stream
+from harness.measure.scenarios import Done, handed, single_stream
 from harness.records import Envelope, Hit, JobSpec, Measurement, Outcome, Query, ScenarioParams
 from harness.samples import incomplete, read, worked_s
 from tests import jobs
@@ -217,15 +218,20 @@ def test_the_host_hears_of_a_long_probe(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
-def test_a_rate_is_found_checked_and_between_pauses(tmp_path: Path) -> None:
+def test_a_rate_is_found_and_checked_with_queries_that_are_handed_over(tmp_path: Path) -> None:
     """Two milliseconds a query and a target of 200 ms at the median: anything under a full load will do."""
     target = ScenarioParams(latency_target_s=0.2, latency_percentile=50.0)
     (tmp_path / "out").mkdir()
-    out, paused = Output(tmp_path / "out"), []
-    done = server.server(adapter(lambda _: 0.002), spec(60, scenario_params=target), out, paused.append)
+    out, asked, job = Output(tmp_path / "out"), [], spec(60, scenario_params=target)
+
+    def hand(number: int) -> list[Query]:
+        asked.append(number)
+        return handed(job, number)
+
+    done = server.server(adapter(lambda _: 0.002), replace(job, sample=()), out, hand)
     out.close()
     assert done.rate_qps is not None and 50 < done.rate_qps < 600
     assert done.probes[-1].check and done.probes[-1].passed
-    assert paused == list(range(1, len(done.probes)))
+    assert asked == list(range(1, len(done.probes) + 1))
     assert [phase.name for phase in out.phases] == ["warmup", *(f"trial-{n}" for n in range(len(done.probes)))]
     assert [probe.trial for probe in done.probes] == list(range(len(done.probes)))
