@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from harness import leftovers, platforms
+from harness import leftovers, platforms, whole_file
 from harness.errors import ImageError
 from harness.records import digest
 from harness.system_files import Asset
@@ -65,6 +65,7 @@ def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | Non
 
     Raises:
         ImageError: a file is not pinned, cannot be found anywhere, or its content is not the declared one.
+        StoreError: the disk is full.
     """
     check_pinned(owner, assets)
     wanted = {f"{asset.folder}/{name}": sha for asset in assets for name, sha in asset.sha256.items()}
@@ -116,6 +117,7 @@ def wheels(
 
     Raises:
         ImageError: a wheel cannot be had, or its hash is not the locked one.
+        StoreError: the disk is full.
     """
     place = cache / "wheels" / platforms.apart(hashlib.sha256(lock.read_bytes()).hexdigest()[:16], platform)
     if place.is_dir():
@@ -235,6 +237,7 @@ def _pip_download(options: list[str], target: Path) -> str | None:
     done = subprocess.run([*command, "--dest", str(target), *options], capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return None
+    whole_file.refuse_full(f"{target}: pip cannot download", done.stderr)
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     # Of what pip did not foresee it says "Exception:", and the last line of the traceback says what.
     foreseen = [line for line in lines if line.startswith("ERROR:") and line != "ERROR: Exception:"]
@@ -247,9 +250,11 @@ def _quiet_python(script: str, arguments: list[str], timeout_s: float | None) ->
     command = [sys.executable, "-c", script, *arguments]
     try:
         done = subprocess.run(command, capture_output=True, timeout=timeout_s, env=environment, check=False)
-        return done.returncode == 0
     except subprocess.TimeoutExpired:
         return False
+    if done.returncode:
+        whole_file.refuse_full("the model hub's download", done.stderr.decode("utf-8", "replace"))
+    return done.returncode == 0
 
 
 def _keep(path: Path, expected: str, name: str, source: str, cache: Path) -> None:

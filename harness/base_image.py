@@ -16,7 +16,7 @@ from pathlib import Path
 import docker
 from docker.errors import APIError, ImageNotFound, NotFound
 
-from harness import apt, emulation, leftovers, locks, platforms
+from harness import apt, emulation, leftovers, locks, platforms, whole_file
 from harness.catalog import images_dir
 from harness.declared import Declared, read_toml, validate
 from harness.errors import ImageError
@@ -149,6 +149,7 @@ def _bootstrap(
         command = [*_apart(), "bash", str(script), *wanted, str(work), str(tar)]
         done = subprocess.run(command, stdout=sink, stderr=subprocess.STDOUT, check=False)
         if done.returncode != 0:
+            whole_file.refuse_full(f"{work}: mmdebstrap failed", _tail(log))
             raise ImageError(f"{cannot}, and mmdebstrap failed: {_tail(log)}; the whole log is {log}")
         sha256 = hashlib.sha256(pinned.read_bytes()).hexdigest()
         _import(client, tar, tag, platform, f"mmdebstrap-{base.suite}-{sha256[:12]}")
@@ -187,6 +188,7 @@ def _install_mmdebstrap(cannot: str, report: Callable[[str], None]) -> None:
     report("installing mmdebstrap with apt-get, as root: it bootstraps the base image")
     failure = apt.install("mmdebstrap")
     if failure:
+        whole_file.refuse_full("apt-get", failure)
         raise ImageError(f"{cannot}, and {failure}; install mmdebstrap by hand")
 
 

@@ -56,6 +56,12 @@ class Collected:
         """Warm-up queries that were asked."""
         return sum(sample.trial == WARMUP_TRIAL for sample in self.samples)
 
+    @property
+    def failed_to_load(self) -> bool:
+        """Whether a search job crashed before its index was open, as far as the job says."""
+        loaded = self.samples or (self.measurement and self.measurement.load_s is not None)
+        return self.outcome is Outcome.CRASH and not loaded
+
     def trials_finished(self, sample_size: int) -> int:
         """Trials in which every query of the sample was answered."""
         return sum(count == sample_size for count in Counter(sample.trial for sample in self._timed()).values())

@@ -26,6 +26,8 @@ from harness.untrusted import open_regular
 
 _FACTS = TypeAdapter(IndexFacts)
 _MOST_LEVELS = 64
+_INDEX_OF_CORPUS = 2  # how many times the corpus' size an index may take, roughly
+_REBUILT = "rebuilt"  # beside facts.json: made in place of an index that did not load
 # Where an adapter keeps what the next attempt at an unfinished build can go on from.
 _UNFINISHED = ".building"
 _CLOCK = "begun"  # says when the first attempt began; out of the job's reach
@@ -37,6 +39,11 @@ class Index:
 
     folder: Path
     facts: IndexFacts
+
+    @property
+    def rebuilt(self) -> bool:
+        """Whether it took the place of one that did not load: the system fails on its own then."""
+        return (self.folder.parent / _REBUILT).exists()
 
 
 def find(cache: Path, key: str) -> Index | None:
@@ -68,14 +75,24 @@ def build(
     limits: Limits,
     cache: Path,
     progress: Callable[[Progress], None],
+    instead: Index | None = None,
 ) -> Index:
     """Run one build job and keep what it made.
+
+    Args:
+        instead: an index of that key that did not load; it is removed first.
 
     Raises:
         JobError: with the build's outcome.  Nothing is kept but what an engine with resumable builds goes on from.
         StoreError: the cache's disk is full.
     """
     home = folder(cache, key)
+    if instead is not None:
+        found = find(cache, key)
+        if found and found.rebuilt:  # another run was faster
+            return found
+        leftovers.remove(home)
+    check_room(cache)
     with _folder(home, prepared.system.resumable_builds) as (place, before_s):
         data, made = place / "data", place / "job"
         (made / "out").mkdir(parents=True)
@@ -90,12 +107,17 @@ def build(
         job = Job(spec, prepared, made, corpus.folder, data, limits)
         ended = launcher.launch(job, progress)
         collected = collect(job, ended, corpus.unknown)
+        check_room(cache)  # also where all is said to be well: an indexer may have lost what did not fit
         if collected.outcome is not Outcome.OK or collected.measurement is None:
-            check_room(cache)
+            size = (corpus.folder / "corpus.jsonl").stat().st_size
+            said = f"{collected.detail} {ended.log.decode('utf-8', 'replace')}"
+            check_room(cache, said, _INDEX_OF_CORPUS * size)
             raise JobError(collected.outcome, f"index build: {collected.detail}")
         facts = _facts(collected.measurement, collected.memory, data, envelope, before_s)
         leftovers.remove(made)
         (place / _CLOCK).unlink()
+        if instead is not None:
+            (place / _REBUILT).touch()
         (place / "facts.json").write_text(to_json(facts, indent=2), encoding="utf-8")
         found = find(cache, key)
         if found:  # another run was faster; jobs may be reading its index

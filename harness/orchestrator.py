@@ -90,6 +90,7 @@ class _Run:
         self.environment = environment.read(launcher.engine_version(), self.instance)
         self.prepared: dict[str, Prepared | ImageError] = {}
         self.indexes: dict[str, Index | JobError] = {}
+        self.built: set[str] = set()  # keys of indexes that this run has built
         self.finished: list[tuple[Result, Outcome]] = []
 
     def run(self) -> Summary:
@@ -199,6 +200,16 @@ class _Run:
         index = self._index(job.cell, builder)
         if isinstance(index, JobError):
             return self._keep(job, started_at, nothing(index.outcome, index.detail), None, None)
+        collected, ended, page_cache = self._measure(job, part, prepared, index)
+        unforeseen = collected.failed_to_load and not ended.stopped and job.expected is not Outcome.CRASH
+        if unforeseen and self._rebuild(job.cell, builder, index):
+            return self._job(job, part)
+        return self._keep(job, started_at, collected, ended, index, page_cache)
+
+    def _measure(
+        self, job: Planned, part: str, prepared: Prepared, index: Index
+    ) -> tuple[Collected, Ended, str | None]:
+        """Launch one job on its index; return what came of it, and how the page cache was."""
         dataset, sample = self.inputs.datasets[job.cell.dataset], self.inputs.samples[job.cell.dataset]
         spec = job_spec(job, prepared, dataset, sample)
         with self.store.scratch(job_key(job.spec)) as folder:
@@ -209,25 +220,35 @@ class _Run:
                 ended = self.launcher.launch(launched, watcher)
                 collected = collect(launched, ended, dataset.corpus.unknown)
             if collected.outcome is not Outcome.OK:
-                check_room(self.store.folder)
-        return self._keep(job, started_at, collected, ended, index, page_cache)
+                check_room(self.store.folder, collected.detail or "")
+        return collected, ended, page_cache
 
-    def _index(self, cell: Cell, prepared: Prepared) -> Index | JobError:
-        """The cell's index, built at its first use; a failed build is not tried again in this run."""
+    def _rebuild(self, cell: Cell, builder: Prepared, index: Index) -> bool:
+        """Build the index of an earlier run again, once, because it did not load; return whether there is a new one."""
+        key = index.folder.parent.name
+        if key in self.built or index.rebuilt:
+            return False
+        self.screen.say(f"  {builder.system.name}: the cached index of {cell.dataset} does not load; building it again")
+        self._index(cell, builder, instead=index)
+        return True
+
+    def _index(self, cell: Cell, prepared: Prepared, instead: Index | None = None) -> Index | JobError:
+        """The cell's index, built at its first use or ``instead`` of one; a failed build is not tried again here."""
         system, dataset = prepared.system, self.inputs.datasets[cell.dataset]
         key = index_key(system, prepared.digest, dataset.corpus.sha256)
-        if key not in self.indexes:
-            found = indexes.find(self.options.cache, key)
+        if instead is not None or key not in self.indexes:
+            found = None if instead else indexes.find(self.options.cache, key)
             try:
-                self.indexes[key] = found or self._build_index(prepared, dataset, key)
+                self.indexes[key] = found or self._build_index(prepared, dataset, key, instead)
                 self.follower.built(key, None)
             except JobError as error:
                 self.indexes[key] = error
                 self.follower.built(key, error)
         return self.indexes[key]
 
-    def _build_index(self, prepared: Prepared, dataset: Dataset, key: str) -> Index:
+    def _build_index(self, prepared: Prepared, dataset: Dataset, key: str, instead: Index | None) -> Index:
         self.follower.builds()
+        self.built.add(key)
         name = self.inputs.suite.build_profile
         envelope = self.inputs.profiles[name] if name else indexes.build_envelope(host.cpus(), host.memory_bytes())
         cannot = self.launcher.cannot(envelope)
@@ -243,6 +264,7 @@ class _Run:
                 limits=self.inputs.limits,
                 cache=self.options.cache,
                 progress=watcher,
+                instead=instead,
             )
         facts = index.facts
         earlier = f" ({duration(facts.resumed_s)} of it by an earlier attempt)" if facts.resumed_s else ""

@@ -25,6 +25,7 @@ from harness.result import Result
 from harness.shelf import Shelf
 from harness.stored_jobs import LOG, RESULT, RUN, SAMPLES, STAGING, StoredJob, cell_path, result_paths
 from harness.untrusted import read_regular
+from harness.whole_file import says_full
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _LOCK = ".lock"
 _LEAST_FREE_BYTES = 1 << 20
 _MOST_RECORD_BYTES = 16 << 20
+_ROOMY_BYTES = 256 << 20
 
 
 class Store:
@@ -209,15 +211,19 @@ def _sound_seal(path: Path) -> str | None:
         return None
 
 
-def check_room(folder: Path) -> None:
+def check_room(folder: Path, said: str = "", wanted_bytes: int = 0) -> None:
     """Is there room for a job's files at all?  What fails on a full disk says nothing of a system.
+
+    Args:
+        said: words of a job that failed.  Where they blame a full disk, it is full below ``wanted_bytes`` (256 MiB at
+            least): engines give back what they wrote when they fail.
 
     Raises:
         StoreError: there is not.
     """
     with _disk_errors(folder):
         free = shutil.disk_usage(folder).free
-    if free < _LEAST_FREE_BYTES:
+    if free < (max(wanted_bytes, _ROOMY_BYTES) if says_full(said) else _LEAST_FREE_BYTES):
         raise StoreError(f"{folder}: the disk is full ({free >> 10} KiB left); make room, what was finished is kept")
 
 

@@ -10,6 +10,23 @@ from pathlib import Path
 
 from harness.errors import FileError, StoreError
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL_WORDS = tuple(os.strerror(number).lower() for number in _FULL)
+
+
+def says_full(text: str) -> bool:
+    """Return whether a program's words blame a full disk."""
+    lower = text.lower()  # Go writes it without the capital
+    return any(words in lower for words in _FULL_WORDS)
+
+
+def refuse_full(what: str, said: str) -> None:
+    """Raise StoreError where a program of this host blames a full disk: that says nothing of a system."""
+    if says_full(said):
+        last = next(line for line in reversed(said.splitlines()) if says_full(line))
+        words = " ".join(last.split())[-200:]
+        raise StoreError(f"{what}: the disk is full: {words}; make room, what was finished is kept")
+
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[Path]:
@@ -24,7 +41,7 @@ def writing(path: Path) -> Iterator[Path]:
         yield partial
         partial.replace(path)
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        full = error.errno in _FULL
         kind, remedy = (StoreError, "make room") if full else (FileError, "choose another place")
         raise kind(f"{path}: cannot be written: {error.strerror}; {remedy}") from error
     finally:

@@ -7,6 +7,7 @@ import io
 import itertools
 import os
 import resource
+import subprocess
 import tarfile
 import time
 import zipfile
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from harness import assets
-from harness.errors import ImageError
+from harness.errors import ImageError, StoreError
 from harness.system_files import Asset
 
 FILES = {"config.json": b"{}", "weights.bin": b"\x00\x01" * 500}
@@ -282,6 +283,19 @@ def test_what_pip_did_not_foresee_is_told_by_its_last_line(tmp_path: Path, monke
             assets.wheels(engine, (), tmp_path / "cache", says([]))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("code", [28, 122])
+def test_a_download_onto_a_full_disk_is_the_hosts_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    monkeypatch.undo()
+    words = f"ERROR: Could not install packages due to an OSError: [Errno {code}] {os.strerror(code)}: '/x'\n\n"
+    done = subprocess.CompletedProcess([], 1, stdout="", stderr=words)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+    with pytest.raises(StoreError, match=f"{os.strerror(code)}: '/x'; make room"):
+        assets.wheels(lock(tmp_path / "toys"), (), tmp_path / "cache", says([]))
+    assert not list((tmp_path / "cache" / "wheels").iterdir())
 
 
 def test_an_engine_without_packages_has_an_empty_wheelhouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import docker
@@ -16,7 +18,7 @@ import requests
 
 from harness import base_image, emulation, locks
 from harness.catalog import System
-from harness.errors import EngineError, ImageError
+from harness.errors import EngineError, ImageError, StoreError
 from harness.images import building, making
 from harness.images.recipe import recipe
 from harness.system_files import NotFor
@@ -42,6 +44,9 @@ class Scripted:
 
     def build(self, **_: Any) -> Iterator[dict[str, str]]:
         yield from self.events
+
+    def info(self) -> dict[str, str]:
+        return {"DockerRootDir": "/"}
 
 
 def build(client: Scripted, cache: Path) -> None:
@@ -75,6 +80,24 @@ def test_a_failed_build_is_one_line_with_step_reason_and_log(tmp_path: Path) -> 
     assert "\n" not in message
     log = Path(message.rpartition(" ")[2])
     assert "Step 1/2" in log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("step", "reason", "free_bytes", "hosts"),
+    [
+        ("copying", "write /var/lib/docker/tmp/x: no space left on device", 1 << 40, True),
+        ("OSError: [Errno 28] No space left on device", "non-zero code: 1", 1 << 20, True),
+        ("OSError: [Errno 28] No space left on device", "non-zero code: 1", 1 << 40, False),  # its own /dev/shm
+        ("all is well", "non-zero code: 1", 1 << 20, False),
+    ],
+)
+def test_a_full_engine_disk_is_no_fault_of_the_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, reason: str, free_bytes: int, hosts: bool
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free_bytes))
+    client = Scripted({"stream": f"Step 1/1 : RUN it\n{step}\n"}, {"error": reason})
+    with pytest.raises(StoreError if hosts else ImageError, match="make room" if hosts else "its image failed"):
+        build(client, tmp_path)
 
 
 def test_a_build_that_prints_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

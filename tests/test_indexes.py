@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from harness import catalog, datasets, indexes
-from harness.errors import JobError
+from harness.errors import JobError, StoreError
 from harness.launch.base import Ended, Job, Launcher, Limits, Progress
 from harness.launch.fake import FakeLauncher
 from harness.launch.process import ProcessLauncher
@@ -70,6 +73,44 @@ def test_a_build_that_fails_leaves_nothing(bench: Bench, outcome: Outcome) -> No
         build(bench, FakeLauncher(lambda _: outcome))
     assert caught.value.outcome is outcome
     assert left(bench) == []
+
+
+class Full(FakeLauncher):
+    """Builds end as ``outcome`` says, with the words of a full disk in their log."""
+
+    def __init__(self, outcome: Outcome, words: bytes) -> None:
+        super().__init__(lambda _: outcome)
+        self.words = words
+
+    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+        return replace(super().launch(job, progress), log=self.words)
+
+
+def test_a_build_that_fails_on_a_full_disk_says_nothing_of_the_system(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = b"java.io.IOException: No space left on device\n"
+    free = {"bytes": 9 << 20}  # what Lucene gave back when it failed
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free["bytes"]))
+    with pytest.raises(StoreError, match=r"the disk is full \(9216 KiB left\)"):
+        build(bench, Full(Outcome.CRASH, words))
+    with pytest.raises(JobError, match="scripted crash"):
+        build(bench, Full(Outcome.CRASH, b"something else\n"))
+    free["bytes"] = 1 << 40
+    with pytest.raises(JobError, match="scripted crash"):  # its /tmp was full, the host's disk is not
+        build(bench, Full(Outcome.CRASH, words))
+    assert left(bench) == []
+
+
+def test_no_index_is_believed_that_was_built_on_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = {"bytes": 1 << 40}
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free["bytes"]))
+    with pytest.raises(StoreError, match="the disk is full"):
+        build(bench, Builder(lambda _: free.update(bytes=1000)))
+    launcher = FakeLauncher()
+    with pytest.raises(StoreError, match="the disk is full"):
+        build(bench, launcher)
+    assert launcher.launched == [] and left(bench) == []
 
 
 def empty(folder: Path) -> None:

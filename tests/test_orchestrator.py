@@ -372,6 +372,44 @@ def test_a_failure_on_a_full_disk_is_no_systems_fault(bench: Bench, monkeypatch:
         bench.run(FakeLauncher(lambda job: Outcome.CRASH), fresh=True)
 
 
+def _kinds(launcher: FakeLauncher) -> list[str]:
+    return [job.spec.kind for job in launcher.launched]
+
+
+def test_a_cached_index_that_does_not_load_is_built_again_and_measured(bench: Bench) -> None:
+    def loads(job: Job) -> Outcome:
+        damaged = job.spec.kind == "search" and (job.index_dir / "index").read_text() != "fake\n"
+        return Outcome.CRASH if damaged else Outcome.OK
+
+    path = bench.suite(profiles=["cpu1-mem1", "cpu2-mem4"])
+    bench.run(FakeLauncher(loads), path)
+    (index,) = (bench.cache / "indexes").glob("*/data/index")
+    index.write_text("half")
+    launcher = FakeLauncher(loads)
+    assert bench.run(launcher, path, fresh=True).unforeseen == []
+    assert _kinds(launcher) == ["search", "build", "search", "search"]
+    assert bench.screen.getvalue().count("the cached index of tiny does not load; building it again") == 1
+    assert {job.result.outcome for job in read_jobs(bench.results)} == {Outcome.OK}
+
+
+def test_a_system_that_loads_no_index_gets_one_rebuild_and_no_more(bench: Bench) -> None:
+    kinds = []
+    for _ in range(3):
+        launcher = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
+        assert [result.outcome for result in bench.run(launcher).unforeseen] == [Outcome.CRASH]
+        kinds.append(_kinds(launcher))
+    assert kinds == [["build", "search"], ["search", "build", "search"], ["search"]]
+    assert len(read_jobs(bench.results)) == 3, "one result a run"
+
+
+def test_a_crash_that_the_suite_foresees_rebuilds_nothing(bench: Bench) -> None:
+    path = bench.suite('[[expect]]\nsystem = "planted"\nprofile = "cpu1-mem256m"\noutcome = "crash"\n')
+    for _ in range(2):
+        launcher = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
+        bench.run(launcher, path, fresh=True)
+    assert _kinds(launcher) == ["search"]
+
+
 def test_containers_of_a_dead_run_go_before_what_they_may_still_write_to(bench: Bench) -> None:
     staged = bench.results / "test-suite" / ".staging" / "left"
     staged.mkdir(parents=True)

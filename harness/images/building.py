@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +15,14 @@ import docker
 from harness.engine import engine_errors
 from harness.errors import ImageError
 from harness.untrusted import plain
+from harness.whole_file import refuse_full, says_full
 
 # A step that prints without end fills neither the disk nor our memory.
 _LOG_CHARS = 16 << 20
 # Marks the line that ends a failed build.
 _FAILED = "FAILED: "
+# A step's words on a full disk count where the engine's own has less: its words may be about a disk in its container.
+_ROOMY_BYTES = 2 << 30
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 
 
@@ -43,6 +47,7 @@ def build(
     Raises:
         ImageError: a step failed; says which, its last words, and where the log is.
         EngineError: the Docker engine does not answer.
+        StoreError: the engine's disk is full.
     """
     log = cache / "logs" / f"{tag.replace(':', '-')}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -73,8 +78,18 @@ def build(
                 last.clear()
             failed = line.startswith(_FAILED)
     if failed:
+        words = "\n".join(last)
+        if says_full(words):
+            refuse_full(what, words if _little_room(client) else last[-1])
         said = " | ".join(last)[-2000:]
         raise ImageError(f"{what}: its image failed at {step[:80]!r}: {said}; its log is {log}")
+
+
+def _little_room(client: docker.DockerClient) -> bool:
+    """Return whether the engine's disk, where it is this host's, is nearly full."""
+    with engine_errors():
+        root = Path(client.info()["DockerRootDir"])
+    return root.is_dir() and shutil.disk_usage(root).free < _ROOMY_BYTES
 
 
 def _half_of_memory() -> int:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from harness import assets, leftovers, platforms
+from harness import assets, leftovers, platforms, whole_file
 from harness.catalog import System
 from harness.errors import ImageError
 from harness.images import components, context
@@ -212,6 +212,7 @@ class ProcessLauncher:
             check=False,
         )
         if done.returncode:
+            whole_file.refuse_full(f"{target}: pip cannot install", done.stderr)
             last = " ".join(done.stderr.split())[-500:]
             raise ImageError(f"system {system.name}: its packages could not be installed: {last}")
 

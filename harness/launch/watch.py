@@ -143,7 +143,9 @@ class Watch:
             return Stopped(Outcome.BAD_OUTPUT, f"wrote {_amount(size)}, at most {most} MiB make sense")
         # What a job has opened and unlinked is in no folder; the disk still tells.
         if self._enough_disk and _free_bytes(self._out) < _LEAST_FREE_BYTES:
-            return Stopped(Outcome.CRASH, f"the disk has less than {_LEAST_FREE_BYTES >> 20} MiB left; make room")
+            return Stopped(
+                Outcome.CRASH, f"no space left on device: less than {_LEAST_FREE_BYTES >> 20} MiB left; make room"
+            )
         if self._most_index_bytes is None:
             return None
         size, most = _size(self._job.index_dir), self._most_index_bytes
@@ -155,7 +157,7 @@ class Watch:
         phase = self.progress.phase
         if phase in ("start", "load"):
             return self._limits.load_s
-        if phase == "build":
+        if phase in ("build", "check"):  # of the index: all of it may be read
             return self._limits.build_s
         return self._limits.query_s * (self._batch_size() if self._asking() else 1)
 

@@ -68,6 +68,12 @@ class Adapter(ABC):
         build left there.
         """
 
+    def verify_index(self, corpus: Corpus, index_dir: Path) -> None:
+        """Raise where the index just built does not hold ``corpus``; asked after ``build``, outside its time.
+
+        For engines whose indexer may end well and leave half an index: open it and count its documents.
+        """
+
     def resumed_s(self) -> float:
         """Seconds that earlier attempts at this build spent on what this one took over from them."""
         return 0.0

@@ -78,6 +78,7 @@ class Served:
         adapter = self._made(request)
         corpus = Corpus(Path(request["corpus"]), request["documents"])
         adapter.build(corpus, Path(request["index"]), throttled(lambda done: self._tell({"progress": done})))
+        adapter.verify_index(corpus, Path(request["index"]))
         return {"libraries": adapter.libraries(), "device": adapter.device(), "resumed_s": adapter.resumed_s()}
 
     def _load(self, request: dict[str, Any]) -> Reply:

@@ -104,6 +104,9 @@ class Job:
             adapter.build(corpus, self.places.index, throttled(self.out.progress))
             resumed_s = adapter.resumed_s()
             self._note(build_s=(perf_counter_ns() - start) / 1e9 + resumed_s, resumed_s=resumed_s or None)
+        with self.out.phase("check"):
+            # Outside: doubting an index is no part of making it.
+            adapter.verify_index(corpus, self.places.index)
         self._note(libraries=adapter.libraries(), device=adapter.device())
 
     def _search(self) -> None:

@@ -40,6 +40,7 @@ class Impact(Adapter):
         self._stages_s: dict[str, float] = {}
         self._encoders: dict[str, str] = {}
         self._resumed_s = 0.0
+        self._left_out = 0
         self._queries: Queries | None = None
         self._device = "cpu"
 
@@ -47,9 +48,14 @@ class Impact(Adapter):
         """Encode the documents in shards that outlive an interruption, then hand them to Anserini's own indexer."""
         self._heap = "build_heap_mib"
         building = index_dir / _BUILDING
-        self._index(self._encode(corpus, building, progress), building, index_dir)
+        files = self._encode(corpus, building, progress)
+        self._left_out = self._indexer().build_files(files, index_dir, building / "staged")
         made_with.write(index_dir, self._facts())
         shutil.rmtree(building)
+
+    def verify_index(self, corpus: Corpus, index_dir: Path) -> None:
+        """Open the index and count its documents: Anserini ends well whatever failed in its threads."""
+        self._indexer().verify(index_dir, len(corpus) - self._left_out)
 
     def resumed_s(self) -> float:
         """Seconds that earlier attempts spent on shards that this one found."""
@@ -130,9 +136,9 @@ class Impact(Adapter):
         self._encoders = writer.libraries()
         return [folder / _LINES for folder in folders]
 
-    def _index(self, files: list[Path], building: Path, index_dir: Path) -> None:
+    def _indexer(self) -> indexing.Indexer:
         impacts = self._method.impact
-        indexer = indexing.Indexer(
+        return indexing.Indexer(
             collection="JsonVectorCollection" if impacts else "JsonCollection",
             options=["-impact", "-pretokenized"] if impacts else languages.index_options(self._language),
             force_merge=bool(self.params["force_merge"]),
@@ -140,7 +146,6 @@ class Impact(Adapter):
             heap_mib=int(self.params["build_heap_mib"]),
             cpus=self.envelope.cpus,
         )
-        indexer.build_files(files, index_dir, building / "staged")
 
     def _accelerator(self) -> str:
         self._device = "cuda" if self.envelope.gpus > 0 else "cpu"

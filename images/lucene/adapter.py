@@ -25,24 +25,21 @@ class Lucene(Adapter):
         super().__init__(params, envelope, assets)
         parameters.check(params, (*parameters.JVM, "language", "k1", "b"), "this engine")
         self._language = languages.check(str(params.get("language", languages.ENGLISH)))
+        self._left_out = 0
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
         """Hand the corpus to Anserini's own indexer, in its own file format."""
         progress(0)
         self._heap = "build_heap_mib"
-        indexer = indexing.Indexer(
-            collection="JsonCollection",
-            options=languages.index_options(self._language),
-            force_merge=bool(self.params["force_merge"]),
-            assets=self.assets,
-            heap_mib=int(self.params["build_heap_mib"]),
-            cpus=self.envelope.cpus,
-        )
-        indexer.build(
+        self._left_out = self._indexer().build(
             ({"id": document.doc_id, "contents": indexing.full_text(document)} for document in corpus), index_dir
         )
         made_with.write(index_dir, self._facts())
         progress(len(corpus))
+
+    def verify_index(self, corpus: Corpus, index_dir: Path) -> None:
+        """Open the index and count its documents: Anserini ends well whatever failed in its threads."""
+        self._indexer().verify(index_dir, len(corpus) - self._left_out)
 
     def load(self, index_dir: Path) -> None:
         """Start the JVM in this process and open the index.
@@ -71,6 +68,16 @@ class Lucene(Adapter):
     def close(self) -> None:
         """Close the index."""
         self._searcher.close()
+
+    def _indexer(self) -> indexing.Indexer:
+        return indexing.Indexer(
+            collection="JsonCollection",
+            options=languages.index_options(self._language),
+            force_merge=bool(self.params["force_merge"]),
+            assets=self.assets,
+            heap_mib=int(self.params["build_heap_mib"]),
+            cpus=self.envelope.cpus,
+        )
 
     def _jvm_options(self) -> list[str]:
         options = runtime.search_options if self._heap == "heap_mib" else runtime.options

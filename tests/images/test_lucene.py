@@ -75,6 +75,47 @@ say([hit.doc_id for hit in bm25.search("needle", 5)])
     assert probe("bm25", lines) == [["two words", "long"]]
 
 
+def test_half_an_index_is_refused_though_its_indexer_ends_well(probe: Probe) -> None:
+    lines = """
+import resource, subprocess
+def tell(what):
+    try:
+        say(what() or "well")
+    except RuntimeError as error:
+        say(str(error))
+bm25 = engine()
+path = Path("/index/more.jsonl")
+more = [{"_id": f"d{n}", "title": "", "text": f"word{n} one{n} two{n}" if n else ""} for n in range(3000)]
+path.write_text("".join(json.dumps(each) + chr(10) for each in more))
+corpus = Corpus(path, len(more))
+whole, half = index / "whole", index / "half"
+whole.mkdir()
+half.mkdir()
+bm25.build(corpus, whole, lambda _: None)
+tell(lambda: bm25.verify_index(corpus, whole))
+tell(lambda: bm25.verify_index(Corpus(path, len(more) + 1), whole))
+(segments,) = (whole / "lucene").glob("segments_*")
+kept = segments.read_bytes()
+segments.unlink()
+tell(lambda: bm25.verify_index(corpus, whole))
+segments.write_bytes(kept)
+terms = next((whole / "lucene").glob("*.tim"))
+terms.write_bytes(terms.read_bytes()[:-100])
+tell(lambda: bm25.verify_index(corpus, whole))
+# A full disk, as far as the indexer sees: it logs the error, and ends with 0.
+own = subprocess.Popen
+def small():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+subprocess.Popen = lambda *args, **kwargs: own(*args, preexec_fn=small, **kwargs)
+tell(lambda: bm25.build(corpus, half, lambda _: None))
+"""
+    well, more, no_segments, cut, full = probe("bm25", lines)
+    assert (well, more) == ("well", "the index holds 2999 of 3000 documents"), "the empty one is left out, and known"
+    assert no_segments.startswith("the index is damaged: ") and "no segments* file found" in no_segments
+    assert cut.startswith("the index is damaged: ")
+    assert full.startswith("the indexing JVM ended with 0: ") and full.endswith("IOException: File too large")
+
+
 def test_every_language_has_anserinis_analyser(probe: Probe) -> None:
     lines = """
 from jvm import languages, runtime

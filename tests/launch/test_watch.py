@@ -71,6 +71,7 @@ def test_progress_follows_phases_events_and_samples(job: Running) -> None:
         ("warmup", 2, "a query took more than 2 s"),
         ("trial-3", 2, "a query took more than 2 s"),
         ("build", 100, "build took more than 100 s"),
+        ("check", 100, "check took more than 100 s"),
         ("close", 2, "close took more than 2 s"),
     ],
 )

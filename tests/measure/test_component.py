@@ -127,6 +127,13 @@ def test_a_build_says_how_far_it_is_and_what_it_took_over(make: Make, tmp_path: 
     assert not (tmp_path / "closed").exists(), "nothing was loaded"
 
 
+def test_a_build_whose_index_lacks_documents_fails(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "x", "text": "one"}\n')
+    doubts = "    def verify_index(self, corpus, index_dir):\n        raise RuntimeError(f'holds 0 of {len(corpus)}')\n"
+    with pytest.raises(EngineFailed, match="holds 0 of 1"):
+        make(more=doubts).build(Corpus(tmp_path / "corpus.jsonl", 1), tmp_path, lambda _: None)
+
+
 def test_batches_go_over_at_once_where_the_adapter_shares_work(make: Make, tmp_path: Path) -> None:
     near = make(more=BATCHES)
     near.load(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +42,10 @@ class Diary(Least):
         self._write(f"build {[document.doc_id for document in corpus]}")
         progress(1)
         (index_dir / "made").touch()
+
+    def verify_index(self, corpus: Corpus, index_dir: Path) -> None:
+        assert (index_dir / "made").exists()
+        self._write(f"verify_index {[document.doc_id for document in corpus]}")
 
     def load(self, index_dir: Path) -> None:
         self._write("load")
@@ -110,9 +115,25 @@ def test_verify_load_warm_up_trials_close_measurement_in_this_order(job: Job) ->
 
 def test_a_build_verifies_and_builds_and_nothing_else(job: Job) -> None:
     code, measurement = job.run(replace(SEARCH, kind="build", warmup=(), sample=()))
-    assert job.diary == ["verify", "build ['d']", "measurement"]
+    assert job.diary == ["verify", "build ['d']", "verify_index ['d']", "measurement"]
     assert code == 0 and measurement["build_s"] > 0 and measurement["load_s"] is None
     assert (job.folder / "index" / "made").exists()
+
+
+def test_an_index_is_doubted_after_its_build_and_outside_of_its_time(job: Job) -> None:
+    said = "the index holds 0 of 1 documents"
+
+    def short() -> None:
+        time.sleep(0.2)
+        raise RuntimeError(said)
+
+    job.wrong["verify_index ['d']"] = short
+    code, measurement = job.run(replace(SEARCH, kind="build", warmup=(), sample=()))
+    assert (code, measurement["outcome"], measurement["detail"]) == (1, "crash", f"RuntimeError: {said}")
+    (build, check) = measurement["phases"]
+    assert (build["name"], check["name"]) == ("build", "check")
+    assert measurement["build_s"] <= (build["end_ns"] - build["start_ns"]) / 1e9
+    assert check["end_ns"] - check["start_ns"] >= 0.2e9
 
 
 def test_a_wrong_envelope_ends_the_job_before_anything_is_loaded(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:

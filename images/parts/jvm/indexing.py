@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,12 @@ from jvm import runtime
 LUCENE = "lucene"  # folder of the index itself
 # Postings that wait for their segment take a quarter of the heap; merging, and what is read, needs the rest.
 _OF_HEAP = 4
+# Anserini leaves out documents without text, and counts them.
+_EMPTY = re.compile(r"empty:\s+([\d,]+)$")
+# Lucene's own checker, on an index it can open.
+_HOLDS = re.compile(r"; ([\d,]+) documents; [\d,]+ deletions$")
+_SEGMENTS = re.compile(r"numSegments=(\d+)")
+_CHECK_HEAP_MIB = 64
 
 
 @dataclass(frozen=True)
@@ -39,17 +46,18 @@ class Indexer:
     heap_mib: int
     cpus: int
 
-    def build(self, documents: Iterable[Mapping[str, Any]], index_dir: Path) -> None:
-        """Make ``index_dir/lucene`` of documents as a line of the collection's files holds them."""
+    def build(self, documents: Iterable[Mapping[str, Any]], index_dir: Path) -> int:
+        """Make ``index_dir/lucene`` of lines of the collection's files; return how many empty ones it left out."""
         # Beside the index, not in /tmp: what lies there would count as memory.
         staged = index_dir / ".staged"
         staged.mkdir()
         _write(documents, staged, self.cpus)
-        self._run(staged, index_dir)
+        left_out = self._run(staged, index_dir)
         shutil.rmtree(staged)
+        return left_out
 
-    def build_files(self, files: Sequence[Path], index_dir: Path, staged: Path) -> None:
-        """Make ``index_dir/lucene`` of files of JSON lines, each left where it is.
+    def build_files(self, files: Sequence[Path], index_dir: Path, staged: Path) -> int:
+        """As :meth:`build`, of files of JSON lines, each left where it is.
 
         Args:
             staged: a folder for links to them, and nothing else; what an earlier attempt left there is removed.
@@ -60,10 +68,29 @@ class Indexer:
         staged.mkdir()
         for number, path in enumerate(files):
             os.link(path, staged / f"part{number:06d}.jsonl")
-        self._run(staged, index_dir)
+        left_out = self._run(staged, index_dir)
         shutil.rmtree(staged)
+        return left_out
 
-    def _run(self, staged: Path, index_dir: Path) -> None:
+    def verify(self, index_dir: Path, documents: int) -> None:
+        """Open the index, compare each file's checksum and count documents and segments.
+
+        Raises:
+            RuntimeError: it cannot be opened, is damaged, or does not hold ``documents``.
+        """
+        arguments = ["org.apache.lucene.index.CheckIndex", str(index_dir / LUCENE), "-fast"]
+        try:
+            said = runtime.run(arguments, runtime.options(_CHECK_HEAP_MIB, 1), runtime.jar(self.assets))
+        except RuntimeError as error:
+            raise RuntimeError(f"the index is damaged: {error}") from error
+        held = _last_count(_HOLDS, said)
+        if held != documents:
+            raise RuntimeError(f"the index holds {held} of {documents} documents")
+        segments = _last_count(_SEGMENTS, said)
+        if self.force_merge and segments != (1 if documents else 0):
+            raise RuntimeError(f"the index has {segments} segments, not one: its merge failed")
+
+    def _run(self, staged: Path, index_dir: Path) -> int:
         arguments = [
             *("io.anserini.index.IndexCollection", "-generator", "DefaultLuceneDocumentGenerator"),
             *("-collection", self.collection, "-input", str(staged), "-index", str(index_dir / LUCENE)),
@@ -72,7 +99,14 @@ class Indexer:
             *("-memoryBuffer", str(max(self.heap_mib // _OF_HEAP, 1))),
             *(["-optimize"] if self.force_merge else []),
         ]
-        runtime.run(arguments, runtime.options(self.heap_mib, self.cpus), runtime.jar(self.assets))
+        said = runtime.run(arguments, runtime.options(self.heap_mib, self.cpus), runtime.jar(self.assets))
+        return _last_count(_EMPTY, said) or 0
+
+
+def _last_count(pattern: re.Pattern[str], lines: Sequence[str]) -> int | None:
+    """Return the number that the last line with ``pattern`` names."""
+    found = [match[1] for line in lines if (match := pattern.search(line))]
+    return int(found[-1].replace(",", "")) if found else None
 
 
 def full_text(document: Document) -> str:

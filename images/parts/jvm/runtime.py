@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import subprocess
+from collections import deque
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -15,8 +16,9 @@ from typing import Any
 ARCHIVE = Path("/opt/jvm/search.jsa")
 # The second compiler alone, without guesses that a new query can refute: it is done after seconds, not after minutes.
 _SETTLE = ("-XX:-TieredCompilation", "-XX:PerMethodTrapLimit=0", "-XX:PerBytecodeTrapLimit=0")
-# The indexer ends with 0 even when it could not index a document; its last lines say so.
-_LOST = re.compile(r"(unindexable|errors):\s+(?!0$)([\d,]+)$")
+# The indexer ends with 0 whatever failed in it: its last counters, or a line of this level, say so.
+_LOST = re.compile(r"(unindexable|errors):\s+(?!0$)([\d,]+)$| ERROR +\[.*AbstractIndexer")
+_KEPT_LINES = 200
 
 
 def jar(assets: Path) -> Path:
@@ -58,8 +60,8 @@ def start(jvm_options: Sequence[str], classpath: Path) -> None:
     import jnius  # noqa: F401  (the import is the start)
 
 
-def run(arguments: Sequence[str], jvm_options: Sequence[str], classpath: Path) -> None:
-    """Run a Java program; its output goes where this process's goes.
+def run(arguments: Sequence[str], jvm_options: Sequence[str], classpath: Path) -> list[str]:
+    """Run a Java program and return its last lines; its output goes where this process's goes.
 
     Args:
         arguments: the class, and what it is given.
@@ -71,17 +73,20 @@ def run(arguments: Sequence[str], jvm_options: Sequence[str], classpath: Path) -
     java = str(_set_java_home() / "bin" / "java")
     command = [java, "-XX:+ExitOnOutOfMemoryError", "-cp", str(classpath), *jvm_options, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        last, lost = "", ""
+        last, lost, kept = "", "", deque[str](maxlen=_KEPT_LINES)
         for line in process.stdout or ():
             print(line, end="", flush=True)
-            last = line.strip() or last
+            said = line.strip()
+            last = last if not said or said.startswith("at ") else said  # a stack says less than what is above it
+            kept.append(last)
             if _LOST.search(last):
-                lost = last
+                lost = lost or last  # the first is the cause
             if "OutOfMemoryError" in line:
                 process.kill()
                 raise MemoryError(f"the indexing JVM: {last}")
     if process.returncode != 0 or lost:
         raise RuntimeError(f"the indexing JVM ended with {process.returncode}: {lost or last}")
+    return list(kept)
 
 
 def threads() -> dict[str, int]:
