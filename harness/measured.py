@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic
 
 import numpy as np
@@ -83,6 +83,7 @@ def measure(
         timed = timings.read((job.result.spec.job, job.samples()) for job in pool.jobs)
         facts = steadiness.look(timed, _phases_s(results), results[0].spec.cell.scenario)
         latency = _latency(results, timed)
+        facts = replace(facts, mean_within=_within(latency.mean_s))
     # ValueError and KeyError are what pyarrow raises for a damaged file and for a missing column.
     except (HarnessError, OSError, ValueError, KeyError) as error:
         why_not = f"samples cannot be used: {error}"
@@ -124,6 +125,13 @@ def _latency(results: Sequence[Result], timed: Timings) -> Latency:
         service = None if timed.service_s is None else _timing(timed, timed.service_s, spec.seed)
         return _described(timed, spec.seed, throughput_qps=rate, service_s=service)
     return _described(timed, spec.seed)
+
+
+def _within(mean: Figure) -> float | None:
+    """Return half the width of an interval as a share of its mean; None without one."""
+    if not mean.value or mean.low is None or mean.high is None:
+        return None
+    return (mean.high - mean.low) / 2 / mean.value
 
 
 def _described(

@@ -12,6 +12,7 @@ from harness.counted import covers, trials_s
 from harness.findings import again, invalid, noisy, of_jobs, remark
 from harness.records import Isolation
 from harness.result import Counters, Result
+from harness.steadiness import Facts
 from harness.table import Cause, Finding
 
 MAX_STEAL = 0.01
@@ -27,13 +28,13 @@ MIN_CPU_S = 0.2
 MAX_FAULTS_PER_QUERY = 0.1
 
 
-def look(results: Sequence[Result], known: machine_speed.Levels, queries: int | None) -> list[Finding]:
+def look(results: Sequence[Result], known: machine_speed.Levels, facts: Facts) -> list[Finding]:
     """Judge the counters, the canary, the GPUs and the placement of a cell's jobs.
 
     Args:
         results: the pooled jobs of one cell, all ``ok``.
         known: the canary's levels of all jobs in the results.
-        queries: timed in each trial.
+        facts: what the cell's samples say.
     """
     told = [result for result in results if _covered(result)]
     return [
@@ -43,8 +44,8 @@ def look(results: Sequence[Result], known: machine_speed.Levels, queries: int | 
         *_uncovered(results),
         *_taken(told),
         *_crowded(told),
-        *_faults(told, queries),
-        *machine_speed.look(results, known),
+        *_faults(told, facts.queries),
+        *machine_speed.look(results, known, facts),
         *gpu_noise.look(results),
         *_placed(results),
         *_shared(results),

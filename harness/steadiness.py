@@ -79,7 +79,10 @@ class Between:
 
 @dataclass(frozen=True)
 class Facts:
-    """What was found; ``None``: nothing to speak of, or nothing that could tell.  ``queries`` were timed."""
+    """What was found; ``None``: nothing to speak of, or nothing that could tell.  ``queries`` were timed.
+
+    ``mean_within`` is half the width of the mean's interval, as a share of the mean.
+    """
 
     queries: int | None = None
     trial_means_s: tuple[float, ...] = ()
@@ -87,6 +90,7 @@ class Facts:
     start: Start | None = None
     repeat: Repeat | None = None
     between: Between | None = None
+    mean_within: float | None = None
 
 
 def look(timings: Timings, phases_s: Mapping[int, float], scenario: str = "single_stream") -> Facts:

@@ -70,7 +70,7 @@ def assess(
     if all(result.outcome is Outcome.OK for result in results):
         facts = facts or Facts()
         findings += (
-            noise.look(results, levels or {}, facts.queries)
+            noise.look(results, levels or {}, facts)
             + _preparation(results)
             + _completeness(results, facts, missing)
             + _rankings(results, disagreements)

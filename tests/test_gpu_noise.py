@@ -10,6 +10,7 @@ import pytest
 from harness import gpu_noise, noise
 from harness.records import Envelope, Phase
 from harness.result import GpuReading, GpuUse, Result
+from harness.steadiness import Facts
 from harness.table import Cause, Finding, Validity
 from tests import build
 from tests.build import canary
@@ -145,5 +146,5 @@ def test_a_job_whose_gpus_could_not_be_followed_says_so() -> None:
 
 
 def test_gpus_are_judged_with_the_rest_of_the_machine() -> None:
-    (finding,) = noise.look([result(gpu=build.gpu(foreign_processes=1))], {}, 300)
+    (finding,) = noise.look([result(gpu=build.gpu(foreign_processes=1))], {}, Facts(300))
     assert finding.cause is Cause.GPU_SHARED

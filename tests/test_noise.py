@@ -11,6 +11,7 @@ import pytest
 from harness import machine_speed, noise
 from harness.records import Isolation, Phase
 from harness.result import Counters, Placement, Result
+from harness.steadiness import Facts
 from harness.table import Cause, Finding, Validity
 from tests import build
 from tests.build import canary, quiet, result
@@ -20,7 +21,7 @@ RETRY = FRESH.replace("--fresh", "--retry-noisy 3")
 
 
 def look(*results: Result, queries: int = 300) -> list[Finding]:
-    return noise.look(results, {}, queries)
+    return noise.look(results, {}, Facts(queries))
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -36,7 +37,7 @@ def test_a_quiet_machine_raises_no_alarm(seed: int) -> None:
             foreign_cpu_s=rng.uniform(0, 0.3), steal_s=rng.uniform(0, 0.05), wait_s=rng.uniform(0, 1.0), major_faults=3
         )
         jobs.append(result(job=number, jobs=5, trials=1, canary=readings, counters=counters))
-    assert noise.look(jobs, machine_speed.levels(jobs), 300) == []
+    assert noise.look(jobs, machine_speed.levels(jobs), Facts(300)) == []
 
 
 def test_no_placement_is_no_reproach() -> None:
