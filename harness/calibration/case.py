@@ -18,6 +18,7 @@ class Case:
     """One system with something planted, and what the report must say of it.
 
     ``quota`` is a CPU quota (microseconds of each period, period) that is set from outside once the first trial runs.
+    ``rival`` is the trial whose job has a busy process beside it on each CPU.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Case:
     params: dict[str, Scalar] = field(default_factory=dict)
     build_params: dict[str, Scalar] = field(default_factory=dict)
     quota: tuple[int, int] | None = None
+    rival: int | None = None
 
 
 @dataclass(frozen=True)

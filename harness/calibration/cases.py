@@ -172,7 +172,20 @@ MEMORY = (
 
 _LEAD: dict[str, Scalar] = {"lead": _WARMUP, "sample": 100}
 NAMED = (
-    Group("clean", (Case("clean", Clean(), {"service_ms": 2}),), 100, {"trials": 3}),
+    Group(
+        "clean",
+        (
+            Case("clean", Clean(), {"service_ms": 2}),
+            Case(
+                "rival",
+                Reason("each CPU had a busy process in 1 of 3 trials", Cause.CANARY),
+                {"service_ms": 2},
+                rival=1,
+            ),
+        ),
+        100,
+        {"trials": 3},
+    ),
     Group(
         "one-container",
         (

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import random
-from collections.abc import Callable, Mapping
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +27,15 @@ _DOCUMENTS = 20
 _MOST_QUERIES = 2000
 _MOST_WARMUP = 64
 _BUILD = Envelope("calibration-build", 1, 512 << 20)
+
+# A busy loop on one CPU, which ends with its standard input: at the latest when this process dies.
+_RIVAL = """
+import os, sys, threading
+os.sched_setaffinity(0, {int(sys.argv[1])})
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+while True:
+    pass
+"""
 
 # Sets a quota (microseconds, period) on a running job.
 Throttle = Callable[[Job, tuple[int, int]], None]
@@ -96,6 +109,7 @@ class PlantingLauncher:
         throttle: sets a quota on a running job of ``inner``.
         quotas: case name -> quota.
         started: told the name of each case whose job begins.
+        rivals: case name -> trial whose job has busy processes beside it.
     """
 
     def __init__(
@@ -105,6 +119,7 @@ class PlantingLauncher:
         throttle: Throttle,
         quotas: Mapping[str, tuple[int, int]],
         started: Callable[[str], None],
+        rivals: Mapping[str, int] | None = None,
     ) -> None:
         self.isolation: Isolation = inner.isolation
         self._inner = inner
@@ -112,6 +127,7 @@ class PlantingLauncher:
         self._throttle = throttle
         self._quotas = quotas
         self._started = started
+        self._rivals = rivals or {}
         self._image: Prepared | None = None
 
     def check(self) -> None:
@@ -148,7 +164,8 @@ class PlantingLauncher:
             if waiting and step.phase.startswith("trial-"):
                 self._throttle(job, waiting.pop())
 
-        return self._inner.launch(job, watched)
+        with busy() if self._rivals.get(job.spec.system) == job.spec.first_trial else nullcontext():
+            return self._inner.launch(job, watched)
 
     def sweep(self) -> int:
         """As the inner launcher."""
@@ -172,3 +189,14 @@ def throttle_container(job: Job, quota: tuple[int, int]) -> None:
                 container.update(cpu_quota=quota[0], cpu_period=quota[1])
     finally:
         client.close()
+
+
+@contextmanager
+def busy() -> Iterator[None]:
+    """Keep each CPU busy, as a neighbour might."""
+    with ExitStack() as running:
+        for cpu in os.sched_getaffinity(0):
+            command = [sys.executable, "-c", _RIVAL, str(cpu)]
+            process = running.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE))
+            running.callback(process.kill)
+        yield

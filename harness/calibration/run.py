@@ -119,7 +119,8 @@ class _Run:
             begun += 1
 
         quotas = {case.name: case.quota for group in self._groups for case in group.cases if case.quota}
-        return PlantingLauncher(self._inner, self._base, planting.throttle_container, quotas, started)
+        rivals = {case.name: case.rival for group in self._groups for case in group.cases if case.rival is not None}
+        return PlantingLauncher(self._inner, self._base, planting.throttle_container, quotas, started, rivals)
 
     def _repeat(self) -> dict[str, Judged]:
         """Each case's verdicts, in the order of the cases."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 
@@ -112,6 +114,33 @@ def test_a_quota_is_set_once_when_the_first_trial_runs(tmp_path: Path) -> None:
     run.orchestrator.run_inputs(inputs, options, launcher, Screen(Console(quiet=True)))
     assert throttled == [("throttled", (50_000, 100_000))]
     assert sorted(begun) == ["free", "throttled"]
+
+
+def test_a_rival_runs_beside_its_job_alone(tmp_path: Path, groups: Callable[..., None]) -> None:
+    seen: dict[tuple[str, int], list[int]] = {}
+
+    class Watching(Planted):
+        def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+            if job.spec.kind == "search":
+                seen[job.spec.system, job.spec.first_trial] = _children()
+            return super().launch(job, progress)
+
+    groups(Case("free", Ends(Outcome.OK)), Case("disturbed", Ends(Outcome.OK), rival=0))
+    calibrate(tmp_path, Watching())
+    assert seen["free", 0] == []
+    assert len(seen["disturbed", 0]) == len(os.sched_getaffinity(0))
+    assert not _children(), "they ended with their job"
+
+
+def _children() -> list[int]:
+    """Return the busy processes that this one has started."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == os.getpid() and b"sched_setaffinity" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
 
 
 def test_all_cases_share_one_image(tmp_path: Path) -> None:
