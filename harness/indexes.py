@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -19,6 +20,7 @@ from harness.collect import collect
 from harness.datasets import Corpus
 from harness.errors import JobError
 from harness.launch.base import Job, Launcher, Limits, Prepared, Progress
+from harness.launch.watch import most_index_bytes
 from harness.records import Envelope, JobSpec, Measurement, Outcome, to_json
 from harness.result import IndexFacts, Memory
 from harness.store import check_room
@@ -113,7 +115,8 @@ def build(
             said = f"{collected.detail} {ended.log.decode('utf-8', 'replace')}"
             check_room(cache, said, _INDEX_OF_CORPUS * size)
             raise JobError(collected.outcome, f"index build: {collected.detail}")
-        facts = _facts(collected.measurement, collected.memory, data, envelope, before_s)
+        size, checksum = content(data, most_index_bytes(job), time.monotonic() + limits.build_s)
+        facts = _facts(collected.measurement, collected.memory, size, checksum, envelope, before_s)
         leftovers.remove(made)
         (place / _CLOCK).unlink()
         if instead is not None:
@@ -183,18 +186,19 @@ def _held(folder: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def _facts(measured: Measurement, memory: Memory, data: Path, envelope: Envelope, before_s: float) -> IndexFacts:
+def _facts(
+    measured: Measurement, memory: Memory, size: int, checksum: str, envelope: Envelope, before_s: float
+) -> IndexFacts:
     """What a build cost and made.
 
     Raises:
-        JobError: the index is no index, or the image claims more time of earlier attempts than has passed.
+        JobError: the image claims more time of earlier attempts than has passed.
     """
     if (measured.resumed_s or 0) > before_s:
         raise JobError(
             Outcome.BAD_OUTPUT,
             f"index build: the image takes over {measured.resumed_s:.1f} s of work, begun {before_s:.1f} s before",
         )
-    size, checksum = content(data)
     return IndexFacts(
         build_s=measured.build_s or 0.0,
         index_bytes=size,
@@ -211,11 +215,16 @@ def build_envelope(cpus: int, memory_bytes: int) -> Envelope:
     return Envelope("build", cpus, memory_bytes // 2 // 2**20 * 2**20, pids=2048)
 
 
-def content(data: Path) -> tuple[int, str]:
+def content(data: Path, most: int | None = None, until: float | None = None) -> tuple[int, str]:
     """Size and hash of an index; a link or a pipe in it could lead out of it, so it is refused.
 
+    Args:
+        data: folder of the index.
+        most: bytes that make sense, holes of sparse files counted: they are read as well.
+        until: when hashing is given up, on the monotonic clock.
+
     Raises:
-        JobError: it holds something else than files in folders, or what cannot be read.
+        JobError: it holds something else than files in folders, or what cannot be read; or it is too large to hash.
     """
     size, content = 0, hashlib.sha256()
     try:
@@ -229,9 +238,14 @@ def content(data: Path) -> tuple[int, str]:
             if not stat.S_ISREG(mode):
                 raise JobError(Outcome.BAD_OUTPUT, f"index build: {str(name)!r} is no regular file")
             with open_regular(path) as file:
-                checksum = hashlib.file_digest(file, "sha256").hexdigest()
+                size += os.fstat(file.fileno()).st_size
+                if most is not None and size > most:
+                    raise JobError(
+                        Outcome.BAD_OUTPUT,
+                        f"index build: the index has {size >> 20} MiB, at most {most >> 20} MiB make sense",
+                    )
+                checksum = _sha256(file, until)
             content.update(f"{name} {checksum}\n".encode("utf-8", "surrogateescape"))
-            size += path.stat().st_size
     except OSError as error:
         raise JobError(
             Outcome.BAD_OUTPUT, f"index build: the index cannot be read: {error.strerror or error}"
@@ -239,3 +253,14 @@ def content(data: Path) -> tuple[int, str]:
     if not size:
         raise JobError(Outcome.BAD_OUTPUT, "index build: the index is empty")
     return size, content.hexdigest()
+
+
+def _sha256(file: BinaryIO, until: float | None) -> str:
+    digest = hashlib.sha256()
+    while piece := file.read(1 << 20):
+        digest.update(piece)
+        if until is not None and time.monotonic() > until:
+            raise JobError(
+                Outcome.TIMEOUT, "index build: hashing what it made took longer than protocol.build_timeout_s"
+            )
+    return digest.hexdigest()

@@ -113,6 +113,12 @@ def test_no_index_is_believed_that_was_built_on_a_full_disk(bench: Bench, monkey
     assert launcher.launched == [] and left(bench) == []
 
 
+def sparse(folder: Path) -> None:
+    """As long as eight million files of a MiB, and no block of the disk."""
+    with (folder / "hole").open("wb") as file:
+        file.truncate(1 << 43)
+
+
 def empty(folder: Path) -> None:
     (folder / "index").write_bytes(b"")
 
@@ -121,6 +127,7 @@ def empty(folder: Path) -> None:
     ("mischief", "said"),
     [
         (empty, "the index is empty"),
+        (sparse, "the index has 8388608 MiB, at most 1024 MiB make sense"),
         (lambda folder: (folder / "passwd").symlink_to("/etc/passwd"), "'passwd' is no regular file"),
         (lambda folder: (folder / "out").symlink_to("/etc"), "'out' is no regular file"),
         (lambda folder: os.mkfifo(folder / "pipe"), "'pipe' is no regular file"),
@@ -133,6 +140,14 @@ def test_an_index_that_leads_out_of_itself_or_is_empty_is_refused(
         build(bench, Builder(mischief))
     assert caught.value.outcome is Outcome.BAD_OUTPUT
     assert left(bench) == []
+
+
+def test_an_index_that_is_not_hashed_in_time_is_a_timeout(tmp_path: Path) -> None:
+    with (tmp_path / "hole").open("wb") as file:
+        file.truncate(1 << 43)
+    with pytest.raises(JobError, match="hashing what it made took longer than") as caught:
+        indexes.content(tmp_path, until=0.0)
+    assert caught.value.outcome is Outcome.TIMEOUT
 
 
 def test_the_hash_names_content_and_places(bench: Bench) -> None:

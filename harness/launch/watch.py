@@ -61,7 +61,7 @@ class Watch:
         self._job = job
         self._limits = job.limits
         self._most_bytes = most_output_bytes(job.spec)
-        self._most_index_bytes = _most_index_bytes(job) if job.spec.kind == "build" else None
+        self._most_index_bytes = most_index_bytes(job) if job.spec.kind == "build" else None
         self._enough_disk = _free_bytes(job.out) > _LEAST_FREE_BYTES
         self._out = job.out  # made once: these are looked at several times a second
         self._events_path = str(job.out / EVENTS)
@@ -239,7 +239,7 @@ class Watch:
         self._wrong = self._wrong or Stopped(Outcome.BAD_OUTPUT, why)
 
 
-def _most_index_bytes(job: Job) -> int:
+def most_index_bytes(job: Job) -> int:
     """Late interaction keeps a vector for each word; nothing we know of needs 100 times its text."""
     return _FREE_INDEX_BYTES + 100 * (job.corpus_dir / "corpus.jsonl").stat().st_size
 
@@ -268,6 +268,7 @@ def _amount(size: int) -> str:
 def _size(folder: Path) -> int:
     """Bytes in a folder and below it, symbolic links not followed; an empty file or folder takes room too.
 
+    A sparse file counts by its length: it takes no blocks, and whoever reads it reads all of it.
     A folder too deep for a path to name counts as more than anything may have.  No recursion: ``os.walk`` recurses
     until Python 3.12, and a thousand nested folders are more than it can take.
     """
@@ -279,7 +280,8 @@ def _size(folder: Path) -> int:
         with suppress(OSError), os.scandir(parent) as entries:  # it went while we looked
             for entry in entries:
                 with suppress(OSError):
-                    total += max(entry.stat(follow_symlinks=False).st_blocks * 512, _ENTRY)
+                    found = entry.stat(follow_symlinks=False)
+                    total += max(found.st_blocks * 512, found.st_size, _ENTRY)
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
     return total

@@ -139,13 +139,19 @@ def test_a_job_that_goes_on_for_ever_is_stopped(job: Running) -> None:
 
 def test_writing_more_than_makes_sense_ends_a_job(job: Running) -> None:
     (job.out / "deep").mkdir()
-    with (job.out / "deep" / "big").open("wb") as file:
-        file.truncate(1 << 40)  # a hole takes no room
     assert job.after(0) is None
     (job.out / "deep" / "big").write_bytes(b"x" * (18 << 20))
     stopped = job.watch.poll()
     assert stopped is not None and stopped.outcome is Outcome.BAD_OUTPUT
     assert stopped.detail == "wrote 18 MiB, at most 16 MiB make sense"
+
+
+def test_a_hole_is_as_large_as_it_is_long(job: Running) -> None:
+    with (job.out / "hole").open("wb") as file:
+        file.truncate(1 << 43)
+    stopped = job.watch.poll()
+    assert stopped is not None and stopped.outcome is Outcome.BAD_OUTPUT
+    assert stopped.detail == "wrote 8388608 MiB, at most 16 MiB make sense"
 
 
 def test_countless_empty_files_are_too_much_as_well(job: Running) -> None:
