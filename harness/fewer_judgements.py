@@ -13,16 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness import evaluate, measure_names
+from harness import measure_names, measure_values
 from harness.errors import UsageError
 from harness.judged_runs import JudgedRuns
-from harness.trec_files import Qrels, Run
+from harness.trec_files import Qrels
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-# Hits that are judged at a time: some 100 MiB of them.
-_AT_ONCE = 500_000
 
 
 @dataclass(frozen=True)
@@ -142,46 +139,21 @@ def means(
         runs: which.
         drawn: of their judgements.
         measure: whose aggregate is a mean.
-        step: is told how many of how many runs are done.
+        step: is told how many of how many remainders are judged.
 
     Raises:
         UsageError: the measure cannot be computed by what is left.
     """
     known = drawn.columns >= 0
     counts = known.sum(axis=1)
+    depth = None if measure.params.get("judged_only") else measure_names.cutoff(measure)
+    rankings = [{query: hits[:depth] for query, hits in run.rankings.items()} for run in runs.runs.values()]
     found = []
-    for number, run in enumerate(runs.runs.values()):
-        step(number, len(runs.runs))
-        values = _values(run, drawn, measure)
+    for judged in measure_values.compute_each((measure,), drawn.qrels, rankings, drawn.query_of, step):
+        if str(measure) in judged.reasons:
+            raise UsageError(f"{measure} {judged.reasons[str(measure)]}")
+        values = np.asarray([judged.per_query[str(measure)][name] for name in drawn.qrels], dtype=np.float64)
         sums = np.where(known, values[drawn.columns], 0.0).sum(axis=1)
         with np.errstate(invalid="ignore", divide="ignore"):
             found.append(sums / counts)
     return np.stack(found, axis=1)
-
-
-def _values(run: Run, drawn: Drawn, measure: Any) -> Floats:
-    """The measure of a run by each distinct remainder."""
-    depth = None if measure.params.get("judged_only") else measure_names.cutoff(measure)
-    found: dict[str, float] = {}
-    for names in _parts(run, drawn, depth):
-        rankings = {name: run.rankings.get(drawn.query_of[name], ())[:depth] for name in names}
-        part = {name: drawn.qrels[name] for name in names}
-        judged = evaluate.evaluate(Run(rankings, ()), part, names, (measure,))
-        if str(measure) in judged.reasons:
-            raise UsageError(f"{measure} {judged.reasons[str(measure)]}")
-        found |= judged.per_query[str(measure)]
-    return np.asarray([found[name] for name in drawn.qrels], dtype=np.float64)
-
-
-def _parts(run: Run, drawn: Drawn, depth: int | None) -> Iterator[list[str]]:
-    """The remainders' names, so many at a time as make ``_AT_ONCE`` hits."""
-    part: list[str] = []
-    hits = 0
-    for name, query in drawn.query_of.items():
-        part.append(name)
-        hits += len(run.rankings.get(query, ())[:depth]) + len(drawn.qrels[name])
-        if hits >= _AT_ONCE:
-            yield part
-            part, hits = [], 0
-    if part:
-        yield part

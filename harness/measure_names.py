@@ -1,4 +1,4 @@
-"""Effectiveness measures, by the names that ir_measures gives them; and two kinds that it lacks, R@2kt and SetF@10."""
+"""Effectiveness measures, by the names that ir_measures gives them; and those that it lacks: R@2kt, SetF@10, F1@10."""
 
 from __future__ import annotations
 
@@ -55,6 +55,35 @@ class SetAtCutoff:
         return f"{self.whole}@{self.depth}"
 
 
+@dataclass(frozen=True)
+class F1AtCutoff:
+    """``F1@10``: the harmonic mean of ``P@10`` and ``R@10``, whatever the number of hits; ``precision`` is the former.
+
+    ``SetF@10`` divides by the hits that there are, where P@10 divides by 10.
+    """
+
+    precision: Any
+
+    NAME: ClassVar[str] = "F1"
+
+    @property
+    def params(self) -> dict[str, Any]:  # noqa: D102
+        return dict(self.precision.params)
+
+    @property
+    def recall(self) -> Any:
+        """``R@10`` with the same parameters."""
+        import ir_measures
+
+        return ir_measures.R(**self.params)
+
+    def aggregator(self) -> Any:  # noqa: D102
+        return self.precision.aggregator()
+
+    def __str__(self) -> str:
+        return f"F1{str(self.precision)[1:]}"
+
+
 # Measures without a cutoff that look at what was retrieved as a set, or at the judgements alone: no deeper ranks exist
 # for them.
 # R@2kt says itself which queries have too few tokens.
@@ -92,6 +121,9 @@ def parse(names: Iterable[str], *, distances: bool = False) -> tuple[Any, ...]:
                 )
             parsed.append(distance)
             continue
+        if (of_f1 := re.fullmatch(r"F1((?:\(.*\))?(?:@.*)?)", name)) is not None:
+            parsed.append(_f1(name, of_f1[1]))
+            continue
         of_set = re.fullmatch(r"(Set(?:AP|F|P|R)(?:\(.*\))?)@([0-9]{1,18})", name)
         measure = _parsed(name, of_set[1] if of_set else name)
         if of_set:
@@ -125,6 +157,12 @@ def _parsed(name: str, text: str) -> Any:
     if not named or not any(each.supports(measure) for each in providers):
         raise UsageError(f"measure {name!r} cannot be computed by what is installed; see ir_measures' providers")
     return measure
+
+
+def _f1(name: str, rest: str) -> F1AtCutoff:
+    if "@" not in rest:
+        raise _unknown(name, f"it needs a cutoff: {name}@10; over all that was retrieved it is SetF{rest}")
+    return F1AtCutoff(_parsed(name, f"P{rest}"))
 
 
 def _unknown(name: str, why: str) -> UsageError:

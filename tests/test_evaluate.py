@@ -418,15 +418,49 @@ def test_a_grade_beyond_gdevals_is_the_reason_and_other_measures_stand(
 def test_whatever_a_provider_raises_is_a_reason_of_that_measure_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     import ir_measures
 
-    ours = ir_measures.iter_calc
+    ours = ir_measures.evaluator
 
     def fails(measures: list[Any], *rest: Any) -> Any:
         if any(measure.NAME == "P" for measure in measures):
             raise CalledProcessError(25, ["a program"])
         return ours(measures, *rest)
 
-    monkeypatch.setattr(ir_measures, "iter_calc", fails)
+    monkeypatch.setattr(ir_measures, "evaluator", fails)
     found = judge({"a": ("x",)}, {"a": {"x": 1}}, ["a"], "P@5", "RR@10", "SetP@1")
     assert found.values == {"P@5": None, "RR@10": 1.0, "SetP@1": 1.0}
     why = "Command '['a program']' returned non-zero exit status 25."
     assert found.reasons == {"P@5": f"cannot be computed for every query: {why}"}
+
+
+def test_f1_is_the_harmonic_mean_of_precision_and_recall_at_the_cutoff() -> None:
+    rankings = {"a": ("x", "n", "y"), "b": ("n",), "d": ("x", "y")}
+    qrels = {"a": {"x": 1, "y": 2, "z": 1}, "b": {"x": 1}, "c": {"x": 1}, "d": {"x": 0}}
+    names = ("F1@5", "P@5", "SetF@5", "F1(rel=2)@5", "F1@2")
+    found = judge(rankings, qrels, list(qrels), *names)
+    assert [str(each) for each in measure_names.parse(names)] == list(names)
+    assert found.per_query["F1@5"] == pytest.approx({"a": 0.5, "b": 0.0, "c": 0.0, "d": 0.0}), "P@5 .4, R@5 .667"
+    assert found.per_query["SetF@5"]["a"] == pytest.approx(2 / 3), "of the three hits that there are"
+    assert found.per_query["F1(rel=2)@5"]["a"] == pytest.approx(2 * 0.2 / 1.2)
+    assert found.per_query["F1@2"]["a"] == pytest.approx(2 * 0.5 / 3 / (0.5 + 1 / 3))
+    assert found.values["F1@5"] == pytest.approx(0.125) and found.means >= {"F1@5", "P@5"}
+    assert set(found.values) == set(names), "what F1 is made of is not shown unasked"
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("F1", "it needs a cutoff: F1@10; over all that was retrieved it is SetF;"),
+        ("F1(rel=2)", r"it needs a cutoff: F1\(rel=2\)@10; over all that was retrieved it is SetF\(rel=2\);"),
+        ("F1@0", "the cutoff is a whole number"),
+        ("F1(x=2)@3", "P has no 'x'"),
+    ],
+)
+def test_an_f1_that_is_none_says_what_is_wrong(name: str, why: str) -> None:
+    with pytest.raises(UsageError, match=f"unknown measure .*: {why}"):
+        measure_names.parse([name])
+
+
+def test_f1_has_no_value_where_not_all_relevant_documents_are_known() -> None:
+    run = trec_files.Run({"a": ("y", "x")}, ())
+    alone = evaluate.evaluate(run, HITS_ALONE, ["a"], measure_names.parse(["F1@5", "P@1"]), hits_alone=True)
+    assert alone.values == {"F1@5": None, "P@1": 1.0}

@@ -6,11 +6,12 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from harness import evaluate, fewer_judgements, measure_names, robustness
+from harness import evaluate, fewer_judgements, measure_names, measure_values, robustness
 from harness.errors import UsageError
 from harness.fewer_judgements import Keep
 from harness.judged_runs import JudgedRuns
@@ -148,8 +149,26 @@ def test_what_the_judging_is_cut_into_does_not_matter(monkeypatch: pytest.Monkey
     runs = runs_of({query: {"right": 1, "wrong1": 1} for query in QUERIES}, a=[1, 2], b=[3])
     asked = Asked("AP", keeps=(Keep(relevant=1),), draws=20)
     whole = robustness.examine(runs, asked)
-    monkeypatch.setattr(fewer_judgements, "_AT_ONCE", 30)
+    monkeypatch.setattr(measure_values, "_AT_ONCE", 30)
     assert robustness.examine(runs, asked) == whole
+
+
+def test_judgements_that_are_left_are_read_once_for_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ir_measures
+
+    runs = runs_of({query: {"right": 1, "wrong1": 1} for query in QUERIES}, a=[1, 2], b=[3], c=[4, 1])
+    (measure,) = measure_names.parse(["AP"])
+    drawn = fewer_judgements.draw(runs.qrels, QUERIES, Keep(relevant=1), 5, seed=0)
+    read: list[int] = []
+    ours = ir_measures.evaluator
+
+    def evaluator(measures: list[Any], judged: Qrels) -> Any:
+        read.append(len(judged))
+        return ours(measures, judged)
+
+    monkeypatch.setattr(ir_measures, "evaluator", evaluator)
+    assert fewer_judgements.means(runs, drawn, measure).shape == (5, 3)
+    assert read == [len(drawn.qrels)]
 
 
 def test_where_there_is_nothing_to_take_away_one_draw_says_all() -> None:
@@ -199,8 +218,8 @@ def test_a_measure_that_one_system_alone_lacks_orders_none() -> None:
 
 
 def test_a_measure_that_fewer_judgements_do_not_bear_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking = evaluate.Evaluation({"RR@10": None}, 1, (), (), (), reasons={"RR@10": "cannot be computed"})
-    monkeypatch.setattr(fewer_judgements, "evaluate", SimpleNamespace(evaluate=lambda *_: lacking))
+    lacking = measure_values.Computed(reasons={"RR@10": "cannot be computed"})
+    monkeypatch.setattr(fewer_judgements, "measure_values", SimpleNamespace(compute_each=lambda *_: [lacking]))
     found = robustness.examine(runs_of(ONE, a=[1], b=[2]), Asked("RR@10", (), (Keep(share=0.5),), draws=2))
     assert condition(found, Cause.JUDGEMENTS).reason == "RR@10 cannot be computed"
     assert condition(found, Cause.QUERIES).draws == 1000, "the rest stands"
@@ -211,7 +230,8 @@ def test_the_same_seed_gives_the_same_and_progress_ends_within_the_whole() -> No
     asked = Asked("nDCG@10", ("RR@10",), (Keep(relevant=1), Keep(share=0.5)), 200, 20)
     told: list[tuple[int, int]] = []
     found = robustness.examine(runs, asked, lambda done, total: told.append((done, total)))
-    assert told == [(done, 6) for done in range(6)]
+    shares = [done / total for done, total in told]
+    assert shares == sorted(shares) and shares[0] == 0 and 2 / 3 < shares[-1] < 1
     assert robustness.examine(runs, asked) == found
     assert robustness.examine(runs, Asked("nDCG@10", ("RR@10",), asked.keeps, 200, 20, seed=1)) != found
 
