@@ -3,7 +3,8 @@
 XOR-TyDi's evaluator joins the tokens of a query's hits, best first, cuts the list at 2,000 or 5,000, and looks for an
 answer in what is left.  So an answer is found within L tokens if and only if the shortest list that holds one has at
 most L, whatever L is: that length is stored once, beside the judged hits, as lines ``query<TAB>found<TAB>tokens``
-(``found`` is ``-`` where no answer is among the first ``tokens``).
+(``found`` is ``-`` where no answer is among the first ``tokens``).  Where questions name their languages, that is a
+fourth field, and questions without hits have a line too: the mean over languages needs all of them.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ class Depth:
     """``found``: how many tokens the shortest list has that holds an answer.
 
     ``tokens``: how many were looked at, all that the hits have if those are fewer than ``MOST_TOKENS``; where an
-    answer was found, none beyond it.
+    answer was found, none beyond it.  ``language``: of the question; ``""`` where it names none.
     """
 
     found: int | None
     tokens: int
+    language: str = ""
 
 
 Depths = Mapping[str, Depth]
@@ -37,10 +39,11 @@ Depths = Mapping[str, Depth]
 
 def written(depths: Depths) -> bytes:
     """The text of the file."""
-    lines = [
-        f"{query}\t{'-' if depth.found is None else depth.found}\t{depth.tokens}\n" for query, depth in depths.items()
-    ]
-    return "".join(lines).encode("utf-8")
+    rows = (
+        (query, "-" if depth.found is None else str(depth.found), str(depth.tokens), depth.language)
+        for query, depth in depths.items()
+    )
+    return "".join("\t".join(row).rstrip("\t") + "\n" for row in rows).encode("utf-8")
 
 
 def read(path: Path) -> dict[str, Depth]:
@@ -55,8 +58,10 @@ def read(path: Path) -> dict[str, Depth]:
         with gzip.open(path, "rt", encoding="utf-8", newline="\n") as lines:
             for line in lines:
                 number += 1
-                query, depth, tokens = line.rstrip("\n").split("\t")
-                each = found[query] = Depth(None if depth == "-" else int(depth), int(tokens))
+                query, depth, tokens, *language = line.rstrip("\n").split("\t")
+                each = found[query] = Depth(None if depth == "-" else int(depth), int(tokens), *language[:1])
+                if len(language) > 1:
+                    raise ValueError("more than four fields")
                 if not 0 <= (each.found or 0) <= each.tokens:
                     raise ValueError("found beyond its tokens")
     except FileNotFoundError:

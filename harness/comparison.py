@@ -130,7 +130,8 @@ def compare(
         found.append(_measure(measure, figures, found_a, found_b))
     said = tuple(_notes(a, b))
     if a.outcome is b.outcome is Outcome.OK:  # else nothing of the other has a value, and that is said
-        said += tuple(_missing(measures, *({name: of.reason for name, of in row.measures.items()} for row in (a, b))))
+        reasons = [{name: of.reason for name, of in row.measures.items() if of.value is None} for row in (a, b)]
+        said += tuple(_missing(measures, *reasons))
     return _named(Side(called(a), a), Side(called(b), b), found, said, found_a, found_b, asked)
 
 

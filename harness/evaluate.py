@@ -8,6 +8,7 @@ the run's own ranks: the same values wherever scores differ, and one ranking for
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from harness.trec_files import Qrels, Run
 
 _UNKNOWN = "needs all relevant documents; only those retrieved were judged, by the answers in their texts"
 _NO_ANSWERS = "needs a dataset that has answers; this one has judgements of documents"
+_NO_LANGUAGES = "needs each question's language, which was not stored with this job; run its suite again with --fresh"
 _NO_DEPTHS = "how deep answers stand was not stored when this was measured; run its suite again with --fresh"
 
 
@@ -95,13 +97,15 @@ def evaluate(
     if hits_alone:
         # No document has the empty id: a query without hits is judged, and has found nothing.
         judged = {query: qrels.get(query) or {"": 0} for query in sorted(set(sample_ids))}
-    reasons = {str(each): why for each in measures if (why := _why_not(each, run, hits_alone=hits_alone))}
+    reasons = {str(each): why for each in measures if (why := _why_not(each, run, judged, hits_alone=hits_alone))}
     known = [each for each in measures if str(each) not in reasons]
     theirs = [each for each in known if not isinstance(each, AnswerRecall)]
     found = measure_values.compute(theirs, judged, run.rankings) if judged and theirs else Computed()
     for measure in known if judged else ():
         if isinstance(measure, AnswerRecall):
-            of_queries = found.per_query[str(measure)] = _answers_found(measure, run, judged)
+            of_queries = _answers_found(measure, run, judged)
+            of_queries = _weighted(of_queries, run) if measure.by_language else of_queries
+            found.per_query[str(measure)] = of_queries
             found.values[str(measure)] = sum(of_queries.values()) / len(of_queries)
     return Evaluation(
         values={str(each): found.values.get(str(each)) for each in measures},
@@ -116,12 +120,15 @@ def evaluate(
     )
 
 
-def _why_not(measure: Any, run: Run, *, hits_alone: bool) -> str | None:
+def _why_not(measure: Any, run: Run, judged: Qrels, *, hits_alone: bool) -> str | None:
     """Why a measure has no value here, where it has none."""
     if isinstance(measure, AnswerRecall):
         if not hits_alone:
             return _NO_ANSWERS
-        return None if run.depths is not None and run.depths.keys() >= run.rankings.keys() else _NO_DEPTHS
+        if run.depths is None or not run.depths.keys() >= run.rankings.keys():
+            return _NO_DEPTHS
+        known = all(query in run.depths and run.depths[query].language for query in judged)
+        return _NO_LANGUAGES if measure.by_language and not known else None
     return _UNKNOWN if hits_alone and measure.NAME not in OF_HITS_ALONE else None
 
 
@@ -129,7 +136,9 @@ def is_mean(measure: Any) -> bool:
     """Whether a measure's aggregate is the mean of its values by query."""
     from ir_measures.measures import MeanAgg
 
-    return isinstance(measure, AnswerRecall) or isinstance(measure.aggregator(), MeanAgg)
+    if isinstance(measure, AnswerRecall):
+        return not measure.by_language
+    return isinstance(measure.aggregator(), MeanAgg)
 
 
 def _answers_found(measure: AnswerRecall, run: Run, judged: Qrels) -> dict[str, float]:
@@ -139,11 +148,22 @@ def _answers_found(measure: AnswerRecall, run: Run, judged: Qrels) -> dict[str, 
     return {query: float(depth is not None and depth <= measure.tokens) for query, depth in found.items()}
 
 
+def _weighted(values: dict[str, float], run: Run) -> dict[str, float]:
+    """Weigh queries so that their mean is the mean over languages of each language's mean."""
+    languages = {query: depth.language for query, depth in (run.depths or {}).items() if query in values}
+    counts = Counter(languages.values())
+    return {query: value * len(values) / (len(counts) * counts[languages[query]]) for query, value in values.items()}
+
+
 def _cut_short(measure: Any, run: Run, judged: Qrels) -> CutShort | None:
     """Queries that count 0 though not all of the measure's tokens were looked at."""
     if not isinstance(measure, AnswerRecall):
         return None
-    seen = {query: depth.tokens for query, depth in (run.depths or {}).items() if depth.found is None}
+    seen = {
+        query: depth.tokens
+        for query, depth in (run.depths or {}).items()
+        if depth.found is None and run.rankings.get(query)
+    }
     short = {query: seen[query] for query in judged if seen.get(query, measure.tokens) < measure.tokens}
     if not short:
         return None

@@ -25,8 +25,8 @@ def figure(judged: Evaluation, name: str) -> Figure:
         none = None if judged.queries else "no query of the sample has judgements"
         return Figure(None, reason=none or judged.reasons.get(name))
     if name not in judged.means:
-        return Figure(value)
-    return replace(mean(judged.per_query[name]), value=value, reason=None)
+        return Figure(value, reason="no interval: it is no mean over queries")
+    return replace(mean(judged.per_query[name]), value=value)
 
 
 def mean(values: Mapping[str, float], seed: int = SEED) -> Figure:

@@ -20,14 +20,17 @@ class AnswerRecall:
     """``R@2kt``: whether an answer stands within the first 2,000 tokens of what was retrieved.
 
     It is looked at as ir_measures' own measures are: ``NAME``, ``params``, and its text parses back.
+    ``R(mean='languages')@2kt`` is the mean over languages of their means, as XOR-TyDi reports.
     """
 
     tokens: int
+    by_language: bool = False
     params: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
     NAME: ClassVar[str] = "R@kt"
 
     def __str__(self) -> str:
-        return f"R@{self.tokens // 1000}kt"
+        mean = "(mean='languages')" if self.by_language else ""
+        return f"R{mean}@{self.tokens // 1000}kt"
 
 
 @dataclass(frozen=True)
@@ -110,8 +113,8 @@ def parse(names: Iterable[str], *, distances: bool = False) -> tuple[Any, ...]:
     for name in names:
         if name.strip() == "":
             raise _unknown(name, "it is empty")
-        if (tokens := re.fullmatch(r"R@(\w*)kt", name)) is not None:
-            parsed.append(_answer_recall(name, tokens[1]))
+        if (tokens := re.fullmatch(r"R(\(mean=(['\"])languages\2\))?@(\w*)kt", name)) is not None:
+            parsed.append(_answer_recall(name, tokens[3], by_language=tokens[1] is not None))
             continue
         if (distance := distance_names.parse(name)) is not None:
             if not distances:
@@ -171,14 +174,14 @@ def _unknown(name: str, why: str) -> UsageError:
     )
 
 
-def _answer_recall(name: str, thousands: str) -> AnswerRecall:
+def _answer_recall(name: str, thousands: str, *, by_language: bool) -> AnswerRecall:
     # Digits alone, and no zero before them: its text must parse back.
     if re.fullmatch(r"[1-9][0-9]{0,3}", thousands) is None or int(thousands) * 1000 > MOST_TOKENS:
         raise UsageError(
             f"unknown measure {name!r}: answers are looked for in the first {MOST_TOKENS:,} tokens; "
             f"R@1kt to R@{MOST_TOKENS // 1000}kt, of which R@2kt and R@5kt are XOR-TyDi's own"
         )
-    return AnswerRecall(int(thousands) * 1000)
+    return AnswerRecall(int(thousands) * 1000, by_language)
 
 
 def cutoff(measure: Any) -> int | None:

@@ -88,6 +88,18 @@ def test_json_and_csv_keep_figures_whole_and_missing_ones_missing(files: Path) -
     ]
 
 
+def test_why_a_value_has_no_interval_stands_in_csv_and_json(files: Path) -> None:
+    (files / "queries.tsv").write_text("q1\tone\nq2\ttwo\n")
+    asked = ("--queries", str(files / "queries.tsv"), "--measures", "RR@10 NumRel", "--format")
+    (found,) = json.loads(run(files, *asked, "json", runs=("half.run",)).stdout)["runs"]
+    reasons = {name: figure["reason"] for name, figure in found["figures"].items()}
+    few = "an interval needs 11 queries, there are 2"
+    assert reasons == {"RR@10": few, "NumRel": "no interval: it is no mean over queries"}
+    rows = list(csv.DictReader(io.StringIO(run(files, *asked, "csv", runs=("half.run",)).stdout)))
+    assert [row["reason"] for row in rows] == list(reasons.values())
+    assert few not in run(files, *asked, "md", runs=("half.run",)).stdout, "one note for all says it"
+
+
 def test_the_queries_that_count_can_be_named(files: Path) -> None:
     (files / "queries.tsv").write_text("q1\tone\nq2\ttwo\nnobody\tthree\n")
     asked = ("--queries", str(files / "queries.tsv"), "--measures", "RR@10", "-o", str(files / "out.md"))

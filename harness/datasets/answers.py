@@ -12,7 +12,7 @@ import functools
 import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness import answer_depths
 from harness.answer_depths import MOST_TOKENS, Depth
@@ -30,9 +30,10 @@ Texts = Callable[[Iterable[str]], Iterator[tuple[str, str]]]
 
 @dataclass(frozen=True)
 class Answers:
-    """Query id -> what its answers may be; at least one each."""
+    """Query id -> what its answers may be, at least one each; and its language, where the question names it."""
 
     by_query: Mapping[str, tuple[str, ...]]
+    languages: Mapping[str, str] = field(default_factory=dict)
     # What was found so far: systems retrieve the same documents again and again.
     _known: dict[tuple[str, str], bool] = field(default_factory=dict, compare=False, repr=False)
     # Document id -> its text in tokens.
@@ -41,7 +42,9 @@ class Answers:
     @property
     def content(self) -> bytes:
         """All of it in one form, as it is kept beside results."""
-        return json.dumps({"rule": RULE, "answers": dict(self.by_query)}, ensure_ascii=False, sort_keys=True).encode()
+        content = {"rule": RULE, "answers": dict(self.by_query)}
+        content |= {"languages": dict(self.languages)} if self.languages else {}
+        return json.dumps(content, ensure_ascii=False, sort_keys=True).encode()
 
     def judge(self, run: bytes, texts: Texts) -> bytes:
         """Judge every hit of a TREC run: the text of a TREC qrels file, in the run's order.
@@ -88,7 +91,12 @@ class Answers:
             for query_id in part:
                 passages = (self._tokenised(doc_id, bodies[doc_id]) for doc_id in ranked[query_id] if doc_id in bodies)
                 found[query_id] = depth(passages, self.by_query.get(query_id, ()))
-        return answer_depths.written(found)
+        nothing = {query_id: Depth(None, 0) for query_id in self.languages if query_id not in found}
+        named = {
+            query_id: replace(each, language=self.languages.get(query_id, ""))
+            for query_id, each in (found | nothing).items()
+        }
+        return answer_depths.written(named)
 
     def _tokenised(self, doc_id: str, text: str) -> str:
         if len(self._cut) > _MOST_CUT:

@@ -64,12 +64,13 @@ def _answers(path: Path) -> Answers:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
         found = {str(query): tuple(map(str, each)) for query, each in raw["answers"].items()}
+        languages = {str(query): str(each) for query, each in raw.get("languages", {}).items()}
         rule = raw["rule"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise FileError(f"{path}: no answers of this harness ({error}); ship the dataset again") from error
     if rule != answers.RULE:
         raise FileError(f"{path}: judged by the rule {rule!r}, this harness knows {answers.RULE!r}; use the same one")
-    return Answers(found)
+    return Answers(found, languages)
 
 
 def _use(folder: Path) -> None:

@@ -45,6 +45,7 @@ def read(folder: Path, split: str) -> Source:
     english = _translated(folder)
     topics: list[tuple[str, str, str]] = []
     known: dict[str, tuple[str, ...]] = {}
+    languages: dict[str, str] = {}
     for place, raw in files.json_lines(splits(folder)[split]):
         query_id = _id(place, raw)
         if query_id not in english:
@@ -53,9 +54,11 @@ def read(folder: Path, split: str) -> Source:
         found = _answers(place, raw)
         if found:
             known[query_id] = found
+            if "lang" in raw:
+                languages[query_id] = _language(place, raw)
     collection = collections[0]
     documents = Documents(str(collection), "dpr", (collection,), lambda: _documents(collection))
-    return Source(documents, checks.topics(topics), answers=Answers(known))
+    return Source(documents, checks.topics(topics), answers=Answers(known, languages))
 
 
 def _translated(folder: Path) -> dict[str, str]:
@@ -75,6 +78,13 @@ def _translated(folder: Path) -> dict[str, str]:
 def _id(place: str, raw: dict[str, Any]) -> str:
     value = raw.get("id")
     return str(value) if type(value) is int else files.text_of(place, raw, "id")
+
+
+def _language(place: str, raw: dict[str, Any]) -> str:
+    language = files.text_of(place, raw, "lang")
+    if not language or any(each.isspace() for each in language):
+        raise FileError(f"{place}: key 'lang' is {language!r}; write a code such as 'ja'")
+    return language
 
 
 def _answers(place: str, raw: dict[str, Any]) -> tuple[str, ...]:

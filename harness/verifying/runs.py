@@ -81,7 +81,8 @@ def _depths(path: Path, run: Run, qrels: Qrels) -> Iterator[tuple[str, str, str]
     if not path.exists():
         return
     depths = answer_depths.read(path)
-    if depths.keys() != run.rankings.keys():
+    hits = {query for query, depth in depths.items() if depth.tokens or not depth.language}
+    if not hits <= run.rankings.keys() <= depths.keys():
         yield path.name, f"depths of {len(depths)} queries", f"those of the {len(run.rankings)} queries of its run"
     # An answer that stands behind the last token that is looked at is not found.
     lost = [

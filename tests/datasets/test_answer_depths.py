@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness import answer_depths, evaluate, measure_names, rows
+from harness import answer_depths, evaluate, measure_figures, measure_names, rows
 from harness.answer_depths import MOST_TOKENS, Depth
 from harness.cli import main
 from harness.datasets import answers
@@ -137,6 +137,38 @@ def test_the_measure_is_a_mean_over_queries_and_those_without_hits_count_zero() 
     assert found.means == {"R@2kt", "R@5kt", "Success@10"}
 
 
+def test_the_mean_over_languages_is_that_of_each_languages_mean() -> None:
+    depths = {
+        "a": Depth(9, 9, "ja"),
+        "b": Depth(9, 9, "ja"),
+        "c": Depth(None, 6000, "ja"),
+        "d": Depth(None, 0, "fi"),  # without hits
+    }
+    run = Run(dict.fromkeys("abc", ("x",)), (), depths=depths)
+    names = ("R@2kt", "R(mean='languages')@2kt", 'R(mean="languages")@5kt')
+    found = evaluate.evaluate(run, {}, list("abcd"), measure_names.parse(names), hits_alone=True)
+    by_language = "R(mean='languages')@2kt"
+    assert found.values["R@2kt"] == 0.5
+    assert found.values[by_language] == found.values["R(mean='languages')@5kt"] == pytest.approx((2 / 3 + 0) / 2)
+    # Paired tests take the mean over queries: it must be the same.
+    assert found.per_query[by_language] == pytest.approx({"a": 2 / 3, "b": 2 / 3, "c": 0, "d": 0})
+    assert by_language not in found.means and "d" not in found.cut_short.get("R@2kt", evaluate.CutShort((), 0)).queries
+    figure = measure_figures.figure(found, by_language)
+    assert figure.low is None and figure.reason == "no interval: it is no mean over queries"
+
+
+def test_a_mean_over_languages_that_are_not_known_has_a_reason() -> None:
+    found = judged({"a": Depth(9, 9, "ja"), "b": Depth(9, 9)}, "R(mean='languages')@2kt", "R@2kt")
+    assert found.values == {"R(mean='languages')@2kt": None, "R@2kt": 0.5}
+    assert found.reasons["R(mean='languages')@2kt"].startswith("needs each question's language")
+
+
+def test_a_question_without_hits_has_its_language() -> None:
+    known = Answers({"q": ("x",), "p": ("y",)}, {"q": "ja", "p": "fi"})
+    depths = known.depths(b"q Q0 a 1 3.0 s\n", lambda ids: ((each, "one x") for each in ids))
+    assert depths == b"q\t2\t2\tja\np\t-\t0\tfi\n"
+
+
 def test_queries_whose_hits_end_too_early_are_said_with_the_hits_that_would_reach() -> None:
     depths = {"a": Depth(None, 1999), "b": Depth(None, 300), "c": Depth(5, 5)}
     found = judged(depths, "R@2kt", "R@5kt")
@@ -155,11 +187,11 @@ def test_where_depths_are_not_known_the_measure_says_why() -> None:
 
 
 def test_what_is_written_reads_back(tmp_path: Path) -> None:
-    depths = {"q 1": Depth(None, 12), "é": Depth(3, 3), "none": Depth(None, 0)}
+    depths = {"q 1": Depth(None, 12), "é": Depth(3, 3, "fi"), "none": Depth(None, 0)}
     path = tmp_path / ANSWER_DEPTHS
     path.write_bytes(gzip.compress(answer_depths.written(depths)))
     assert answer_depths.read(path) == depths
-    for wrong in (b"q\t-\n", b"q\tx\t1\n", b"q\t5\t3\n", b"q\t-\t\xff\n"):
+    for wrong in (b"q\t-\n", b"q\tx\t1\n", b"q\t5\t3\n", b"q\t-\t\xff\n", b"q\t-\t1\tja\tx\n"):
         path.write_bytes(gzip.compress(b"p\t1\t1\n" + wrong))
         with pytest.raises(FileError, match=rf"{ANSWER_DEPTHS}:[012]: damaged"):
             answer_depths.read(path)
@@ -197,7 +229,7 @@ def job(bench: Bench, kept: Path) -> StoredJob:
 
 def test_depths_are_stored_with_the_job_and_reported(bench: Bench, job: StoredJob) -> None:
     # d9 has 5 tokens; d8 "all about where rivers 8 end : the North Sea".
-    assert gzip.decompress((job.folder / ANSWER_DEPTHS).read_bytes()) == b"q1\t15\t15\n"
+    assert gzip.decompress((job.folder / ANSWER_DEPTHS).read_bytes()) == b"q1\t15\t15\tja\n"
     assert {ANSWER_DEPTHS, JUDGED_HITS} <= job.result.files.keys()
     (row,) = rows.measure([job], measures=["R@2kt", "R@5kt", "RR@10"]).rows
     assert {name: figure.value for name, figure in row.measures.items()} == {"R@2kt": 1.0, "R@5kt": 1.0, "RR@10": 0.5}
