@@ -18,6 +18,7 @@ from harness.per_query import PerQuery
 from harness.records import Outcome
 from harness.result import Cell
 from harness.set_apart import SetApart
+from harness.significance import Tested
 from harness.table import Figure, Row, Validity
 
 Floats = NDArray[np.float64]
@@ -140,12 +141,11 @@ def compare_runs(
     evaluations: tuple[Evaluation, Evaluation],
     found: tuple[PerQuery, PerQuery],
     measures: Sequence[str],
-    notes: Sequence[str],
     asked: changed.Asked | None = None,
 ) -> Comparison:
     """Compare two runs that others made: their measures alone; arguments as of :func:`compare`, for A and B."""
     differences = [_measure(each, [one.values[each] for one in evaluations], *found) for each in measures]
-    said = (*notes, *_missing(measures, *(one.reasons for one in evaluations)))
+    said = tuple(_missing(measures, *(one.reasons for one in evaluations)))
     return _named(Side(names[0]), Side(names[1]), differences, said, *found, asked)
 
 
@@ -176,28 +176,46 @@ def _named(
 
 
 def corrected(found: Sequence[Comparison]) -> tuple[Comparison, ...]:
-    """The same, corrected for how many there are: all their metrics together are one family (Holm 1979)."""
-    tests = family(found)
-    adjusted = dict(zip(tests, significance.holm(tuple(tests.values())), strict=True))
+    """Test all differences, corrected for how many there are: all metrics together are one family (Holm 1979)."""
+    columns = family(found)
+    tests = dict(zip(columns, significance.paired(tuple(columns.values())), strict=True))
+    adjusted = dict(zip(tests, significance.holm([each.p for each in tests.values()]), strict=True))
     made = []
     for one in found:
-        held = [held_against(each, adjusted[_test(one, each)]) if each.tested else each for each in one.differences]
+        held = [
+            each
+            if each.column is None
+            else held_against(each, _turned(tests[test], columns[test], each.column), adjusted[test])
+            for each, test in ((each, _test(one, each)) for each in one.differences)
+        ]
         made.append(replace(one, differences=tuple(held)))
     return tuple(made)
 
 
-def family(found: Sequence[Comparison]) -> dict[Test, float]:
-    """The tests that comparisons are corrected for, and their p.
+def _turned(tested: Tested, column: Floats, ours: Floats) -> Tested:
+    """The test of differences that may have been taken the other way round."""
+    if np.array_equal(column, ours):
+        return tested
+    of = tested.interval
+    assert of.value is not None
+    low, high = (None if end is None else -end for end in (of.high, of.low))
+    size = tested.effect_size
+    return replace(
+        tested,
+        interval=Figure(-of.value, low, high, of.reason),
+        effect_size=None if size is None else -size,
+        higher=tested.lower,
+        lower=tested.higher,
+    )
+
+
+def family(found: Sequence[Comparison]) -> dict[Test, Floats]:
+    """The tests that comparisons are corrected for, and the differences that are tested.
 
     Two systems that rank alike on several hardware profiles differ there by the very same values: that is one test,
     however often it is shown.
     """
-    return {
-        _test(one, each): each.tested.p_randomisation
-        for one in found
-        for each in one.differences
-        if each.tested is not None
-    }
+    return {_test(one, each): each.column for one in found for each in one.differences if each.column is not None}
 
 
 def _test(one: Comparison, each: Difference) -> Test:

@@ -41,11 +41,12 @@ class Verdict(str, Enum):
 class Difference:
     """B less A in one metric (latency in seconds, a measure in its own unit), over the queries that both have.
 
-    ``over_queries`` has the paired 95 % bootstrap interval: for queries like these.  ``again`` has the same difference
+    ``over_queries`` has the paired 95 % interval, for queries like these: of a measure it is that of the test, once it
+    was :func:`held_against` the others; of latency, which is skewed, a bootstrap's.  ``again`` has the same difference
     with a 95 % Welch interval over repeated measurements of these queries; only latency has one.  ``ratio`` is B / A.
     ``needed``: how many such queries would show a difference of this size (95 % confidence, power 80 %).  ``tested``
-    says whether it is more than chance; ``p_holm`` is the p of its randomisation test, corrected for all that were
-    compared together (``None`` until it is :func:`held_against`).  ``fingerprint`` is that of the queries' differences.
+    says whether it is more than chance; ``p_holm`` is the p of that test, corrected for all that were compared together
+    (both ``None`` until then).  ``column`` holds the queries' differences, ``fingerprint`` names them.
     """
 
     metric: str
@@ -60,6 +61,7 @@ class Difference:
     tested: Tested | None = None
     p_holm: float | None = None
     fingerprint: str = field(default="", repr=False)
+    column: Floats | None = field(default=None, repr=False, compare=False)
 
     @property
     def larger_is_better(self) -> bool:
@@ -95,7 +97,10 @@ def difference(
         ratio = b / a if a and b is not None else None
         return Difference(metric, a, b, missing, None, ratio, 0, None, Verdict.UNKNOWN)
     differences = columns[1] - columns[0]
-    interval = stats.bootstrap_mean(differences, _SEED, wider=stats.WIDER if metric == LATENCY else 1.0)
+    latency = metric == LATENCY
+    interval = (
+        stats.bootstrap_mean(differences, _SEED, wider=stats.WIDER) if latency else Figure(float(differences.mean()))
+    )
     return Difference(
         metric=metric,
         a=a,
@@ -105,20 +110,34 @@ def difference(
         ratio=b / a if a else None,
         queries=len(differences),
         needed=_needed(differences),
-        verdict=_verdict(interval, again, differences, larger_is_better=metric != LATENCY),
-        tested=significance.paired(differences),
+        verdict=_verdict(interval, again, differences) if latency else Verdict.NONE,
         fingerprint=significance.fingerprint(differences),
+        column=differences,
     )
 
 
-def held_against(each: Difference, p_holm: float) -> Difference:
-    """The same with its corrected p; a claim that this p does not bear is taken back.
+def held_against(each: Difference, tested: Tested, p_holm: float) -> Difference:
+    """The same with its test; what the corrected p does not bear is not claimed.
 
-    Among many comparisons some intervals exclude 0 by chance, as each is made as if it were the only one.
+    Among many comparisons some seem to differ by chance, as each is tested as if it were the only one.
     """
+    interval, verdict = each.over_queries, each.verdict
+    if each.metric != LATENCY:
+        interval, verdict = tested.interval, _worth(tested)
     claims = (Verdict.FASTER, Verdict.SLOWER, Verdict.BETTER, Verdict.WORSE)
-    taken_back = each.verdict in claims and p_holm > significance.LEVEL
-    return replace(each, p_holm=p_holm, verdict=Verdict.UNCORRECTED if taken_back else each.verdict)
+    if verdict in claims and p_holm > significance.LEVEL:
+        verdict = Verdict.UNCORRECTED
+    return replace(each, over_queries=interval, tested=tested, p_holm=p_holm, verdict=verdict)
+
+
+def _worth(tested: Tested) -> Verdict:
+    """What one test says of a measure."""
+    if not tested.higher and not tested.lower:
+        return Verdict.EQUAL
+    queries, mean = tested.higher + tested.lower + tested.tied, tested.interval.value
+    if mean is None or tested.p > significance.LEVEL or queries < stats.INTERVAL_MIN_QUERIES:
+        return Verdict.NONE
+    return Verdict.BETTER if mean > 0 else Verdict.WORSE
 
 
 def _needed(differences: Floats) -> int | None:
@@ -128,14 +147,15 @@ def _needed(differences: Floats) -> int | None:
     return max(stats.INTERVAL_MIN_QUERIES, math.ceil((_Z * float(np.std(differences, ddof=1)) / mean) ** 2))
 
 
-def _verdict(interval: Figure, again: Figure | None, differences: Floats, *, larger_is_better: bool) -> Verdict:
+def _verdict(interval: Figure, again: Figure | None, differences: Floats) -> Verdict:
+    """What two intervals say of a latency."""
     if not differences.any():
         return Verdict.EQUAL
     sides = {_side(each) for each in (interval, again) if each is not None}
     if sides == {1}:
-        return Verdict.BETTER if larger_is_better else Verdict.SLOWER
+        return Verdict.SLOWER
     if sides == {-1}:
-        return Verdict.WORSE if larger_is_better else Verdict.FASTER
+        return Verdict.FASTER
     return Verdict.UNREPEATED if _side(interval) else Verdict.NONE
 
 

@@ -99,16 +99,13 @@ def _of_index_cost(rows: Sequence[Row], storage: StoragePrice | None) -> Iterato
         )
 
 
-def of_measures(
-    judged: evaluate.Evaluation, deep: Sequence[str], k: int, *, ties: str = "judged in the order that was returned"
-) -> tuple[str, ...]:
+def of_measures(judged: evaluate.Evaluation, deep: Sequence[str], k: int) -> tuple[str, ...]:
     """What a row's measures leave out.
 
     Args:
         judged: the row's evaluation.
         deep: names of the measures that look deeper than the run.
         k: hits that were retrieved for each query.
-        ties: what was done with equal scores.
     """
     said = []
     if judged.unjudged:
@@ -117,7 +114,7 @@ def of_measures(
     if judged.without_hits:
         said.append(f"{named(judged.without_hits)} judged queries got no hits and count 0")
     if judged.tied_queries:
-        said.append(f"{named(judged.tied_queries)} queries have equal scores, {ties}")
+        said.append(f"{named(judged.tied_queries)} queries have equal scores, judged in the order that was returned")
     for name, short in judged.cut_short.items():
         said.append(
             f"{name}: the hits of {named(short.queries)} queries end before its tokens do, with no answer in them, "

@@ -62,8 +62,13 @@ def judge(
 
 
 def of_judgements(found: JudgedRuns, measures: Sequence[Any]) -> tuple[str, ...]:
-    """What is to know of the judgements, whatever run is judged by them, and whose hits they lack."""
+    """What is to know of the judgements, whatever run is judged by them, whose hits they lack, and who has ties."""
     judged = sum(bool(found.qrels.get(query)) for query in found.queries)
     few = judged < stats.INTERVAL_MIN_QUERIES
     said = [f"no intervals: they need {stats.INTERVAL_MIN_QUERIES} judged queries, there are {judged}"] if few else []
-    return (*said, *run_notes.of_judgements(found), *run_notes.of_unjudged(found, measures))
+    return (
+        *said,
+        *run_notes.of_ties(found),
+        *run_notes.of_judgements(found),
+        *run_notes.of_unjudged(found, measures),
+    )

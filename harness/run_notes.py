@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from harness import measure_names, notes, set_apart, unjudged
@@ -12,6 +13,8 @@ from harness.unjudged import Unjudged
 
 _TIES = "ordered by document id, the largest first, as trec_eval does"
 _TIES_STORED = "judged in the order that was returned"
+# Runs that a sentence names; of more the first two and the last.
+_MOST_NAMED = 8
 
 
 def every(found: JudgedRuns, evaluations: Mapping[str, Evaluation], measures: Sequence[Any]) -> tuple[str, ...]:
@@ -19,7 +22,7 @@ def every(found: JudgedRuns, evaluations: Mapping[str, Evaluation], measures: Se
     of_runs = {system: of_run(found, system, judged, measures) for system, judged in evaluations.items()}
     shared = [note for note in next(iter(of_runs.values()), ()) if all(note in own for own in of_runs.values())]
     own = [f"{system}: {note}" for system, said in of_runs.items() for note in said if note not in shared]
-    return (*shared, *own, *of_judgements(found), *of_unjudged(found, measures))
+    return (*shared, *own, *of_ties(found), *of_judgements(found), *of_unjudged(found, measures))
 
 
 def of_run(found: JudgedRuns, system: str, judged: Evaluation, measures: Sequence[Any]) -> tuple[str, ...]:
@@ -36,13 +39,34 @@ def _of_run(found: JudgedRuns, system: str, judged: Evaluation, measures: Sequen
         for each in measures
         if k and (measure_names.looks_deeper(each, k) if stored else (measure_names.cutoff(each) or 0) > k)
     ]
-    yield from notes.of_measures(judged, deep, k, ties=_TIES_STORED if stored else _TIES)
+    yield from notes.of_measures(replace(judged, tied_queries=()), deep, k)  # of_ties has those of all runs
     strangers = found.strangers.get(system)
     if strangers is not None:
         yield _left_out(strangers)
     known = (document in found.qrels.get(query, ()) for query, ranking in run.rankings.items() for document in ranking)
     if run.rankings and not any(known):
         yield "none of its hits is judged: are its ids those of the judgements?"
+
+
+def of_ties(found: JudgedRuns) -> tuple[str, ...]:
+    """Which runs have queries with equal scores, in one sentence."""
+    how = _TIES if found.corpus_sha256 is None else _TIES_STORED
+    judged = {query for query in found.queries if found.hits_alone or found.qrels.get(query)}
+    tied = {
+        system: queries
+        for system, run in found.runs.items()
+        if (queries := tuple(query for query in run.tied_queries if query in judged))
+    }
+    if not tied:
+        return ()
+    if len(tied) == 1 or (len(tied) == len(found.runs) and len(set(tied.values())) == 1):
+        name, queries = next(iter(tied.items()))
+        whose = "" if len(tied) == len(found.runs) else f"{name}: "
+        return (f"{whose}{notes.named(queries)} queries have equal scores, {how}",)
+    counts = [f"{name} {len(tied[name]):,}" for name in sorted(tied, key=lambda name: (-len(tied[name]), name))]
+    counts = counts if len(counts) <= _MOST_NAMED else [*counts[:2], f"... {counts[-1]}"]
+    share = f"{len(tied):,} of {len(found.runs):,} runs"
+    return (f"{share} have queries with equal scores ({', '.join(counts)} of {len(judged):,}), {how}",)
 
 
 def of_strangers(found: JudgedRuns) -> tuple[str, ...]:

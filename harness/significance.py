@@ -1,28 +1,31 @@
-"""Is a difference between two systems more than chance?  Tests over paired queries, and many of them at once.
+"""Is a difference between two systems more than chance?  One test over paired queries, and many of them at once.
 
-Randomisation (Fisher): were the systems alike, each query's difference might as well have the other sign.  Bootstrap,
-shift method: were they alike, resampled means would lie about 0 as they now lie about the mean.  Neither takes the
-differences to be normal; Smucker, Allan and Carterette (2007) found both to agree with the t test on TREC runs, and the
-sign and Wilcoxon tests not to.  Many comparisons at once are corrected by Holm (1979).
+Randomisation (Fisher): were the systems alike, each query's difference might as well have the other sign.  Smucker,
+Allan and Carterette (2007) and Urbano, Lima and Hanjalic (2019) recommend it or the t test for measures of retrieval,
+and neither the sign and Wilcoxon tests nor the bootstrap.  The interval is the same test's: the means that it does not
+reject.  Many comparisons at once are corrected by Holm (1979).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.stats import INTERVAL_MIN_QUERIES
+from harness.table import Figure
 
 Floats = NDArray[np.float64]
 
 # What a corrected p must not exceed for a difference to be claimed: intervals have 95 %.
 LEVEL = 0.05
-# Random sign flips and resamples; the least p that they can give is 1 in 10,000.  All signs of few may give a smaller.
-DRAWS = 9999
+# Random sign flips, for one test and for each of many: the least p, 1 in so many and one, must survive the correction.
+DRAWS, DRAWS_EACH, MOST_DRAWS = 9999, 40, 199_999
 # Up to so many differences that are not 0, all their signs are tried: 2^16 of them.
 EXACT_QUERIES = 16
 _SEED = 2023
@@ -34,75 +37,116 @@ _BLOCK = 2_000_000
 class Tested:
     """Differences of paired queries, tested two-sidedly.
 
-    ``exact``: the randomisation tried all signs, not ``DRAWS`` random ones.  ``p_bootstrap`` is ``None`` below
-    ``INTERVAL_MIN_QUERIES``, as bootstrap intervals are.  ``effect_size`` is Cohen's d_z, the mean difference in
-    standard deviations of the differences; ``None``: there is no spread to measure it by.  ``higher``, ``lower`` and
-    ``tied`` count queries by the sign of their difference.
+    ``interval`` is their mean with the means that the test does not reject at ``LEVEL``: it excludes 0 where ``p`` is
+    at most that.  ``least`` is the least ``p`` that so many differences can give.  ``effect_size`` is Cohen's d_z, the
+    mean difference in standard deviations of the differences; ``None``: there is no spread to measure it by.
+    ``higher``, ``lower`` and ``tied`` count queries by the sign of their difference.
     """
 
-    p_randomisation: float
-    p_bootstrap: float | None
-    exact: bool
+    p: float
+    interval: Figure
+    least: float
     effect_size: float | None
     higher: int
     lower: int
     tied: int
 
 
-def paired(differences: Floats, seed: int = _SEED) -> Tested:
-    """Test whether differences have a mean other than 0.
+def paired(columns: Sequence[Floats], seed: int = _SEED, draws: int | None = None) -> tuple[Tested, ...]:
+    """Test of each column of differences whether its mean is other than 0.
 
     Args:
-        differences: shape (queries,), finite, at least one.
+        columns: each of shape (queries,), finite, at least one query; they are corrected together.
         seed: of the draws.
+        draws: of signs, where not all are tried; by default as many as the number of columns needs.
     """
-    spread = float(np.std(differences, ddof=1)) if len(differences) > 1 else 0.0
-    mean = float(differences.mean())
+    draws = draws or min(max(DRAWS, DRAWS_EACH * len(columns) - 1), MOST_DRAWS)
+    made: dict[int, Tested] = {}
+    drawn: dict[int, list[int]] = defaultdict(list)
+    for number, column in enumerate(columns):
+        if np.count_nonzero(column) <= EXACT_QUERIES:
+            made[number] = _tested(column, *_all_flips(column, seed), exact=True)
+        else:
+            drawn[len(column)].append(number)
+    at_once = max(1, _BLOCK // draws)
+    for numbers in drawn.values():
+        for start in range(0, len(numbers), at_once):
+            part = numbers[start : start + at_once]
+            sums, sizes = _random_flips(np.stack([columns[number] for number in part], axis=1), seed, draws)
+            for place, number in enumerate(part):
+                made[number] = _tested(columns[number], sums[:, place], sizes, exact=False)
+    return tuple(made[number] for number in range(len(columns)))
+
+
+def _all_flips(column: Floats, seed: int) -> tuple[Floats, Floats]:
+    """Sums and sizes of all sets of differences whose sign may be turned; which of those that are 0 is drawn."""
+    moved = column[column != 0]
+    sums, sizes = np.zeros(1), np.zeros(1)
+    for difference in moved:
+        sums, sizes = np.concatenate((sums, sums + difference)), np.concatenate((sizes, sizes + 1))
+    still = len(column) - len(moved)
+    if still:
+        repeats = 2**EXACT_QUERIES // len(sums)
+        sums, sizes = np.tile(sums, repeats), np.tile(sizes, repeats)
+        sizes = sizes + np.random.default_rng(seed).binomial(still, 0.5, len(sizes))
+    return sums, sizes
+
+
+def _random_flips(columns: Floats, seed: int, draws: int) -> tuple[Floats, Floats]:
+    """Sums, of shape (draws, columns), and sizes of random sets of differences whose sign is turned."""
+    queries = len(columns)
+    rng, width = np.random.default_rng(seed), -(-queries // 8)
+    sums, sizes = np.empty((draws, columns.shape[1])), np.empty(draws)
+    for block in _blocks(draws, queries):
+        drawn = rng.integers(0, 256, (block.stop - block.start, width), dtype=np.uint8)
+        turned = np.unpackbits(drawn, axis=1, count=queries).astype(np.float64)
+        sums[block], sizes[block] = turned @ columns, turned.sum(axis=1)
+    return sums, sizes
+
+
+def _tested(column: Floats, sums: Floats, sizes: Floats, *, exact: bool) -> Tested:
+    """Put together what sign flips say.
+
+    Turning the signs of a set moves the mean of differences from a supposed mean as far, or further, exactly where that
+    supposed mean lies between the mean of the set and the mean of all others.
+
+    Args:
+        column: the differences.
+        sums: of the sets whose signs were turned.
+        sizes: how many differences each set has.
+        exact: they are all sets, not random ones; the observed signs count as one more draw of random ones, so that p
+            is never 0 and never too small (Phipson and Smyth 2010).
+    """
+    queries, mean = len(column), float(column.mean())
+    ends = []
+    # Sums of the same numbers in another order differ in their last digits.
+    nothing = 1e-12 * float(np.abs(column).sum())
+    for total, size in ((sums, sizes), (float(column.sum()) - sums, queries - sizes)):
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ends.append(np.where(np.abs(total) <= nothing, 0.0, total) / size)
+    one_sided = (sizes == 0) | (sizes == queries)
+    low = np.where(one_sided, -np.inf, np.minimum(*ends))
+    high = np.where(one_sided, np.inf, np.maximum(*ends))
+    more = 0 if exact else 1
+    p = (int(np.sum((low <= 0) & (high >= 0))) + more) / (len(sums) + more)
+    place = math.floor(LEVEL * (len(sums) + more) + 1e-9) - more
+    moved = int(np.count_nonzero(column))
+    spread = float(np.std(column, ddof=1)) if queries > 1 else 0.0
     constant = spread <= 1e-12 * abs(mean)
+    interval = Figure(mean, float(np.partition(low, place)[place]), -float(np.partition(-high, place)[place]))
+    if queries < INTERVAL_MIN_QUERIES:
+        interval = Figure(mean, reason=f"an interval needs {INTERVAL_MIN_QUERIES} queries, there are {queries}")
+    elif constant and moved:
+        interval = Figure(mean, reason="every query differs by the same: no interval")
     return Tested(
-        p_randomisation=randomisation(differences, seed),
-        p_bootstrap=bootstrap_shift(differences, seed) if len(differences) >= INTERVAL_MIN_QUERIES else None,
-        exact=int(np.count_nonzero(differences)) <= EXACT_QUERIES,
+        p=p,
+        interval=interval,
+        least=min(1.0, 2.0 ** (1 - moved)) if exact else 1 / (len(sums) + 1),
         effect_size=None if constant else mean / spread,
-        higher=int(np.sum(differences > 0)),
-        lower=int(np.sum(differences < 0)),
-        tied=int(np.sum(differences == 0)),
+        higher=int(np.sum(column > 0)),
+        lower=int(np.sum(column < 0)),
+        tied=int(np.sum(column == 0)),
     )
-
-
-def randomisation(differences: Floats, seed: int = _SEED, draws: int = DRAWS) -> float:
-    """The p of Fisher's paired randomisation test: how often random signs give a mean as far from 0.
-
-    Exact where at most ``EXACT_QUERIES`` differences are not 0; else the observed signs count as one more draw, so that
-    p is never 0 and never too small (Phipson and Smyth 2010).
-    """
-    moved = np.abs(differences[differences != 0])
-    observed = abs(float(differences.sum()))
-    if len(moved) <= EXACT_QUERIES:
-        sums = np.zeros(1)
-        for size in moved:
-            sums = np.concatenate((sums - size, sums + size))
-        return float(np.mean(np.abs(sums) >= _just_below(observed, moved)))
-    rng = np.random.default_rng(seed)
-    hits, width = 0, -(-len(moved) // 8)
-    for count in _blocks(draws, len(moved)):
-        bits = np.unpackbits(rng.integers(0, 256, (count, width), dtype=np.uint8), axis=1, count=len(moved))
-        sums = 2 * (bits.astype(np.float64) @ moved) - moved.sum()
-        hits += int(np.sum(np.abs(sums) >= _just_below(observed, moved)))
-    return (hits + 1) / (draws + 1)
-
-
-def bootstrap_shift(differences: Floats, seed: int = _SEED, draws: int = DRAWS) -> float:
-    """The p of the paired bootstrap test, shift method: how often resampled means are as far from the mean as 0 is."""
-    count = len(differences)
-    centred = differences - differences.mean()
-    observed = abs(float(differences.sum()))
-    rng = np.random.default_rng(seed)
-    hits = 0
-    for block in _blocks(draws, count):
-        sums = centred[rng.integers(0, count, (block, count), dtype=np.int32)].sum(axis=1)
-        hits += int(np.sum(np.abs(sums) >= _just_below(observed, np.abs(differences))))
-    return (hits + 1) / (draws + 1)
 
 
 def fingerprint(differences: Floats) -> str:
@@ -127,11 +171,6 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     return tuple(adjusted)
 
 
-def _just_below(observed: float, sizes: Floats) -> float:
-    """Sums of the same numbers in another order differ in their last digits: those are as far as the observed one."""
-    return observed - 1e-12 * float(sizes.sum())
-
-
-def _blocks(draws: int, count: int) -> list[int]:
-    size = max(1, _BLOCK // count)
-    return [min(size, draws - start) for start in range(0, draws, size)]
+def _blocks(draws: int, queries: int) -> Iterator[slice]:
+    size = max(1, _BLOCK // queries)
+    return (slice(start, min(start + size, draws)) for start in range(0, draws, size))

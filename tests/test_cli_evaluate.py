@@ -44,10 +44,10 @@ def test_a_line_for_each_run_with_intervals_and_what_is_left_out(files: Path) ->
     notes = [line.removeprefix("- ") for line in done.stdout.splitlines() if line.startswith("- ")]
     assert notes[:3] == [
         "half: 2 (none, q11) judged queries got no hits and count 0",
-        "half: 6 (q0, q10, q2, ...) queries have equal scores, ordered by document id, the largest first, as trec_eval "
-        "does",
         f"half: 2 (new, other) queries of the run are not among those to be judged and are left out; the first stands "
         f"in {files}/half.run:1",
+        "half: 6 (q0, q10, q2, ...) queries have equal scores, ordered by document id, the largest first, as trec_eval "
+        "does",
     ]
     assert notes[3:5] == [
         f"1 grade is below 0, in {files}/qrels.txt:26: no more relevant than 0 (Bpref and infAP take such as not "

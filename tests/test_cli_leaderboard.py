@@ -145,8 +145,8 @@ def test_compare_prints_one_sentence_and_a_table(harness: Call) -> None:
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert any(line.startswith("| latency, ms | 21.0 | 31.5 |") and "| 1.5 | slower | 140 |" in line for line in lines)
     assert any(line.startswith("| RR@10 |") and "| worse | 140 |" in line for line in lines)
-    assert lines[2] == "B costs 1.5x and loses 16.8 points RR@10 [12.9, 20.7]."
-    assert any(line.startswith("| RR@10 | 0.0001 | 0.0001 | 0.0004 |") and "| 0 | 47 | 93 |" in line for line in lines)
+    assert lines[2] == "B costs 1.5x and loses 16.8 points RR@10 [12.8, 20.8]."
+    assert any(line.startswith("| RR@10 | 0.0001 | 0.0004 |") and "| 0 | 47 | 93 |" in line for line in lines)
     assert "corrected for all 4 comparisons made here (Holm 1979)" in done.stdout
     assert [line for line in lines if line.startswith("| q")] == [
         "| query | text | A | B | B - A |",
@@ -155,7 +155,7 @@ def test_compare_prints_one_sentence_and_a_table(harness: Call) -> None:
     found = json.loads(harness("compare", "good", "bad", "--format", "json").stdout)
     (one,) = found["comparisons"]
     assert one["differences"][0]["over_queries"]["value"] == pytest.approx(0.0105, rel=0.01)
-    assert (found["comparison_version"], found["comparisons_tested"]) == (3, 4)
+    assert (found["comparison_version"], found["comparisons_tested"]) == (4, 4)
     assert one["changed_most"]["by"] == "RR@10" and one["summary"].startswith("B costs 1.5x and loses")
     lines = list(csv.DictReader(io.StringIO(harness("compare", "good", "bad", "--format", "csv").stdout)))
     assert [line["metric"] for line in lines] == ["latency", "RR@10", "Success@10", "nDCG@10"]
@@ -176,7 +176,7 @@ def test_compare_pairs_each_two_systems_once(harness: Call) -> None:
     assert len(named) == len({frozenset(pair) for pair in named}) == 6, "each two of four once, none with itself"
     tested = [each for one in found["comparisons"] for each in one["differences"] if each["tested"]]
     assert found["comparisons_tested"] == len(tested) == 12, "three pairs of systems that ended well, four metrics"
-    clear = [each["p_holm"] for each in tested if each["tested"]["p_randomisation"] == 1e-4]
+    clear = [each["p_holm"] for each in tested if each["tested"]["p"] == 1e-4]
     assert len(clear) > 3 and clear == pytest.approx([0.0012] * len(clear))
     assert all(one["changed_most"] == {"by": "nDCG@10", "queries": []} for one in found["comparisons"])
     assert harness("compare", "good", "bad", "--by", "AP").exit_code == 2
@@ -218,7 +218,7 @@ def test_compare_reads_run_files(harness: Call, files: Path) -> None:
     assert done.exit_code == 0, done.output
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert lines[0] == "**A: one qrels.txt; B: two qrels.txt**"
-    assert lines[2] == "B wins 50.0 points RR@10 [50.0, 50.0]."
+    assert lines[2] == "B wins 50.0 points RR@10 (every query differs by the same: no interval)."
     assert any(line.startswith("| RR@10 | 0.500 | 1.000 |") and "| better | 19 |" in line for line in lines)
     assert r"| q01 | what is \*q01\*? | 0.500 | 1.000 | +0.500 |" in lines
     assert "- 1 (q00) of 20 queries have no judgements, left out of the measures" in lines
@@ -254,13 +254,14 @@ def test_queries_of_run_files_are_left_out(harness: Call, files: Path, tmp_path:
     leaked = tmp_path / "leaked.txt"
     leaked.write_text("q01\nq02\nnowhere\n")
     done = harness(*asked, "--without-queries", str(leaked), "--format", "json")
-    (found,) = json.loads(done.stdout)["comparisons"]
+    content = json.loads(done.stdout)
+    (found,) = content["comparisons"]
     assert {each["queries"] for each in found["differences"]} == {17}
     assert (
         "qrels.txt is judged without 2 of its 19 queries (leaked.txt, which names 1 (nowhere) that the sample has not)"
-        in found["notes"]
+        in content["notes"]
     )
-    assert not any("q01" in note for note in found["notes"]), "what is left out is no stranger"
+    assert not any("q01" in note for note in content["notes"]), "what is left out is no stranger"
     leaked.write_text("nowhere\n")
     done = harness(*asked, "--without-queries", str(leaked))
     assert done.exit_code == 2 and "leaked.txt: none of its 1 queries is in a sample here" in done.stderr
@@ -284,6 +285,10 @@ def test_queries_of_run_files_are_left_out(harness: Call, files: Path, tmp_path:
         (("one.run", "./one.run", "--qrels", "qrels.txt"), "one.run and one.run are one and the same file"),
         (("one.run", "two.run", "--qrels", "qrels.txt", "--with", "results"), "--with is of stored results"),
         (("one.run", "two.run", "--qrels", "qrels.txt", "--as-of", "2026-01-01"), "--as-of is of stored results"),
+        (("one.run",), "one.run and one.run are one and the same file"),
+        (("one.run", "none*.run"), "none*.run: no such file; name a run file for B"),
+        (("one.run", "two.run", "none.run"), "none.run: no such file; name a run file, or stored rows"),
+        (("good", "bad", "dead"), "stored rows are named by A and B, not by 3 names; put globs in quotes"),
         (("good", "good"), "'good' and 'good' are one and the same row: there is nothing to compare"),
     ],
 )
@@ -308,6 +313,36 @@ def test_run_files_of_any_name_are_compared(harness: Call, files: Path, monkeypa
     assert harness("compare", "good", "bad").stdout.startswith("**A: good scifact single_stream")
 
 
+def test_many_run_files_are_one_family(harness: Call, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(files)
+    for name in ("three", "four", "five"):
+        text = (files / "one.run").read_text()
+        (files / f"{name}.run").write_text(text.replace(" -1 x", " -3 x") if name != "four" else text)
+    asked = ("--qrels", "qrels.txt", "--measures", "RR@10", "--format", "json")
+
+    def pairs(*named: str) -> list[tuple[str, str]]:
+        done = harness("compare", *named, *asked)
+        assert done.exit_code == 0, done.output
+        found = json.loads(done.stdout)["comparisons"]
+        return [tuple(each[side]["system"].partition("/")[0] for side in "ab") for each in found]
+
+    assert pairs("one.run", "t*.run") == [("one", "three"), ("one", "two")]
+    assert pairs("t*.run") == [("three", "two")]
+    assert pairs("one.run", "two.run", "one.run", "three.run") == [("one", "two"), ("one", "three"), ("two", "three")]
+    assert len(pairs("*.run")) == len(pairs("*.run", "*.run")) == 10
+    content = json.loads(harness("compare", "*.run", *asked).stdout)
+    (tested,) = {content["comparisons_tested"]}
+    smallest = min(each["tested"]["p"] for one in content["comparisons"] for each in one["differences"])
+    claimed = [each for one in content["comparisons"] for each in one["differences"] if each["tested"]["p"] == smallest]
+    assert tested == 10 and claimed[0]["p_holm"] == pytest.approx(10 * smallest), "one family"
+    assert sum("equal scores" in note for note in content["notes"]) == 1
+    table = harness("compare", "*.run", "--qrels", "qrels.txt", "--measures", "RR@10").stdout
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    assert table.startswith("**10 pairs of runs**\n") and len(lines) == 2 + 10
+    assert table.count("have equal scores") + table.count("with equal scores") == 1
+    assert table.count("Unjudged among") == 1
+
+
 def test_compare_says_why_there_is_no_interval_or_no_value(harness: Call, files: Path) -> None:
     (files / "few.txt").write_text("".join(f"q{number:02} 0 right {number}\n" for number in range(2, 6)))
     asked = ("compare", str(files / "one.run"), str(files / "two.run"), "--qrels", str(files / "few.txt"))
@@ -318,7 +353,7 @@ def test_compare_says_why_there_is_no_interval_or_no_value(harness: Call, files:
     assert found["differences"][0]["over_queries"]["reason"] == "an interval needs 11 queries, there are 4"
     assert [each["verdict"] for each in found["differences"]][1] == "cannot be compared"
     shown = harness(*asked, "--measures", "RR@10 ERR@5").stdout
-    assert f"- ERR@5: {why}\n" in shown and "its reach in z Student's (latency's widened by 8%" in shown
+    assert f"- ERR@5: {why}\n" in shown and "the means that the test behind p does not reject" in shown
     for name, said in (("", "unknown measure '': it is empty"), ("RR@10 AP", "it is not NAME, NAME@k or NAME(key")):
         refused = harness(*asked, "--by", name)
         assert refused.exit_code == 2 and refused.stderr.count("\n") == 1 and said in refused.stderr

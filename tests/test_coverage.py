@@ -98,6 +98,5 @@ def test_latencies_alone_are_widened() -> None:
     worth, times = (differences.difference(name, (0.0, 0.1), of_zero).over_queries for name in ("RR@10", "latency"))
     by_query = {f"q{n:02}": float(value) for n, value in enumerate(values)}
     assert measure_figures.mean(by_query) == stats.bootstrap_mean(values, resamples=measure_figures.RESAMPLES)
-    assert worth == stats.bootstrap_mean(values, 2023)
     assert times == stats.bootstrap_mean(values, 2023, wider=stats.WIDER)
-    assert times.low < worth.low and worth.high < times.high  # type: ignore[operator]
+    assert worth.low is None, "a measure's is that of its test"

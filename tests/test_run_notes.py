@@ -38,15 +38,35 @@ def test_what_all_runs_say_is_said_once() -> None:
     )
     assert every(found) == (
         "1 (q4) of 4 queries have no judgements, left out of the measures",
-        "1 (q1) queries have equal scores, ordered by document id, the largest first, as trec_eval does",
         "RR@10: looks deeper than the 2 hits that were retrieved",
         "few: 2 (q2, q3) judged queries got no hits and count 0",
         "few: 4 (s1, s2, s3, ...) queries of the run are not among those to be judged and are left out; the first "
         "stands in few.run:3",
+        "1 (q1) queries have equal scores, ordered by document id, the largest first, as trec_eval does",
         "made is judged otherwise",
         "1 (q3) of 3 judged queries have no relevant document; they count",
         UNJUDGED,
     )
+
+
+def test_ties_of_all_runs_are_one_sentence() -> None:
+    how = "ordered by document id, the largest first, as trec_eval does"
+    found = runs(a=("q1", "q2", "q3"), b=("q1", "q2"), c=("q1",))
+    tied = {"a": ("q1",), "b": ("q1", "q2", "q4"), "c": ()}
+
+    def said(**of: tuple[str, ...]) -> tuple[str, ...]:
+        rankings = {
+            name: replace(found.runs.get(name, Run({}, ())), tied_queries=queries) for name, queries in of.items()
+        }
+        return run_notes.of_ties(replace(found, runs=rankings))
+
+    assert said(**tied) == (f"2 of 3 runs have queries with equal scores (b 2, a 1 of 3), {how}",), "q4 is not judged"
+    assert said(**tied | {"b": ()}) == (f"a: 1 (q1) queries have equal scores, {how}",)
+    assert said(a=(), b=()) == ()
+    many = said(**{f"s{number:02}": ("q1", "q2")[: 1 + number % 2] for number in range(17)})
+    assert many == (f"17 of 17 runs have queries with equal scores (s01 2, s03 2, ... s16 1 of 3), {how}",)
+    alone = every(replace(found, runs={name: replace(run, tied_queries=("q1",)) for name, run in found.runs.items()}))
+    assert sum("equal scores" in note for note in alone) == 1
 
 
 def test_stored_runs_were_cut_and_keep_their_order() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -12,7 +11,16 @@ from hypothesis import strategies as st
 from scipy.stats import permutation_test
 
 from harness import significance
-from harness.significance import bootstrap_shift, holm, paired, randomisation
+from harness.significance import holm, paired
+from harness.table import Figure
+
+NORMAL = np.random.default_rng(6).normal(0.05, 0.2, 80)
+
+
+def randomisation(differences: np.ndarray) -> float:
+    (found,) = paired([differences])
+    return found.p
+
 
 SMALL = st.lists(st.integers(-3, 3).map(lambda each: each / 4), min_size=1, max_size=8)
 
@@ -55,37 +63,82 @@ def test_random_flips_agree_with_all_flips(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_p_is_never_zero() -> None:
     clear = np.random.default_rng(1).normal(1, 0.1, 200)
-    assert randomisation(clear) == bootstrap_shift(clear) == 1e-4
+    assert randomisation(clear) == 1e-4
 
 
-def test_the_bootstrap_is_the_normal_limit_for_normal_differences() -> None:
-    differences = np.random.default_rng(2).normal(0, 1, 2000)
-    differences += 1.5 * float(np.std(differences)) / 2000**0.5 - differences.mean()  # z = 1.5
-    assert bootstrap_shift(differences) == pytest.approx(math.erfc(1.5 / 2**0.5), abs=0.012)
-
-
-@pytest.mark.parametrize("test", [randomisation, bootstrap_shift])
-def test_of_systems_that_are_alike_five_in_a_hundred_seem_not(test: object) -> None:
-    assert callable(test)
+def test_of_systems_that_are_alike_five_in_a_hundred_seem_not() -> None:
     rng = np.random.default_rng(11)
     # As differences of RR@10 are: most are 0, the others have few values.
     values = np.array([0, 0, 0, 0, -0.5, 0.5, -1, 1, -0.1, 0.1])
-    false = sum(test(rng.choice(values, 60), 0, 999) <= 0.05 for _ in range(600))
-    assert 0.025 < false / 600 < 0.075  # three standard errors about 0.05
+    found = paired([rng.choice(values, 60) for _ in range(600)], draws=999)
+    assert 0.025 < sum(each.p <= 0.05 for each in found) / 600 < 0.075  # three standard errors about 0.05
 
 
-def test_differences_without_spread_have_no_effect_size() -> None:
-    same = paired(np.zeros(20))
-    assert (same.p_randomisation, same.p_bootstrap, same.effect_size) == (1, 1, None)
-    assert (same.higher, same.lower, same.tied, same.exact) == (0, 0, 20, True)
-    one = paired(np.array([0.4]))
-    assert (one.p_randomisation, one.p_bootstrap, one.effect_size) == (1, None, None)
-    constant = paired(np.full(30, 0.3))
-    assert (constant.p_randomisation, constant.p_bootstrap, constant.effect_size) == (1e-4, 1e-4, None)
+def test_the_interval_excludes_0_where_p_is_at_most_the_level() -> None:
+    """Also where few queries differ, all queries are few, and p lies at the level itself."""
+    rng = np.random.default_rng(12)
+    drawn = [
+        np.where(rng.random(queries) < share, rng.normal(0.15, 0.3, queries).round(1), 0.0)
+        for queries in (11, 14, 16, 17, 30, 120)
+        for share in (0.1, 0.3, 1.0)
+        for _ in range(40)
+    ]
+    sides = set()
+    for column, found in zip(drawn, paired(drawn, draws=1999), strict=True):
+        low, high = found.interval.low, found.interval.high
+        assert low is not None and high is not None
+        assert low <= column.mean() <= high
+        assert (low <= 0 <= high) == (found.p > 0.05), (column, found)
+        sides.add((low <= 0 <= high, len(column) <= 16))
+    assert len(sides) == 4, "all cases were there"
+
+
+def test_the_interval_is_of_the_means_that_the_test_does_not_reject() -> None:
+    """Shift the differences to either end: the p of what is left is the level."""
+    for column in (np.array([0.3, -0.2, 0.5, 0.1, 0.45, 0.6, -0.1, 0.25, 0.33, 0.02, 0.7]), NORMAL):
+        (found,) = paired([column])
+        low, high = found.interval.low, found.interval.high
+        assert low is not None and high is not None
+        for end, outwards in ((low, -1), (high, 1)):
+            assert randomisation(column - end - outwards * 1e-6) <= 0.05 < randomisation(column - end + outwards * 1e-6)
+
+
+@pytest.mark.parametrize("queries", [30, 300])
+def test_intervals_of_differences_cover_what_they_say(queries: int) -> None:
+    rng = np.random.default_rng(13)
+    columns = [rng.choice([-1, -0.5, 0.5, 1, 0], queries, p=[0.06, 0.08, 0.10, 0.08, 0.68]) for _ in range(500)]
+    figures = [each.interval for each in paired(columns, draws=599)]
+    covered = sum(of.low <= 0.03 <= of.high for of in figures) / len(figures)  # type: ignore[operator]
+    assert 0.92 < covered < 0.98  # three standard errors about 0.95
+
+
+def test_differences_without_spread_have_no_effect_size_and_no_width() -> None:
+    same, one, constant = paired([np.zeros(20), np.array([0.4]), np.full(30, 0.3)])
+    assert (same.p, same.effect_size, same.least, same.interval) == (1, None, 1, Figure(0, 0, 0))
+    assert (same.higher, same.lower, same.tied) == (0, 0, 20)
+    assert (one.p, one.effect_size) == (1, None)
+    assert one.interval.reason == "an interval needs 11 queries, there are 1"
+    assert (constant.p, constant.effect_size, constant.interval.low) == (1e-4, None, None)
+    assert constant.interval.reason == "every query differs by the same: no interval"
+
+
+def test_many_tests_have_draws_enough_to_survive_their_correction() -> None:
+    clear = np.random.default_rng(1).normal(1, 0.1, 40)
+    alone, *_ = paired([clear])
+    among = paired([clear + number for number in range(600)])
+    assert alone.least == alone.p == 1e-4
+    assert {each.p for each in among} == {1 / 24_000}
+    assert max(holm([each.p for each in among])) == pytest.approx(0.025)
+
+
+def test_tests_of_one_command_are_those_of_each_alone() -> None:
+    rng = np.random.default_rng(14)
+    columns = [rng.normal(0.05, 0.2, queries) for queries in (40, 60, 40, 11, 60)]
+    assert [each.p for each in paired(columns)] == [paired([each])[0].p for each in columns]
 
 
 def test_effect_size_and_counts() -> None:
-    found = paired(np.array([1.0, 2.0, 3.0, 0.0, -1.0]))
+    (found,) = paired([np.array([1.0, 2.0, 3.0, 0.0, -1.0])])
     assert found.effect_size == pytest.approx(1 / 2.5**0.5)
     assert (found.higher, found.lower, found.tied) == (3, 1, 1)
 

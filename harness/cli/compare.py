@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,8 +46,7 @@ _OF_RESULTS = {
 
 
 @click.command()
-@click.argument("a")
-@click.argument("b")
+@click.argument("compared", nargs=-1, required=True, metavar="A [B]...")
 @results_option
 @click.option(
     "--with", "others", type=results_path, metavar="PATH", help="Look for B in this folder.  [default: --results]"
@@ -54,7 +54,7 @@ _OF_RESULTS = {
 @click.option(
     "--qrels",
     type=click.Path(path_type=Path),
-    help="Of run files A and B: their judgements.  Of stored ones: judge by this file, which holds theirs and more.",
+    help="Of run files: their judgements.  Of stored ones: judge by this file, which holds theirs and more.",
 )
 @click.option(
     "--queries",
@@ -79,8 +79,7 @@ _OF_RESULTS = {
 @one_line_errors
 @mirrored("results", "others")
 def compare(
-    a: str,
-    b: str,
+    compared: tuple[str, ...],
     results: Path,
     others: Path | None,
     qrels: Path | None,
@@ -100,24 +99,28 @@ def compare(
     sample and profile are compared, or the only two; all that one command compares is corrected together.  Says what B
     costs and is worth against A, which queries changed most, and how many queries would show a difference of that size.
 
-    With --qrels, A and B may be two run files that others made; they have measures, and neither latency nor cost.
+    With --qrels, run files that others made are compared; they have measures, and neither latency nor cost.  A and B
+    may be globs in quotes: each file of A with each of B.  Of one glob, or of more than two files, all pairs.
     """
     from harness import comparison
     from harness.report.comparison import render
 
     names = asked_measures(measures)
-    if _are_run_files(a, b, qrels, results):
-        _check_run_files(Path(a), Path(b))
+    said: Sequence[str] = ()
+    if _are_run_files(compared, qrels, results):
+        pairs = _file_pairs(compared)
         if qrels is None:
-            raise UsageError(f"{a}, {b}: run files need their judgements; name them with --qrels")
-        files = _Files(Path(a), Path(b), qrels, queries, without_queries)
-        made: Sequence[Comparison] = [_run_files(files, names, by, changed)]
+            raise UsageError(f"{', '.join(compared)}: run files need their judgements; name them with --qrels")
+        made, said = _run_files(_Files(pairs, qrels, queries, without_queries), names, by, changed)
     elif queries is not None:
         raise UsageError("--queries is of run files; name their judgements with --qrels, or leave it out")
     else:
+        if len(compared) > 2:
+            raise UsageError(f"stored rows are named by A and B, not by {len(compared)} names; put globs in quotes")
+        a, b = compared[0], compared[-1]
         instead = instead_of(qrels, without_queries)
         made = _stored(a, b, results, others, names, by, changed, market, cache, instead)
-    show(render(comparison.corrected(made), form), output)
+    show(render(comparison.corrected(made), form, said), output)
 
 
 def _stored(
@@ -167,65 +170,84 @@ def _texts(results: Path, row: Row) -> Mapping[str, str]:
         return {}
 
 
-def _are_run_files(a: str, b: str, qrels: Path | None, results: Path) -> bool:
-    """Whether A and B are run files, be they there or not, rather than globs over stored rows.
+def _are_run_files(compared: Sequence[str], qrels: Path | None, results: Path) -> bool:
+    """Whether run files are named, be they there or not, rather than globs over stored rows.
 
-    A system may be called like a file that lies here: where there are results, both must be files and have judgements.
+    A system may be called like a file that lies here: where there are results, all must be files and have judgements.
     """
-    files = [file_content.is_there(Path(each)) for each in (a, b)]
+    files = [file_content.is_there(Path(each)) for each in compared]
     if all(files) and qrels is not None:
         return True
-    named = any(Path(each).suffix.lower() in _ENDINGS for each in (a, b))
+    named = any(Path(each).suffix.lower() in _ENDINGS for each in compared)
     return named or (any(files) and not results.is_dir())
 
 
-def _check_run_files(a: Path, b: Path) -> None:
-    """Refuse what is no run file, and options that are of stored results alone."""
+def _file_pairs(compared: Sequence[str]) -> list[tuple[Path, Path]]:
+    """The run files to compare with one another; refuse other files, and options that are of stored results alone."""
     context = click.get_current_context()
     for name, option in _OF_RESULTS.items():
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise UsageError(f"{option} is of stored results, and {a} and {b} are run files; leave it out")
-    for side, path in (("A", a), ("B", b)):
-        if not file_content.is_there(path):
-            why = "is a folder" if path.is_dir() else "no such file"
-            raise FileError(f"{path}: {why}; name a run file for {side}, or stored rows for A and B")
-    if a.samefile(b):
-        raise UsageError(f"{a} and {b} are one and the same file: there is nothing to compare; name another run")
+            raise UsageError(f"{option} is of stored results, and {' and '.join(compared)} are run files; leave it out")
+    # Path.glob takes no absolute patterns.
+    found = [[Path(path) for path in sorted(glob.glob(each)) or [each]] for each in compared]  # noqa: PTH207
+    for number, paths in enumerate(found):
+        for path in paths:
+            if not file_content.is_there(path):
+                why = "is a folder" if path.is_dir() else "no such file"
+                side = f" for {'AB'[number]}" if len(found) == 2 else ""
+                raise FileError(f"{path}: {why}; name a run file{side}, or stored rows for A and B")
+    sides = found if len(found) == 2 else [[path for paths in found for path in paths]] * 2
+    pairs: dict[frozenset[Path], tuple[Path, Path]] = {}
+    for one in sides[0]:
+        for other in sides[1]:
+            if not one.samefile(other):
+                pairs.setdefault(frozenset((one.resolve(), other.resolve())), (one, other))
+    if not pairs:
+        what = f"{Path(compared[0])} and {Path(compared[-1])} are one and the same file"
+        raise UsageError(f"{what}: there is nothing to compare; name another run")
+    return list(pairs.values())
 
 
 @dataclass(frozen=True)
 class _Files:
-    """Two run files, and what they are judged by."""
+    """Pairs of run files, and what they are judged by."""
 
-    a: Path
-    b: Path
+    pairs: Sequence[tuple[Path, Path]]
     qrels: Path
     queries: Path | None
     without_queries: Path | None
 
 
-def _run_files(files: _Files, names: tuple[str, ...], by: str | None, count: int) -> Comparison:
+def _run_files(
+    files: _Files, names: tuple[str, ...], by: str | None, count: int
+) -> tuple[list[Comparison], Sequence[str]]:
+    """Compare pairs of run files; with what is to know of all of them."""
     from harness import comparison, judged_runs, judged_values, measure_names, run_notes
     from harness.changed import Asked
 
     measures = measure_names.parse(names)
     texts = judged_runs.read_queries(files.queries) if files.queries else None
-    (runs,) = of_files(files.qrels, (files.a, files.b), texts, files.without_queries)
-    values = judged_values.judge(runs, measures)
-    one, two = runs.runs
+    # A file may be named in several ways.
+    paths = {path.resolve(): path for pair in files.pairs for path in pair}
+    (runs,) = of_files(files.qrels, tuple(paths.values()), texts, files.without_queries)
+    name_of = dict(zip(paths, runs.runs, strict=True))
+    with bar("compare", "judging") as step:
+        values = judged_values.judge(runs, measures, step)
     chosen = _chosen(by, values.measures)
-    made = comparison.compare_runs(
-        (f"{one}/{runs.dataset}", f"{two}/{runs.dataset}"),
-        (values.evaluations[one], values.evaluations[two]),
-        (values.by_query[one], values.by_query[two]),
-        values.measures,
-        run_notes.every(runs, values.evaluations, measures),
-        Asked(chosen, count, runs.queries) if chosen else None,
-    )
-    a, b = (
-        replace(side, set_apart=values.set_apart[name]) for side, name in zip((made.a, made.b), runs.runs, strict=True)
-    )
-    return replace(made, a=a, b=b)
+    asked = Asked(chosen, count, runs.queries) if chosen else None
+    made = []
+    for pair in files.pairs:
+        one, two = (name_of[path.resolve()] for path in pair)
+        each = comparison.compare_runs(
+            (f"{one}/{runs.dataset}", f"{two}/{runs.dataset}"),
+            (values.evaluations[one], values.evaluations[two]),
+            (values.by_query[one], values.by_query[two]),
+            values.measures,
+            asked,
+        )
+        a, b = replace(each.a, set_apart=values.set_apart[one]), replace(each.b, set_apart=values.set_apart[two])
+        made.append(replace(each, a=a, b=b))
+    return made, run_notes.every(runs, values.evaluations, measures)
 
 
 def _chosen(by: str | None, measures: Sequence[str]) -> str | None:

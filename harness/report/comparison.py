@@ -19,7 +19,7 @@ from harness.report.formats import writer
 from harness.report.markdown import escape, grid
 from harness.report.sheet import MISSING, number
 from harness.report.text import printable
-from harness.significance import DRAWS, LEVEL, Tested
+from harness.significance import DRAWS, LEVEL
 from harness.stats import WIDER
 from harness.table import Figure
 
@@ -31,20 +31,29 @@ FORMATS = ("md", "csv", "json")
 #      of run files have no more than "system"
 #   3  "comparisons_tested", and with it each "p_holm", counts what is the same on several profiles once; "a" and "b" of
 #      run files have "set_apart", all queries that notes name the first of
-COMPARISON_VERSION = 3
+#   4  one test: "tested" has "p" and "least", the least p that so many queries can give, no bootstrap's p and no
+#      "exact"; a measure's interval is that test's; "notes" of all that was compared
+COMPARISON_VERSION = 4
 # The longest text of a query that a table shows; JSON has all of it.
 _LONGEST_TEXT = 100
+# More pairs of run files are one table.
+MOST_APART = 6
 # A table shows p to four decimals.
 LEAST_SHOWN = 0.0001
 
 
-def render(found: Sequence[Comparison], format: str) -> str:
+def render(found: Sequence[Comparison], format: str, notes: Sequence[str] = ()) -> str:
     """Write comparisons that were corrected together (:func:`harness.comparison.corrected`).
+
+    Args:
+        found: of runs or stored rows.
+        format: one of ``FORMATS``.
+        notes: on all of them.
 
     Raises:
         UnknownName: there is no such format.
     """
-    return writer({"md": _markdown, "csv": _csv, "json": _json}, format)(found)
+    return writer({"md": _markdown, "csv": _csv, "json": _json}, format)(found, notes)
 
 
 _HEADERS = (
@@ -62,8 +71,7 @@ _HEADERS = (
 
 _TEST_HEADERS = (
     "metric",
-    "p, randomisation",
-    "p, bootstrap",
+    "p",
     "p, Holm",
     "effect size d_z",
     "queries where B is better",
@@ -74,18 +82,46 @@ _CHANGED_HEADERS = ("query", "text", "A", "B", "B - A")
 
 
 METHOD = (
-    "Queries like these: paired by query, a query's value being its mean over trials; 95 % BCa bootstrap of the mean "
-    f"difference, its reach in z Student's (latency's widened by {WIDER - 1:.0%}, as it is skewed). Measured again: "
+    "Queries like these: paired by query, a query's value being its mean over trials; 95 % interval of the mean "
+    "difference: of a measure the means that the test behind p does not reject, so that it excludes 0 where p is at "
+    f"most {LEVEL}; of latency, which is skewed, BCa bootstrap, widened by {WIDER - 1:.0%}. Measured again: "
     "95 % Welch interval over repeated measurements of the same queries (fresh processes, where there are several, "
     "else trials of one). A latency differs only where both exclude 0.",
     f"Queries that would show it: for a difference of this size, at 95 % confidence in {POWER:.0%} of samples.",
 )
 
 
-def _markdown(found: Sequence[Comparison]) -> str:
+def _markdown(found: Sequence[Comparison], notes: Sequence[str]) -> str:
     count = len(comparison.family(found))
-    parts = ["\n".join(_comparison(each, count)).rstrip() for each in found]
-    return "\n\n".join((*parts, "\n".join(f"- {note}" for note in _method(found, count)))) + "\n"
+    # Stored rows have notes of their own.
+    many = len(found) > MOST_APART and all(each.a.row is None and each.b.row is None for each in found)
+    parts = [_overview(found)] if many else ["\n".join(_comparison(each, count)).rstrip() for each in found]
+    said = [*(escape(note) for note in notes), *_method(found, count)]
+    return "\n\n".join((*parts, "\n".join(f"- {note}" for note in said))) + "\n"
+
+
+def _overview(found: Sequence[Comparison]) -> str:
+    """One line for each difference of many pairs of runs."""
+    headers = ("A", "B", "metric", "A", "B", "B - A (95 %, queries like these)", "p, Holm", "effect size d_z", "B is")
+    cells = []
+    for each in found:
+        for line in each.differences:
+            metric, a, b, interval, *_ = _cells(line)
+            size = None if line.tested is None else line.tested.effect_size
+            tests = (_p(line.p_holm), MISSING if size is None else f"{size:+.2f}", line.verdict.value)
+            names = (escape(side.name.partition("/")[0]) for side in (each.a, each.b))
+            cells.append((*names, metric, a, b, interval, *tests))
+    numeric = (False, False, False, True, True, True, True, True, False)
+    shared = [note for note in found[0].notes if all(note in each.notes for each in found)]
+    own = [f"A {each.a.name}, B {each.b.name}: {note}" for each in found for note in each.notes if note not in shared]
+    lines = [f"**{len(found):,} pairs of runs**", "", *grid(headers, numeric, cells, padded=True), ""]
+    return "\n".join(
+        (
+            *lines,
+            *(f"- {escape(note)}" for note in (*shared, *own)),
+            "- Queries that changed most: --format json has them.",
+        )
+    )
 
 
 def _comparison(each: Comparison, count: int) -> list[str]:
@@ -95,7 +131,7 @@ def _comparison(each: Comparison, count: int) -> list[str]:
     lines += grid(_HEADERS, numeric, [_cells(line) for line in each.differences], padded=True)
     tested = [_test_cells(line) for line in each.differences if line.tested is not None]
     if tested:
-        lines += ["", *grid(_TEST_HEADERS, (False, *(True,) * 7), tested, padded=True)]
+        lines += ["", *grid(_TEST_HEADERS, (False, *(True,) * 6), tested, padded=True)]
     if each.changed:
         lines += ["", f"**The queries that changed most by {escape(each.by or '')}**", ""]
         cells = [_changed_cells(query) for query in each.changed]
@@ -105,14 +141,14 @@ def _comparison(each: Comparison, count: int) -> list[str]:
 
 def _method(found: Sequence[Comparison], count: int) -> tuple[str, ...]:
     tested = [line.tested for each in found for line in each.differences if line.tested is not None]
-    least = min((_least(each) for each in tested), default=1.0)
+    least = min((each.least for each in tested), default=1.0)
     again = len(tested) - count
     once = f"; {again:,} more are the same again, of systems that rank alike on several profiles" if again else ""
     said = (
-        f"p, two-sided: randomisation, each query's difference with its sign at random ({DRAWS:,} draws, all signs "
-        "where few queries differ; Fisher); bootstrap, shift method, which should be near it (Smucker, Allan and "
-        f"Carterette 2007); Holm, the first one corrected for all {count:,} comparisons made here{once} (Holm 1979). B "
-        f"is better, worse, faster or slower only where its interval excludes 0 and Holm's p is at most {LEVEL}."
+        f"p, two-sided: randomisation, each query's difference with its sign at random ({DRAWS:,} draws or more, all "
+        "signs where few queries differ; Fisher; Smucker, Allan and Carterette 2007). Holm: corrected for all "
+        f"{count:,} comparisons made here{once} (Holm 1979). B is better or worse only where that is at most {LEVEL}, "
+        "and faster or slower only where its intervals exclude 0 as well."
     )
     if least > LEVEL:
         said += f" So few queries differ that no p can be below {least:.2g}."
@@ -125,11 +161,6 @@ def _method(found: Sequence[Comparison], count: int) -> tuple[str, ...]:
         "Cohen 1988). It does not grow with the number of queries, as 1/p does."
     )
     return (*METHOD, said, effect) if count else METHOD
-
-
-def _least(each: Tested) -> float:
-    """The least p that a randomisation test of so many queries that differ can give."""
-    return min(1.0, 2.0 ** (1 - each.higher - each.lower)) if each.exact else 1 / (DRAWS + 1)
 
 
 def _cells(each: Difference) -> tuple[str, ...]:
@@ -158,8 +189,7 @@ def _test_cells(each: Difference) -> tuple[str, ...]:
     assert tested is not None and counts is not None
     return (
         escape(each.metric),
-        _p(tested.p_randomisation),
-        _p(tested.p_bootstrap),
+        _p(tested.p),
         _p(each.p_holm),
         MISSING if tested.effect_size is None else f"{tested.effect_size:+.2f}",
         *(f"{count:,}" for count in counts),
@@ -211,10 +241,10 @@ def _costs(each: Comparison) -> list[str]:
     ]
 
 
-def _csv(found: Sequence[Comparison]) -> str:
+def _csv(found: Sequence[Comparison], _notes: Sequence[str]) -> str:
     head = ["a", "b", "metric", "unit", "value_a", "value_b", "difference", "low", "high", "again_low", "again_high"]
     head += ["ratio", "verdict", "queries", "queries_needed"]
-    head += ["p_randomisation", "p_bootstrap", "p_holm", "effect_size", "won", "lost", "tied"]
+    head += ["p", "p_holm", "effect_size", "won", "lost", "tied"]
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(head)
@@ -222,7 +252,7 @@ def _csv(found: Sequence[Comparison]) -> str:
         for line in each.differences:
             again = line.again or Figure(None)
             tested = line.tested
-            tests = (None,) * 3 if tested is None else (tested.p_randomisation, tested.p_bootstrap, line.p_holm)
+            tests = (None,) * 2 if tested is None else (tested.p, line.p_holm)
             counts = (None if tested is None else tested.effect_size, *(line.won_lost_tied or (None,) * 3))
             cells = (each.a.name, each.b.name, line.metric, "s" if line.metric == LATENCY else "", line.a, line.b)
             interval = (line.over_queries.value, line.over_queries.low, line.over_queries.high, again.low, again.high)
@@ -231,11 +261,12 @@ def _csv(found: Sequence[Comparison]) -> str:
     return stream.getvalue()
 
 
-def _json(found: Sequence[Comparison]) -> str:
+def _json(found: Sequence[Comparison], notes: Sequence[str]) -> str:
     count = len(comparison.family(found))
     content = {
         "comparison_version": COMPARISON_VERSION,
         "comparisons_tested": count,
+        "notes": list(notes),
         "comparisons": [
             {
                 "a": _side(each.a),
@@ -253,8 +284,10 @@ def _json(found: Sequence[Comparison]) -> str:
 
 def _difference(line: Difference) -> dict[str, Any]:
     won, lost, tied = line.won_lost_tied or (None, None, None)
-    fields = dataclasses.asdict(line)
-    del fields["fingerprint"]
+    fields = dataclasses.asdict(dataclasses.replace(line, column=None))
+    del fields["fingerprint"], fields["column"]
+    if line.tested is not None:
+        del fields["tested"]["interval"]
     return fields | {"won": won, "lost": lost, "tied": tied}
 
 
