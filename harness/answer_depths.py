@@ -9,16 +9,17 @@ fourth field, and questions without hits have a line too: the mean over language
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import FileError
+from harness.untrusted import MOST_FILE_BYTES, lines_of, open_regular, unpacked
 
 # Cutting texts into tokens takes a millisecond each: this many of a query's are looked at, and R@10kt is the deepest.
 MOST_TOKENS = 10_000
+_MOST_LINES, _LONGEST_LINE = 1_000_000, 4096
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,12 @@ def read(path: Path) -> dict[str, Depth]:
     found: dict[str, Depth] = {}
     number = 0
     try:
-        with gzip.open(path, "rt", encoding="utf-8", newline="\n") as lines:
-            for line in lines:
+        with open_regular(path, MOST_FILE_BYTES) as file:
+            for line in lines_of(unpacked(file), _LONGEST_LINE):
                 number += 1
-                query, depth, tokens, *language = line.rstrip("\n").split("\t")
+                if number > _MOST_LINES:
+                    raise ValueError(f"more than {_MOST_LINES:,} lines make no sense")
+                query, depth, tokens, *language = line.decode("utf-8").rstrip("\n").split("\t")
                 each = found[query] = Depth(None if depth == "-" else int(depth), int(tokens), *language[:1])
                 if len(language) > 1:
                     raise ValueError("more than four fields")

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from harness.errors import FileError, did_you_mean
+from harness.untrusted import read_whole
 
 
 class Declared(BaseModel):
@@ -21,23 +22,28 @@ class Declared(BaseModel):
 
 
 Model = TypeVar("Model", bound=Declared)
+_MOST_BYTES = 1 << 20
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """Parse a TOML file.
+def read_toml(path: Path, *, strangers: bool = False) -> dict[str, Any]:
+    """Parse a TOML file; a stranger's must be a regular file of sound size.
 
     Raises:
         FileError: it is missing, unreadable, no UTF-8 or no TOML.
     """
     try:
         # Few files are read very often: their text is parsed once, and each caller gets a copy of its own.
-        return copy.deepcopy(_parsed(path.read_text(encoding="utf-8")))
+        content = read_whole(path, _MOST_BYTES) if strangers else path.read_bytes()
+        return copy.deepcopy(_parsed(content.decode("utf-8")))
     except FileNotFoundError:
         raise FileError(f"{path}: no such file; check the path") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"{path}: cannot be read: {error}") from error
+        what = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise FileError(f"{path}: cannot be read: {what}") from error
     except tomllib.TOMLDecodeError as error:
         raise FileError(f"{path}: not valid TOML: {error}") from error
+    except RecursionError:
+        raise FileError(f"{path}: not valid TOML: nested too deep; restore it") from None
 
 
 _parsed = functools.lru_cache(maxsize=256)(tomllib.loads)

@@ -24,7 +24,6 @@ from pydantic import TypeAdapter, ValidationError
 
 import harness
 from harness import leftovers, origins, per_query, remembered, stored_jobs
-from harness.errors import FileError
 from harness.per_query import PerQuery
 from harness.remembered import Made, Recall
 from harness.result import ANSWER_DEPTHS, JUDGED_HITS
@@ -188,40 +187,23 @@ def _code() -> str:
 def _files(root: str) -> Iterator[str]:
     """A line for each stored file that rows below ``root`` are made of."""
     suites = set()
-    waiting = [root]
-    while waiting:
-        folder = waiting.pop()
-        job = []
-        for entry in _entries(folder):
-            if entry.name in _OF_A_JOB:
-                job.append(entry)
-            if entry.is_dir(follow_symlinks=False) and entry.name != stored_jobs.STAGING:
-                waiting.append(entry.path)
+    for folder, entries in stored_jobs.folders(root):
+        job = [entry for entry in entries if entry.name in _OF_A_JOB]
         if any(entry.name == stored_jobs.RESULT for entry in job):
             suites.add(folder.rsplit("/", 5)[0])
             yield from map(_line, job)
     for suite in suites:
         for name in _OF_A_SUITE:
-            yield from map(_line, _entries(f"{suite}/{name}"))
+            yield from map(_line, stored_jobs.entries_of(f"{suite}/{name}"))
     for home in {suite.rpartition("/")[0] for suite in suites}:
         path = f"{home}/{origins.FILE}"
         with contextlib.suppress(OSError):  # most results were never merged
-            yield _stamped(path, Path(path).stat())
-
-
-def _entries(folder: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except FileNotFoundError:
-        return []  # no such inputs, or a run removed it while we looked
-    except OSError as error:
-        raise FileError(f"{folder}: cannot be read: {error.strerror}; see to its permissions") from error
+            yield _stamped(path, Path(path).lstat())
 
 
 def _line(entry: os.DirEntry[str]) -> str:
     try:
-        return _stamped(entry.path, entry.stat())
+        return _stamped(entry.path, entry.stat(follow_symlinks=False))
     except FileNotFoundError:
         return f"{entry.path} gone"
 

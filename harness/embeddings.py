@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from harness import whole_file
 from harness.errors import FileError
+from harness.untrusted import open_regular
 
 Vectors = NDArray[np.float32]
 
@@ -23,6 +25,8 @@ _KIND = "embeddings of harness"
 _VERSION = 1
 _FACTS = ("encoder", "checkpoint_sha256", "role", "source", "made_with")
 _FOLDER = "embeddings"
+_LONGEST_ID = 256
+_FREE_BYTES, _MOST_SHRUNK = 64 << 20, 20
 
 
 @dataclass(frozen=True)
@@ -80,11 +84,15 @@ def read(path: Path) -> Embeddings:
     import pyarrow.parquet as pq
 
     try:
-        if path.is_dir():  # which would be read as all that lies in it
+        if path.is_dir():
             raise ValueError("a folder")
-        table = pq.read_table(path)
-        facts = _facts(table.schema)
-        ids = tuple(table.column("id").to_pylist())
+        with path.open("rb") as content, pq.ParquetFile(content, read_dictionary=["id"]) as file:
+            facts = _facts(file.schema_arrow)
+            _check_outline(file, os.fstat(content.fileno()).st_size)
+            table = file.read()
+        if any(len(text) > _LONGEST_ID for part in table.column("id").chunks for text in part.dictionary.to_pylist()):
+            raise ValueError(f"an id longer than {_LONGEST_ID} characters")
+        ids = tuple(table.column("id").cast(pa.string()).to_pylist())
         column = table.column("vector").combine_chunks()
         vectors = np.asarray(column.flatten().to_numpy(zero_copy_only=False), dtype=np.float32)
         vectors = vectors.reshape(len(ids), column.type.list_size)
@@ -98,6 +106,17 @@ def read(path: Path) -> Embeddings:
     if len(found.places) != len(ids):
         raise FileError(f"{path}: an id stands twice; make them again with harness embed")
     return found
+
+
+def _check_outline(file: Any, size: int) -> None:
+    """Hold what a Parquet file says of itself against its size before it is read: vectors hardly shrink; ValueError."""
+    import pyarrow as pa
+
+    vector, rows = file.schema_arrow.field("vector").type, file.metadata.num_rows
+    if len(file.schema_arrow) != 2 or not pa.types.is_fixed_size_list(vector):
+        raise ValueError("other columns than ids and vectors")
+    if rows * vector.list_size * 4 > _FREE_BYTES + _MOST_SHRUNK * size:
+        raise ValueError(f"{rows:,} vectors of {vector.list_size:,} in {size:,} bytes make no sense")
 
 
 def _facts(schema: Any) -> dict[str, Any]:
@@ -127,7 +146,8 @@ def kept(results: Path, role: str, source: str) -> tuple[Path, ...]:
     found = []
     for path in files(results):
         try:
-            facts = _facts(pq.read_schema(path))
+            with open_regular(path) as content:
+                facts = _facts(pq.read_schema(content))
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
             continue
         if (facts.get("role"), facts.get("source")) == (role, source):

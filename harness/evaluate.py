@@ -8,6 +8,7 @@ the run's own ranks: the same values wherever scores differ, and one ranking for
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -15,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from harness import answer_depths, measure_values, trec_files
-from harness.errors import UsageError
+from harness.attempts import Job
+from harness.errors import StoreError, UsageError
 from harness.measure_names import OF_HITS_ALONE, AnswerRecall
 from harness.measure_values import Computed
-from harness.result import ANSWER_DEPTHS, JUDGED_HITS
+from harness.result import ANSWER_DEPTHS, JUDGED_HITS, ResultSpec
 from harness.trec_files import Qrels, Run
 
 _UNKNOWN = "needs all relevant documents; only those retrieved were judged, by the answers in their texts"
@@ -61,17 +63,22 @@ def of_hits_alone(path: Path) -> bool:
     return path.name == JUDGED_HITS
 
 
-def run_of_job(path: Path) -> Run:
-    """A stored job's run, with what was stored beside it.
+def most_hits(spec: ResultSpec) -> int:
+    """Lines of a job's run beyond which it is not worth reading; a run somewhat too long is judged and named."""
+    return 1000 + 2 * spec.sample_size * spec.k
 
-    Args:
-        path: of the run in the job's folder.
+
+def run_of_job(job: Job) -> Run:
+    """Read a stored job's run, with what was stored beside it.
 
     Raises:
+        StoreError: the job has none.
         FileError: a file is missing or damaged.
     """
-    run, depths = trec_files.read_run(path), path.with_name(ANSWER_DEPTHS)
-    return replace(run, depths=answer_depths.read(depths)) if depths.exists() else run
+    if job.run_path is None:
+        raise StoreError(f"{job.folder}: holds no run; measure the job again")
+    run, depths = trec_files.read_run(job.run_path, most_hits(job.result.spec)), job.folder / ANSWER_DEPTHS
+    return replace(run, depths=answer_depths.read(depths)) if os.path.lexists(depths) else run
 
 
 def evaluate(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from harness.errors import FileError
+from harness.untrusted import Bound, open_regular, unpacked
 
 _GZIP = b"\x1f\x8b"
 # How archives that are not read here begin.
@@ -42,15 +43,17 @@ def _from_start(raw: IO[bytes], begin: bytes) -> IO[bytes]:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+def opened(path: Path, bound: Bound | None = None) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """The file as it lies there, and its content.  It may be a pipe, which is read once and from its start.
+
+    A stored file, which a stranger may have made, has a ``bound`` and must be a regular file.
 
     Raises:
         FileError: it cannot be opened, or is of a kind that is not read.
     """
     raw: IO[bytes]
     try:
-        raw = path.open("rb")
+        raw = path.open("rb") if bound is None else open_regular(path, bound.file_bytes)
     except FileNotFoundError:
         raise FileError(f"{path}: no such file; restore it, or name the right one") from None
     except IsADirectoryError:
@@ -64,7 +67,8 @@ def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         if kind is not None:
             raise FileError(f"{path}: is packed by {kind}; unpack it, or gzip what it holds")
         if begin.startswith(_GZIP):
-            yield raw, cast(IO[bytes], gzip.GzipFile(fileobj=raw, mode="rb"))
+            packed = cast(IO[bytes], gzip.GzipFile(fileobj=raw, mode="rb"))
+            yield raw, packed if bound is None else unpacked(raw, bound.unpacked_bytes)
         elif begin and path.suffix == ".gz":
             raise FileError(
                 f"{path}: damaged, or named wrongly: it is called .gz and holds nothing gzipped; restore or rename it"

@@ -15,7 +15,7 @@ import pandas as pd
 from harness import cache_folder, measure_names, prices, pricing, stored_jobs, tables
 from harness.aws.uri import is_s3
 from harness.columns import Described, Kind
-from harness.errors import FileError, UsageError
+from harness.errors import UsageError
 from harness.job_columns import JOBS, SAMPLES, stage
 from harness.report import columns
 from harness.stored_jobs import StoredJob
@@ -163,22 +163,18 @@ def _samples(job: StoredJob) -> pa.Table:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    try:
-        raw = job.samples()
-        names = {each.name: pa.repeat(pa.scalar(each.get(job), pa.string()), len(raw)) for each in JOBS[:_NAMES]}
-        numbers = {"job": pa.repeat(pa.scalar(job.result.spec.job, pa.int64()), len(raw))}
-        trial = raw.column("trial").cast(pa.int64())
-        part = pc.if_else(pc.equal(trial, -2), "repeat", pc.if_else(pc.less(trial, 0), "warmup", "timed"))
-        found = {"query_id": raw.column("query_id").cast(pa.string()), "trial": trial, "part": part}
-        for name in raw.column_names:
-            if name.endswith("_ns"):
-                found[f"{name[:-3]}_s"] = pc.divide(raw.column(name).cast(pa.float64()), 1e9)
-        if "batch" in raw.column_names:
-            found["batch"] = raw.column("batch").cast(pa.int64())
-        return pa.table({**names, **numbers, **found})
-    # What pyarrow raises for a damaged file, a missing column and a wrong type.
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FileError(f"{job.folder / stored_jobs.SAMPLES}: damaged: {error}; measure the job again") from error
+    raw = job.samples()
+    names = {each.name: pa.repeat(pa.scalar(each.get(job), pa.string()), len(raw)) for each in JOBS[:_NAMES]}
+    numbers = {"job": pa.repeat(pa.scalar(job.result.spec.job, pa.int64()), len(raw))}
+    trial = raw.column("trial").cast(pa.int64())
+    part = pc.if_else(pc.equal(trial, -2), "repeat", pc.if_else(pc.less(trial, 0), "warmup", "timed"))
+    found = {"query_id": raw.column("query_id"), "trial": trial, "part": part}
+    for name in raw.column_names:
+        if name.endswith("_ns"):
+            found[f"{name[:-3]}_s"] = pc.divide(raw.column(name).cast(pa.float64()), 1e9)
+    if "batch" in raw.column_names:
+        found["batch"] = raw.column("batch").cast(pa.int64())
+    return pa.table({**names, **numbers, **found})
 
 
 # The first columns of the jobs' table are texts that name a job; samples have them too.

@@ -10,12 +10,11 @@ from typing import Any
 from harness import evaluate, given_judgements, measure_names, rejudged, stored_jobs, trec_files, unjudged
 from harness.attempts import Job
 from harness.distance_names import DistanceName
-from harness.errors import StoreError
 from harness.evaluate import Evaluation
 from harness.judged_runs import JudgedRuns
 from harness.rejudged import Instead, Stand
 from harness.row_distances import Found, Vectors
-from harness.trec_files import Run
+from harness.trec_files import Run, StoredQrels
 from harness.unjudged import Unjudged
 
 
@@ -46,6 +45,7 @@ class Judge:
     instead: Instead | None = None
     vectors: Vectors | None = None
     stands: dict[Path, Stand] = field(default_factory=dict)
+    _qrels: StoredQrels = field(default_factory=StoredQrels)
 
     def __call__(self, job: Job) -> Worth:
         """What a job's run is worth.
@@ -54,9 +54,7 @@ class Judge:
             HarnessError: it cannot be judged.
         """
         now, hits_alone = self._stand(job), evaluate.of_hits_alone(job.qrels_path())
-        if job.run_path is None:
-            raise StoreError(f"{job.folder}: holds no run; measure the job again")
-        run = evaluate.run_of_job(job.run_path)
+        run = evaluate.run_of_job(job)
         sample = job.sample_ids()
         if self.instead is not None and self.instead.without:
             sample = tuple(query for query in sample if query not in self.instead.without)
@@ -74,8 +72,10 @@ class Judge:
     def _stand(self, job: Job) -> Stand:
         """What a job's run is judged by; HarnessError where it cannot be read."""
         path = job.qrels_path()
-        found = self.stands.get(path) or Stand(trec_files.read_qrels(path))
-        if not evaluate.of_hits_alone(path):  # those are one job's
+        of_one_job = evaluate.of_hits_alone(path)
+        read = trec_files.read_stored_qrels if of_one_job else self._qrels
+        found = self.stands.get(path) or Stand(read(path))
+        if not of_one_job:
             if path not in self.stands and self.instead is not None:
                 found = rejudged.stand(found.qrels, self.instead)
             self.stands[path] = found

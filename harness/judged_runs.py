@@ -155,7 +155,7 @@ def _stored(systems: Mapping[str, Mapping[str, StoredJob]]) -> JudgedRuns:
         # Of one system's profiles many differ in the last digits of scores, and in nothing else.
         distinct: dict[tuple[tuple[str, tuple[str, ...]], ...], tuple[StoredJob, Run]] = {}
         for job in found.values():
-            run = evaluate.run_of_job(job.folder / stored_jobs.RUN)
+            run = evaluate.run_of_job(job)
             distinct.setdefault(tuple(sorted(run.rankings.items())), (job, run))
         profiles = {job.result.spec.cell.profile for job, _ in distinct.values()}
         for job, run in distinct.values():
@@ -168,7 +168,7 @@ def _stored(systems: Mapping[str, Mapping[str, StoredJob]]) -> JudgedRuns:
     hits_alone = evaluate.of_hits_alone(path)
     qrels: Qrels = {}
     for each in jobs.values() if hits_alone else (first,):
-        for query, judged in trec_files.read_qrels(each.qrels_path()).items():
+        for query, judged in trec_files.read_stored_qrels(each.qrels_path()).items():
             qrels.setdefault(query, {}).update(judged)
     spec, queries = first.result.spec, first.sample_texts()
     grades = (grade for query in queries for grade in qrels.get(query, {}).values())

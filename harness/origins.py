@@ -7,6 +7,7 @@ same job.  Results that were never merged have no origin.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,9 +40,9 @@ def read(folder: Path) -> Origin | None:
         FileError: its ``origin.toml`` is damaged or gives a name that an origin cannot have.
     """
     path = folder / FILE
-    if not path.is_file():
+    if not os.path.lexists(path):
         return None
-    found = validate(Origin, read_toml(path), path)
+    found = validate(Origin, read_toml(path, strangers=True), path)
     if not valid(found.name):
         raise FileError(f"{path}: {found.name!r} is no name of an origin; write letters, digits, '.', '_' and '-'")
     return found

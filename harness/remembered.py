@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from harness import per_query
 from harness.attempts import Job
+from harness.errors import FileError
 from harness.per_query import PerQuery
 from harness.steadiness import Facts
 from harness.table import Measurements, Row
@@ -80,9 +81,9 @@ def stamp(jobs: Iterable[Job], code: str) -> str | None:
             lines.append(f"origin {job.origin}")
             inputs = (job.qrels_path(), job.folder.parents[4] / "samples" / f"{job.result.spec.sample_sha256}.json")
             for path in (*job.folder.iterdir(), *inputs):
-                found = path.stat()
+                found = path.lstat()
                 lines.append(f"{path} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}")
-    except OSError:
+    except (OSError, FileError):
         return None
     text = "\n".join((code, *sorted(lines)))
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

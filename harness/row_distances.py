@@ -36,7 +36,7 @@ class Vectors:
     @property
     def key(self) -> str:
         """What is made with these files is made with no others."""
-        stats = {path: path.stat() for path in embeddings.files(self.folder)}
+        stats = {path: path.lstat() for path in embeddings.files(self.folder)}
         facts = [(str(path), each.st_ino, each.st_size, each.st_mtime_ns) for path, each in stats.items()]
         return hashlib.sha256(repr(facts).encode("utf-8", "surrogateescape")).hexdigest()
 

@@ -9,19 +9,20 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from harness import origins
 from harness.errors import FileError
 from harness.result import JUDGED_HITS, SCHEMA_VERSION, Cell, Result
+from harness.untrusted import parse_json, read_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +34,12 @@ LOG = "log.txt.gz"
 STAGING = ".staging"
 # What `harness viable` found, beside a subject's jobs.
 VERDICTS = "verdicts"
+_RESULT_BYTES, _SAMPLE_BYTES = 2 << 20, 32 << 20
+_MOST_LEVELS = 64
+_SHA256 = re.compile("[0-9a-f]{64}")
+_MAY_BE_NEGATIVE = frozenset({"params", "effective", "exit_code", "temperature_c"})
+# What a suite may ask for (harness.suite), and samples of which the ids alone fill a query sample's file.
+_MOST = {"trials": 1000, "jobs": 1000, "k": 10_000, "sample_size": 1_000_000}
 
 
 @cache
@@ -53,29 +60,27 @@ class StoredJob:
         """Raw latencies: query_id, trial (0-based; warm-up -1), warmup, latency_ns, stage_<name>_ns.
 
         No rows where the job finished no query.
+
+        Raises:
+            FileError: the file is damaged, or holds something else or more than samples.
         """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        from harness import timings
 
         path = self.folder / SAMPLES
-        if path.exists():
-            with pq.ParquetFile(path) as file:  # a small file: cheaper than a data set with its threads
-                return file.read(use_threads=False)
-        columns = {"query_id": pa.string(), "trial": pa.int32(), "warmup": pa.bool_(), "latency_ns": pa.int64()}
-        return pa.schema(columns).empty_table()
+        return timings.load(path) if os.path.lexists(path) else timings.no_samples()
 
     @property
     def run_path(self) -> Path | None:
         """The TREC run of the first timed trial, where there is one."""
         path = self.folder / RUN
-        return path if path.exists() else None
+        return path if os.path.lexists(path) else None
 
     def qrels_path(self) -> Path:
         """The judgements that the run is judged by: its own hits', where there are some, else its dataset's."""
         hits = self.folder / JUDGED_HITS
-        if hits.exists():
+        if os.path.lexists(hits):
             return hits
-        return self._suite_folder() / "qrels" / f"{self.result.spec.qrels_sha256}.trec.gz"
+        return self._suite_folder() / "qrels" / f"{self._hash('qrels_sha256')}.trec.gz"
 
     def sample_ids(self) -> tuple[str, ...]:
         """Query ids of the fixed sample."""
@@ -83,14 +88,22 @@ class StoredJob:
 
     def sample_texts(self) -> dict[str, str]:
         """The queries of the fixed sample: their texts by id, in their order."""
-        path = self._suite_folder() / "samples" / f"{self.result.spec.sample_sha256}.json"
+        path = self._suite_folder() / "samples" / f"{self._hash('sample_sha256')}.json"
         try:
-            queries = json.loads(path.read_text(encoding="utf-8"))
+            queries = parse_json(read_whole(path, _SAMPLE_BYTES))
             return {str(query["query_id"]): str(query.get("text", "")) for query in queries}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            what = error.strerror if isinstance(error, OSError) else error
             raise FileError(
-                f"{path}: the query sample cannot be read: {error}; bring it from where it was made"
+                f"{path}: the query sample cannot be read: {what}; bring it from where it was made"
             ) from error
+
+    def _hash(self, name: str) -> str:
+        """A hash of the spec that names a file: another text could name any file of this machine."""
+        found: str = getattr(self.result.spec, name)
+        if not _SHA256.fullmatch(found):
+            raise FileError(f"{self.folder / RESULT}: {name} {found[:80]!r} is no SHA-256; bring it back as it was")
+        return found
 
     def _suite_folder(self) -> Path:
         # <suite>/<system>/<dataset>/<scenario>/<profile>/<key>
@@ -121,20 +134,49 @@ def of_key(root: Path, key: str) -> StoredJob | None:
 
 
 def result_paths(root: Path) -> Iterator[Path]:
-    """Find every ``result.json`` below ``root``, to which a run may be adding."""
-    waiting = [root]
+    """Find every ``result.json`` below ``root``, to which a run may be adding.
+
+    Raises:
+        FileError: a folder cannot be read, or lies too deep.
+    """
+    for folder, entries in folders(str(root)):
+        if any(entry.name == RESULT for entry in entries):
+            yield Path(folder, RESULT)
+
+
+def folders(root: str, wrong: list[FileError] | None = None) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
+    """Visit ``root`` and each folder below it, with what lies in it; links are not followed.
+
+    Raises:
+        FileError: a folder cannot be read, or lies too deep; it is added to ``wrong`` instead, where that is given.
+    """
+    waiting = [(root, 0)]
     while waiting:
-        folder = waiting.pop()
+        folder, level = waiting.pop()
         try:
-            inside = {entry.name: entry.is_dir(follow_symlinks=False) for entry in os.scandir(folder)}
-        except FileNotFoundError:
-            continue  # a run removed it while we looked
-        except OSError as error:
-            raise FileError(f"{folder}: cannot be read: {error.strerror}; see to its permissions") from error
-        if inside.get(RESULT) is False:
-            yield folder / RESULT
+            if level > _MOST_LEVELS:
+                raise FileError(f"{folder[:300]}: is a folder more than {_MOST_LEVELS} levels deep; remove it")
+            entries = entries_of(folder)
+        except FileError as error:
+            if wrong is None:
+                raise
+            wrong.append(error)
+            continue
+        yield folder, entries
         # Staging folders hold jobs in the making, as foreign code writes them: they are never results.
-        waiting += [folder / name for name, is_folder in inside.items() if is_folder and name != STAGING]
+        below = (each for each in entries if each.name != STAGING and each.is_dir(follow_symlinks=False))
+        waiting += ((each.path, level + 1) for each in below)
+
+
+def entries_of(folder: str) -> list[os.DirEntry[str]]:
+    """List a folder to which a run may be adding; FileError where it cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        return []  # no such inputs, or a run removed it while we looked
+    except OSError as error:
+        raise FileError(f"{folder[:300]}: cannot be read: {error.strerror}; see to its permissions") from error
 
 
 def read_result(path: Path) -> Result:
@@ -144,24 +186,51 @@ def read_result(path: Path) -> Result:
         FileError: it is damaged, or of a version that this harness does not know.
     """
     try:
-        return _parsed(path.read_text(encoding="utf-8"))
+        return _parsed(read_whole(path, _RESULT_BYTES))
     except FileError as error:
         raise FileError(f"{path}: {error}") from None
-    except (OSError, ValueError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, AttributeError) as error:
         first = error.errors()[0] if isinstance(error, ValidationError) else None
-        what = f"key '{'.'.join(map(str, first['loc']))}': {first['msg']}" if first else str(error)
+        what = f"key '{'.'.join(map(str, first['loc']))[:80]}': {first['msg']}" if first else str(error)
+        what = error.strerror if isinstance(error, OSError) and error.strerror else what
         raise FileError(f"{path}: damaged: {what}; move its folder away and run the suite again") from error
 
 
 @lru_cache(maxsize=512)
-def _parsed(text: str) -> Result:
+def _parsed(content: bytes) -> Result:
     """Parse a result, each text once: ``harness viable`` reads all its jobs again after each new one."""
-    raw = json.loads(text)
+    raw = parse_json(content)
     version = raw.get("schema_version")
     # What an older version has not, the record's defaults say.
     if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
         raise FileError(f"schema version {version!r}, this harness reads 1 to {SCHEMA_VERSION}; update harness")
-    return result_adapter().validate_python(raw)
+    _check_facts(raw, "")
+    result = result_adapter().validate_python(raw)
+    _check_spec(result)
+    return result
+
+
+def _check_facts(found: Any, name: str) -> None:
+    """Refuse negative facts, but where the kernel or the system's parameters have some."""
+    if isinstance(found, dict):
+        for key, value in found.items():
+            if key not in _MAY_BE_NEGATIVE:
+                _check_facts(value, f"{name}.{key}" if name else key)
+    elif isinstance(found, list):
+        for value in found:
+            _check_facts(value, name)
+    elif isinstance(found, int | float) and found < 0:
+        raise ValueError(f"key '{name}': {found} is below 0")
+
+
+def _check_spec(result: Result) -> None:
+    """Refuse names that lead out of a folder, and counts that nothing can be made for."""
+    for name, value in vars(result.spec.cell).items():
+        if value in ("", ".", "..") or "/" in value or not value.isprintable():
+            raise ValueError(f"key 'spec.cell.{name}': {value[:80]!r} is no name of a folder")
+    for name, most in _MOST.items():
+        if (count := getattr(result.spec, name)) > most:
+            raise ValueError(f"key 'spec.{name}': {count} is beyond {most:,}")
 
 
 def cell_path(cell: Cell) -> Path:

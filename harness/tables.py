@@ -80,7 +80,7 @@ def _as_printed(folder: Path) -> UsageError:
 def _is_published(folder: Path) -> bool:
     from harness.published import about
 
-    return (folder / about.NAME).is_file()
+    return about.is_in(folder)
 
 
 def priced(measured: Measurements, tariff: Tariff) -> Table:

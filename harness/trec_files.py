@@ -13,6 +13,7 @@ from harness import trec_lines
 from harness.answer_depths import Depths
 from harness.errors import FileError
 from harness.trec_lines import Layout, Number, Progress
+from harness.untrusted import Bound
 
 # query id -> document id -> relevance
 Qrels = dict[str, dict[str, int]]
@@ -22,6 +23,8 @@ _RUN = "query Q0 document rank score tag"
 _RANKED = Layout(_RUN, 0, 2, (_RANK, Number("score", 4, "d", trec_lines.score)))
 _SCORE = Number("score", 4, "f", trec_lines.score_32)
 _SCORED = Layout(_RUN, 0, 2, (_SCORE,), tail=(_RANK, _SCORE))
+# The most lines of stored files: those of runs are up to whoever knows what was asked for.
+_MOST_HITS, _MOST_JUDGEMENTS = 20_000_000, 5_000_000
 _JUDGED = Layout("query iteration document relevance", 0, 2, (Number("relevance", 3, "q", trec_lines.grade),))
 
 
@@ -69,18 +72,19 @@ class _Entries:
 _Wrong = tuple[int, str]
 
 
-def read_run(path: Path, progress: Progress | None = None) -> Run:
+def read_run(path: Path, most_hits: int = _MOST_HITS) -> Run:
     """Read a TREC run (``query Q0 document rank score tag``), plain or gzipped; ranks decide the order.
 
     This is how harness reads what it has stored: the ranking that was timed.
 
     Raises:
         FileError: the file is missing or damaged, a line is malformed, a document or rank stands twice in a
-            query, or a worse rank has a better score; names file and line.
+            query, or a worse rank has a better score; names file and line.  Or it is no regular file, or has more lines
+            than make sense.
     """
     rankings: dict[str, tuple[str, ...]] = {}
     tied, lines, wrong = [], {}, []
-    for query, entries in _by_query(path, _RANKED, progress):
+    for query, entries in _by_query(path, _RANKED, bound=Bound(min(most_hits, _MOST_HITS))):
         documents, (ranks, scores) = entries.documents, entries.numbers
         if len(set(documents)) < len(documents) or len(set(ranks)) < len(ranks):
             wrong.append(_twice(query, entries))
@@ -131,16 +135,41 @@ def read_qrels(path: Path, progress: Progress | None = None) -> Qrels:
     return read_judgements(path, progress).qrels
 
 
-def read_judgements(path: Path, progress: Progress | None = None) -> Judgements:
+def read_stored_qrels(path: Path) -> Qrels:
+    """As :func:`read_qrels`, of a file that lies with results: a regular one within bounds."""
+    return read_judgements(path, bound=Bound(_MOST_JUDGEMENTS)).qrels
+
+
+@dataclass
+class StoredQrels:
+    """Reads each file of stored judgements once, also one that cannot be read: many jobs name it."""
+
+    _known: dict[Path, Qrels | str] = field(default_factory=dict)
+
+    def __call__(self, path: Path) -> Qrels:
+        """As :func:`read_stored_qrels`."""
+        if path not in self._known:
+            try:
+                self._known[path] = read_stored_qrels(path)
+            except FileError as error:
+                self._known[path] = str(error)
+        found = self._known[path]
+        if isinstance(found, str):
+            raise FileError(found)
+        return found
+
+
+def read_judgements(path: Path, progress: Progress | None = None, bound: Bound | None = None) -> Judgements:
     """Read TREC judgements (``query iteration document relevance``), plain or gzipped.
 
     Raises:
-        FileError: the file is missing or damaged, a line is malformed, or a document is judged in two ways.
+        FileError: the file is missing or damaged, a line is malformed, or a document is judged in two ways; or it is
+            beyond its bound.
     """
     qrels: Qrels = {}
     wrong = []
     below: list[Lines] = []
-    for query, entries in _by_query(path, _JUDGED, progress):
+    for query, entries in _by_query(path, _JUDGED, progress, bound=bound):
         (grades,) = entries.numbers
         judged = qrels[query] = dict(zip(entries.documents, grades, strict=True))
         if len(judged) < len(grades):
@@ -157,14 +186,18 @@ def _together(parts: Sequence[Lines]) -> Lines | None:
 
 
 def _by_query(
-    path: Path, layout: Layout, progress: Progress | None, longer: list[Lines] | None = None
+    path: Path,
+    layout: Layout,
+    progress: Progress | None = None,
+    longer: list[Lines] | None = None,
+    bound: Bound | None = None,
 ) -> Iterator[tuple[str, _Entries]]:
     """Each query with its lines, in the order of their first ones; what is given is forgotten here.
 
     ``longer`` is told which lines have further fields.
     """
     found: dict[bytes, _Entries] = {}
-    for block in trec_lines.blocks(path, layout, progress):
+    for block in trec_lines.blocks(path, layout, progress, bound):
         if block.longer and longer is not None:
             longer.append(Lines(len(block.longer), block.longer[0]))
         lines = array("q", block.lines)

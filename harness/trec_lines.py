@@ -17,6 +17,7 @@ from typing import Any
 
 from harness import file_content
 from harness.errors import FileError
+from harness.untrusted import Bound
 
 # What a small block is cut into stays in the processor's caches: blocks of 4 MiB take three times as long.
 BLOCK_BYTES = 1 << 16
@@ -106,19 +107,21 @@ def score_32(text: bytes) -> float:
     return value
 
 
-def blocks(path: Path, layout: Layout, progress: Progress | None = None) -> Iterator[Block]:
-    """The lines of a file, plain or gzipped, some at a time.
+def blocks(path: Path, layout: Layout, progress: Progress | None = None, bound: Bound | None = None) -> Iterator[Block]:
+    """The lines of a file, plain or gzipped, some at a time; of a stored one, no more than its ``bound``.
 
     Raises:
         FileError: the file is missing or damaged, or a line is wrong; names the first such line.
     """
     number = 1
-    with file_content.opened(path) as (raw, stream):
+    with file_content.opened(path, bound) as (raw, stream):
         seekable = raw.seekable()  # a pipe does not say how much of it was read
         try:
             for content in _cut(path, stream.read):
                 yield _block(path, layout, number, content.removeprefix(_BOM) if number == 1 else content)
                 number += content.count(b"\n")
+                if bound is not None and number > bound.lines + 1:
+                    raise FileError(f"{path}: more than {bound.lines:,} lines, which make no sense; restore it")
                 if progress is not None and seekable:
                     progress(raw.tell())
         except (OSError, EOFError, zlib.error) as error:

@@ -15,6 +15,8 @@ from harness.store import Store
 from tests import build
 
 MIB = 2**20
+# Hashes in name alone: files are found by them.
+_QRELS, _SAMPLE = "a" * 64, "b" * 64
 QUERIES = tuple(f"q{number:03}" for number in range(140))
 
 
@@ -42,7 +44,7 @@ def put(root: Path, *cells: Made, suite: str = "quick", queries: tuple[str, ...]
     with store.held():
         judged = "".join(f"{query} 0 right 1\n" for query in queries)
         sample = json.dumps([{"query_id": query, "text": query} for query in queries])
-        store.keep_inputs(judged.encode(), "q", {"s": sample})
+        store.keep_inputs(judged.encode(), _QRELS, {_SAMPLE: sample})
         for cell in cells:
             for job in range(cell.jobs):
                 _put(store, cell, job, suite, queries)
@@ -60,6 +62,8 @@ def _put(store: Store, made: Made, job: int, suite: str, queries: tuple[str, ...
         cell=Cell(suite, made.system, made.dataset, "single_stream", made.profile),
         envelope=envelope,
         sample_size=len(queries),
+        qrels_sha256=_QRELS,
+        sample_sha256=_SAMPLE,
         trials=1,
         jobs=made.jobs,
         job=job,

@@ -100,7 +100,7 @@ def test_every_raw_sample_has_its_job_beside_it(results: Path) -> None:
 def test_damaged_samples_are_named(results: Path) -> None:
     folder = job(results)
     put(folder / stored_jobs.SAMPLES, b"no parquet")
-    with pytest.raises(FileError, match=f"{folder.name}/samples.parquet: damaged"):
+    with pytest.raises(FileError, match=f"{folder.name}/samples.parquet: cannot be read"):
         harness.load_samples(results)
 
 

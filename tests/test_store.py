@@ -187,7 +187,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(
         (b'{"schema_version": 1', "damaged: Expecting"),
         (b"\xff", "damaged: 'utf-8' codec"),
         (b"[]", "damaged: 'list' object"),
-        (b"[" * 100_000, "damaged: maximum recursion depth"),
+        (b"[" * 100_000, "damaged: more than 64 levels deep"),
         (b"{}", "schema version None, this harness reads 1 to 4; update harness"),
         (b'{"schema_version": 5}', "schema version 5, this harness reads 1 to 4; update harness"),
         (b'{"schema_version": 1}', "damaged: key 'key': "),
@@ -218,14 +218,14 @@ def test_a_place_without_results_says_what_to_do(tmp_path: Path) -> None:
 
 def test_what_judges_the_runs_is_kept_beside_them_once(tmp_path: Path, store: Store) -> None:
     with store.held():
-        store.keep_inputs(b"q0 0 d0 1\n", "q", {"s": '[{"query_id": "q0", "text": "x"}]'})
-        store.keep_inputs(b"other", "q", {"s": "other"})
-        put(store, result())
+        store.keep_inputs(b"q0 0 d0 1\n", "a" * 64, {"b" * 64: '[{"query_id": "q0", "text": "x"}]'})
+        store.keep_inputs(b"other", "a" * 64, {"b" * 64: "other"})
+        put(store, result(spec=replace(GOLDEN_SPEC, qrels_sha256="a" * 64, sample_sha256="b" * 64)))
     (job,) = read_jobs(tmp_path)
     assert gzip.decompress(job.qrels_path().read_bytes()) == b"q0 0 d0 1\n"
     assert job.sample_ids() == ("q0",)
-    (tmp_path / "demo" / "samples" / "s.json").unlink()
-    with pytest.raises(FileError, match=r"s.json: the query sample cannot be read"):
+    (tmp_path / "demo" / "samples" / f"{'b' * 64}.json").unlink()
+    with pytest.raises(FileError, match=r"b.json: the query sample cannot be read"):
         job.sample_ids()
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import json
 import os
 import socket
 from dataclasses import replace
@@ -10,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.records import Query
-from harness.untrusted import most_output_bytes, open_regular, read_regular
+from harness.untrusted import most_output_bytes, open_regular, parse_json, read_regular, read_whole, sha256_of, unpacked
 from tests.jobs import FULL_SPEC
 
 
@@ -43,6 +46,49 @@ def test_anything_else_is_an_error_and_leaves_nothing_open(tmp_path: Path, kind:
     with pytest.raises(OSError, match=r"."):
         open_regular(tmp_path / "x")
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_file_larger_than_makes_sense_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "hole").open("wb") as file:
+        file.truncate(1 << 43)
+    with pytest.raises(OSError, match=r"has 8,796,093,022,208 bytes, at most 1,048,576 make sense"):
+        read_whole(tmp_path / "hole", 1 << 20)
+    with pytest.raises(OSError, match="make sense"):
+        sha256_of(tmp_path / "hole")
+
+
+def test_a_packed_file_is_read_to_its_bound(tmp_path: Path) -> None:
+    (tmp_path / "packed").write_bytes(gzip.compress(b"x" * 1000))
+    assert sha256_of(tmp_path / "packed", packed=True) == hashlib.sha256(b"x" * 1000).hexdigest()
+    with open_regular(tmp_path / "packed") as file:
+        assert unpacked(file, 1000).read() == b"x" * 1000
+    with open_regular(tmp_path / "packed") as file, pytest.raises(OSError, match="more than 999 bytes, unpacked"):
+        unpacked(file, 999).read()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NaN",
+        '{"a": [-Infinity]}',
+        "1e999",
+        "9223372036854775808",
+        '"\\ud800"',
+        '{"\\udfff": 1}',
+        "[" * 65 + "]" * 65,
+        "[" * 100_000,
+        "",
+    ],
+)
+def test_json_that_no_writer_gives_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parse_json(text.encode())
+
+
+def test_sound_json_is_what_python_reads() -> None:
+    sound = {"a": [1, -2.5, None, True, "ü", 9223372036854775807], "b": {"c": []}}
+    assert parse_json(json.dumps(sound).encode()) == sound
+    assert parse_json(b"[" * 64 + b"]" * 64)
 
 
 def test_what_a_job_may_write_grows_with_what_it_is_asked() -> None:

@@ -153,7 +153,7 @@ def _published(results: Path, form: str, market: Market) -> str | None:
     """The tables of a paper, where the folder holds those and no jobs."""
     from harness.published import about, tables
 
-    if not (results / about.NAME).is_file():
+    if not about.is_in(results):
         return None
     from harness.report import paper
 
@@ -196,7 +196,7 @@ def _published_as(results: Path) -> tuple[str | None, tuple[str, ...], tuple[Kno
     """The name of the paper whose tables the folder holds, what it is, and the exchange rates of its scores."""
     from harness.published import about, tables
 
-    if not (results / about.NAME).is_file():
+    if not about.is_in(results):
         return None, (), ()
     from harness.report.page import KnownRates
 

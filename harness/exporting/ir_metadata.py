@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from shutil import copyfile
+from shutil import copyfileobj
 from typing import Any
 
 import yaml
 
 from harness import evaluate, measure_names, trec_files
-from harness.errors import HarnessError, StoreError
+from harness.errors import FileError, HarnessError, StoreError
 from harness.exporting.whole import new_folder
 from harness.records import Outcome
 from harness.result import Cell, Result
 from harness.stored_jobs import StoredJob
+from harness.untrusted import MOST_FILE_BYTES, open_regular
 
 # The names that TIRA gives a run and what is said of it.
 FILE = "ir-metadata.yml"
@@ -76,9 +77,18 @@ def write(
             if yaml.safe_load((target / FILE).read_text(encoding="utf-8")) != meant:
                 raise StoreError(f"{job.folder}: its metadata do not read back as they were meant; report this")
             if job.run_path is not None:
-                copyfile(job.run_path, target / RUN)
+                _copy(job.run_path, target / RUN)
             done(number)
     return len(jobs)
+
+
+def _copy(run: Path, target: Path) -> None:
+    try:
+        source = open_regular(run, MOST_FILE_BYTES)
+    except OSError as error:
+        raise FileError(f"{run}: cannot be read: {error.strerror}; restore it or measure the job again") from error
+    with source, target.open("wb") as sink:
+        copyfileobj(source, sink)
 
 
 @dataclass
@@ -86,7 +96,7 @@ class _Judge:
     """Measures of single jobs; judgements are read once, a reason stands where there are none."""
 
     measures: tuple[Any, ...]
-    _qrels: dict[Path, trec_files.Qrels] = field(default_factory=dict)
+    _qrels: trec_files.StoredQrels = field(default_factory=trec_files.StoredQrels)
 
     def __call__(self, job: StoredJob) -> dict[str, Any]:
         names = [str(measure) for measure in self.measures]
@@ -94,10 +104,9 @@ class _Judge:
             return {}
         try:
             path = job.qrels_path()
-            qrels = self._qrels.get(path) or trec_files.read_qrels(path)
-            if not (alone := evaluate.of_hits_alone(path)):
-                self._qrels[path] = qrels
-            run = evaluate.run_of_job(job.run_path)
+            alone = evaluate.of_hits_alone(path)
+            qrels = trec_files.read_stored_qrels(path) if alone else self._qrels(path)
+            run = evaluate.run_of_job(job)
             found = evaluate.evaluate(run, qrels, job.sample_ids(), self.measures, hits_alone=alone)
         except HarnessError as error:
             return {"reported measures": names, "not computed": str(error)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from pathlib import Path
 
 from pydantic import Field
@@ -90,6 +91,11 @@ class About(Declared):
         return f"{who} {self.year}. {self.title}. {self.venue}, pages {self.pages}. {self.url}"
 
 
+def is_in(folder: Path) -> bool:
+    """Return whether a folder holds published tables; whatever has the name must be read as such."""
+    return os.path.lexists(folder / NAME)
+
+
 def read(folder: Path) -> About:
     """Read and check ``published.toml``.
 
@@ -97,4 +103,4 @@ def read(folder: Path) -> About:
         FileError: it is missing or wrong; names the key.
     """
     path = folder / NAME
-    return validate(About, read_toml(path), path)
+    return validate(About, read_toml(path, strangers=True), path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from harness.prices import Snapshot
 from harness.published import about
 from harness.published.about import About, Dataset
 from harness.published.printed import Printed
+from harness.untrusted import read_whole
 
 
 def _printed(text: str | None) -> Printed:
@@ -185,6 +187,7 @@ class Published:
 
 
 Model = TypeVar("Model", bound=Line)
+_MOST_BYTES = 8 << 20
 
 
 def read(folder: Path) -> Published:
@@ -210,10 +213,14 @@ def read(folder: Path) -> Published:
 
 
 def _lines(model: type[Model], path: Path, decimals: dict[str, int]) -> tuple[Model, ...]:
-    if not path.is_file():
+    if not os.path.lexists(path):
         raise FileError(f"{path}: no such file; {about.NAME} names it")
+    try:
+        content = read_whole(path, _MOST_BYTES)
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}; bring the file back") from error
     found = []
-    for place, cells in csv_files.rows(path, ",".join(model.model_fields)):
+    for place, cells in csv_files.rows(path, ",".join(model.model_fields), content):
         try:
             line = model.model_validate({column: text or None for column, text in cells.items()})
         except ValidationError as error:

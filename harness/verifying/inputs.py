@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import json
 import zlib
 from collections.abc import Iterator, Mapping
@@ -11,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import seals, stored_jobs
-from harness.untrusted import open_regular, read_regular
+from harness.untrusted import read_regular, sha256_of
 from harness.verifying.jobs import Looked
 from harness.verifying.mismatch import Mismatch, below, differences, shown
 
@@ -34,17 +32,13 @@ def look(suite: Path, place: str) -> Iterator[Mismatch]:
         named = path.name.partition(".")[0]
         where = f"{place}/{path.parent.name}/{path.name}"
         try:
-            content = _content(path, packed)
+            sha256 = sha256_of(path, packed=packed)
         except (OSError, EOFError, zlib.error) as error:
-            yield Mismatch(where, f"cannot be read: {shown(error)}", f"a file of content {named}")
+            what = error.strerror if isinstance(error, OSError) and error.strerror else error
+            yield Mismatch(where, f"cannot be read: {shown(what)}", f"a file of content {named}")
             continue
-        if (sha256 := hashlib.sha256(content).hexdigest()) != named:
+        if sha256 != named:
             yield Mismatch(where, f"content of sha256 {sha256}", f"{named}, by its name")
-
-
-def _content(path: Path, packed: bool) -> bytes:
-    with open_regular(path) as file:
-        return gzip.decompress(file.read()) if packed else file.read()
 
 
 def manifest(suite: Path, root: Path, jobs: Mapping[Path, Looked]) -> Iterator[Mismatch]:

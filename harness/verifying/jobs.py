@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from harness.errors import FileError, HarnessError
 from harness.measure import envelope
 from harness.records import Outcome, digest
 from harness.stored_jobs import StoredJob
-from harness.untrusted import open_regular
+from harness.untrusted import sha256_of
 from harness.verifying import samples
 from harness.verifying.mismatch import Mismatch, below, shown
 from harness.verifying.runs import Runs
@@ -47,16 +48,15 @@ def look(folder: Path, known: origins.Known, place: str, runs: Runs | None = Non
         runs: checks runs, and samples are checked too; ``None``: the record, files' hashes and places are enough.
     """
     path = folder / stored_jobs.RESULT
+    if not os.path.lexists(path):
+        return Looked(folder, None, (Mismatch(place, "files of a job", f"{stored_jobs.RESULT} beside them"),))
     try:
-        with open_regular(path) as file:
-            content = file.read()
         result = stored_jobs.read_result(path)
+        content = path.read_bytes()  # it is as it should be, so it can be read again
         raw = json.loads(content)
         seal = seals.broken(raw)
         job = StoredJob(folder, result, known.of_job(folder))
         attempts.started(job)
-    except FileNotFoundError:
-        return Looked(folder, None, (Mismatch(place, "files of a job", f"{stored_jobs.RESULT} beside them"),))
     except (HarnessError, OSError, ValueError) as error:
         return Looked(folder, None, (Mismatch(f"{place}/{stored_jobs.RESULT}", _damaged(error), "a readable result"),))
     found = [*_place(job, raw["spec"], place), *_files(job, place), *_said_twice(job, place)]
@@ -148,8 +148,7 @@ def _files(job: StoredJob, place: str) -> Iterator[Mismatch]:
             yield Mismatch(f"{place}/{stored_jobs.RESULT}: files", shown(name), "names of files beside it")
             continue
         try:
-            with open_regular(job.folder / name) as file:
-                actual = hashlib.file_digest(file, "sha256").hexdigest()
+            actual = sha256_of(job.folder / name)
         except OSError as error:
             yield Mismatch(f"{place}/{name}", _damaged(error), f"a file of sha256 {sha256}")
             continue

@@ -14,6 +14,7 @@ from harness.errors import FileError, UsageError
 from harness.leaderboard import Asked, Bound
 from harness.report import as_json, standings_data
 from harness.table import Table
+from harness.untrusted import parse_json
 from harness.verifying.kept import Measured, compared
 from harness.verifying.mismatch import Mismatch
 
@@ -47,8 +48,8 @@ def read(path: Path) -> Report:
         FileError: it cannot be read, or is no JSON object.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        content = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise FileError(f"{path}: cannot be read: {error}; give what {_WROTE}") from error
     if not isinstance(content, dict):
         raise FileError(f"{path}: is no report; give what {_WROTE}")

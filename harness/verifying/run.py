@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +45,7 @@ def verify(
     if not root.is_dir():
         raise FileError(f"{root}: no results here; give the folder that holds them")
     reported = None if against is None else reports.read(against)
-    if (root / about.NAME).is_file():
+    if about.is_in(root):
         return Verified("published tables", tuple(papers.look(root, reported)))
     folders = tuple(_folders(root))
     unreadable = [each for each in folders if isinstance(each, Mismatch)]
@@ -81,12 +80,13 @@ def _counted(readable: tuple[StoredJob, ...], places: list[Path]) -> str:
 
 def _folders(root: Path) -> Iterator[Path | Mismatch]:
     """Folders of jobs, or of what is left of one; what cannot be looked into is said, and the rest goes on."""
-    unread: list[OSError] = []
-    for place, folders, names in os.walk(root, onerror=unread.append):
-        folders[:] = [name for name in folders if name != stored_jobs.STAGING]
-        if single.is_one(frozenset(names)):
+    wrong: list[FileError] = []
+    for place, entries in stored_jobs.folders(str(root), wrong):
+        if single.is_one(frozenset(entry.name for entry in entries)):
             yield Path(place)
-    yield from (Mismatch(str(error.filename), f"cannot be read: {error.strerror}", "a folder") for error in unread)
+    for error in wrong:
+        folder, _, why = str(error).rpartition("; ")[0].partition(": ")
+        yield Mismatch(folder, why, "a folder")
 
 
 def _listed(root: Path) -> set[Path]:

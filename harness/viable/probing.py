@@ -21,6 +21,7 @@ from harness.result import Cell, Environment, Result, ResultSpec
 from harness.shelf import Shelf
 from harness.stored_jobs import StoredJob, cell_path, read_jobs
 from harness.suite import Suite
+from harness.untrusted import read_regular
 
 SUITE = "viable"
 SCENARIO = "single_stream"
@@ -247,7 +248,7 @@ class Probing:
     def _since(self) -> datetime:
         path = self._folder / _SINCE
         try:
-            return datetime.fromisoformat(path.read_text(encoding="ascii").strip())
+            return datetime.fromisoformat(read_regular(path, 100).decode("ascii").strip())
         except FileNotFoundError:
             return datetime.min.replace(tzinfo=UTC)
         except (OSError, ValueError) as error:

@@ -64,11 +64,11 @@ def look(job: StoredJob, measures: Sequence[Any], levels: machine_speed.Levels |
     latency = samples.column("latency_ns").to_numpy()[timed] / 1e9
     figures = {MEAN: found.latency.mean_s}
     figures |= {name: percentile(latency, name, found.latency.queries) for name in MIN_QUERIES}
-    run = evaluate.run_of_job(job.run_path) if job.run_path else trec_files.Run({}, ())
+    run = evaluate.run_of_job(job) if job.run_path else trec_files.Run({}, ())
     values: dict[str, float | None] = {}
     if measures:
         path = job.qrels_path()
-        qrels, hits_alone = trec_files.read_qrels(path), evaluate.of_hits_alone(path)
+        qrels, hits_alone = trec_files.read_stored_qrels(path), evaluate.of_hits_alone(path)
         values = evaluate.evaluate(run, qrels, job.sample_ids(), measures, hits_alone=hits_alone).values
     doubts = [each.text for each in found.verdict.findings if each.transient]
     return Seen(

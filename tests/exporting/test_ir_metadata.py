@@ -73,14 +73,22 @@ def test_a_run_that_cannot_be_judged_says_why(results: Path) -> None:
 
 
 def test_a_strangers_texts_do_nothing(results: Path) -> None:
-    """Neither YAML's own signs nor halves of characters nor names that lead elsewhere."""
-    nasty = "!!python/object/apply:os.system ['x'] \ud800 & *a : {\u202e"
+    """Neither YAML's own signs nor characters that turn a line around."""
+    nasty = "!!python/object/apply:os.system ['x'] & *a : {\u202e"
     folder = job(results)
     change(folder, lambda raw: raw.update(stand_in=nasty))
-    change(folder, lambda raw: raw["spec"]["cell"].update(system="../../../out"))
+    change(folder, lambda raw: raw["spec"]["cell"].update(system="!!python/object"))
     made = exported(results)[folder.name]
-    assert "!!python/object" in made["method"]["description"] and made["tag"] == "../../../out"
+    assert "!!python/object" in made["method"]["description"] and made["tag"] == "!!python/object"
     assert {path.relative_to("meta").parts[0] for path in Path("meta").rglob("*.yml")} == {"test-suite"}
+
+
+def test_a_run_that_is_a_link_is_not_followed(results: Path) -> None:
+    path = job(results) / "run.trec.gz"
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(FileError, match="cannot be read: is a link, no regular file"):
+        exported(results)
 
 
 def test_a_folder_that_holds_something_is_left_alone(results: Path) -> None:
