@@ -41,24 +41,9 @@ def axis(name: str, measure: str) -> Axis:
     return OTHERS[name]
 
 
-def _latency(row: Row) -> Figure:
-    """The mean, with an interval that holds both of its intervals: for other queries, and for another measurement."""
-    mean, again = row.latency_mean_s, row.latency_these_queries_s
-    low = min((end for end in (mean.low, again.low) if end is not None), default=None)
-    high = max((end for end in (mean.high, again.high) if end is not None), default=None)
-    return _scaled(Figure(mean.value, low, high, mean.reason), 1e3)
-
-
 def _cost(row: Row) -> Figure:
-    """US$ per million queries by the model that the row's scenario has, with the interval of what it is made of."""
-    if row.scenario != "single_stream":
-        return row.usd_per_million_saturated
-    cost, latency = row.usd_per_million, _latency(row)
-    if cost.value is None or not latency.value:
-        return cost
-    factor = cost.value / latency.value
-    low, high = (None if end is None else end * factor for end in (latency.low, latency.high))
-    return Figure(cost.value, low, high, cost.reason)
+    """US$ per million queries by the model that the row's scenario has."""
+    return row.usd_per_million if row.scenario == "single_stream" else row.usd_per_million_saturated
 
 
 def _scaled(figure: Figure, factor: float) -> Figure:
@@ -74,7 +59,7 @@ _UNMEASURED = Figure(None, reason="not measured")
 OTHERS = {
     each.name: each
     for each in (
-        Axis("latency", "mean latency", "ms", False, _latency),
+        Axis("latency", "mean latency", "ms", False, lambda row: _scaled(row.latency_mean_s, 1e3)),
         Axis("cost", "cost", "US$ per million queries", False, _cost),
         Axis("memory", "peak anonymous memory", "MiB", False, lambda row: _size(row.peak_anon_bytes)),
         Axis("index", "index", "MiB", False, lambda row: _size(row.index_bytes)),

@@ -40,9 +40,9 @@ _OF_A_JOB = (stored_jobs.RESULT, stored_jobs.SAMPLES, stored_jobs.RUN, JUDGED_HI
 # What no price has to do with: most of a row's bytes.
 _WITHOUT: dict[str, Any] = {
     **dict.fromkeys(("qrels_sha256", "service_s", "trial_spread_s", "detail")),
-    **dict.fromkeys(("p50_s", "p95_s", "p99_s", "latency_these_queries_s"), Figure(None)),
+    **dict.fromkeys(("p50_s", "p95_s", "p99_s"), Figure(None)),
     **dict.fromkeys(("queries_unjudged", "trial_means_s", "keys", "findings", "notes"), ()),
-    **{name: {} for name in ("at_most_s", "stages_s", "spread_s")},
+    **{name: {} for name in ("like_queries_s", "these_queries_s", "at_most_s", "stages_s", "spread_s")},
 }
 # Kept once for all jobs of a suite, five folders above a job's.
 _OF_A_SUITE = ("qrels", "samples")

@@ -20,7 +20,6 @@ LATENCY = "latency"
 # A sample "would show" a difference if it finds it in four of five repetitions, at 95 % confidence.
 POWER = 0.8
 _Z = 1.959963984540054 + 0.8416212335729143
-_SEED = 2023
 
 
 class Verdict(str, Enum):
@@ -42,7 +41,7 @@ class Difference:
     """B less A in one metric (latency in seconds, a measure in its own unit), over the queries that both have.
 
     ``over_queries`` has the paired 95 % interval, for queries like these: of a measure it is that of the test, once it
-    was :func:`held_against` the others; of latency, which is skewed, a bootstrap's.  ``again`` has the same difference
+    was :func:`held_against` the others; of latency, Hall's.  ``again`` has the same difference
     with a 95 % Welch interval over repeated measurements of these queries; only latency has one.  ``ratio`` is B / A.
     ``needed``: how many such queries would show a difference of this size (95 % confidence, power 80 %).  ``tested``
     says whether it is more than chance; ``p_holm`` is the p of that test, corrected for all that were compared together
@@ -98,9 +97,7 @@ def difference(
         return Difference(metric, a, b, missing, None, ratio, 0, None, Verdict.UNKNOWN)
     differences = columns[1] - columns[0]
     latency = metric == LATENCY
-    interval = (
-        stats.bootstrap_mean(differences, _SEED, wider=stats.WIDER) if latency else Figure(float(differences.mean()))
-    )
+    interval = stats.mean(differences, least=_least(metric)) if latency else Figure(float(differences.mean()))
     return Difference(
         metric=metric,
         a=a,
@@ -109,7 +106,7 @@ def difference(
         again=again,
         ratio=b / a if a else None,
         queries=len(differences),
-        needed=_needed(differences),
+        needed=_needed(differences, _least(metric)),
         verdict=_verdict(interval, again, differences) if latency else Verdict.NONE,
         fingerprint=significance.fingerprint(differences),
         column=differences,
@@ -140,11 +137,16 @@ def _worth(tested: Tested) -> Verdict:
     return Verdict.BETTER if mean > 0 else Verdict.WORSE
 
 
-def _needed(differences: Floats) -> int | None:
+def _least(metric: str) -> int:
+    """The fewest queries for an interval of a difference."""
+    return stats.LATENCY_MIN_QUERIES if metric == LATENCY else stats.INTERVAL_MIN_QUERIES
+
+
+def _needed(differences: Floats, least: int) -> int | None:
     mean, count = abs(float(differences.mean())), len(differences)
-    if count < stats.INTERVAL_MIN_QUERIES or not mean:
+    if count < least or not mean:
         return None
-    return max(stats.INTERVAL_MIN_QUERIES, math.ceil((_Z * float(np.std(differences, ddof=1)) / mean) ** 2))
+    return max(least, math.ceil((_Z * float(np.std(differences, ddof=1)) / mean) ** 2))
 
 
 def _verdict(interval: Figure, again: Figure | None, differences: Floats) -> Verdict:

@@ -227,12 +227,12 @@ def find(
     )
 
 
-def with_effects(made: Leakage, found: JudgedRuns, measures: Sequence[Any], seed: int) -> Leakage:
+def with_effects(made: Leakage, found: JudgedRuns, measures: Sequence[Any]) -> Leakage:
     """The same, with what it does to the measures of these runs; to none, where nothing leaked."""
-    return replace(made, effects=effects(found, made.leaked, measures, seed)) if made.leaks else made
+    return replace(made, effects=effects(found, made.leaked, measures)) if made.leaks else made
 
 
-def effects(found: JudgedRuns, leaked: Sequence[str], measures: Sequence[Any], seed: int) -> tuple[Effect, ...]:
+def effects(found: JudgedRuns, leaked: Sequence[str], measures: Sequence[Any]) -> tuple[Effect, ...]:
     """Each system's measures with all queries, without the leaked ones, and over those alone."""
     made = []
     gone = set(leaked)
@@ -247,14 +247,14 @@ def effects(found: JudgedRuns, leaked: Sequence[str], measures: Sequence[Any], s
             else:
                 kept = {query: value for query, value in values.items() if query not in gone}
                 parts = (values, kept, {query: value for query, value in values.items() if query in gone})
-                whole, without, alone = (_mean(part, seed) for part in parts)
+                whole, without, alone = (_mean(part) for part in parts)
             made.append(Effect(system, measure, whole, without, alone, judged.queries, leaked_and_judged))
     return tuple(made)
 
 
-def _mean(values: Mapping[str, float], seed: int) -> Figure:
+def _mean(values: Mapping[str, float]) -> Figure:
     if not values:
         return Figure(None, reason="no such query is judged")
-    figure = measure_figures.mean(values, seed)
+    figure = measure_figures.mean(values)
     too_few = None if figure.low is not None else f"an interval needs {stats.INTERVAL_MIN_QUERIES} queries"
     return replace(figure, reason=too_few)

@@ -11,15 +11,16 @@ from harness import stats
 from harness.evaluate import Evaluation
 from harness.table import Figure
 
-# A measure is bounded, and its interval needs fewer than a latency's: a second of resampling for a hundred rows.
-RESAMPLES = 1999
-# One for all: the same values have the same interval, whichever command shows them.
-SEED = 0
-METHOD = f"95 % BCa bootstrap over queries, its reach in z Student's ({RESAMPLES:,} resamples, seed {SEED})"
+METHOD = (
+    "95 % over queries, corrected for skew (Hall 1992); of values that are 0 or 1, or nearly all the same, Clopper and "
+    "Pearson's"
+)
+# With fewer values beside the most frequent one, the spread of a sample says too little.
+_FEWEST_OTHERS = 5
 
 
 def figure(judged: Evaluation, name: str) -> Figure:
-    """A measure with its 95 % bootstrap interval over queries, where it is a mean over them."""
+    """A measure with its 95 % interval over queries, where it is a mean over them."""
     value = judged.values[name]
     if value is None:
         none = None if judged.queries else "no query of the sample has judgements"
@@ -29,12 +30,19 @@ def figure(judged: Evaluation, name: str) -> Figure:
     return replace(mean(judged.per_query[name]), value=value)
 
 
-def mean(values: Mapping[str, float], seed: int = SEED) -> Figure:
+def mean(values: Mapping[str, float]) -> Figure:
     """The mean of a measure over some queries with that interval.
 
     Args:
-        values: by query, at least one; they are taken in the order of their ids, as draws depend on it.
-        seed: of the resampling.
+        values: by query, at least one; they are added in the order of their ids.
     """
     ordered = np.asarray([values[query] for query in sorted(values)], dtype=np.float64)
-    return stats.bootstrap_mean(ordered, seed, resamples=RESAMPLES)
+    bounded = bool(ordered.min() >= 0 and ordered.max() <= 1)
+    others = len(ordered) - int(np.unique(ordered, return_counts=True)[1].max())
+    if not bounded and not others:
+        return Figure(float(ordered[0]), reason="every query has the same value: no interval")
+    if not bounded or len(ordered) < stats.INTERVAL_MIN_QUERIES:
+        return stats.mean(ordered)
+    if others < _FEWEST_OTHERS or np.isin(ordered, (0, 1)).all():
+        return stats.proportion(float(ordered.sum()), len(ordered))
+    return stats.mean(ordered, floor=0.0, ceiling=1.0)

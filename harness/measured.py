@@ -128,15 +128,15 @@ def _judged(
 def _latency(results: Sequence[Result], timed: Timings) -> Latency:
     spec = results[0].spec
     if spec.cell.scenario == "offline":
-        return _offline(timed, spec.seed)
+        return _offline(timed)
     if spec.cell.scenario == "server":
         rate = throughput.server(results)
         timed = throughput.believed(results, timed)
         if not len(timed.query):
             return _none(timed, "no rate was believed, so no latency belongs to it", rate)
-        service = None if timed.service_s is None else _timing(timed, timed.service_s, spec.seed)
-        return _described(timed, spec.seed, throughput_qps=rate, service_s=service)
-    return _described(timed, spec.seed)
+        service = None if timed.service_s is None else _timing(timed, timed.service_s)
+        return _described(timed, throughput_qps=rate, service_s=service)
+    return _described(timed)
 
 
 def _within(mean: Figure) -> float | None:
@@ -146,14 +146,12 @@ def _within(mean: Figure) -> float | None:
     return (mean.high - mean.low) / 2 / mean.value
 
 
-def _described(
-    timed: Timings, seed: int, throughput_qps: Figure = _MISSING, service_s: Timing | None = None
-) -> Latency:
+def _described(timed: Timings, throughput_qps: Figure = _MISSING, service_s: Timing | None = None) -> Latency:
     names = np.asarray(timed.queries, dtype=np.str_)[timed.query]
     jobs = timed.job if timed.trials else np.zeros(0, dtype=np.int64)
-    summary = stats.summarise(names, timed.trial, timed.latency_s, seed, jobs=jobs, shown=SHOWN)  # type: ignore[arg-type]
+    summary = stats.summarise(names, timed.trial, timed.latency_s, jobs=jobs, shown=SHOWN)  # type: ignore[arg-type]
     split = variance.components(timed.whole(), [job for job, _ in timed.whole_trials()])
-    stages = {name: _timing(timed, seconds, seed) for name, seconds in timed.stages_s.items()}
+    stages = {name: _timing(timed, seconds) for name, seconds in timed.stages_s.items()}
     return Latency(
         **vars(summary),
         throughput_qps=throughput_qps,
@@ -173,12 +171,12 @@ def _by_query(timed: Timings) -> dict[str, float]:
     return {name: float(sums[place] / counts[place]) for place, name in enumerate(timed.queries) if counts[place]}
 
 
-def _offline(timed: Timings, seed: int) -> Latency:
-    stages = {name: _timing(timed, seconds, seed) for name, seconds in timed.stages_s.items()}
+def _offline(timed: Timings) -> Latency:
+    stages = {name: _timing(timed, seconds) for name, seconds in timed.stages_s.items()}
     return _none(
         timed,
         "scenario offline: a query's latency is its whole batch's; see the throughput",
-        throughput.offline(timed, seed),
+        throughput.offline(timed),
         stages,
     )
 
@@ -189,18 +187,18 @@ def _none(timed: Timings, reason: str, rate: Figure, stages: dict[str, Timing] |
     return Latency(**vars(summary), throughput_qps=rate, stages_s=stages or {})
 
 
-def _timing(timed: Timings, seconds: NDArray[np.float64], seed: int) -> Timing:
+def _timing(timed: Timings, seconds: NDArray[np.float64]) -> Timing:
     """Mean and median of one more clock, over the samples that have it."""
     known = np.isfinite(seconds)
     if not known.any():
         missing = Figure(None, reason="no sample has it")
         return Timing(missing, missing)
-    query, values = timed.query[known], seconds[known]
-    queries, place = np.unique(query, return_inverse=True)
-    per_query = np.bincount(place, weights=values) / np.bincount(place)
-    return Timing(
-        stats.bootstrap_mean(per_query, seed, wider=stats.WIDER), stats.percentile(values, "p50", len(queries))
-    )
+    if (seconds[known] < 0).any():
+        missing = Figure(None, reason="a sample has less than 0 s; let the adapter say seconds since a start")
+        return Timing(missing, missing)
+    names = np.asarray(timed.queries, dtype=np.str_)[timed.query[known]]
+    found = stats.summarise(names, timed.trial[known], seconds[known], jobs=timed.job[known], shown=("p50",))  # type: ignore[arg-type]
+    return Timing(found.mean_s, found.percentiles_s["p50"])
 
 
 def _too_long(timed: Timings) -> tuple[str, ...]:

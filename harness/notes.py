@@ -12,18 +12,16 @@ from harness.storage import StoragePrice
 from harness.table import Figure, Overhead, Row, Validity
 
 MEAN_METHOD = (
-    "Latency mean: every timed sample counts. Its interval for queries like these is a 95 % BCa bootstrap over queries "
-    f"(a query's value is its mean over trials; {stats.RESAMPLES:,} resamples, fixed seed; widened by "
-    f"{stats.WIDER - 1:.0%}, which skewed samples need to be covered in 95 %): what another sample of "
-    "such queries would give on this machine at this time. Its interval for these queries is a 95 % Student "
-    "interval over repeated measurements of the same queries (fresh processes, where there are several, else trials of "
-    "one process): what measuring them once more would give."
+    "Latency mean: every timed sample counts. Its 95 % interval answers: measured again on this machine, with other "
+    "such queries, in fresh processes. Two reaches are squared and added: over queries (corrected for skew, Hall 1992; "
+    f"from {stats.LATENCY_MIN_QUERIES} queries on) and over processes (Student; of one process, over its trials). CSV "
+    "and JSON hold both."
 )
 PERCENTILE_METHOD = (
     "Percentiles: the smallest latency that at least that share of all timed samples does not exceed; shown from "
     f"{stats.MIN_QUERIES['p50']} queries (p50), {stats.MIN_QUERIES['p95']} (p95), {stats.MIN_QUERIES['p99']} (p99) on. "
-    "CSV and JSON hold their 95 % intervals (order statistics over queries) and what each is at most (LoadGen's rule, "
-    "confidence 0.99)."
+    "CSV and JSON hold their 95 % intervals (as the mean's, with order statistics over queries) and what each is at "
+    "most (LoadGen's rule, confidence 0.99)."
 )
 THROUGHPUT_METHOD = (
     "Throughput: offline, all queries over the summed durations of their batches; server, the highest rate of Poisson "

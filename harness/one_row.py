@@ -114,14 +114,15 @@ def _with_latency(row: Row, cell: Measured[Job]) -> Row:
     latency = cell.latency
     if latency is None:
         missing = Figure(None, reason=cell.why_not)
-        names = ("latency_mean_s", "latency_these_queries_s", "p50_s", "p95_s", "p99_s")
+        names = ("latency_mean_s", "p50_s", "p95_s", "p99_s")
         return replace(row, **dict.fromkeys(names, missing))  # type: ignore[arg-type]
     return replace(
         row,
         queries=latency.queries,
         trials=latency.trials,
         latency_mean_s=latency.mean_s,
-        latency_these_queries_s=latency.these_queries_s,
+        like_queries_s=latency.like_queries_s,
+        these_queries_s=latency.these_queries_s,
         p50_s=latency.percentiles_s["p50"],
         p95_s=latency.percentiles_s["p95"],
         p99_s=latency.percentiles_s["p99"],

@@ -1,4 +1,4 @@
-"""Raw samples -> mean with interval, percentiles with bounds, spread between trials.
+"""Raw samples -> mean and percentiles with one interval each, bounds, spread between trials.
 
 The unit of inference is the query: five trials of 1,000 queries are not 5,000 independent latencies
 (measuring rule 10).  So a query's value is its mean over trials, and every interval counts queries.
@@ -6,6 +6,7 @@ The unit of inference is the query: five trials of 1,000 queries are not 5,000 i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -19,16 +20,13 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 CONFIDENCE = 0.95
-RESAMPLES = 4999
-# A nominal 95 % BCa interval of a skewed sample falls short: of lognormal latencies (sigma 0.5 to 1.0) it covers 94 to
-# 93 % with 300 queries, 93 to 91 % with 40.  So its reach in z is Student's, and for latencies a little wider.
-# Measures are bounded: widened as well, theirs would cover some 97 %.  The tests simulate both.
-WIDER = 1.08
 # LoadGen's confidence for a claim "at most".
 BOUND_CONFIDENCE = 0.99
 
-# Fewest queries for an interval of the mean: resampling fewer values cannot show the spread of a skewed tail.
+# Fewest queries for an interval of a mean: fewer values cannot show the spread of a skewed tail.  Latencies have the
+# longest tails; measures end at 0 and 1.
 INTERVAL_MIN_QUERIES = 11
+LATENCY_MIN_QUERIES = 30
 
 # Fewest queries for each percentile (measuring rule 11).  LoadGen's rule: the least n at which seeing at most one
 # slower query proves "at most 1 - p are slower" at confidence 0.99: P(Binomial(n, 1 - p) <= 1) <= 0.01.
@@ -39,16 +37,18 @@ MIN_QUERIES = {"p50": 11, "p90": 64, "p95": 130, "p99": 662, "p99.9": 6636}
 class Summary:
     """Latency of one cell.  ``trial_spread_s`` is the standard deviation of the trial means (``None`` below two).
 
-    ``mean_s`` has the interval for queries like these, ``these_queries_s`` the same mean with the interval for these
-    very queries.  ``at_most_s`` holds LoadGen's bounds.  ``trial_means_s`` holds the trials that timed every query, in
-    order; a trial cut short is no fair mean.
+    ``mean_s`` and ``percentiles_s`` carry the interval for other such queries in fresh processes.  ``like_queries_s``
+    and ``these_queries_s`` hold the two that it is made of, by ``mean`` and the percentiles' names: other queries in
+    these processes, these queries in other processes.  ``at_most_s`` holds LoadGen's bounds.  ``trial_means_s`` holds
+    the trials that timed every query, in order; a trial cut short is no fair mean.
     """
 
     queries: int
     trials: int
     mean_s: Figure
-    these_queries_s: Figure
     percentiles_s: dict[str, Figure]
+    like_queries_s: dict[str, Figure]
+    these_queries_s: dict[str, Figure]
     at_most_s: dict[str, Figure]
     trial_means_s: tuple[float, ...]
     trial_spread_s: float | None
@@ -58,7 +58,6 @@ def summarise(
     query_ids: Sequence[str],
     trials: Sequence[int],
     latency_s: Sequence[float],
-    seed: int = 0,
     *,
     jobs: Sequence[int] | None = None,
     shown: Collection[str] = tuple(MIN_QUERIES),
@@ -69,7 +68,6 @@ def summarise(
         query_ids: shape (samples,).
         trials: shape (samples,), the number of the trial, unique over the jobs.
         latency_s: shape (samples,), seconds.
-        seed: of the bootstrap.
         jobs: shape (samples,), the job of each sample; by default one job.
         shown: the percentiles, keys of ``MIN_QUERIES``.
 
@@ -90,19 +88,29 @@ def summarise(
     if taken.max() > 1:
         raise StoreError("samples: a query was timed twice in one trial; measure the job again")
     per_query = np.bincount(query, weights=latency) / np.bincount(query)
-    counts = np.bincount(trial)
-    complete = counts == len(names)
-    means = (np.bincount(trial, weights=latency) / counts)[complete]
+    whole = np.flatnonzero(np.bincount(trial) == len(names))
+    grid = np.full((len(numbers), len(names)), np.nan)
+    grid[trial, query] = latency
     job_of = np.zeros(len(numbers), dtype=np.int64)
     if jobs is not None:
         job_of[trial] = np.asarray(jobs, dtype=np.int64)
-    mean = bootstrap_mean(per_query, seed, wider=WIDER)
+    several = bool(np.any(job_of != job_of[0]))
+    unit = job_of[whole] if several else whole
+    repeats = [grid[whole[unit == each]] for each in np.unique(unit)]
+    like = {"mean": latency_mean(per_query)} | {name: percentile(latency, name, len(names)) for name in shown}
+    these = {
+        name: these_queries(of.value, [_read(name, samples) for samples in repeats], "jobs" if several else "trials")
+        for name, of in like.items()
+    }
+    again = {name: measured_again(of, these[name], several=several) for name, of in like.items()}
+    means = grid[whole].mean(axis=1)
     return Summary(
         queries=len(names),
         trials=len(numbers),
-        mean_s=mean,
-        these_queries_s=fixed_queries_mean(means, job_of[complete], mean.value),
-        percentiles_s={name: percentile(latency, name, len(names)) for name in shown},
+        mean_s=again.pop("mean"),
+        percentiles_s=again,
+        like_queries_s=like,
+        these_queries_s=these,
         at_most_s={name: at_most(latency, name, len(names)) for name in shown},
         trial_means_s=tuple(means.tolist()),
         trial_spread_s=float(np.std(means, ddof=1)) if len(means) > 1 else None,
@@ -113,29 +121,50 @@ def nothing(reason: str, shown: Collection[str], queries: int = 0, trials: int =
     """The summary of samples that give no latency of single queries."""
     missing = Figure(None, reason=reason)
     none = dict.fromkeys(shown, missing)
-    return Summary(queries, trials, missing, missing, none, none, (), None)
+    return Summary(queries, trials, missing, none, {"mean": missing, **none}, {"mean": missing, **none}, none, (), None)
 
 
-def fixed_queries_mean(trial_means_s: Floats, jobs: Ints, mean_s: float | None) -> Figure:
-    """The mean over these very queries, with a 95 % Student interval over repeated measurements of them.
+def _read(name: str, latency_s: Floats) -> float:
+    """Return the mean or the percentile of some samples."""
+    return float(latency_s.mean()) if name == "mean" else _at(np.sort(latency_s, axis=None), float(name[1:]) / 100)
 
-    What repeats independently is a job, a fresh process; where there is one job only, its trials stand in, and the
-    interval then knows nothing of what differs from process to process.
+
+def these_queries(value: float | None, repeats: Sequence[float], units: str = "trials") -> Figure:
+    """Return a figure with a 95 % Student interval over repeated measurements of the same queries.
 
     Args:
-        trial_means_s: shape (whole trials,).
-        jobs: shape (whole trials,), the job of each.
-        mean_s: what the interval is written beside; the trials' own mean where ``None``.
+        value: the figure.
+        repeats: the same figure of each repetition alone.  A job, a fresh process, is what repeats independently; where
+            there is one job, its trials stand in, and the interval does not know how processes differ.
+        units: what repeats, for the reason why there is no interval.
     """
-    if len(trial_means_s) == 0:
-        return Figure(mean_s, reason="no trial timed every query")
-    groups = np.unique(jobs)
-    units = np.array([trial_means_s[jobs == job].mean() for job in groups]) if len(groups) > 1 else trial_means_s
-    low, high = student(units)
-    if low is None or high is None:
-        return Figure(mean_s, reason="an interval for these queries needs 2 trials, timed 1")
-    centre = float(units.mean()) if mean_s is None else mean_s
-    return Figure(centre, max(0.0, min(low, centre)), max(high, centre))
+    if value is None or len(repeats) < 2:
+        return Figure(value, reason=f"an interval for these queries needs 2 whole {units}, there are {len(repeats)}")
+    low, high = student(np.asarray(repeats))
+    assert low is not None and high is not None
+    reach = (high - low) / 2
+    return Figure(value, max(0.0, value - reach), value + reach)
+
+
+def measured_again(like: Figure, these: Figure, *, several: bool) -> Figure:
+    """Return a figure with one interval: measured again, with other queries, in fresh processes.
+
+    Queries and processes are crossed random factors, so their variances add.  Each interval's reach is squared and
+    added on its own side (MOVER: Zou and Donner 2008), which keeps the skew of the one and Student's few degrees of
+    freedom of the other.
+
+    Args:
+        like: the figure with its interval over queries.
+        these: the same figure with its interval over repeated measurements.
+        several: there were several jobs; with a single trial of one job the interval over queries is all there is.
+    """
+    if like.value is None or (like.low is None and like.high is None):
+        return like
+    if these.high is None:
+        return Figure(like.value, reason=these.reason) if several else like
+    value, reach = like.value, these.high - like.value  # Student's lower end may be cut off at 0
+    low = None if like.low is None else max(0.0, value - math.hypot(value - like.low, reach))
+    return Figure(value, low, None if like.high is None else value + math.hypot(like.high - value, reach))
 
 
 def student(values: Floats, confidence: float = CONFIDENCE) -> tuple[float | None, float | None]:
@@ -148,57 +177,68 @@ def student(values: Floats, confidence: float = CONFIDENCE) -> tuple[float | Non
     return float(values.mean()) - reach, float(values.mean()) + reach
 
 
-def bootstrap_mean(
+def latency_mean(values: Floats) -> Figure:
+    """Return the mean of latencies with its interval, from 30 queries on."""
+    return mean(values, least=LATENCY_MIN_QUERIES, floor=0.0)
+
+
+def mean(
     values: Floats,
-    seed: int = 0,
     *,
     confidence: float = CONFIDENCE,
-    resamples: int = RESAMPLES,
-    wider: float = 1.0,
+    least: int = INTERVAL_MIN_QUERIES,
+    floor: float = -np.inf,
+    ceiling: float = np.inf,
 ) -> Figure:
-    """The mean of independent values with its BCa bootstrap interval (Efron 1987).
+    """Return the mean of independent values with its interval, corrected for skew (Hall 1992).
 
-    BCa, not the plain percentile interval, as it corrects the bounds for skew; its reach is Student's, as the spread is
-    known from the same few values.
-    The jackknife of a mean has a closed form, so nothing is recomputed for it; the tests hold this against
-    ``scipy.stats.bootstrap``, whose import alone takes most of a second.
+    Student's t of a skewed sample is skewed itself.  Hall's cubic takes that out, and its inverse has a closed form: no
+    draws, no seed.  ``python -m benchmarks.coverage`` holds it against bootstraps.
 
     Args:
         values: shape (queries,), at least one.
-        seed: of the resampling.
         confidence: of the interval.
-        resamples: how many; the interval's ends are quantiles of as many means.
-        wider: what its reach is multiplied by: ``WIDER`` for latencies and all else that has a long tail.
+        least: the fewest values for an interval.
+        floor: what no mean lies below.
+        ceiling: what no mean lies above.
     """
-    from scipy.special import ndtr, ndtri, stdtrit
+    from scipy.special import stdtrit
 
     n = len(values)
-    mean = float(values.mean())
-    if n < INTERVAL_MIN_QUERIES:
-        return Figure(mean, reason=f"an interval needs {INTERVAL_MIN_QUERIES} queries, there are {n}")
-    centred = values - mean
+    centre = float(values.mean())
+    if n < least:
+        return Figure(centre, reason=f"an interval needs {least} queries, there are {n}")
+    centred = values - centre
     squares = float(np.sum(centred**2))
-    if squares <= n * (1e-12 * mean) ** 2:  # all equal, as scripted times are: nothing to resample
-        return Figure(mean, mean, mean)
-    means = _resampled_means(values, np.random.default_rng(seed), resamples)
-    # Ties with the mean count half, as in scipy: few distinct values make many of them.
-    below = (np.sum(means < mean) + np.sum(means <= mean)) / (2 * resamples)
-    bias = ndtri(below)
-    acceleration = float(np.sum(centred**3)) / (6 * squares**1.5)
-    tail = float(stdtrit(n - 1, (1 - confidence) / 2)) * (n / (n - 1)) ** 0.5 * wider
-    shares = [ndtr(bias + (bias + z) / (1 - acceleration * (bias + z))) for z in (tail, -tail)]
-    low, high = np.quantile(means, shares).tolist()
-    return Figure(mean, low, high)
+    if squares <= n * (1e-12 * centre) ** 2:  # all equal, as scripted times are
+        return Figure(centre, centre, centre)
+    deviation = (squares / (n - 1)) ** 0.5
+    skew = n / ((n - 1) * (n - 2)) * float(np.sum((centred / deviation) ** 3)) / n**0.5
+    reach = float(stdtrit(n - 1, (1 + confidence) / 2))
+    low, high = (centre - _unskewed(t, skew) * deviation / n**0.5 for t in (reach, -reach))
+    return Figure(centre, max(floor, low), min(ceiling, high))
 
 
-def _resampled_means(values: Floats, rng: np.random.Generator, resamples: int) -> Floats:
-    """Means of so many draws with replacement, in blocks so that memory stays some 30 MiB."""
-    block = max(1, 2_000_000 // len(values))
-    parts = [
-        values[rng.integers(0, len(values), size=(min(block, resamples - start), len(values)))].mean(axis=1)
-        for start in range(0, resamples, block)
-    ]
-    return np.concatenate(parts)
+def _unskewed(t: float, skew: float) -> float:
+    """Return the inverse of Hall's cubic; ``skew`` is the values' own, divided by the root of their number."""
+    # As skew goes to 0 the inverse goes to t, and the quotient loses its digits.
+    return t if abs(skew) < 1e-6 else 3 / skew * (float(np.cbrt(1 + skew * (t - skew / 6))) - 1)
+
+
+def proportion(total: float, count: int, confidence: float = CONFIDENCE) -> Figure:
+    """Return a mean of values from 0 to 1 with the interval of Clopper and Pearson (1934), never too narrow.
+
+    Args:
+        total: the sum of the values: of successes, how many.
+        count: how many values.
+        confidence: of the interval.
+    """
+    from scipy.special import betaincinv
+
+    tail, failed = (1 - confidence) / 2, count - total
+    low = float(betaincinv(total, failed + 1, tail)) if total > 0 else 0.0
+    high = float(betaincinv(total + 1, failed, 1 - tail)) if failed > 0 else 1.0
+    return Figure(total / count, low, high)
 
 
 def percentile(latency_s: Floats, name: str, queries: int, *, confidence: float = CONFIDENCE) -> Figure:

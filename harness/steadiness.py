@@ -1,4 +1,4 @@
-"""What the samples themselves say against a cell: drift, a cold start, a result cache, time that is not accounted for.
+"""What the samples themselves say against a cell: drift, a cold start, few slow samples, a result cache, lost time.
 
 Every test pairs latencies of the same query, so that which queries come when plays no part, and asks for two things: an
 effect large enough to matter, and one that chance does not explain.
@@ -31,8 +31,8 @@ START_CHANCE = 1e-6
 _FIRST_WINDOW = 10
 _LARGEST_WINDOW = 0.25
 
-# A query asked again at once must take this share of its first time (measuring rule 14): honest engines were seen to take
-# .66 to 1 of it, because processor caches are warm, and to save at most 60 us by that.
+# A query asked again at once must take this share of its first time (measuring rule 14): honest engines were seen to
+# take .66 to 1 of it, because processor caches are warm, and to save at most 60 us by that.
 MIN_REPEAT_RATIO = 0.65
 MOST_WARM_S = 100e-6
 # Below half, less is enough: no processor cache makes that of a query this long.
@@ -47,6 +47,15 @@ _MIN_REPEATS = 5
 # Time between the queries of a closed loop that is the harness's own: checking, writing, collecting garbage.
 MAX_BETWEEN_S = 2e-3
 MAX_BETWEEN_SHARE = 0.5
+
+# A mean is a few samples' own where so small a share of them holds so much of all time, beyond what their queries take
+# in other trials.  Samples drawn from one lognormal with sigma 1 hold .08 and .38 there; queries that keep such times
+# from trial to trial hold next to nothing.
+CARRIED = ((0.01, 0.20), (0.125, 0.45))
+# Half of the time in so few queries, trial for trial, is a tail; of a lognormal with sigma 1 it takes 16 %.
+MAX_TAIL_SHARE = 0.11
+# Less than this a query is an interrupt of the machine, and no latency to doubt.
+MIN_CARRIED_S = 10e-6
 
 
 @dataclass(frozen=True)
@@ -85,6 +94,23 @@ class Between:
 
 
 @dataclass(frozen=True)
+class Carried:
+    """``few`` of ``samples`` took ``share`` of all time beyond what their queries take in other trials."""
+
+    few: int
+    samples: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Tail:
+    """``few`` queries hold half of the time.  ``trials``: 1 cannot tell slow queries from slow samples."""
+
+    few: int
+    trials: int
+
+
+@dataclass(frozen=True)
 class Facts:
     """What was found; ``None``: nothing to speak of, or nothing that could tell.  ``queries`` were timed.
 
@@ -97,6 +123,8 @@ class Facts:
     start: Start | None = None
     repeat: Repeat | None = None
     between: Between | None = None
+    carried: Carried | None = None
+    tail: Tail | None = None
     mean_within: float | None = None
 
 
@@ -121,6 +149,8 @@ def look(timings: Timings, phases_s: Mapping[int, float], scenario: str = "singl
         start(timings),
         repeat(timings),
         _between(timings, phases_s),
+        carried(timings),
+        tail(timings),
     )
 
 
@@ -252,6 +282,44 @@ def _mostly_faster(ratios: Sequence[float]) -> bool:
     faster = sum(ratio < _WARM_RATIO for ratio in ratios)
     by_luck = float(bdtrc(faster - 1, len(ratios), 0.5))
     return by_luck <= max(REPEAT_CHANCE, 0.5 ** len(ratios))
+
+
+def carried(timings: Timings) -> Carried | None:
+    """Return the few samples that carry the mean, each slow in its own trial alone; ``None``: there are none.
+
+    A sample is held against its query's other trials (of an even number the lower middle one), each trial first brought
+    to the common level: a slow trial is drift, and a query that is slow in every trial is the system's own.
+    """
+    grid = _level(timings)
+    if grid is None or grid.shape[1] < 2:
+        return None
+    usual = [np.quantile(np.delete(grid, trial, 1), 0.5, axis=1, method="lower") for trial in range(grid.shape[1])]
+    excess = np.sort(np.maximum(0.0, grid - np.stack(usual, axis=1)), axis=None)[::-1]
+    held = np.cumsum(excess) / grid.sum()
+    for share, least in CARRIED:
+        few = int(share * excess.size)
+        if few and held[few - 1] >= max(least, MIN_CARRIED_S / grid.mean()):
+            return Carried(few, excess.size, float(held[few - 1]))
+    return None
+
+
+def tail(timings: Timings) -> Tail | None:
+    """Return the few queries that hold half of the time, in every trial; ``None``: it takes more of them."""
+    grid = _level(timings)
+    if grid is None:
+        return None
+    usual = np.sort(np.quantile(grid, 0.5, axis=1, method="lower"))[::-1]
+    few = int(np.searchsorted(np.cumsum(usual), usual.sum() / 2)) + 1
+    return Tail(few, grid.shape[1]) if few <= MAX_TAIL_SHARE * len(usual) else None
+
+
+def _level(timings: Timings) -> Floats | None:
+    """The whole trials, each divided by how slow it is throughout; ``None``: none, or some query took no time."""
+    grid = timings.whole()
+    if not grid.size or not (grid > 0).all():
+        return None
+    level = np.median(grid / np.median(grid, axis=1, keepdims=True), axis=0)
+    return np.asarray(grid / level, dtype=np.float64)
 
 
 def _between(timings: Timings, phases_s: Mapping[int, float]) -> Between | None:

@@ -49,6 +49,7 @@ class Cause(str, Enum):
     DRIFT = "drift"
     RESULT_CACHE = "result_cache"
     UNACCOUNTED_TIME = "unaccounted_time"
+    FEW_SAMPLES = "few_samples"
     LATENCY_TARGET = "latency_target"
 
 
@@ -124,12 +125,14 @@ class Timing:
 class Row:
     """One cell measured in one kind of isolation, from the jobs that could be pooled (``jobs``, ``keys``).
 
-    ``latency_mean_s`` has the interval for queries like these, ``latency_these_queries_s`` the same mean with the
-    interval for these very queries.  ``at_most_s`` holds, by percentile, what it is at most (LoadGen's rule, confidence
-    0.99); ``spread_s`` standard deviations by ``query``, ``trial``, ``job`` and ``residual``; ``stages_s`` what the
-    adapter says of its stages.  ``key`` names the job whose run is judged.  ``load_s`` and ``first_query_s`` are
-    medians over the jobs, memory figures their largest.  ``gpu_energy_j`` is what the GPUs took while the trials of
-    all its jobs ran, idle draw included; missing where any job did not measure it.
+    Latencies have the interval for other such queries in fresh processes.  ``like_queries_s`` and ``these_queries_s``
+    hold the two that it is made of, by ``mean``, ``p50``, ``p95`` and ``p99``: other queries in these processes, these
+    queries in other processes (other trials of one process, where ``jobs`` is 1).  ``at_most_s`` holds, by percentile,
+    what it is at most (LoadGen's rule, confidence 0.99); ``spread_s`` standard deviations by ``query``, ``trial``,
+    ``job`` and ``residual``; ``stages_s`` what the adapter says of its stages.  ``key`` names the job whose run is
+    judged.  ``load_s`` and ``first_query_s`` are medians over the jobs, memory figures their largest.  ``gpu_energy_j``
+    is what the GPUs took while the trials of all its jobs ran, idle draw included; missing where any job did not
+    measure it.
 
     A failed row has an outcome and a detail, and every figure is missing. ``notes`` are sentences about this row;
     each states a fact, its figure and, where something can be done, the next command; those of ``findings``, which
@@ -187,7 +190,8 @@ class Row:
     p50_s: Figure = Figure(None)
     p95_s: Figure = Figure(None)
     p99_s: Figure = Figure(None)
-    latency_these_queries_s: Figure = Figure(None)
+    like_queries_s: dict[str, Figure] = field(default_factory=dict)
+    these_queries_s: dict[str, Figure] = field(default_factory=dict)
     at_most_s: dict[str, Figure] = field(default_factory=dict)
     throughput_qps: Figure = Figure(None)
     latency_target_s: float | None = None

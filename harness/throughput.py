@@ -25,11 +25,11 @@ def batches(timings: Timings) -> list[tuple[tuple[int, int], int, float]]:
     ]
 
 
-def offline(timings: Timings, seed: int = 0) -> Figure:
+def offline(timings: Timings) -> Figure:
     """Queries answered per second of work: all queries over the summed durations of their batches.
 
     The interval comes from repeated measurements (jobs, or the trials of one job: Student on their durations); with
-    one trial alone from its batches (bootstrap).
+    one trial alone from its batches.
     """
     found = batches(timings)
     if not found:
@@ -49,7 +49,7 @@ def offline(timings: Timings, seed: int = 0) -> Figure:
         size, word = len(timings.queries), "jobs" if len(jobs) > 1 else "trials"
         fastest = size / low if low > 0 else None
         return Figure(value, size / high, fastest, reason=f"interval for these queries, over {len(units)} {word}")
-    mean = stats.bootstrap_mean(np.asarray([each for _, _, each in found]), seed, wider=stats.WIDER)
+    mean = stats.mean(np.asarray([each for _, _, each in found]), floor=0.0)
     if mean.low is None or mean.high is None:
         return Figure(value, reason=f"an interval needs 2 trials or {stats.INTERVAL_MIN_QUERIES} batches")
     each = queries / len(found)

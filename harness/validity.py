@@ -176,6 +176,7 @@ def _steadiness(results: Sequence[Result], facts: Facts) -> list[Finding]:
             f"result_cache = true in the system's TOML, then {again(spec.cell)}"
         )
         found.append(noisy(Cause.RESULT_CACHE, text))
+    found += _concentration(results[0], facts)
     if facts.between is not None:
         text = (
             f"{facts.between.per_query_s * 1e3:.3g} ms passed beside each query that no latency claims, "
@@ -199,6 +200,28 @@ def _compiling(results: Sequence[Result]) -> list[Finding]:
         f"{again(results[0].spec.cell)}"
     )
     return [noisy(Cause.WARMUP, text)]
+
+
+def _concentration(result: Result, facts: Facts) -> list[Finding]:
+    """Samples that are slow once make the mean doubtful; queries that are slow every time are the system's own."""
+    found, few, tail = [], facts.carried, facts.tail
+    if few is not None:
+        text = (
+            f"{few.few:,} of {few.samples:,} samples hold {few.share:.0%} of the time, and their queries are fast in "
+            "other trials: the mean is theirs (a JIT compiler, garbage collection, the machine); compare p50, or "
+            f"{again(result.spec.cell, '--retry-noisy 3')}"
+        )
+        found.append(noisy(Cause.FEW_SAMPLES, text, transient=True))
+    if tail is not None:
+        every = f"in each of {tail.trials} trials"
+        if tail.trials == 1:
+            every = "in the only trial, which cannot tell whether they always do"
+        text = (
+            f"{tail.few:,} of {facts.queries:,} queries hold half of the time, {every}: the mean is theirs, and its "
+            "interval may fall short; raise sample_size, or compare p50"
+        )
+        found.append(remark(Cause.FEW_SAMPLES, text))
+    return found
 
 
 def _drift(results: Sequence[Result], facts: Facts) -> Finding:

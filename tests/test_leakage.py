@@ -143,7 +143,7 @@ def test_measures_with_without_and_of_the_leaked_alone() -> None:
     leaks = leakage.find(queries, training, None, 0.9)
     made = leakage.Leakage("set", queries, training, leaks, (), None, None)
     assert made.leaked == ("q0", "q1", "q2", "q23")
-    made = leakage.with_effects(made, found, measure_names.parse(("RR@10", "NumRet")), seed=1)
+    made = leakage.with_effects(made, found, measure_names.parse(("RR@10", "NumRet")))
     reciprocal, counted = made.effects
     assert (reciprocal.queries, reciprocal.queries_leaked) == (23, 3)
     assert reciprocal.all.value == pytest.approx((12 + 11 / 2) / 23)
@@ -152,11 +152,11 @@ def test_measures_with_without_and_of_the_leaked_alone() -> None:
     assert (reciprocal.leaked.value, reciprocal.leaked.low) == (1.0, None)
     assert reciprocal.leaked.reason == "an interval needs 11 queries"
     assert counted.all.value is None and counted.all.reason == "no mean over queries"
-    assert leakage.with_effects(replace(made, leaks=(), effects=()), found, (), seed=1).effects == ()
+    assert leakage.with_effects(replace(made, leaks=(), effects=()), found, ()).effects == ()
 
 
 def test_a_figure_has_one_interval_whichever_command_shows_it() -> None:
-    """Draws depend on a seed and on the order of the values; both are the same everywhere."""
+    """Sums depend on the order of the values, which is the same everywhere."""
     names = [f"q{n}" for n in range(40)]
     qrels = {name: {"right": 1} for name in names}
     run = Run({name: ("wrong",) * (n % 4) + ("right",) for n, name in enumerate(names)}, ())
@@ -171,7 +171,7 @@ def test_a_figure_has_one_interval_whichever_command_shows_it() -> None:
     shown = []
     for queries in (names, names[::-1]):
         found = JudgedRuns("set", dict.fromkeys(queries, ""), {name: qrels[name] for name in queries}, {"bm25": run})
-        (effect,) = leakage.effects(found, ("q0",), asked, measure_figures.SEED)
+        (effect,) = leakage.effects(found, ("q0",), asked)
         (worth,) = run_measures.judge(found, asked)
         judged = evaluate.evaluate(run, qrels, queries, asked)
         shown += [effect.all, worth.figures["RR@10"], measure_figures.figure(judged, "RR@10")]

@@ -63,7 +63,7 @@ def test_the_jobs_of_a_cell_make_one_row(interleaved: Interleaved, snapshot: Sna
     assert row.keys == tuple(job.result.key for job in jobs)
     assert (row.outcome, row.validity, row.notes) == (Outcome.OK, Validity.CLEAN, ())
     assert row.latency_mean_s.value == pytest.approx(2.695e-3)
-    these = row.latency_these_queries_s
+    these = row.these_queries_s["mean"]
     assert these.low is not None and these.high is not None
     # Student: 2.776 times the means' standard deviation of 0.158 ms, over the root of 5.
     assert (these.low, these.high) == pytest.approx((2.695e-3 - 0.1963e-3, 2.695e-3 + 0.1963e-3), rel=1e-3)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import rows, tables
+from harness import axes, rows, tables
 from harness.errors import FileError, UsageError
 from harness.prices import Snapshot
 from harness.records import Isolation, Outcome, Phase
 from harness.result import Cell, GpuUse
-from harness.table import Table, Validity
+from harness.table import Figure, Table, Validity
 from tests.build import at
 from tests.stored import MIB, QUERIES, Maker, one, result, samples
 
@@ -96,6 +96,17 @@ def test_a_profile_that_nobody_sells_has_no_cost(make: Maker, snapshot: Snapshot
     assert row.latency_mean_s.value is not None
 
 
+def test_a_leaderboards_cost_has_the_interval_of_the_reports(make: Maker, snapshot: Snapshot) -> None:
+    row = one([make()], snapshot)
+    row = dataclasses.replace(row, these_queries_s={"mean": Figure(row.latency_mean_s.value, 0.0, 1.0)})
+    assert row.usd_per_million.low is not None
+    assert axes.axis("cost", "RR@10").read(row) == row.usd_per_million
+    latency, factor = axes.axis("latency", "RR@10").read(row), row.price.usd_per_hour / 3.6  # type: ignore[union-attr]
+    assert (latency.low * factor, latency.high * factor) == pytest.approx(  # type: ignore[operator]
+        (row.usd_per_million.low, row.usd_per_million.high)
+    )
+
+
 def test_only_closed_loop_latency_is_priced(make: Maker, snapshot: Snapshot) -> None:
     row = one([make(cell=Cell("quick", "bm25", "scifact", "server", "cpu1-mem1"))], snapshot)
     assert row.usd_per_million.value is None
@@ -107,7 +118,7 @@ def test_a_failed_cell_is_a_row_without_numbers(make: Maker, snapshot: Snapshot)
     assert (row.outcome, row.detail) == (Outcome.OOM, "killed by the kernel at 256 MiB")
     for item in dataclasses.fields(row):
         value = getattr(row, item.name)
-        if item.name in ("trial_means_s", "at_most_s", "stages_s", "spread_s"):
+        if item.name in ("trial_means_s", "at_most_s", "stages_s", "spread_s", "like_queries_s", "these_queries_s"):
             assert not value, item.name
         elif item.name.endswith(("_s", "_bytes")) and item.name != "memory_limit_bytes":
             assert (value.value if dataclasses.is_dataclass(value) else value) is None, item.name  # type: ignore[union-attr]

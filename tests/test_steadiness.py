@@ -231,3 +231,59 @@ def test_other_scenarios_are_not_judged_by_single_queries() -> None:
 
 def test_no_samples_say_nothing() -> None:
     assert steadiness.look(build.timed(build.samples(np.zeros((0, 5)))), {}) == Facts(0)
+
+
+def few_slow(seed: int, slow: int, held: float, trials: int = 3) -> Timings:
+    """Trials of 300 queries in which a few samples, others in each trial, hold a share of the time."""
+    rng = np.random.default_rng(seed)
+    grid = rng.lognormal(np.log(4e-4), 0.3, 300) * rng.lognormal(0, 0.1, (trials, 300))
+    for trial in grid:
+        places, spread = rng.choice(300, slow, replace=False), rng.lognormal(0, 0.35, slow)
+        trial[places] = spread / spread.sum() * np.delete(trial, places).sum() * held / (1 - held)
+    return build.timed(*(build.samples(grid[[trial]], first_trial=trial, seed=trial) for trial in range(trials)))
+
+
+@pytest.mark.parametrize(("slow", "held"), [(37, 0.6), (45, 0.6), (6, 0.68)])
+def test_few_slow_samples_that_carry_the_mean_are_found(slow: int, held: float) -> None:
+    for seed in range(20):
+        found = steadiness.look(few_slow(seed, slow, held), {}).carried
+        assert found is not None
+        assert found.samples == 900 and found.few <= 900 / 8 and 0.2 <= found.share <= held
+
+
+@pytest.mark.parametrize(("sigma", "within"), [(1.0, 0.1), (1.0, 0.3), (0.0, 0.5)])
+def test_lognormal_latencies_are_carried_by_no_few(sigma: float, within: float) -> None:
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        grid = 1e-3 * rng.lognormal(0, sigma, 300) * rng.lognormal(0, within, (3, 300))
+        timings = build.timed(*(build.samples(grid[[trial]], first_trial=trial, seed=trial) for trial in range(3)))
+        assert steadiness.carried(timings) is None and steadiness.tail(timings) is None
+        one = build.timed(build.samples(grid[[0]], seed=0))
+        assert steadiness.carried(one) is None and steadiness.tail(one) is None
+
+
+def test_slow_queries_are_a_tail_and_no_slow_samples() -> None:
+    rng = np.random.default_rng(1)
+    level = 1e-3 * rng.lognormal(0, 0.3, 300)
+    level[rng.choice(300, 15, replace=False)] *= 40
+    grid = level * rng.lognormal(0, 0.05, (3, 300))
+    timings = build.timed(*(build.samples(grid[[trial]], first_trial=trial, seed=trial) for trial in range(3)))
+    assert steadiness.carried(timings) is None
+    found = steadiness.tail(timings)
+    assert found is not None and found.few <= 15 and found.trials == 3
+    once = steadiness.tail(build.timed(build.samples(grid[[0]], seed=0)))
+    assert once is not None and once.trials == 1
+
+
+def test_a_slow_trial_is_drift_and_no_few_samples() -> None:
+    facts = steadiness.look(simulated(3, by_trial=np.array([1.0, 1.0, 3.0, 1.0, 1.0]), stalls=0), {})
+    assert facts.drift is not None and facts.carried is None
+
+
+def test_an_interrupt_of_a_few_microseconds_carries_no_mean() -> None:
+    grid = np.full((3, 300), 3e-7)
+    grid[1, 7] = 2e-3
+    timings = build.timed(*(build.samples(grid[[trial]], first_trial=trial, seed=trial) for trial in range(3)))
+    assert steadiness.carried(timings) is None
+    slower = build.timed(*(build.samples(100 * grid[[trial]], first_trial=trial, seed=trial) for trial in range(3)))
+    assert steadiness.carried(slower) is not None

@@ -43,7 +43,7 @@ def test_offline_interval_over_the_batches_of_one_trial() -> None:
     figure = throughput.offline(build.timed(batched(*durations)))
     assert figure.low is not None and figure.value is not None and figure.high is not None
     assert figure.low < figure.value < figure.high
-    mean = stats.bootstrap_mean(np.round(durations * 1e9) / 1e9, wider=stats.WIDER)
+    mean = stats.mean(np.round(durations * 1e9) / 1e9)
     assert mean.high is not None
     assert figure.low == pytest.approx(10 / mean.high)
     assert "40 batches of one trial" in str(figure.reason)

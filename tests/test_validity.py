@@ -6,7 +6,7 @@ import pytest
 from harness import validity
 from harness.records import Isolation, Outcome, Phase, ScenarioParams
 from harness.result import Result
-from harness.steadiness import Between, Drift, Facts, Repeat, Start
+from harness.steadiness import Between, Carried, Drift, Facts, Repeat, Start, Tail
 from harness.table import Cause, Finding, Validity
 from tests import build
 from tests.build import result
@@ -56,6 +56,13 @@ def test_what_was_not_read_is_no_reproach() -> None:
             {"drift": Drift(1.3, 0.013, 0.010, False)},
             Validity.NOISY,
             "1.30 times the fastest's (steady: up to 1.25), 13 against 10 ms",
+            RETRY,
+        ),
+        (
+            {},
+            {"carried": Carried(9, 900, 0.42)},
+            Validity.NOISY,
+            "9 of 900 samples hold 42% of the time, and their queries are fast in other trials: the mean is theirs",
             RETRY,
         ),
         (
@@ -160,6 +167,15 @@ def test_too_little_warm_up_and_silent_libraries_are_doubts() -> None:
     assert "9 warm-up queries, the least is 10" in assess(cold).reasons[0]
     assert "says no library's thread count" in assess(result(effective=SEEN)).reasons[0]
     assert assess(result(effective=replace(SEEN, threads={"faiss_omp": 1}))).validity is Validity.CLEAN
+
+
+@pytest.mark.parametrize(
+    ("trials", "said"), [(3, "in each of 3 trials"), (1, "in the only trial, which cannot tell whether they always do")]
+)
+def test_a_tail_of_slow_queries_is_a_remark(trials: int, said: str) -> None:
+    verdict = assess(result(), facts=Facts(300, tail=Tail(14, trials)))
+    assert (verdict.validity, [each.cause for each in verdict.findings]) == (Validity.CLEAN, [Cause.FEW_SAMPLES])
+    assert f"14 of 300 queries hold half of the time, {said}: the mean is theirs" in verdict.reasons[0]
 
 
 def test_process_is_marked_but_not_doubted() -> None:

@@ -45,13 +45,6 @@ _THRESHOLD = 0.9
 )
 @measures_option
 @click.option(
-    "--seed",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="Of the intervals; 0 is that of all other commands.",
-)
-@click.option(
     "--write",
     "leaked",
     type=click.Path(path_type=Path),
@@ -71,7 +64,6 @@ def leakage(
     embeddings: tuple[Path, Path] | None,
     threshold: float | None,
     measures: str,
-    seed: int,
     leaked: Path | None,
     form: str,
     output: Path | None,
@@ -105,7 +97,7 @@ def leakage(
     for each in found:
         if not each.queries:
             raise UsageError(f"{each.dataset}: no query in it, so nothing can be compared; name those with --queries")
-    made = [_of(each, taught, vectors, least, asked, seed) for each in found]
+    made = [_of(each, taught, vectors, least, asked) for each in found]
     if leaked is not None:
         write(leaked, _lines(dict.fromkeys(query for each in made for query in each.leaked)))
     show(render(made, form), output)
@@ -128,7 +120,6 @@ def _of(
     vectors: tuple[Embeddings, Embeddings] | None,
     threshold: float,
     measures: tuple[object, ...],
-    seed: int,
 ) -> Leakage:
     from harness import leakage as leaking
     from harness import run_notes
@@ -150,7 +141,7 @@ def _of(
         notes=(*unchecked, *run_notes.of_strangers(sample), *sample.said),
         not_compared=blank,
     )
-    return leaking.with_effects(made, sample, measures, seed)
+    return leaking.with_effects(made, sample, measures)
 
 
 def _unchecked(

@@ -133,7 +133,6 @@ def _row(
         p50_s=unknown,
         p95_s=unknown,
         p99_s=unknown,
-        latency_these_queries_s=unknown,
         at_most_s=dict.fromkeys(("p50", "p95", "p99"), unknown),
         throughput_qps=unknown,
         index_bytes=None if taken is None or taken.index_gib is None else int(taken.index_gib.value) * GIB,

@@ -20,7 +20,6 @@ from harness.report.markdown import escape, grid
 from harness.report.sheet import MISSING, number
 from harness.report.text import printable
 from harness.significance import DRAWS, LEVEL
-from harness.stats import WIDER
 from harness.table import Figure
 
 FORMATS = ("md", "csv", "json")
@@ -84,9 +83,9 @@ _CHANGED_HEADERS = ("query", "text", "A", "B", "B - A")
 METHOD = (
     "Queries like these: paired by query, a query's value being its mean over trials; 95 % interval of the mean "
     "difference: of a measure the means that the test behind p does not reject, so that it excludes 0 where p is at "
-    f"most {LEVEL}; of latency, which is skewed, BCa bootstrap, widened by {WIDER - 1:.0%}. Measured again: "
-    "95 % Welch interval over repeated measurements of the same queries (fresh processes, where there are several, "
-    "else trials of one). A latency differs only where both exclude 0.",
+    f"most {LEVEL}; of latency Student's t, corrected for skew (Hall 1992). Measured again: 95 % Welch interval over "
+    "repeated measurements of the same queries (fresh processes, where there are several, else trials of one). A "
+    "latency differs only where both exclude 0.",
     f"Queries that would show it: for a difference of this size, at 95 % confidence in {POWER:.0%} of samples.",
 )
 

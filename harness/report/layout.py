@@ -17,7 +17,6 @@ from harness.report.sheet import (
     Footnotes,
     Sheet,
     bounded,
-    decimals_of,
     named,
     number,
     stand_ins,
@@ -91,8 +90,7 @@ def _columns(table: Table, notes: Footnotes, escape: Escape, machine_of: Callabl
     ]
     columns += [measure(name) for name in table.measures]
     columns += [
-        ("latency mean (95 %, queries like these), ms", True, lambda row: _mean(row, notes, machine_of)),
-        ("95 %, these queries, ms", True, lambda row: _these(row, notes)),
+        ("latency mean (95 %), ms", True, lambda row: _mean(row, notes, machine_of)),
         ("p50, ms", True, lambda row: figure(row, row.p50_s, 1e3)),
         ("p95, ms", True, lambda row: figure(row, row.p95_s, 1e3)),
         ("p99, ms", True, lambda row: figure(row, row.p99_s, 1e3)),
@@ -135,17 +133,6 @@ def _mean(row: Row, notes: Footnotes, machine_of: Callable[[Row], str | None]) -
     if mean.value is None:
         return MISSING + (notes.mark(mean.reason) if row.outcome is Outcome.OK else "")
     return bounded(mean, 1e3) + notes.mark(mean.reason, machine_of(row))
-
-
-def _these(row: Row, notes: Footnotes) -> str:
-    """The interval alone: the mean stands beside it."""
-    item = row.latency_these_queries_s
-    if item.low is None or item.high is None:
-        # Where there is no mean either, the column beside says why.
-        why = item.reason if row.latency_mean_s.value is not None else None
-        return MISSING + (notes.mark(why) if row.outcome is Outcome.OK else "")
-    decimals = decimals_of((item.value or item.high) * 1e3)
-    return f"{item.low * 1e3:.{decimals}f}–{item.high * 1e3:.{decimals}f}"
 
 
 def _throughput(row: Row, notes: Footnotes) -> str:
@@ -204,7 +191,8 @@ def _timed(row: Row) -> str:
     if row.queries is None:
         return "No samples could be read"
     judged = "" if row.queries_judged is None else f"; measures over {row.queries_judged:,} judged queries"
-    fresh = f" ({row.jobs} processes)" if row.jobs > 1 else ""
+    alone = "one process: the intervals do not know how processes differ"
+    fresh = f" ({f'{row.jobs} processes' if row.jobs > 1 else alone})"
     return f"Timed: {row.queries:,} queries in {row.trials} trials{fresh}, {row.k} hits asked for{judged}"
 
 

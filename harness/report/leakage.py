@@ -9,11 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from harness.leakage import Effect, Leakage
+from harness.measure_figures import METHOD
 from harness.notes import named
 from harness.report.as_csv import written
 from harness.report.formats import writer
 from harness.report.markdown import escape, grid
 from harness.report.sheet import MISSING
+from harness.stats import INTERVAL_MIN_QUERIES
 from harness.table import Figure
 
 FORMATS = ("md", "csv", "json")
@@ -107,8 +109,8 @@ def notes(each: Leakage) -> tuple[str, ...]:
     if each.effects:
         first = each.effects[0]
         said.append(
-            f"Measures over {first.queries:,} judged queries, {first.queries_leaked:,} of them leaked. Intervals: 95 % "
-            "BCa bootstrap over queries, its reach in z Student's, none of fewer than 11."
+            f"Measures over {first.queries:,} judged queries, {first.queries_leaked:,} of them leaked. "
+            f"Intervals: {METHOD}; none of fewer than {INTERVAL_MIN_QUERIES}."
         )
     said += _reasons(each.effects)
     said += [

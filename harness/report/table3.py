@@ -136,7 +136,7 @@ def _has_bounds(row: Row) -> bool:
 
 
 def _interval(row: Row, escape: Escape) -> str:
-    """Ends of the mean's interval for queries like these, in the mean's decimals."""
+    """Ends of the mean's interval, in the mean's decimals."""
     mean = row.latency_mean_s
     if mean.value is None or mean.low is None or mean.high is None:
         return MISSING if row.outcome is Outcome.OK else escape(row.outcome.value)

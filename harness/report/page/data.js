@@ -39,21 +39,9 @@
     return { value: times(item.value), low: times(item.low), high: times(item.high), reason: item.reason };
   }
 
-  function least(...values) {
-    const known = values.filter((value) => value !== null);
-    return known.length ? Math.min(...known) : null;
-  }
-
-  function most(...values) {
-    const known = values.filter((value) => value !== null);
-    return known.length ? Math.max(...known) : null;
-  }
-
-  // The mean, ms, with an interval that holds both of its intervals: harness/axes.py.
+  // The mean, ms.
   function latency(row) {
-    const mean = figure(row.mean);
-    const again = figure(row.these);
-    return scaled({ ...mean, low: least(mean.low, again.low), high: most(mean.high, again.high) }, 1e3);
+    return scaled(figure(row.mean), 1e3);
   }
 
   // Where a row is priced in a snapshot.
@@ -71,10 +59,8 @@
     if (row.scenario === "single_stream") {
       const mean = figure(row.mean);
       if (mean.value === null) return mean;
-      const value = ((mean.value * at.usd) / 3600) * 1e6;
-      const spread = latency(row);
-      const factor = spread.value ? value / spread.value : 0;
-      return { ...scaled(spread, factor), value };
+      const sequential = (seconds) => (seconds === null ? null : ((seconds * at.usd) / 3600) * 1e6);
+      return { ...mean, value: sequential(mean.value), low: sequential(mean.low), high: sequential(mean.high) };
     }
     if (throughput.value === null) return throughput;
     if (at.part !== null) return { value: null, low: null, high: null, reason: text_(at.part) };

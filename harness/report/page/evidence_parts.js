@@ -38,14 +38,14 @@
       const unjudged = row.unjudged ? `; ${count(row.unjudged, "query has", "queries have")} no judgements` : "";
       return [
         `points = 100 × ${name} = 100 × ${item.value === null ? bounded(item) : full(item.value)}${judged}${unjudged}`,
-        item.low === null ? "no interval is known" : `${name} ${bounded(item)}; bootstrap over queries`,
+        item.low === null ? "no interval is known" : `${name} ${bounded(item)}; over queries`,
       ];
     },
     latency: (row) => [
       `the mean of all timed samples: ${samples(row)}`,
-      `interval for queries like these: ${bounded(times(data.figure(row.mean), 1e3), "ms")}`,
-      `interval for these queries, measured again: ${bounded(times(data.figure(row.these), 1e3), "ms")}`,
-      "a ranking takes the interval that holds both",
+      `measured again, other queries, ${row.jobs > 1 ? "fresh processes" : "the same process"}: ${bounded(times(data.figure(row.mean), 1e3), "ms")}`,
+      `of that, other queries alone: ${bounded(times(data.figure(row.like), 1e3), "ms")}`,
+      `these queries alone, ${row.jobs > 1 ? "other processes" : "other trials"}: ${bounded(times(data.figure(row.these), 1e3), "ms")}`,
     ],
     p95: (row) => [
       `the smallest latency that at least 95 % of all samples do not exceed: ${samples(row)}`,

@@ -1,0 +1,196 @@
+"""How often 95 % intervals hold the truth: ``python -m benchmarks.coverage`` (some five minutes on one CPU).
+
+Draws samples from populations whose truth is known and prints the tables of docs/measurement.md and docs/measures.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness import measure_figures, stats
+from harness.table import Figure
+
+Floats = NDArray[np.float64]
+# Sigma of what asking a query again changes, lognormal.
+_WITHIN = 0.05
+_SEED = 2023
+
+
+@dataclass(frozen=True)
+class Population:
+    """Values of queries, and their true mean."""
+
+    name: str
+    draw: Callable[[np.random.Generator, int], Floats]
+    mean: float
+
+
+def main() -> int:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--samples", type=int, default=2000)
+    parser.add_argument("--only", choices=("again", "means", "measures"))
+    asked = parser.parse_args()
+    for name, lines in (("again", again), ("means", means), ("measures", measures)):
+        if asked.only in (None, name):
+            print(*lines(asked.samples), "", sep="\n", flush=True)
+    return 0
+
+
+def again(samples: int) -> Iterator[str]:
+    """Yield the coverage of a latency's one interval: other queries, in fresh processes."""
+    yield "| processes | queries | sigma | differ by | mean | over queries alone | p50 | p95 |"
+    yield "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for processes, queries, sigma, differ in (
+        *(
+            (3, queries, sigma, differ)
+            for sigma in (0.5, 1.0)
+            for queries in (30, 100, 300)
+            for differ in (0.05, 0.1, 0.2)
+        ),
+        *((processes, 300, 1.0, differ) for processes in (1, 5) for differ in (0.0, 0.1)),
+    ):
+        held = covered_again(samples, processes, queries, sigma, differ)
+        cells = (percent(held.get(name)) for name in ("mean", "over queries", "p50", "p95"))
+        yield f"| {processes} | {queries} | {sigma:g} | {100 * differ:.0f} % | {' | '.join(cells)} |"
+
+
+def covered_again(samples: int, processes: int, queries: int, sigma: float, differ: float) -> dict[str, float]:
+    """Return how often each latency's interval holds the truth, by its name.
+
+    Args:
+        samples: how many suites are drawn.
+        processes: jobs, each with one trial over the same queries.
+        queries: in the sample, lognormal.
+        sigma: of the queries' lognormal.
+        differ: standard deviation of what multiplies all latencies of a process; its mean is 1.
+    """
+    rng = np.random.default_rng(_SEED)
+    between = math.log(1 + differ**2) ** 0.5
+    whole = math.sqrt(sigma**2 + _WITHIN**2 + between**2)
+    truth = {name: math.exp(whole * z - between**2 / 2) for name, z in (("p50", 0.0), ("p95", 1.6448536269514722))}
+    truth["mean"] = truth["over queries"] = math.exp((sigma**2 + _WITHIN**2) / 2)
+    names = np.tile([f"q{number:04}" for number in range(queries)], processes)
+    jobs = np.repeat(np.arange(processes), queries)
+    held: dict[str, list[bool]] = {}
+    for _ in range(samples):
+        slow = rng.lognormal(-(between**2) / 2, between, (processes, 1))
+        latency = rng.lognormal(0, sigma, queries) * slow * rng.lognormal(0, _WITHIN, (processes, queries))
+        found = stats.summarise(names, jobs, latency.ravel(), jobs=jobs, shown=("p50", "p95"))  # type: ignore[arg-type]
+        figures = {"mean": found.mean_s, "over queries": found.like_queries_s["mean"], **found.percentiles_s}
+        for name, figure in figures.items():
+            if figure.low is not None or figure.high is not None:
+                held.setdefault(name, []).append(holds(figure, truth[name]))
+    return {name: float(np.mean(each)) for name, each in held.items()}
+
+
+def means(samples: int) -> Iterator[str]:
+    """Yield the coverage of a latency's interval over queries, beside two others of the same samples."""
+    from scipy.stats import bootstrap
+
+    def student(values: Floats) -> Figure:
+        return Figure(float(values.mean()), *stats.student(values))
+
+    def bca(values: Floats) -> Figure:
+        ends = bootstrap((values,), np.mean, n_resamples=999, method="BCa", rng=rng).confidence_interval
+        return Figure(float(values.mean()), float(ends.low), float(ends.high))
+
+    rng = np.random.default_rng(_SEED)
+    methods = {"Student": student, "BCa bootstrap": bca, "Hall, as printed": stats.latency_mean}
+    yield f"| latencies | queries | {' | '.join(methods)} |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for population in LATENCIES:
+        for queries in (30, 100, 300):
+            drawn = [population.draw(rng, queries) for _ in range(samples)]
+            cells = (percent(covered([method(each) for each in drawn], population.mean)) for method in methods.values())
+            yield f"| {population.name} | {queries} | {' | '.join(cells)} |"
+
+
+def measures(samples: int) -> Iterator[str]:
+    """Yield the coverage of the interval of a measure, and of a difference between two systems."""
+    rng = np.random.default_rng(_SEED)
+    sizes = (11, 30, 50, 300)
+    yield f"| values by query | {' | '.join(f'{each} queries' for each in sizes)} |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for population in (*MEASURES, *DIFFERENCES):
+        cells = (percent(covered_measure(rng, population, queries, samples)) for queries in sizes)
+        yield f"| {population.name} | {' | '.join(cells)} |"
+
+
+def covered_measure(rng: np.random.Generator, population: Population, queries: int, samples: int) -> float:
+    """Return how often the interval of a measure or a difference holds the true mean."""
+    drawn = [population.draw(rng, queries) for _ in range(samples)]
+    if population in DIFFERENCES:
+        return covered([stats.mean(each) for each in drawn], population.mean)
+    figures = [measure_figures.mean({f"{place:04}": float(each) for place, each in enumerate(of)}) for of in drawn]
+    return covered(figures, population.mean)
+
+
+def covered(figures: Sequence[Figure], truth: float) -> float:
+    """Return the share of the intervals that hold the truth."""
+    return float(np.mean([holds(each, truth) for each in figures]))
+
+
+def holds(figure: Figure, truth: float) -> bool:
+    """Return whether the truth lies in an interval; an end that is missing bounds nothing."""
+    low, high = (-math.inf if figure.low is None else figure.low), (math.inf if figure.high is None else figure.high)
+    return low <= truth <= high
+
+
+def percent(share: float | None) -> str:
+    """Return a share to a tenth of a per cent."""
+    return "—" if share is None else f"{100 * share:.1f} %"
+
+
+def _lognormal(sigma: float) -> Population:
+    return Population(
+        f"lognormal, sigma {sigma:g}", lambda rng, queries: rng.lognormal(0, sigma, queries), math.exp(sigma**2 / 2)
+    )
+
+
+def _mixed(rng: np.random.Generator, queries: int) -> Floats:
+    return np.asarray(rng.lognormal(0, 0.3, queries) * np.where(rng.random(queries) < 0.05, 20, 1), dtype=np.float64)
+
+
+def _chosen(values: Sequence[float], shares: Sequence[float], name: str) -> Population:
+    return Population(name, lambda rng, queries: rng.choice(values, queries, p=shares), float(np.dot(values, shares)))
+
+
+def _gain(rng: np.random.Generator, queries: int) -> Floats:
+    return np.where(rng.random(queries) < 0.15, 0.0, rng.beta(2, 1.5, queries))
+
+
+def _gain_differences(rng: np.random.Generator, queries: int) -> Floats:
+    return np.asarray(rng.normal(0.02, 0.15, queries) * (rng.random(queries) < 0.7), dtype=np.float64)
+
+
+LATENCIES = (
+    _lognormal(0.5),
+    _lognormal(1.0),
+    _lognormal(1.5),
+    Population("5 % of queries 20 times slower", _mixed, math.exp(0.3**2 / 2) * (0.95 + 0.05 * 20)),
+)
+MEASURES = (
+    _chosen(
+        (1, 1 / 2, 1 / 3, 1 / 4, 1 / 5, 1 / 10, 0),
+        (0.4, 0.15, 0.1, 0.08, 0.04, 0.03, 0.2),
+        "RR@10: 40 % at 1, 20 % at 0",
+    ),
+    _chosen((1, 1 / 2, 0), (0.97, 0.02, 0.01), "RR@10: 97 % at 1"),
+    Population("nDCG@10: spread over 0–1, 15 % at 0", _gain, 0.85 * 2 / 3.5),
+    *(_chosen((1, 0), (p, 1 - p), f"Success@10: {100 * p:.0f} % succeed") for p in (0.5, 0.9, 0.98)),
+)
+DIFFERENCES = (
+    _chosen((-1, -0.5, 0.5, 1, 0), (0.06, 0.08, 0.10, 0.08, 0.68), "differences of RR@10: 68 % are 0"),
+    Population("differences of nDCG@10: 30 % are 0", _gain_differences, 0.7 * 0.02),
+)
+
+if __name__ == "__main__":
+    sys.exit(main())
