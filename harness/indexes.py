@@ -30,6 +30,7 @@ _FACTS = TypeAdapter(IndexFacts)
 _MOST_LEVELS = 64
 _INDEX_OF_CORPUS = 2  # how many times the corpus' size an index may take, roughly
 _REBUILT = "rebuilt"  # beside facts.json: made in place of an index that did not load
+_LOADED = "loaded"  # beside facts.json: a job has opened it
 # Where an adapter keeps what the next attempt at an unfinished build can go on from.
 _UNFINISHED = ".building"
 _CLOCK = "begun"  # says when the first attempt began; out of the job's reach
@@ -46,6 +47,19 @@ class Index:
     def rebuilt(self) -> bool:
         """Whether it took the place of one that did not load: the system fails on its own then."""
         return (self.folder.parent / _REBUILT).exists()
+
+    def has_loaded(self) -> None:
+        """Note that a job opened this index: what fails on it later is not the index's fault while it is unchanged."""
+        (self.folder.parent / _LOADED).touch()
+
+    def unchanged_since_loaded(self, until: float) -> bool:
+        """Return whether a job opened this index before, and its content is still the one that was built."""
+        if not (self.folder.parent / _LOADED).exists():
+            return False
+        try:
+            return content(self.folder, self.facts.index_bytes, until)[1] == self.facts.content_sha256
+        except (JobError, OSError):
+            return False
 
 
 def find(cache: Path, key: str) -> Index | None:

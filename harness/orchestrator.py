@@ -201,6 +201,8 @@ class _Run:
         if isinstance(index, JobError):
             return self._keep(job, started_at, nothing(index.outcome, index.detail), None, None)
         collected, ended, page_cache = self._measure(job, part, prepared, index)
+        if collected.outcome is Outcome.OK:
+            index.has_loaded()
         unforeseen = collected.failed_to_load and not ended.stopped and job.expected is not Outcome.CRASH
         if unforeseen and self._rebuild(job.cell, builder, index):
             return self._job(job, part)
@@ -226,7 +228,8 @@ class _Run:
     def _rebuild(self, cell: Cell, builder: Prepared, index: Index) -> bool:
         """Build the index of an earlier run again, once, because it did not load; return whether there is a new one."""
         key = index.folder.parent.name
-        if key in self.built or index.rebuilt:
+        until = time.monotonic() + self.inputs.limits.build_s
+        if key in self.built or index.rebuilt or index.unchanged_since_loaded(until):
             return False
         self.screen.say(f"  {builder.system.name}: the cached index of {cell.dataset} does not load; building it again")
         self._index(cell, builder, instead=index)

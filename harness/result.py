@@ -27,7 +27,8 @@ from harness.records import (
 #      Everything in 1 kept its name and meaning.
 #   3  stand_in, index.resumed_s.  Everything in 2 kept its name and meaning.
 #   4  instance (EC2), spec.instance_type, shared_host, outcome interrupted.  Everything in 3 kept its name and meaning.
-SCHEMA_VERSION = 4
+#   5  spec.held_out, compiled_s, seal.  Everything in 4 kept its name and meaning; held_out gave keys new names.
+SCHEMA_VERSION = 5
 
 # A file of a job whose dataset has answers instead of judgements: its run's hits, judged by their texts.
 JUDGED_HITS = "judged-hits.trec.gz"

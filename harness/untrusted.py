@@ -168,7 +168,7 @@ def parse_json(content: bytes) -> Any:
             each.encode("utf-8")
         elif isinstance(each, int | float) and not -_LARGEST < each < _LARGEST:
             raise ValueError(f"the number {str(each)[:20]} is not finite, or beyond 64 bits")
-        if level > _MOST_LEVELS:
+        if level >= _MOST_LEVELS:
             raise ValueError(f"more than {_MOST_LEVELS} levels deep")
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable
@@ -55,7 +56,8 @@ def change(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
     """Another record, sealed and listed as it is now.  The file is a new one: others may be linked to the old."""
     raw = json.loads((folder / RESULT).read_text())
     edit(raw)
-    raw["seal"] = seals.of(raw)
+    with contextlib.suppress(ValueError):  # JSON has no word for it
+        raw["seal"] = seals.of(raw)
     put(folder / RESULT, json.dumps(raw).encode())
     relist(folder.parents[4])
 

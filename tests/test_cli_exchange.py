@@ -125,9 +125,9 @@ def test_a_report_is_held_against_its_results(harness: Call) -> None:
     asked = ("report", "results", "--format", "json", "--as-of", "2022-12-05", "--measures", "P@1")
     put(Path("report.json"), harness(*asked).stdout.encode())
     assert harness("verify", "results", "--against", "report.json").exit_code == 0
-    put(Path("report.json"), Path("report.json").read_bytes().replace(b'"queries": 40', b'"queries": 41'))
+    put(Path("report.json"), Path("report.json").read_bytes().replace(b'"queries": 38', b'"queries": 39'))
     done = harness("verify", "results", "--against", "report.json")
-    assert done.exit_code == 1 and "queries: stored: 41; follows: 40" in done.stdout
+    assert done.exit_code == 1 and "queries: stored: 39; follows: 38" in done.stdout
 
 
 @pytest.mark.slow

@@ -299,7 +299,7 @@ def test_unknown_ids_are_told_where_a_dataset_is_added_to(harness: Call) -> None
 def write_vectors(name: str, texts: str, last: tuple[float, ...] | None = None) -> None:
     """Write a vector of its own direction for each text of a file; ``last`` gives the last one's."""
     queries = judged_runs.read_queries(Path(texts))
-    vectors = np.eye(4, dtype=np.float32)[: len(queries)]
+    vectors = np.eye(6, dtype=np.float32)[: len(queries)]
     if last is not None:
         vectors[-1] = last
     found = Embeddings(tuple(queries), vectors, "minilm", "c" * 64, "query", corpus.sha256_of(queries))
@@ -309,7 +309,7 @@ def write_vectors(name: str, texts: str, last: tuple[float, ...] | None = None) 
 def test_leakage_compares_queries_by_their_vectors(harness: Call) -> None:
     Path("training.tsv").write_text("t0\twhere is the river?\nt1\twhich way to the glacier\nt2\tanything\n")
     write_vectors("sample", "tiny/queries.jsonl")
-    write_vectors("training", "training.tsv", last=(-1, -1, -1, -1))
+    write_vectors("training", "training.tsv", last=(-1,) * 6)
     asked = ("leakage", "training.tsv", *FILES, "--queries", "tiny/queries.jsonl", "--measures", "P@3")
     done = harness(*asked, "--embeddings", "sample", "training", "--write", "leaked.txt", "--format", "json")
     assert done.exit_code == 0, done.output
@@ -350,7 +350,7 @@ def test_vectors_of_other_texts_than_these_are_refused(harness: Call) -> None:
 def test_leakage_says_when_there_is_none(harness: Call) -> None:
     Path("training.tsv").write_text("t0\tnothing of the kind\nt1\t?\n")
     done = harness("leakage", "training.tsv", *FILES, "--queries", "tiny/queries.jsonl")
-    assert done.exit_code == 0 and "**qrels.trec: 0 of 4 queries (0.0%) are near duplicates" in done.stdout
+    assert done.exit_code == 0 and "**qrels.trec: 0 of 6 queries (0.0%) are near duplicates" in done.stdout
     assert done.stderr == "training.tsv: 1 (t1) queries have no word and are like no other\n"
 
 

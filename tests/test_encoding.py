@@ -24,7 +24,7 @@ from harness.launch.base import Ended, Job, Limits, Progress
 from harness.launch.fake import FakeLauncher
 from harness.progress import Screen
 from harness.trec_files import Run
-from tests.conftest import Bench, write_dataset
+from tests.conftest import TOPICS, Bench, write_dataset
 
 SYSTEM = catalog.system("minilm")
 
@@ -231,7 +231,7 @@ def test_embed_takes_the_queries_of_a_file(bench: Bench, harness: Callable[..., 
     done = harness("embed", "minilm", "--texts", "queries.tsv", "-o", "made")
     assert done.exit_code == 0 and "2 query vectors" in done.stdout
     assert embeddings.read(bench.folder / "made").role == "query"
-    assert "4 query vectors" in harness("embed", "minilm", "./tiny", "--role", "query").stdout
+    assert "6 query vectors" in harness("embed", "minilm", "./tiny", "--role", "query").stdout
 
 
 def test_vectors_of_queries_are_known_to_be_of_the_texts_that_leakage_reads(
@@ -239,7 +239,9 @@ def test_vectors_of_queries_are_known_to_be_of_the_texts_that_leakage_reads(
 ) -> None:
     bench.run(FakeLauncher(), bench.suite())
     (bench.folder / "training.tsv").write_text("t1\twhere is the river?\nt2\thalf é\n")
-    harness("embed", "minilm", "./tiny", "--role", "query", "-o", "sample")
+    judged = "".join(f"q{n}\twhere is the {topic}\n" for n, topic in enumerate(TOPICS[:4]))
+    (bench.folder / "judged.tsv").write_text(judged)
+    harness("embed", "minilm", "--texts", "judged.tsv", "-o", "sample")
     harness("embed", "minilm", "--texts", "training.tsv", "-o", "training")
     asked = ("leakage", "training.tsv", "results", "--embeddings")
     done = harness(*asked, "sample", "training", "--threshold", "1")

@@ -402,6 +402,14 @@ def test_a_system_that_loads_no_index_gets_one_rebuild_and_no_more(bench: Bench)
     assert len(read_jobs(bench.results)) == 3, "one result a run"
 
 
+def test_an_index_that_has_loaded_is_not_built_again_for_a_crash(bench: Bench) -> None:
+    """As where a limit is too small: an index of days of work is not to be thrown away for it."""
+    bench.run(FakeLauncher())
+    launcher = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
+    assert [result.outcome for result in bench.run(launcher, fresh=True).unforeseen] == [Outcome.CRASH]
+    assert _kinds(launcher) == ["search"]
+
+
 def test_a_crash_that_the_suite_foresees_rebuilds_nothing(bench: Bench) -> None:
     path = bench.suite('[[expect]]\nsystem = "planted"\nprofile = "cpu1-mem256m"\noutcome = "crash"\n')
     for _ in range(2):

@@ -37,8 +37,8 @@ from harness.stored_jobs import RESULT, cell_path, read_jobs, read_result
 from tests.build import GOLDEN_SPEC
 from tests.jobs import SEEN
 
-GOLDEN = {version: Path(__file__).parent / "golden" / f"result.v{version}.json" for version in (1, 2, 3, 4)}
-SCHEMA = {version: Path(__file__).parents[1] / "docs" / f"result.v{version}.schema.json" for version in (1, 2, 3, 4)}
+GOLDEN = {version: Path(__file__).parent / "golden" / f"result.v{version}.json" for version in (1, 2, 3, 4, 5)}
+SCHEMA = {version: Path(__file__).parents[1] / "docs" / f"result.v{version}.schema.json" for version in (1, 2, 3, 4, 5)}
 HOST = Environment("a cpu", "x86_64", 2, 1 << 34, "6.18", 1, "20.10.24", "0.1.0", "abc")
 TABLE = pa.table({"query_id": ["q0"], "trial": pa.array([0], pa.int32()), "warmup": [False], "latency_ns": [5]})
 
@@ -188,8 +188,8 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(
         (b"\xff", "damaged: 'utf-8' codec"),
         (b"[]", "damaged: 'list' object"),
         (b"[" * 100_000, "damaged: more than 64 levels deep"),
-        (b"{}", "schema version None, this harness reads 1 to 4; update harness"),
-        (b'{"schema_version": 5}', "schema version 5, this harness reads 1 to 4; update harness"),
+        (b"{}", "schema version None, this harness reads 1 to 5; update harness"),
+        (b'{"schema_version": 6}', "schema version 6, this harness reads 1 to 5; update harness"),
         (b'{"schema_version": 1}', "damaged: key 'key': "),
     ],
 )
@@ -308,21 +308,30 @@ EC2_SPEC = replace(NEW_SPEC, instance_type="c7g.large")
 FULL_4 = replace(
     FULL_3,
     spec=EC2_SPEC,
-    key=job_key(EC2_SPEC),
+    key="6084321c765e23e3",
     shared_host=True,
     instance=Ec2Instance("i-0", "c7g.large", "us-east-1a", "ami-0", "spot", "a-group", "h-0", "Neoverse-V1"),
     schema_version=4,
 )
+HELD_OUT_SPEC = replace(EC2_SPEC, held_out=2)
+FULL_5 = replace(
+    FULL_4,
+    spec=HELD_OUT_SPEC,
+    key=job_key(HELD_OUT_SPEC),
+    compiled_s=0.25,
+    seal="2" * 64,
+    schema_version=5,
+)
 
 
-@pytest.mark.parametrize(("version", "meant"), [(1, FULL), (2, FULL_2), (3, FULL_3), (4, FULL_4)])
+@pytest.mark.parametrize(("version", "meant"), [(1, FULL), (2, FULL_2), (3, FULL_3), (4, FULL_4), (5, FULL_5)])
 def test_the_golden_result_of_each_version_is_read_for_ever(version: int, meant: Result) -> None:
     """Never change those files: they stand for all that was ever stored.  Convert old versions when reading."""
     assert read_result(GOLDEN[version]) == meant
 
 
 def test_no_field_is_left_out_of_the_golden_result() -> None:
-    raw = json.loads(GOLDEN[4].read_text())
+    raw = json.loads(GOLDEN[5].read_text())
     records: list[tuple[dict[str, Any], type]] = [
         (raw, Result),
         (raw["index"], IndexFacts),

@@ -35,7 +35,7 @@ def test_sqlite_has_types_and_documents_itself(table: Table, results: Path) -> N
     rows = pd.read_sql("select * from rows", connection)
     assert list(rows.columns) == list(harness.load(results).columns)
     ok = rows[rows.outcome == "ok"]
-    assert ok["RR@10"].dtype == float and ok["queries"].tolist() == [40.0] * 3
+    assert ok["RR@10"].dtype == float and ok["queries"].tolist() == [38.0] * 3
     ask = connection.execute
     types = "select typeof(queries), typeof(latency_mean_ms), typeof(price_date) from rows where p50_ms > 0"
     assert set(ask(types)) == {("integer", "real", "text")}

@@ -150,7 +150,7 @@ def test_an_interrupted_run_keeps_what_is_finished_and_goes_on_from_there(bench:
 def test_after_a_damaged_result_was_moved_away_the_run_goes_on(bench: Bench) -> None:
     bench.run(FakeLauncher(Script(Outcome.CRASH)))
     (first,) = read_jobs(bench.results)
-    bench.run(FakeLauncher(Script(Outcome.CRASH)))
+    bench.run(FakeLauncher(Script(Outcome.CRASH, Outcome.CRASH)))  # the second on an index built again
     (first.folder / "result.json").write_text("{")
     with pytest.raises(FileError, match=r"damaged: .*; move its folder away and run the suite again"):
         bench.run(FakeLauncher())
