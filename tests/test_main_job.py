@@ -139,7 +139,8 @@ def test_what_was_measured_is_plausible_and_complete(bm25: Path, minilm: Path) -
         assert result.spec.image_digest.startswith("sha256:")
         trials = Counter(job.samples().column("trial").to_pylist())
         assert trials.keys() == {WARMUP_TRIAL, 0, REPEAT_TRIAL}
-        assert (trials[0], trials[REPEAT_TRIAL]) == (queries, 40), "each of 20 queries is asked twice more"
+        assert result.spec.sample_size == queries and result.spec.held_out > 0, "all of its queries are judged"
+        assert (trials[0], trials[REPEAT_TRIAL]) == (result.spec.timed_queries, 40), "each of 20 is asked twice more"
         assert 20 <= trials[WARMUP_TRIAL] == result.warmup_done <= 100
         assert result.ranking_disagreements == 0
         assert {reading.when for reading in result.canary} >= {"before", "after"}
