@@ -3,8 +3,10 @@
 ``bm25`` against Anserini's ``SimpleSearcher``; ``minilm`` against a plain script of transformers and faiss;
 ``bt-splade-l-small`` (of ``make small``) against one of transformers and Anserini's ``SimpleImpactSearcher``.  Both
 ways run in one process in the system's container on one CPU, over documents of SciFact, and answer the same queries in
-turn, so that a machine that drifts favours none.  Exit code 1 when ids differ, a score differs by more than 1e-4, or
-the adapter's median latency is more than 5 % and more than 0.2 ms above the script's.  (ColBERT: ``fidelity_colbert``.)
+turn, so that a machine that drifts favours none.  Both are warmed for 15 s with other queries than the timed ones: a
+compiler that has seen the very queries flatters.  Exit code 1 when ids differ, a score differs by more than 1e-4, or
+the adapter's median or mean latency is more than 5 % and more than 0.2 ms above the script's.  (ColBERT:
+``fidelity_colbert``.)
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from harness.records import Envelope
 params = json.loads(Path("/job/params.json").read_text())
 lines = gzip.open("/job/corpus.jsonl.gz", "rt").read().splitlines()[:DOCUMENTS]
 Path("/index/corpus.jsonl").write_text("\\n".join(lines) + "\\n")
-queries = [json.loads(line)["text"] for line in open("/job/queries.jsonl")][:200]
+queries = [json.loads(line)["text"] for line in open("/job/queries.jsonl")]
+warm, queries = queries[:100], queries[100:]
 corpus = Corpus(Path("/index/corpus.jsonl"), len(lines))
 index = Path("/index/made")
 index.mkdir()
@@ -91,8 +94,9 @@ def by_hand(query):
 """
 
 _IN_TURN = """
-for _ in range(10):  # a JVM compiles what it finds hot
-    for query in queries:
+until = time.monotonic() + 15
+while time.monotonic() < until:  # a JVM compiles what it finds hot
+    for query in warm:
         system.search(query, 10), by_hand(query)
 times, same, difference = ([], []), 0, 0.0
 for number in range(5 * len(queries)):
@@ -105,7 +109,8 @@ for number in range(5 * len(queries)):
     ours, theirs = answers
     same += [hit.doc_id for hit in ours] == [doc_id for doc_id, _ in theirs]
     difference = max([difference, *(abs(hit.score - score) for hit, (_, score) in zip(ours, theirs))])
-print("said", json.dumps([same, len(times[0]), difference, *(statistics.median(each) * 1e3 for each in times)]))
+figures = [of(each) * 1e3 for of in (statistics.median, statistics.mean) for each in times]
+print("said", json.dumps([same, len(times[0]), difference, *figures]))
 """
 
 
@@ -134,13 +139,15 @@ def main(systems: list[str]) -> int:
 def _judged(system: str, files: dict[str, bytes]) -> bool:
     plain, documents = _DIRECTLY[system]
     script = f"DOCUMENTS = {documents}\n{_BUILD}{plain}{_IN_TURN}"
-    ((same, asked, difference, ours, theirs),) = said_by(system, script, files=files, models=_SMALL / "models")
+    ((same, asked, difference, *figures),) = said_by(system, script, files=files, models=_SMALL / "models")
     print(
         f"{system}: {same} of {asked} answers have the same ids in the same order, "
         f"scores differ by at most {difference:.1e}"
     )
-    print(f"median latency: adapter {ours:.2f} ms, plain script {theirs:.2f} ms, ratio {ours / theirs:.3f}")
-    return bool(same == asked and difference <= 1e-4 and ours <= max(1.05 * theirs, theirs + 0.2))
+    for name, ours, theirs in (("median", *figures[:2]), ("mean", *figures[2:])):
+        print(f"{name} latency: adapter {ours:.3f} ms, plain script {theirs:.3f} ms, ratio {ours / theirs:.3f}")
+    slower = any(ours > max(1.05 * theirs, theirs + 0.2) for ours, theirs in (figures[:2], figures[2:]))
+    return bool(same == asked and difference <= 1e-4 and not slower)
 
 
 if __name__ == "__main__":

@@ -87,6 +87,7 @@ def _outline(cell: Measured[Job], tries: int) -> Row:
         latency_percentile=spec.scenario_params.latency_percentile,
         load_s=_middle(each.load_s for each in results),
         first_query_s=_middle(each.first_query_s for each in results),
+        one_pass_warmup=result.warmup_done if done and spec.warmup_cap is None else None,
         page_cache=treatments.pop() if len(treatments) == 1 else None,
         harness_apart=all(apart) if apart else None,
         attempts=tries,

@@ -132,7 +132,7 @@ class Row:
     ``job`` and ``residual``; ``stages_s`` what the adapter says of its stages.  ``key`` names the job whose run is
     judged.  ``load_s`` and ``first_query_s`` are medians over the jobs, memory figures their largest.  ``gpu_energy_j``
     is what the GPUs took while the trials of all its jobs ran, idle draw included; missing where any job did not
-    measure it.
+    measure it.  ``one_pass_warmup`` is how many queries warmed up where warm-up did not go on until steady.
 
     A failed row has an outcome and a detail, and every figure is missing. ``notes`` are sentences about this row;
     each states a fact, its figure and, where something can be done, the next command; those of ``findings``, which
@@ -212,6 +212,7 @@ class Row:
     corpus_documents: int | None = None
     load_s: float | None = None
     first_query_s: float | None = None
+    one_pass_warmup: int | None = None
     usd_per_million: Figure = Figure(None)
     usd_per_million_saturated: Figure = Figure(None)
     usd_build_per_million_documents: Figure = Figure(None)

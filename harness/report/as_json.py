@@ -19,7 +19,7 @@ from harness.table import Table
 #   4  rows and overhead: origin; rounded_to; measures have intervals.  Everything in 3 kept its name and meaning.
 #   5  rows: unjudged_share, unjudged_depth, rejudged.  Everything in 4 kept its name and meaning.
 #   6  latencies and costs have one interval (other queries, fresh processes); rows: like_queries_s and these_queries_s,
-#      which it is made of; latency_these_queries_s is gone.
+#      which it is made of; latency_these_queries_s is gone; rows: one_pass_warmup.
 REPORT_VERSION = 6
 
 

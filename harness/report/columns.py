@@ -235,6 +235,12 @@ _SPREAD = (
 )
 _BUILT = (
     _number("first_query_s", "s", "the first query after loading", lambda row: row.first_query_s),
+    _number(
+        "one_pass_warmup",
+        "queries",
+        "warm-up queries, where they were one pass",
+        lambda row: row.one_pass_warmup,
+    ),
     _number("index_build_s", "s", "what building the index took", lambda row: row.index_build_s),
     _text(
         "index_build_profile",

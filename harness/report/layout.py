@@ -132,7 +132,10 @@ def _mean(row: Row, notes: Footnotes, machine_of: Callable[[Row], str | None]) -
     mean = row.latency_mean_s
     if mean.value is None:
         return MISSING + (notes.mark(mean.reason) if row.outcome is Outcome.OK else "")
-    return bounded(mean, 1e3) + notes.mark(mean.reason, machine_of(row))
+    shown = bounded(mean, 1e3)
+    if row.one_pass_warmup is not None:
+        shown += f" after {row.one_pass_warmup} warm-up queries"
+    return shown + notes.mark(mean.reason, machine_of(row))
 
 
 def _throughput(row: Row, notes: Footnotes) -> str:

@@ -56,7 +56,14 @@ def _one(each: Robustness) -> list[str]:
     measure = escape(each.measure)
     lines = [f"**{escape(each.dataset)}, by {measure}, {each.queries:,} judged queries**", ""]
     standings = [_standing(number, line) for number, line in enumerate(each.standings, start=1)]
-    headers = ("", "system", each.measure, "rank", "rank with other queries (95 %)", "first with other queries")
+    headers = (
+        "",
+        "system",
+        each.measure,
+        "rank",
+        "rank (95 % of resamples)",
+        "first with other queries",
+    )
     lines += grid(headers, (True, False, True, True, True, True), standings, padded=True)
     conditions = [_condition(each, line) for line in each.conditions]
     headed = ("what is other", "draws", "± points (95 %)", "tau", "pairs that flip in 5 % of draws", "what flips most")

@@ -121,6 +121,8 @@ def _latency(row: Row, notes: Footnotes, told: Sequence[str | None], escape: Esc
         return f"{escape(row.outcome.value)}{doubt}{notes.mark(detail, *told)}"
     mean = row.latency_mean_s
     shown = MISSING if mean.value is None else number(mean.value * 1e3)
+    if row.one_pass_warmup is not None:
+        shown += f" after {row.one_pass_warmup} warm-up queries"
     return f"{shown}{doubt}{notes.mark(mean.reason, *told)}"
 
 

@@ -107,6 +107,14 @@ def test_people_see_one_interval_of_a_latency(table: Table) -> None:
     assert not any("these" in header for header in sheet.headers)
 
 
+def test_a_row_of_the_papers_warm_up_says_so_in_its_cell(table: Table) -> None:
+    rows = (*table.rows[:2], dataclasses.replace(table.rows[2], one_pass_warmup=10), *table.rows[3:])
+    sheet = layout.lay_out(dataclasses.replace(table, rows=rows), text.one_line)
+    cells = [dict(zip(sheet.headers, row, strict=True))["latency mean (95 %), ms"] for row in sheet.cells]
+    assert cells[2] == "1.63 (1.56–1.72) after 10 warm-up queries"
+    assert not any("warm-up" in cell for cell in (*cells[:2], *cells[3:]))
+
+
 def test_rows_of_one_process_say_so(table: Table) -> None:
     said = "one process: the intervals do not know how processes differ"
     assert not any(said in each for each in (*layout.lay_out(table, str).notes, *layout.lay_out(table, str).footnotes))
