@@ -22,13 +22,36 @@ P = ParamSpec("P")
 # A disk that does not take what we write: the user's to mend, and no defect.
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 
+# Linux allows a path of 4,095 bytes and a name of 255; a job's own files take some hundred below either folder.
+_MOST_PATH_BYTES, _MOST_NAME_BYTES = 3000, 255
+
 
 def results_path(text: str | Path) -> str | Path:
     """A folder of results: a path, or the text ``s3://bucket/prefix``, which a path would not keep.
 
     :mod:`harness.cli.places` makes a folder of either.
     """
-    return text if isinstance(text, Path) or is_s3(text) else Path(text)
+    if isinstance(text, Path) or is_s3(text):
+        return text
+    _check_path(text)
+    return Path(text)
+
+
+def _cache_path(text: str | Path) -> Path:
+    _check_path(str(text))
+    return Path(text)
+
+
+def _check_path(text: str) -> None:
+    """Refuse a folder below which no job's files could be named: that would fail as if the system had."""
+    try:
+        length = len(str(Path(text).absolute()).encode("utf-8"))
+    except UnicodeEncodeError:
+        raise click.BadParameter(f"{printable(text)}: is not UTF-8; choose another folder") from None
+    if length > _MOST_PATH_BYTES or any(len(os.fsencode(part)) > _MOST_NAME_BYTES for part in Path(text).parts):
+        raise click.BadParameter(
+            f"has {length:,} bytes; at most {_MOST_PATH_BYTES:,}, {_MOST_NAME_BYTES} a name, leave room for a job"
+        )
 
 
 results_option = click.option(
@@ -63,7 +86,8 @@ run_launcher_option = click.option(
 )
 cache_option = click.option(
     "--cache",
-    type=click.Path(path_type=Path),
+    type=_cache_path,
+    metavar="PATH",
     envvar=cache_folder.VARIABLE,
     default=cache_folder.usual(),
     help="Where downloads, corpora and indexes are kept.  [default: ~/.cache/ir-harness; env: HARNESS_CACHE]",

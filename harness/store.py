@@ -59,10 +59,14 @@ class Store:
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:
                 raise StoreError(
                     f"{self.folder}: another run holds it; wait for its end or choose another --results"
                 ) from None
+            except OSError as error:
+                raise StoreError(
+                    f"{self.folder}: cannot be locked: {error.strerror}; choose --results on another file system"
+                ) from error
             leftovers.remove(self.staging)
             with self._shelf.held(self.folder) if self._shelf else nullcontext():
                 with _disk_errors(self.folder):

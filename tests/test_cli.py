@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from harness import console
+from harness import console, interrupts
 from harness.cli import main
 from harness.errors import FileError, StoreError
 from harness.launch.process import ProcessLauncher
@@ -176,7 +176,8 @@ def test_conformance_ends_what_dead_runs_left_before_it_clears_up(
 
 
 @pytest.mark.slow
-def test_a_signal_stops_the_job_and_says_so(harness, bench: Bench) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_stops_the_job_and_says_so(harness, bench: Bench, number: signal.Signals) -> None:
     bench.plant("stuck", misdeed="hang")
     path = bench.suite(systems=["stuck"])
     command = [sys.executable, "-m", "harness", "run", str(path), "--launcher", "process"]
@@ -185,7 +186,7 @@ def test_a_signal_stops_the_job_and_says_so(harness, bench: Bench) -> None:
     deadline = time.monotonic() + 60
     while not list(samples.glob("*/out/events.jsonl")) and time.monotonic() < deadline:
         time.sleep(0.05)
-    child.send_signal(signal.SIGTERM)
+    child.send_signal(number)
     _, said = child.communicate(timeout=60)
     assert child.returncode == 130
     assert said.splitlines()[-1].startswith("harness: stopped; what was finished is kept")
@@ -204,6 +205,27 @@ def _processes_with(text: str) -> list[str]:
         except OSError:
             continue
     return found
+
+
+@pytest.mark.parametrize("option", ["--results", "--cache"])
+@pytest.mark.parametrize(
+    ("path", "said"), [("long/" * 700, "bytes; at most"), ("n" * 300, "bytes; at most"), ("\udcff", "is not UTF-8")]
+)
+def test_a_path_that_no_job_could_use_is_a_usage_error(
+    harness, bench: Bench, option: str, path: str, said: str
+) -> None:
+    done = harness("run", str(bench.suite()), "--launcher", "fake", option, path)
+    assert done.exit_code == 2 and said in done.stderr and not list(bench.folder.rglob("result.json"))
+
+
+def test_signals_wait_until_what_must_not_be_cut_off_has_ended() -> None:
+    ended = []
+    with pytest.raises(KeyboardInterrupt), interrupts.held_back():
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+        ended.append(True)
+    assert ended and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_what_is_no_file_is_written_into_and_stays_what_it_is(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import fcntl
 import gzip
 import json
 import subprocess
@@ -373,3 +375,12 @@ def test_what_is_stored_follows_the_published_schema(tmp_path: Path, store: Stor
         jsonschema.validate(json.loads(path.read_text()), json.loads(SCHEMA[version].read_text()))
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**stored, "outcome": "blank"}, schema)
+
+
+def test_a_file_system_without_locks_is_not_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", fails)
+    with pytest.raises(StoreError, match="cannot be locked: No locks available"), Store(tmp_path, "demo").held():
+        pass

@@ -5,12 +5,10 @@ Exit codes: 0 done, 1 something failed and is stored, 2 usage, 130 stopped.
 
 from __future__ import annotations
 
-import signal
-from types import FrameType
-
 import click
 
 import harness
+from harness import interrupts
 from harness.cli import (
     batch,
     compare,
@@ -39,7 +37,7 @@ from harness.cli import (
 @click.version_option(harness.__version__, prog_name="harness")
 def main() -> None:
     """Measure what a retrieval system costs and what it is worth."""
-    signal.signal(signal.SIGTERM, _terminated)
+    interrupts.stop_as_ctrl_c_does()
 
 
 _MODULES = (
@@ -50,8 +48,3 @@ _MODULES = (
 for _commands in _MODULES:
     for _command in _commands.COMMANDS:
         main.add_command(_command)
-
-
-def _terminated(_signal: int, _frame: FrameType | None) -> None:
-    """SIGTERM ends a run as Ctrl-C does: the container is stopped, what is finished stays."""
-    raise KeyboardInterrupt

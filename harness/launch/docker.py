@@ -14,7 +14,7 @@ import requests
 from docker.errors import DockerException
 from docker.models.containers import Container
 
-from harness import cgroup, emulation
+from harness import cgroup, emulation, interrupts
 from harness.catalog import System
 from harness.engine import engine_errors
 from harness.errors import EngineError, ImageError
@@ -121,7 +121,8 @@ class DockerLauncher:
                 return self._launch(job, placement, progress)
 
     def _launch(self, job: Job, placement: Placement, progress: Callable[[Progress], None]) -> Ended:
-        container = self.client.containers.create(**arguments(job, placement))
+        with interrupts.held_back():  # else a container might be made that nobody knows of
+            container = self.client.containers.create(**arguments(job, placement))
         try:
             # GPUs before the start: the baseline is what they hold without the job.
             with gpu.following(job.spec.envelope.gpus) as gpus:
@@ -276,7 +277,8 @@ def _log(container: Container) -> bytes:
 
 def _remove(container: Container) -> None:
     try:
-        container.remove(force=True, v=True)
+        with interrupts.held_back():
+            container.remove(force=True, v=True)
     except docker.errors.NotFound:
         pass
     except (DockerException, requests.RequestException) as error:
