@@ -6,6 +6,7 @@ against what was asked.  What the kernel and the engine saw outranks what the jo
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from harness.measure.output import MEASUREMENT, WARMUP_TRIAL
 from harness.records import JobSpec, Measurement, Outcome, to_json
 from harness.result import Counters, GpuUse, Memory
 from harness.samples import Sample
+from harness.stored_jobs import check_facts
 from harness.untrusted import most_trials, plain, read_regular
 
 if TYPE_CHECKING:
@@ -136,16 +138,28 @@ def collect(job: Job, ended: Ended, unknown_ids: Callable[[set[str]], set[str]])
         wrong = wrong or claims.contradiction(job.spec, ended.handed, found, ended.counters.readings)
         if wrong:
             outcome, detail = Outcome.BAD_OUTPUT, wrong
+    negative = _negative(measurement)
+    if outcome is Outcome.OK and negative:
+        outcome, detail = Outcome.BAD_OUTPUT, negative
     phases = measurement.phases[: most_trials(job.spec) + _OTHER_PHASES] if measurement else ()
     return Collected(
         outcome,
         detail,
-        measurement,
+        None if negative else measurement,  # no reader would take it
         ended.memory.summary(phases),
         tuple(found),
         ended.counters.summary(phases),
         ended.gpus.summary(phases) if ended.gpus else None,
     )
+
+
+def _negative(measurement: Measurement | None) -> str | None:
+    """What the image says of itself that is below 0."""
+    try:
+        check_facts(json.loads(to_json(measurement)), "")
+    except ValueError as error:
+        return f"the image says {error}"
+    return None
 
 
 def _judge(

@@ -204,21 +204,25 @@ def _parsed(content: bytes) -> Result:
     # What an older version has not, the record's defaults say.
     if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
         raise FileError(f"schema version {version!r}, this harness reads 1 to {SCHEMA_VERSION}; update harness")
-    _check_facts(raw, "")
+    check_facts(raw, "")
     result = result_adapter().validate_python(raw)
     _check_spec(result)
     return result
 
 
-def _check_facts(found: Any, name: str) -> None:
-    """Refuse negative facts, but where the kernel or the system's parameters have some."""
+def check_facts(found: Any, name: str) -> None:
+    """Refuse negative facts, but where the kernel or the system's parameters have some.
+
+    Raises:
+        ValueError: names the key and the number.
+    """
     if isinstance(found, dict):
         for key, value in found.items():
             if key not in _MAY_BE_NEGATIVE:
-                _check_facts(value, f"{name}.{key}" if name else key)
+                check_facts(value, f"{name}.{key}" if name else key)
     elif isinstance(found, list):
         for value in found:
-            _check_facts(value, name)
+            check_facts(value, name)
     elif isinstance(found, int | float) and found < 0:
         raise ValueError(f"key '{name}': {found} is below 0")
 

@@ -191,6 +191,12 @@ def test_a_load_time_that_is_none_is_bad_output(left: Left, load_s: float | None
     left.ends(Outcome.BAD_OUTPUT, f"the image says it took {load_s} s to search")
 
 
+@pytest.mark.parametrize("change", [{"peak_cgroup_bytes": -1}, {"compiled_s": -1.0}, {"load_s": -1.0}])
+def test_what_no_reader_of_results_would_take_is_not_kept(left: Left, change: dict[str, Any]) -> None:
+    left.measured(replace(MEASURED, **change))
+    assert left.ends(Outcome.BAD_OUTPUT, "the image says ").measurement is None
+
+
 WRONG = {
     "nothing": b"",
     "half": to_json(MEASURED).encode()[:-20],
