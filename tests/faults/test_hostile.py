@@ -108,6 +108,7 @@ def _surroundings(bench: Bench) -> dict[str, str]:
         "results/test-suite/hostile",
         "results/test-suite/report.md",
         "results/test-suite/report.html",
+        "results/test-suite/manifest.txt",
         "test-suite.toml",
     )
     mine += ("engines/hostile/systems/", "cache/tables/")  # rows that are kept, for the results as they are now
