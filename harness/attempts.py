@@ -81,9 +81,9 @@ def choose(
 ) -> tuple[tuple[AnyJob, ...], tuple[str, ...]]:
     """The attempts that are shown, one for each job number that has any, ascending; and notes on all that they hide.
 
-    The newest attempt decides the spec: a change of image or protocol is never answered with results from before it.
-    Within that spec and job number it is the newest that ended ``ok``, else the newest.  An attempt named in ``keys``
-    comes first.
+    The attempt that started last decides the spec: a change of image or protocol is never answered with results from
+    before it.  Within that spec and job number, repetitions tell the age: it is the newest that ended ``ok``, else the
+    newest.  An attempt named in ``keys`` comes first.
 
     Args:
         attempts: stored jobs of one cell and isolation, at least one, in any order.
@@ -99,6 +99,7 @@ def choose(
         numbered[job.result.spec.job].append(job)
     shown, notes, several = [], [], []
     for _, same in sorted(numbered.items()):
+        same.sort(key=lambda job: job.result.spec.repetition)  # a clock may have gone back
         asked = [job for job in same if job in wanted]
         finished = [job for job in same if job.result.outcome is Outcome.OK]
         this = (asked or finished or same)[-1]

@@ -31,7 +31,7 @@ START_CHANCE = 1e-6
 _FIRST_WINDOW = 10
 _LARGEST_WINDOW = 0.25
 
-# A query asked again at once must take this share of its first time (measuring rule 14): honest engines were seen to
+# A query asked again at once must take this share of its first time (measuring rule 12): honest engines were seen to
 # take .66 to 1 of it, because processor caches are warm, and to save at most 60 us by that.
 MIN_REPEAT_RATIO = 0.65
 MOST_WARM_S = 100e-6

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from harness import machine_speed, noise
 from harness.counted import trials_s
-from harness.findings import again, invalid, noisy, of_jobs, remark
+from harness.findings import again, invalid, noisy, remark
 from harness.records import Isolation, Outcome
 from harness.result import Result, ResultSpec
 from harness.steadiness import MAX_TRIAL_RATIO, Facts
@@ -188,16 +188,16 @@ def _steadiness(results: Sequence[Result], facts: Facts) -> list[Finding]:
 
 
 def _compiling(results: Sequence[Result]) -> list[Finding]:
-    """A compiler at work beside the queries: what was timed is not what the system will be."""
+    """Compilers that took more of the trials' time than they may: the mean is that much too high at most."""
     known = [(each.compiled_s, trials_s(each)) for each in results if each.compiled_s is not None]
-    shares = [compiled_s / lasted_s for compiled_s, lasted_s in known if lasted_s > 0]
-    busy = [share for share in shares if share > MAX_COMPILING]
-    if not busy:
+    compiled_s, lasted_s = (sum(column) for column in zip(*known, strict=True)) if known else (0.0, 0.0)
+    if not lasted_s or compiled_s <= MAX_COMPILING * lasted_s:
         return []
+    cold = results[0].spec.warmup_cap is None
+    remedy = "set protocol.warmup_cap" if cold else "raise protocol.warmup_cap, or give the engine other options"
     text = (
-        f"just-in-time compiler threads took {max(busy):.0%} of the trials' time{of_jobs(len(busy), len(results))} "
-        f"(warm: up to {MAX_COMPILING:.0%}): the system was not warm; raise protocol.warmup_queries, then "
-        f"{again(results[0].spec.cell)}"
+        f"just-in-time compiler threads took {compiled_s / lasted_s:.0%} of the trials' time "
+        f"(warm: up to {MAX_COMPILING:.0%}): the system was not warm; {remedy}, then {again(results[0].spec.cell)}"
     )
     return [noisy(Cause.WARMUP, text)]
 

@@ -49,6 +49,12 @@ def test_without_an_ok_the_newest_failure_is_shown() -> None:
     assert attempts.choose([crash, oom]) == ((oom,), ())
 
 
+def test_of_one_spec_the_last_repetition_is_the_newest_whatever_the_clock_said() -> None:
+    before, after = build.job(3, Outcome.CRASH), build.job(1, Outcome.OOM, repetition=1)
+    shown, _ = attempts.choose([before, after])
+    assert shown == (after,)
+
+
 def test_the_newest_attempt_decides_the_spec() -> None:
     old, repeated, changed = build.job(0), build.job(1, repetition=1), build.job(2, trials=2)
     (shown,), notes = attempts.choose([old, repeated, changed])

@@ -142,6 +142,17 @@ def test_an_index_that_leads_out_of_itself_or_is_empty_is_refused(
     assert left(bench) == []
 
 
+def test_a_cached_index_lends_nobody_its_owners_rights(bench: Bench) -> None:
+    def borrow(folder: Path) -> None:
+        (folder / "shell").write_text("#!/bin/sh\n")
+        (folder / "shell").chmod(0o6755)
+        (folder / "part").mkdir(mode=0o755)
+        (folder / "part").chmod(0o2755)
+
+    made = build(bench, Builder(borrow)).folder
+    assert [(made / name).stat().st_mode & 0o7777 for name in ("shell", "part")] == [0o755, 0o755]
+
+
 def test_an_index_that_is_not_hashed_in_time_is_a_timeout(tmp_path: Path) -> None:
     with (tmp_path / "hole").open("wb") as file:
         file.truncate(1 << 43)

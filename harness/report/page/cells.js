@@ -74,7 +74,11 @@
         : name === "score"
           ? number(value, 2)
           : number(value, column.name === "accuracy" ? 1 : undefined);
-    return button(name, [shown, column.axis && view.state.intervals ? between(column, row, view) : null]);
+    const cold =
+      name === "latency" && row.onePass !== null
+        ? element("span", { class: "small" }, `after ${row.onePass} warm-up queries`)
+        : null;
+    return button(name, [shown, column.axis && view.state.intervals ? between(column, row, view) : null, cold]);
   }
 
   function between(column, row, view) {

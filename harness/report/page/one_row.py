@@ -101,6 +101,7 @@ def _figures(row: Row, measures: tuple[str, ...], texts: Texts) -> dict[str, Any
         "unjudged": len(row.queries_unjudged),
         "measures": [figure(row.measures.get(name), texts) for name in measures],
         "mean": figure(row.latency_mean_s, texts),
+        "onePass": row.one_pass_warmup,
         "like": figure(row.like_queries_s.get("mean"), texts),
         "these": figure(row.these_queries_s.get("mean"), texts),
         "throughput": figure(row.throughput_qps, texts),
