@@ -188,7 +188,7 @@ def _steadiness(results: Sequence[Result], facts: Facts) -> list[Finding]:
 
 
 def _compiling(results: Sequence[Result]) -> list[Finding]:
-    """Compilers that took more of the trials' time than they may: the mean is that much too high at most."""
+    """Compilers that took more of the trials' time than they may."""
     known = [(each.compiled_s, trials_s(each)) for each in results if each.compiled_s is not None]
     compiled_s, lasted_s = (sum(column) for column in zip(*known, strict=True)) if known else (0.0, 0.0)
     if not lasted_s or compiled_s <= MAX_COMPILING * lasted_s:

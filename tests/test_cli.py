@@ -181,7 +181,13 @@ def test_a_signal_stops_the_job_and_says_so(harness, bench: Bench, number: signa
     bench.plant("stuck", misdeed="hang")
     path = bench.suite(systems=["stuck"])
     command = [sys.executable, "-m", "harness", "run", str(path), "--launcher", "process"]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # noqa: PLW1509  (under nohup SIGHUP is ignored, rightly)
+    )
     samples = bench.folder / "results" / "test-suite" / ".staging"
     deadline = time.monotonic() + 60
     while not list(samples.glob("*/out/events.jsonl")) and time.monotonic() < deadline:
