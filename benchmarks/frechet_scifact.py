@@ -142,7 +142,10 @@ def figures(out: Path, file: Path) -> None:
         settings[most] = {name: sample[name] for name in ("encoder", "queries", "judged", "systems", "tau")}
     for each in (system for sample in settings.values() for system in sample["systems"]):
         for distance in each["distances"]:  # the last digits differ from machine to machine
-            distance["figure"] = {name: _short(value) for name, value in distance["figure"].items() if name != "reason"}
+            for what in ("figure", "difference"):
+                distance[what] = distance[what] and {
+                    name: _short(value) for name, value in distance[what].items() if name != "reason"
+                }
         each["measures"] = {name: _short(value) for name, value in each["measures"].items()}
     file.write_text(json.dumps(settings) + "\n", encoding="utf-8")
 

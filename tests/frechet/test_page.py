@@ -17,5 +17,5 @@ def test_a_shuffled_run_is_what_it_is_made_of() -> None:
     for sample in frechet_page.stored().values():
         found = {each["system"]: each["distances"] for each in sample["systems"]}
         for one, other in zip(found["bm25"], found["bm25-shuffled"], strict=True):
-            same = one["figure"]["value"] == other["figure"]["value"]
-            assert same is not one["unlabelled"], "under URR it has no judged documents to lose"
+            near = abs(one["figure"]["value"] / other["figure"]["value"] - 1) < 0.01  # three queries are left out
+            assert near is not one["unlabelled"], "under URR it has no judged documents to lose"
