@@ -246,6 +246,14 @@ def test_a_page_of_nothing_and_one_of_failures_alone(open_file: Open, tmp_path: 
         assert page.locator("#body tr").count() == len(rows)
 
 
+def test_a_row_of_one_pass_of_warm_up_says_so_beside_its_latency(open_file: Open, tmp_path: Path) -> None:
+    path = tmp_path / "cold.html"
+    rows, found = made.rows(8)
+    path.write_text(made.html([replace(row, one_pass_warmup=10) for row in rows], found), encoding="utf-8")
+    cell = open_file(path).locator("tr:not(.failed) td[data-column=latency]").first
+    expect(cell).to_contain_text("after 10 warm-up queries")
+
+
 def test_results_of_two_origins_with_one_key_stay_apart(open_file: Open, tmp_path: Path) -> None:
     rows, found = made.rows(20)
     merged = [replace(row, origin=origin) for origin in ("ours", "theirs") for row in rows]
