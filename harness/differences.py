@@ -42,7 +42,8 @@ class Difference:
 
     ``over_queries`` has the paired 95 % interval, for queries like these: of a measure it is that of the test, once it
     was :func:`held_against` the others; of latency, Hall's.  ``again`` has the same difference
-    with a 95 % Welch interval over repeated measurements of these queries; only latency has one.  ``ratio`` is B / A.
+    with a 95 % Welch interval over repeated measurements of these queries; only latency has one.  ``interval`` is the
+    one that a person sees.  ``ratio`` is B / A.
     ``needed``: how many such queries would show a difference of this size (95 % confidence, power 80 %).  ``tested``
     says whether it is more than chance; ``p_holm`` is the p of that test, corrected for all that were compared together
     (both ``None`` until then).  ``column`` holds the queries' differences, ``fingerprint`` names them.
@@ -61,6 +62,11 @@ class Difference:
     p_holm: float | None = None
     fingerprint: str = field(default="", repr=False)
     column: Floats | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def interval(self) -> Figure:
+        """For other such queries, and of latency measured again in fresh processes."""
+        return _both(self.over_queries, self.again)
 
     @property
     def larger_is_better(self) -> bool:
@@ -107,7 +113,7 @@ def difference(
         ratio=b / a if a else None,
         queries=len(differences),
         needed=_needed(differences, _least(metric)),
-        verdict=_verdict(interval, again, differences) if latency else Verdict.NONE,
+        verdict=_verdict(interval, _both(interval, again), differences) if latency else Verdict.NONE,
         fingerprint=significance.fingerprint(differences),
         column=differences,
     )
@@ -149,16 +155,23 @@ def _needed(differences: Floats, least: int) -> int | None:
     return max(least, math.ceil((_Z * float(np.std(differences, ddof=1)) / mean) ** 2))
 
 
-def _verdict(interval: Figure, again: Figure | None, differences: Floats) -> Verdict:
-    """What two intervals say of a latency."""
+def _both(over_queries: Figure, again: Figure | None) -> Figure:
+    """Return a difference with one interval for other queries and other processes (:func:`stats.measured_again`)."""
+    if again is None or over_queries.value is None or again.value is None or again.low is None or again.high is None:
+        return over_queries
+    moved = over_queries.value - again.value
+    centred = Figure(over_queries.value, again.low + moved, again.high + moved)
+    return stats.measured_again(over_queries, centred, several=True, floor=-math.inf)
+
+
+def _verdict(over_queries: Figure, interval: Figure, differences: Floats) -> Verdict:
+    """What the interval says of a latency."""
     if not differences.any():
         return Verdict.EQUAL
-    sides = {_side(each) for each in (interval, again) if each is not None}
-    if sides == {1}:
-        return Verdict.SLOWER
-    if sides == {-1}:
-        return Verdict.FASTER
-    return Verdict.UNREPEATED if _side(interval) else Verdict.NONE
+    side = _side(interval)
+    if side:
+        return Verdict.SLOWER if side > 0 else Verdict.FASTER
+    return Verdict.UNREPEATED if _side(over_queries) else Verdict.NONE
 
 
 def _side(figure: Figure) -> int:

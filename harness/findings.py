@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.result import Cell
+from harness.result import Cell, ResultSpec
 from harness.table import Cause, Finding, Validity
 
 
@@ -24,6 +24,18 @@ def remark(cause: Cause, text: str) -> Finding:
 def of_jobs(count: int, jobs: int) -> str:
     """In how many of several jobs something was seen, in brackets; nothing where there is one job."""
     return f" (in {count} of {jobs} jobs)" if jobs > 1 else ""
+
+
+def warm_longer(spec: ResultSpec) -> str:
+    """What lets warm-up last until the system is warm, in words."""
+    verb = "set" if spec.warmup_cap is None else "raise"
+    return f"{verb} protocol.warmup_cap in the suite, then {again(spec.cell)}"
+
+
+def warm_wider(spec: ResultSpec) -> str:
+    """What lets other queries warm up too, in words; a sample lends a fifth of itself at most."""
+    most = " (beyond a fifth of the sample, add queries without judgements to the dataset)" if spec.held_out else ""
+    return f"raise protocol.warmup_queries in the suite{most}, then {again(spec.cell)}"
 
 
 def again(cell: Cell, option: str = "--fresh") -> str:

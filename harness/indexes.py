@@ -50,7 +50,19 @@ class Index:
 
     def has_loaded(self) -> None:
         """Note that a job opened this index: what fails on it later is not the index's fault while it is unchanged."""
-        (self.folder.parent / _LOADED).touch()
+        with contextlib.suppress(OSError):  # a cache that several share may not be ours to write
+            (self.folder.parent / _LOADED).touch()
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Keep other runs from building this index again while a job reads it."""
+        with _flock(self.folder.parent, fcntl.LOCK_SH):
+            yield
+
+    def used_elsewhere(self) -> bool:
+        """Return whether a job of another run reads this index now: what fails here is not the index's fault then."""
+        with _flock(self.folder.parent, fcntl.LOCK_EX) as alone:
+            return not alone
 
     def unchanged_since_loaded(self, until: float) -> bool:
         """Return whether a job opened this index before, and its content is still the one that was built."""
@@ -189,16 +201,22 @@ def _entries(folder: Path) -> list[tuple[str, int]] | None:
 def _held(folder: Path) -> Iterator[bool]:
     """Whether this process alone may work in ``folder``, until it ends; the kernel lets go when a process dies."""
     folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        held = True
-    except BlockingIOError:  # another run builds the same
-        held = False
-    try:
+    with _flock(folder, fcntl.LOCK_EX) as held:
         yield held
-    finally:
-        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _flock(folder: Path, kind: int) -> Iterator[bool]:
+    """Whether this process has a lock of this kind on a folder; not where another run has it, or nobody can."""
+    with contextlib.ExitStack() as opened:
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            opened.callback(os.close, descriptor)
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            ours = True
+        except OSError:
+            ours = False
+        yield ours
 
 
 def _facts(

@@ -25,7 +25,8 @@ def held_back() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    before = {number: signal.signal(number, lambda given, _: came.append(given)) for number in _STOPPING}
+    heard = [number for number in _STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda given, _: came.append(given)) for number in heard}
     try:
         yield
     finally:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from harness import gpu_noise, machine_speed
 from harness.counted import covers, trials_s
-from harness.findings import again, invalid, noisy, of_jobs, remark
+from harness.findings import again, invalid, noisy, of_jobs, remark, warm_wider
 from harness.records import Isolation
 from harness.result import Counters, Result
 from harness.steadiness import Facts
@@ -189,8 +189,8 @@ def _faults(results: Sequence[Result], queries: int | None) -> list[Finding]:
         return []
     text = (
         f"{found[0]:.2g} major page faults a query{found[1]} (expected: up to {MAX_FAULTS_PER_QUERY}): the index does "
-        "not fit into memory, or its pages were not yet read; take a larger profile or raise protocol.warmup_queries, "
-        f"then {again(results[0].spec.cell)}"
+        "not fit into memory, or its pages were not yet read; take a larger profile, or "
+        f"{warm_wider(results[0].spec)}"
     )
     return [noisy(Cause.PAGE_FAULTS, text)]
 

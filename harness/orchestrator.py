@@ -201,12 +201,13 @@ class _Run:
         if isinstance(index, JobError):
             return self._keep(job, started_at, nothing(index.outcome, index.detail), None, None)
         collected, ended, page_cache = self._measure(job, part, prepared, index)
-        if collected.outcome is Outcome.OK:
-            index.has_loaded()
         unforeseen = collected.failed_to_load and not ended.stopped and job.expected is not Outcome.CRASH
         if unforeseen and self._rebuild(job.cell, builder, index):
             return self._job(job, part)
-        return self._keep(job, started_at, collected, ended, index, page_cache)
+        kept = self._keep(job, started_at, collected, ended, index, page_cache)
+        if collected.outcome is Outcome.OK:
+            index.has_loaded()
+        return kept
 
     def _measure(
         self, job: Planned, part: str, prepared: Prepared, index: Index
@@ -218,7 +219,8 @@ class _Run:
             (folder / "out").mkdir()
             page_cache = host.forget_pages(index.folder)
             launched = Job(spec, prepared, folder, dataset.corpus.folder, index.folder, self.inputs.limits)
-            with self.screen.task(f"{job.cell.system} {job.cell.dataset} {job.cell.profile}", part) as watcher:
+            label = f"{job.cell.system} {job.cell.dataset} {job.cell.profile}"
+            with index.in_use(), self.screen.task(label, part) as watcher:
                 ended = self.launcher.launch(launched, watcher)
                 collected = collect(launched, ended, dataset.corpus.unknown)
             if collected.outcome is not Outcome.OK:
@@ -229,7 +231,7 @@ class _Run:
         """Build the index of an earlier run again, once, because it did not load; return whether there is a new one."""
         key = index.folder.parent.name
         until = time.monotonic() + self.inputs.limits.build_s
-        if key in self.built or index.rebuilt or index.unchanged_since_loaded(until):
+        if key in self.built or index.rebuilt or index.used_elsewhere() or index.unchanged_since_loaded(until):
             return False
         self.screen.say(f"  {builder.system.name}: the cached index of {cell.dataset} does not load; building it again")
         self._index(cell, builder, instead=index)

@@ -20,6 +20,7 @@ from harness.untrusted import read_regular
 MANIFEST = "manifest.txt"
 # More than any honest manifest has: a line is some 150 bytes.
 MOST_BYTES = 64 << 20
+_MOST_LINE_BYTES = 16 << 10
 _SEAL = "seal"
 _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 
@@ -58,7 +59,8 @@ def read(suite: Path) -> dict[str, str] | None:
     if len(content) > MOST_BYTES:
         raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
     found = {}
-    for number, line in enumerate(content.decode("utf-8").removesuffix("\n").split("\n"), start=1):
+    # A full disk or a dead machine may have cut the last line: its job is one that is not listed.
+    for number, line in enumerate(content.decode("utf-8").split("\n")[:-1], start=1):
         if not (entry := _LINE.fullmatch(line)):
             raise ValueError(f"line {number} is no seal and folder")
         # The last line on a folder holds: a job that was moved away can be measured again.
@@ -72,10 +74,15 @@ def text(jobs: Mapping[str, str]) -> str:
 
 
 def append(suite: Path, folder: str, seal: str) -> None:
-    """Add a job to a suite's manifest, to the disk, whole or not at all; OSError."""
+    """Add a job to a suite's manifest, to the disk, whole or not at all, in place of a line that was cut; OSError."""
     line = text({folder: seal}).encode("utf-8")
-    with (suite / MANIFEST).open("ab", buffering=0) as file:
+    with (suite / MANIFEST).open("a+b", buffering=0) as file:
         size = file.tell()
+        file.seek(max(0, size - _MOST_LINE_BYTES))
+        tail = file.read()
+        if cut := len(tail) - (tail.rfind(b"\n") + 1):
+            size -= cut
+            file.truncate(size)
         written = file.write(line)
         if written != len(line):
             file.truncate(size)

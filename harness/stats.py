@@ -146,7 +146,7 @@ def these_queries(value: float | None, repeats: Sequence[float], units: str = "t
     return Figure(value, max(0.0, value - reach), value + reach)
 
 
-def measured_again(like: Figure, these: Figure, *, several: bool) -> Figure:
+def measured_again(like: Figure, these: Figure, *, several: bool, floor: float = 0.0) -> Figure:
     """Return a figure with one interval: measured again, with other queries, in fresh processes.
 
     Queries and processes are crossed random factors, so their variances add.  Each interval's reach is squared and
@@ -157,13 +157,14 @@ def measured_again(like: Figure, these: Figure, *, several: bool) -> Figure:
         like: the figure with its interval over queries.
         these: the same figure with its interval over repeated measurements.
         several: there were several jobs; with a single trial of one job the interval over queries is all there is.
+        floor: what the figure cannot lie below.
     """
     if like.value is None or (like.low is None and like.high is None):
         return like
     if these.high is None:
         return Figure(like.value, reason=these.reason) if several else like
     value, reach = like.value, these.high - like.value  # Student's lower end may be cut off at 0
-    low = None if like.low is None else max(0.0, value - math.hypot(value - like.low, reach))
+    low = None if like.low is None else max(floor, value - math.hypot(value - like.low, reach))
     return Figure(value, low, None if like.high is None else value + math.hypot(like.high - value, reach))
 
 

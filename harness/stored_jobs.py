@@ -34,12 +34,12 @@ LOG = "log.txt.gz"
 STAGING = ".staging"
 # What `harness viable` found, beside a subject's jobs.
 VERDICTS = "verdicts"
-_RESULT_BYTES, _SAMPLE_BYTES = 2 << 20, 32 << 20
+_RESULT_BYTES, _SAMPLE_BYTES = 2 << 20, 256 << 20
 _MOST_LEVELS = 64
 _SHA256 = re.compile("[0-9a-f]{64}")
 _MAY_BE_NEGATIVE = frozenset({"params", "effective", "exit_code", "temperature_c"})
 # What a suite may ask for (harness.suite), and samples of which the ids alone fill a query sample's file.
-_MOST = {"trials": 1000, "jobs": 1000, "k": 10_000, "sample_size": 1_000_000}
+_MOST = {"trials": 1000, "jobs": 1000, "k": 10_000, "sample_size": 100_000}
 
 
 @cache

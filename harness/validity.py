@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from harness import machine_speed, noise
 from harness.counted import trials_s
-from harness.findings import again, invalid, noisy, remark
+from harness.findings import again, invalid, noisy, remark, warm_longer, warm_wider
 from harness.records import Isolation, Outcome
 from harness.result import Result, ResultSpec
 from harness.steadiness import MAX_TRIAL_RATIO, Facts
@@ -100,11 +100,9 @@ def _isolation(result: Result) -> list[Finding]:
 def _preparation(results: Sequence[Result]) -> list[Finding]:
     """What must have been done before the clock ran: warm-up (rule 8), thread counts read back (rule 3)."""
     found, spec = [], results[0].spec
-    if spec.warmup_queries < MIN_WARMUP_QUERIES:
-        text = (
-            f"{spec.warmup_queries} warm-up queries, the least is {MIN_WARMUP_QUERIES}; raise "
-            f"protocol.warmup_queries in the suite, then {again(spec.cell)}"
-        )
+    asked = max(spec.warmup_queries, min(result.warmup_done for result in results))  # in several passes, where few
+    if asked < MIN_WARMUP_QUERIES:
+        text = f"{asked} warm-up queries were asked, the least is {MIN_WARMUP_QUERIES}; {warm_longer(spec)}"
         found.append(noisy(Cause.WARMUP, text))
     if any(result.effective is not None and not result.effective.threads for result in results):
         text = (
@@ -153,15 +151,15 @@ def _steadiness(results: Sequence[Result], facts: Facts) -> list[Finding]:
     if unsteady:
         jobs = f" in {len(unsteady)} of {len(results)} jobs" if len(results) > 1 else ""
         text = (
-            f"warm-up ended at its cap after {max(unsteady):,} queries{jobs} without a steady level; raise "
-            f"protocol.warmup_cap in the suite, then {again(spec.cell)}"
+            f"warm-up ended at its cap after {max(unsteady):,} queries{jobs} without a steady level; "
+            f"{warm_longer(spec)}"
         )
         found.append(noisy(Cause.WARMUP, text))
     elif facts.start is not None:
         text = (
             f"the first {facts.start.queries} queries of a trial took {facts.start.ratio:.2f} times what they take "
-            f"later: {results[0].warmup_done} warm-up queries do not warm this system up; raise "
-            f"protocol.warmup_queries in the suite, then {again(spec.cell)}"
+            f"later: {results[0].warmup_done} warm-up queries do not warm this system up; "
+            f"{(warm_longer if spec.warmup_cap is None else warm_wider)(spec)}"
         )
         found.append(noisy(Cause.WARMUP, text))
     found += _compiling(results)

@@ -234,6 +234,17 @@ def test_signals_wait_until_what_must_not_be_cut_off_has_ended() -> None:
     assert ended and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    """As under nohup, while a container is made."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interrupts.held_back():
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_what_is_no_file_is_written_into_and_stays_what_it_is(tmp_path: Path) -> None:
     """A rename onto /dev/null, as root, would leave the machine without one."""
     pipe = tmp_path / "pipe"

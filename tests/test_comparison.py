@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,17 @@ def test_what_repeated_trials_do_not_show_is_not_claimed() -> None:
     assert unsteady.again is not None and unsteady.again.low is not None and unsteady.again.low < 0
     once, _ = compare(query("a", HARD), b, trial_means_s=(0.0204,))
     assert (once.again, once.verdict) == (None, Verdict.SLOWER)
+    assert once.interval == once.over_queries
+
+
+def test_one_interval_of_a_latency_holds_other_queries_and_other_processes() -> None:
+    noise = RNG.normal(0, 2e-3, COUNT)
+    latency, rr = compare(query("a", HARD), query("b", HARD + 4e-4 + noise), trial_means_s=(0.0205, 0.0206, 0.0204))
+    one, queries, again = latency.interval, latency.over_queries, latency.again
+    assert again is not None
+    reaches = [(each.high or 0) - (each.low or 0) for each in (one, queries, again)]
+    assert reaches[0] == pytest.approx(math.hypot(*reaches[1:]), rel=0.01) and one.value == queries.value
+    assert rr.interval == rr.over_queries
 
 
 def test_trials_of_one_process_are_not_repetitions_where_there_are_several_processes() -> None:

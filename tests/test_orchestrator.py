@@ -13,12 +13,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from harness import prices, rows, tables
+from harness import indexes, prices, rows, tables
 from harness.errors import FileError, StoreError, UnknownName
-from harness.launch.base import Job
+from harness.launch.base import Ended, Job
 from harness.launch.fake import FakeLauncher
 from harness.records import Envelope, Isolation, Outcome
 from harness.result import Cell
@@ -408,6 +409,33 @@ def test_an_index_that_has_loaded_is_not_built_again_for_a_crash(bench: Bench) -
     launcher = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
     assert [result.outcome for result in bench.run(launcher, fresh=True).unforeseen] == [Outcome.CRASH]
     assert _kinds(launcher) == ["search"]
+
+
+def test_an_index_that_another_run_reads_is_not_built_again_for_a_crash(bench: Bench) -> None:
+    bench.run(FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK))
+    (facts,) = (bench.cache / "indexes").glob("*/facts.json")
+    (facts.parent / "rebuilt").unlink(missing_ok=True)
+    index = indexes.read(facts.parent)
+    assert index is not None and not index.used_elsewhere()
+    launcher = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
+    with index.in_use():
+        assert index.used_elsewhere()
+        bench.run(launcher, fresh=True)
+    assert _kinds(launcher) == ["search"]
+
+
+def test_a_cache_that_is_not_ours_to_write_costs_no_result(bench: Bench) -> None:
+    """As a cache that several share; and an index that somebody removed meanwhile."""
+    bench.run(FakeLauncher())
+
+    class Removing(FakeLauncher):
+        def launch(self, job: Job, progress: Any) -> Ended:
+            ended = super().launch(job, progress)
+            shutil.rmtree(job.index_dir.parent)
+            return ended
+
+    assert bench.run(Removing(), fresh=True).unforeseen == []
+    assert {job.result.outcome for job in read_jobs(bench.results)} == {Outcome.OK}
 
 
 def test_a_crash_that_the_suite_foresees_rebuilds_nothing(bench: Bench) -> None:

@@ -116,9 +116,25 @@ def test_a_damaged_manifest_stops_a_run_in_one_line(tmp_path: Path, store: Store
     with store.held():
         put(store, result())
     with (tmp_path / "demo" / seals.MANIFEST).open("a") as file:
-        file.write("0123")
+        file.write("0123\n")
     with pytest.raises(StoreError, match=r"manifest\.txt: damaged: line 2 is no seal and folder; remove"), store.held():
         pass
+
+
+@pytest.mark.parametrize("left", [0, 90, 150])
+def test_a_manifest_that_a_full_disk_cut_is_made_whole(tmp_path: Path, store: Store, left: int) -> None:
+    """Empty, its only line cut, and its second."""
+    with store.held():
+        put(store, result())
+        put(store, result(1))
+    path = tmp_path / "demo" / seals.MANIFEST
+    whole = path.read_bytes()
+    path.write_bytes(whole[:left])
+    with store.held():
+        assert path.read_bytes() == whole
+    path.write_bytes(whole[:left])
+    seals.append(tmp_path / "demo", "another", "0" * 64)
+    assert "another" in (seals.read(tmp_path / "demo") or {})
 
 
 def test_a_job_is_whole_or_absent(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

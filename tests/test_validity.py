@@ -166,9 +166,24 @@ def test_a_server_without_a_rate_says_which_target_was_not_kept() -> None:
 def test_too_little_warm_up_and_silent_libraries_are_doubts() -> None:
     cold = result(warmup_queries=9, protocol="mine")
     assert assess(cold).validity is Validity.NOISY
-    assert "9 warm-up queries, the least is 10" in assess(cold).reasons[0]
+    assert "9 warm-up queries were asked, the least is 10; set protocol.warmup_cap" in assess(cold).reasons[0]
+    again = result(warmup_queries=4, warmup_cap=20_000, protocol="mine")
+    assert assess(replace(again, warmup_done=400)).validity is Validity.CLEAN, "a small collection has no more"
+    assert "4 warm-up queries were asked, the least is 10; raise protocol.warmup_cap" in assess(again).reasons[0]
     assert "says no library's thread count" in assess(result(effective=SEEN)).reasons[0]
     assert assess(result(effective=replace(SEEN, threads={"faiss_omp": 1}))).validity is Validity.CLEAN
+
+
+def test_the_remedy_for_a_cold_start_is_one_that_can_work() -> None:
+    """A sample that is judged whole lends a fifth of itself, however many warm-up queries are asked for."""
+    cold = Facts(None, start=Start(10, 2.0))
+
+    def said(**changes: Any) -> str:
+        return assess(result(protocol="mine", **changes), facts=cold).reasons[0]
+
+    assert "set protocol.warmup_cap" in said()
+    assert "raise protocol.warmup_queries in the suite, then" in said(warmup_cap=20_000)
+    assert "beyond a fifth of the sample, add queries" in said(warmup_cap=20_000, held_out=10)
 
 
 @pytest.mark.parametrize(

@@ -67,9 +67,9 @@ def repeated(spec: JobSpec) -> list[Query]:
 def warmed(ask: Pass, spec: JobSpec, out: Output, compiled_ns: CompilerClock) -> tuple[int, bool | None]:
     """Run the warm-up phase: the last pass's nanoseconds, and whether it became steady."""
     rest_collector()
-    passes = max(1, spec.warmup_cap // len(spec.warmup)) if spec.warmup else 1
-    with out.phase("warmup", len(spec.warmup)):
-        return warm_up(lambda: ask(WARMUP_TRIAL, spec.warmup), passes, compiled_ns)
+    queries = len(spec.warmup)
+    with out.phase("warmup", queries):
+        return warm_up(lambda: ask(WARMUP_TRIAL, spec.warmup), queries, spec.warmup_cap if queries else 0, compiled_ns)
 
 
 def _closed_loop(ask: Pass, spec: JobSpec, out: Output, hand: Hand) -> Done:

@@ -39,23 +39,28 @@ def server(adapter: Adapter, spec: JobSpec, out: Output, hand: Hand | None = Non
     if type(streams) is not int or not 1 <= streams <= _MOST_STREAMS:
         raise ValueError(f"streams() is {streams!r}, must be a whole number from 1 to {_MOST_STREAMS}")
     asker, hand = Asker(adapter, spec, out), hand or partial(handed, spec)
-    level_ns, steady = warmed(asker.one_by_one, spec, out, CompilerClock())
+    compiled_ns = CompilerClock()
+    level_ns, steady = warmed(asker.one_by_one, spec, out, compiled_ns)
     service_qps = streams * len(spec.warmup) * 1e9 / max(1, level_ns) if spec.warmup else 1.0
     probes: list[Probe] = []
+    compiled_s = 0.0
 
     def probe(rate_qps: float, check: bool) -> bool:
+        nonlocal compiled_s
         rest_collector()
         trial, queries = spec.first_trial + len(probes), hand(len(probes) + 1)
+        before_ns = compiled_ns()
         with out.phase(f"trial-{trial}", len(queries)) as phase:
             served = _Arrivals(adapter, spec, out, asker, trial, queries, rate_qps, streams).serve()
             phase.claimed_ns = sum(each.latency_ns for each in served)
+        compiled_s += (compiled_ns() - before_ns) / 1e9
         probes.append(judge(served, trial, rate_qps, spec.scenario_params, streams=streams, check=check))
         if out_of_reach(served, spec.scenario_params):
             raise Unreachable
         return probes[-1].passed
 
     rate_qps = highest_rate(probe, service_qps, MAX_PROBES, streams)
-    return Done(steady, tuple(probes), rate_qps)
+    return Done(steady, tuple(probes), rate_qps, compiled_s if compiled_ns.seen else None)
 
 
 class _Arrivals:

@@ -13,6 +13,8 @@ from statistics import fmean, median
 
 # Work that has to be level.
 WORK_NS = 1_500_000_000
+# A just-in-time compiler counts calls: as many are as good as so much work, where queries take microseconds.
+ENOUGH_QUERIES = 10_000
 # The stretch is compared in so many parts; it has at least one pass for each.
 PARTS = 3
 # The slowest part takes at most this much more than the fastest.
@@ -27,18 +29,22 @@ MOST_NS = 60_000_000_000
 _BETWEEN_LOOKS_NS = WORK_NS // 10
 
 
-def warm_up(ask: Callable[[], int], passes: int, compiled_ns: Callable[[], int] = lambda: 0) -> tuple[int, bool | None]:
-    """Pass over the warm-up queries until they are steady, at most ``passes`` times (at least once).
+def warm_up(
+    ask: Callable[[], int], queries: int, most: int, compiled_ns: Callable[[], int] = lambda: 0
+) -> tuple[int, bool | None]:
+    """Pass over the warm-up queries until they are steady.
 
     Args:
         ask: passes over all warm-up queries once; returns the nanoseconds that they took.  The same queries each
             time: others would be slower or faster by themselves.
-        passes: most passes.  Two alone are compared with each other.
+        queries: how many a pass asks.
+        most: queries that may be asked; one pass is made in any case.  Two alone are compared with each other.
         compiled_ns: CPU time of compiler threads so far, in nanoseconds.
 
     Returns:
         The last pass's nanoseconds, and whether the level became steady (``None``: one pass only).
     """
+    passes = max(1, most // max(1, queries))
     levels: list[int] = []
     compiled = [compiled_ns()]
     total = looked = 0
@@ -53,13 +59,15 @@ def warm_up(ask: Callable[[], int], passes: int, compiled_ns: Callable[[], int] 
         level: Callable[[Sequence[int]], float] = fmean
         count = _stretch(levels)
         if count is None and last:
-            # Less work than a stretch: judge what there is, without the coldest third.  One interruption is long beside
-            # so short passes.
+            # Less work than a stretch: judge what there is, without the coldest third, where it is that of many
+            # queries.  One interruption is long beside so short passes.
             count, level = max(min(PARTS, len(levels)), len(levels) * 2 // 3), median
         if count is None:
             continue
         stretch = levels[-count:]
-        settled = steady(stretch, level) and compiled[-1] - compiled[-1 - count] <= COMPILING * sum(stretch)
+        quiet = compiled[-1] - compiled[-1 - count] <= COMPILING * sum(stretch)
+        enough = total >= WORK_NS or len(levels) * queries >= ENOUGH_QUERIES
+        settled = enough and quiet and steady(stretch, level)
         if settled or last:
             return levels[-1], settled if len(levels) > 1 else None
 

@@ -32,7 +32,7 @@ FORMATS = ("md", "csv", "json")
 #      run files have "set_apart", all queries that notes name the first of
 #   4  one test: "tested" has "p" and "least", the least p that so many queries can give, no bootstrap's p and no
 #      "exact"; a measure's interval is that test's; "notes" of all that was compared
-COMPARISON_VERSION = 4
+COMPARISON_VERSION = 5
 # The longest text of a query that a table shows; JSON has all of it.
 _LONGEST_TEXT = 100
 # More pairs of run files are one table.
@@ -59,8 +59,7 @@ _HEADERS = (
     "metric",
     "A",
     "B",
-    "B - A (95 %, queries like these)",
-    "95 %, measured again",
+    "B - A (95 %)",
     "B / A",
     "B is",
     "queries",
@@ -81,11 +80,11 @@ _CHANGED_HEADERS = ("query", "text", "A", "B", "B - A")
 
 
 METHOD = (
-    "Queries like these: paired by query, a query's value being its mean over trials; 95 % interval of the mean "
-    "difference: of a measure the means that the test behind p does not reject, so that it excludes 0 where p is at "
-    f"most {LEVEL}; of latency Student's t, corrected for skew (Hall 1992). Measured again: 95 % Welch interval over "
-    "repeated measurements of the same queries (fresh processes, where there are several, else trials of one). A "
-    "latency differs only where both exclude 0.",
+    "B - A: paired by query, a query's value being its mean over trials. Its interval, of a measure: for queries like "
+    f"these, the means that the test behind p does not reject, so that it excludes 0 where p is at most {LEVEL}. Of "
+    "latency: measured again, with other such queries, in fresh processes; Student's t over queries, corrected for "
+    "skew (Hall 1992), and Welch's over repeated measurements, their reaches squared and added. A latency differs only "
+    "where it excludes 0.",
     f"Queries that would show it: for a difference of this size, at 95 % confidence in {POWER:.0%} of samples.",
 )
 
@@ -101,7 +100,7 @@ def _markdown(found: Sequence[Comparison], notes: Sequence[str]) -> str:
 
 def _overview(found: Sequence[Comparison]) -> str:
     """One line for each difference of many pairs of runs."""
-    headers = ("A", "B", "metric", "A", "B", "B - A (95 %, queries like these)", "p, Holm", "effect size d_z", "B is")
+    headers = ("A", "B", "metric", "A", "B", "B - A (95 %)", "p, Holm", "effect size d_z", "B is")
     cells = []
     for each in found:
         for line in each.differences:
@@ -124,7 +123,7 @@ def _overview(found: Sequence[Comparison]) -> str:
 
 
 def _comparison(each: Comparison, count: int) -> list[str]:
-    numeric = (False, True, True, True, True, True, False, True, True)
+    numeric = (False, True, True, True, True, False, True, True)
     a, b = (escape(side.name.replace("/", " ")) for side in (each.a, each.b))
     lines = [f"**A: {a}; B: {b}**", "", headline.sentence(each, count, escape), ""]
     lines += grid(_HEADERS, numeric, [_cells(line) for line in each.differences], padded=True)
@@ -147,7 +146,7 @@ def _method(found: Sequence[Comparison], count: int) -> tuple[str, ...]:
         f"p, two-sided: randomisation, each query's difference with its sign at random ({DRAWS:,} draws or more, all "
         "signs where few queries differ; Fisher; Smucker, Allan and Carterette 2007). Holm: corrected for all "
         f"{count:,} comparisons made here{once} (Holm 1979). B is better or worse only where that is at most {LEVEL}, "
-        "and faster or slower only where its intervals exclude 0 as well."
+        "and faster or slower only where its interval excludes 0 as well."
     )
     if least > LEVEL:
         said += f" So few queries differ that no p can be below {least:.2g}."
@@ -174,8 +173,7 @@ def _cells(each: Difference) -> tuple[str, ...]:
         escape(each.metric + unit),
         shown(each.a),
         shown(each.b),
-        _interval(each.over_queries, scale) + (" a query" if headline.counted(each.metric) else ""),
-        MISSING if each.again is None else _ends(each.again, scale),
+        _interval(each.interval, scale) + (" a query" if headline.counted(each.metric) else ""),
         MISSING if each.ratio is None else f"{each.ratio:.3g}",
         each.verdict.value,
         f"{each.queries:,}" if each.queries else MISSING,
@@ -241,7 +239,8 @@ def _costs(each: Comparison) -> list[str]:
 
 
 def _csv(found: Sequence[Comparison], _notes: Sequence[str]) -> str:
-    head = ["a", "b", "metric", "unit", "value_a", "value_b", "difference", "low", "high", "again_low", "again_high"]
+    head = ["a", "b", "metric", "unit", "value_a", "value_b", "difference", "low", "high"]
+    head += ["queries_low", "queries_high", "again_low", "again_high"]
     head += ["ratio", "verdict", "queries", "queries_needed"]
     head += ["p", "p_holm", "effect_size", "won", "lost", "tied"]
     stream = io.StringIO()
@@ -249,12 +248,12 @@ def _csv(found: Sequence[Comparison], _notes: Sequence[str]) -> str:
     writer.writerow(head)
     for each in found:
         for line in each.differences:
-            again = line.again or Figure(None)
+            intervals = (line.interval, line.over_queries, line.again or Figure(None))
             tested = line.tested
             tests = (None,) * 2 if tested is None else (tested.p, line.p_holm)
             counts = (None if tested is None else tested.effect_size, *(line.won_lost_tied or (None,) * 3))
             cells = (each.a.name, each.b.name, line.metric, "s" if line.metric == LATENCY else "", line.a, line.b)
-            interval = (line.over_queries.value, line.over_queries.low, line.over_queries.high, again.low, again.high)
+            interval = (line.over_queries.value, *(end for each in intervals for end in (each.low, each.high)))
             rest = (line.ratio, line.verdict.value, line.queries, line.needed)
             writer.writerow([written(value) for value in (*cells, *interval, *rest, *tests, *counts)])
     return stream.getvalue()
@@ -284,6 +283,7 @@ def _json(found: Sequence[Comparison], notes: Sequence[str]) -> str:
 def _difference(line: Difference) -> dict[str, Any]:
     won, lost, tied = line.won_lost_tied or (None, None, None)
     fields = dataclasses.asdict(dataclasses.replace(line, column=None))
+    fields["interval"] = dataclasses.asdict(line.interval)
     del fields["fingerprint"], fields["column"]
     if line.tested is not None:
         del fields["tested"]["interval"]

@@ -122,7 +122,7 @@ def test_warm_up_goes_on_until_its_level_is_stable(tmp_path: Path, clock: Clock)
     assert [len(sample["hits"]) for sample in warm] == [2, 2, *[0] * 10], "hits are written once"
 
 
-@pytest.mark.parametrize(("cap", "steady"), [(0, None), (3, None), (4, False), (6, False), (40, True)])
+@pytest.mark.parametrize(("cap", "steady"), [(0, None), (3, None), (4, False), (6, False), (40, False), (10_000, True)])
 def test_the_cap_bounds_it_and_the_result_is_said(tmp_path: Path, clock: Clock, cap: int, steady: bool | None) -> None:
     adapter = timed(clock, Warming)
     assert isinstance(adapter, Warming)

@@ -7,15 +7,18 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from harness.measure.warmup import WORK_NS, steady, warm_up
+from harness.measure.warmup import ENOUGH_QUERIES, WORK_NS, steady, warm_up
 
 SECOND = 1_000_000_000
 
 
-def passes(levels_s: Iterable[float], most: int = 5000, compiled_s: Sequence[float] = ()) -> tuple[int, bool | None]:
+def passes(
+    levels_s: Iterable[float], most: int = 5000, compiled_s: Sequence[float] = (), queries: int = 20
+) -> tuple[int, bool | None]:
     """Return how many passes were made over these levels, and how they were called.
 
     Args:
+        most: passes.
         compiled_s: what compilers took during each pass; nothing after its end.
     """
     levels, made = iter(levels_s), list[int]()
@@ -24,7 +27,7 @@ def passes(levels_s: Iterable[float], most: int = 5000, compiled_s: Sequence[flo
         made.append(round(SECOND * next(levels)))
         return made[-1]
 
-    last, verdict = warm_up(ask, most, lambda: round(SECOND * sum(compiled_s[: len(made)])))
+    last, verdict = warm_up(ask, queries, most * queries, lambda: round(SECOND * sum(compiled_s[: len(made)])))
     assert last == made[-1]
     return len(made), verdict
 
@@ -101,8 +104,11 @@ def test_a_level_that_never_settles_is_called_so_at_the_cap_and_after_a_minute()
 
 
 def test_too_little_work_is_judged_at_the_cap_without_its_coldest_third() -> None:
-    assert passes([0.01, 0.005, 0.001, 0.001, 0.001, 0.001, 0.001, 0.001, 0.001], 9) == (9, True)
-    assert passes([0.001, 0.001, 0.001, 0.001, 0.002, 0.002], 6) == (6, False)
+    many = ENOUGH_QUERIES // 6
+    levels = [0.01, 0.005, 0.001, 0.001, 0.001, 0.001, 0.001, 0.001, 0.001]
+    assert passes(levels, 9, queries=many) == (9, True)
+    assert passes([0.001, 0.001, 0.001, 0.001, 0.002, 0.002], 6, queries=many) == (6, False)
+    assert passes(levels, 9, queries=many // 2) == (9, False), "neither 1.5 s of work nor queries enough"
 
 
 def test_steady_by_itself() -> None:
