@@ -10,6 +10,7 @@ import fcntl
 import gzip
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,17 @@ from harness.errors import StoreError
 from harness.records import to_json
 from harness.result import Result
 from harness.shelf import Shelf
-from harness.stored_jobs import LOG, RESULT, RUN, SAMPLES, STAGING, StoredJob, cell_path, result_paths
+from harness.stored_jobs import (
+    LOG,
+    MOST_SAMPLE_BYTES,
+    RESULT,
+    RUN,
+    SAMPLES,
+    STAGING,
+    StoredJob,
+    cell_path,
+    result_paths,
+)
 from harness.untrusted import read_regular
 from harness.whole_file import says_full
 
@@ -98,11 +109,19 @@ class Store:
             qrels_sha256: names them.
             samples: JSON by name.
             ending: of the judgements' file, before ``.gz``.
+
+        Raises:
+            StoreError: a sample is larger than readers of results take; or a file cannot be written.
         """
         contents = {Path("qrels") / f"{qrels_sha256}.{ending}.gz": gzip.compress(judgements, mtime=0)}
         contents |= {Path("samples") / f"{name}.json": text.encode("utf-8") for name, text in samples.items()}
         for name, content in contents.items():
             target = self.folder / name
+            if target.suffix == ".json" and len(content) > MOST_SAMPLE_BYTES:
+                raise StoreError(
+                    f"{target}: the query sample takes {math.ceil(len(content) / 2**20):,} MiB, "
+                    f"at most {MOST_SAMPLE_BYTES >> 20} are read; lower protocol.sample_size"
+                )
             if target.exists():
                 continue
             with _disk_errors(target):

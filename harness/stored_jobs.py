@@ -34,7 +34,7 @@ LOG = "log.txt.gz"
 STAGING = ".staging"
 # What `harness viable` found, beside a subject's jobs.
 VERDICTS = "verdicts"
-_RESULT_BYTES, _SAMPLE_BYTES = 2 << 20, 256 << 20
+_RESULT_BYTES, MOST_SAMPLE_BYTES = 2 << 20, 32 << 20
 _MOST_LEVELS = 64
 _SHA256 = re.compile("[0-9a-f]{64}")
 _MAY_BE_NEGATIVE = frozenset({"params", "effective", "exit_code", "temperature_c"})
@@ -90,7 +90,7 @@ class StoredJob:
         """The queries of the fixed sample: their texts by id, in their order."""
         path = self._suite_folder() / "samples" / f"{self._hash('sample_sha256')}.json"
         try:
-            queries = parse_json(read_whole(path, _SAMPLE_BYTES))
+            queries = parse_json(read_whole(path, MOST_SAMPLE_BYTES))
             return {str(query["query_id"]): str(query.get("text", "")) for query in queries}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             what = error.strerror if isinstance(error, OSError) else error

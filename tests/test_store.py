@@ -35,7 +35,7 @@ from harness.result import (
     job_key,
 )
 from harness.store import Store
-from harness.stored_jobs import RESULT, cell_path, read_jobs, read_result
+from harness.stored_jobs import MOST_SAMPLE_BYTES, RESULT, cell_path, read_jobs, read_result
 from tests.build import GOLDEN_SPEC
 from tests.jobs import SEEN
 
@@ -119,6 +119,11 @@ def test_a_damaged_manifest_stops_a_run_in_one_line(tmp_path: Path, store: Store
         file.write("0123\n")
     with pytest.raises(StoreError, match=r"manifest\.txt: damaged: line 2 is no seal and folder; remove"), store.held():
         pass
+
+
+def test_a_sample_that_nobody_would_read_again_is_not_stored(store: Store) -> None:
+    with store.held(), pytest.raises(StoreError, match=r"33 MiB, at most 32 are read; lower protocol.sample"):
+        store.keep_inputs(b"", "q", {"s": "x" * (MOST_SAMPLE_BYTES + 1)})
 
 
 @pytest.mark.parametrize("left", [0, 90, 150])
