@@ -12,7 +12,7 @@ from typing import ParamSpec
 
 import click
 
-from harness import cache_folder, whole_file
+from harness import cache_folder, interrupts, whole_file
 from harness.aws.uri import is_s3
 from harness.errors import HarnessError
 from harness.report.text import printable
@@ -128,6 +128,7 @@ def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
             click.echo(f"harness: {place}: {error.strerror}; {remedy}", err=True)
             sys.exit(1)
         except KeyboardInterrupt:
+            interrupts.no_more()
             click.echo("harness: stopped; what was finished is kept, and the same command goes on from there", err=True)
             sys.exit(130)
 

@@ -18,6 +18,12 @@ def stop_as_ctrl_c_does() -> None:
             signal.signal(number, _stop)
 
 
+def no_more() -> None:
+    """Let a further Ctrl-C not interrupt what ends already."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 @contextmanager
 def held_back() -> Iterator[None]:
     """Hold these signals back until the block has ended, then stop; other threads than the main one get none."""

@@ -151,9 +151,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Grouped:
     return Grouped(config, log)
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(autouse=True)
 def _children_hear_ctrl_c() -> None:
-    """Where the tests run in the background of a shell, children would inherit a Ctrl-C that does nothing."""
+    """Children would inherit a Ctrl-C that does nothing: in the background of a shell, or after a stopped command."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
