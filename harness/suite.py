@@ -15,7 +15,7 @@ from harness.system_files import NAME
 
 # What each named protocol says where a suite is silent.
 _PROTOCOLS: dict[str, dict[str, Any]] = {
-    "interleaved": {"warmup_queries": 20, "warmup_cap": 20_000},
+    "interleaved": {"warmup_queries": 20, "warmup_cap": 50_000},
     "santhanam2023": {"warmup_queries": 10, "warmup_cap": None},
 }
 
@@ -36,7 +36,7 @@ class Protocol(Declared):
         " queries lends at most a fifth of its sample, which is then judged and not timed",
     )
     warmup_cap: int | None = Field(
-        default=20_000,
+        default=50_000,
         ge=1,
         le=1_000_000,
         description="warm-up passes over its queries again until 1.5 s of work are level and no compiler is at work,"

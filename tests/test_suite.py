@@ -32,7 +32,7 @@ def test_the_least_suite_mixes_fresh_processes(tmp_path: Path) -> None:
     assert loaded.measures == ("RR@10", "Success@10", "nDCG@10")
     protocol = loaded.protocol
     assert (protocol.name, protocol.warmup_queries, protocol.trials) == ("interleaved", 20, 5)
-    assert (protocol.warmup_cap, protocol.repeats) == (20_000, 20)
+    assert (protocol.warmup_cap, protocol.repeats) == (50_000, 20)
     assert (protocol.jobs, protocol.trials_a_job) == (5, 1)
     assert loaded.overhead, "what harness adds is measured unless it is declined"
     assert (protocol.sample_size, protocol.k) == (1000, 10)
