@@ -20,12 +20,16 @@ def trust() -> Policy:
     }
 
 
-def box(work: S3Uri) -> Policy:
+def box(work: S3Uri, *, claims: bool = False) -> Policy:
     """The boxes' rights: read what is shipped, hand over jobs, ends and indexes once each, and say how it goes.
 
     What is handed over can be replaced by nobody who has only these: such writes are allowed where S3 is to refuse
     them if something is there.  An index's bytes may come in parts, which know no such condition; its record, which
     says what they must be, is written once.
+
+    Args:
+        work: the work place.
+        claims: also claim parts, as jobs of Batch do, of which two may be given the same part.
     """
     bucket = f"arn:aws:s3:::{work.bucket}"
 
@@ -35,6 +39,7 @@ def box(work: S3Uri) -> Policy:
     def of_runs(folder: str) -> str:
         return below(layout.RUNS, "*", folder, "*")
 
+    once = [layout.JOBS, layout.ENDS, *([layout.CLAIMS] if claims else [])]
     folders = [work.key(name, "*") for name in ("inputs", layout.RUNS)]
     statements: list[Policy] = [
         {
@@ -45,7 +50,7 @@ def box(work: S3Uri) -> Policy:
         {
             "Sid": "HandOverOnce",
             "Action": ["s3:PutObject"],
-            "Resource": [of_runs(layout.JOBS), of_runs(layout.ENDS), below(layout.INDEXES, "*.json")],
+            "Resource": [*(of_runs(each) for each in once), below(layout.INDEXES, "*.json")],
             "Condition": {"Null": {"s3:if-none-match": "false"}},
         },
         {
@@ -55,7 +60,7 @@ def box(work: S3Uri) -> Policy:
         },
         {
             "Sid": "BytesOfIndexes",
-            "Action": ["s3:PutObject", "s3:AbortMultipartUpload"],
+            "Action": ["s3:PutObject"],
             "Resource": [below(layout.INDEXES, "*.tar.gz")],
         },
         {

@@ -39,6 +39,7 @@ JOBS = "jobs"
 ENDS = "ends"
 LOGS = "logs"
 BATCH = "batch"
+CLAIMS = "claims"
 CLOSED = "closed.json"
 
 

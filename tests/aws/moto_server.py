@@ -12,7 +12,7 @@ And where it is slow: of its images it makes those that runs take alone, what ne
 forgets it does not first make anew, it answers many requests on one connection, and it writes no log of them.
 
 What only tests ask is below ``/tests/``: a clock that runs quicker or is put forward, all objects at once, to put many
-objects at once, and to be told when an instance comes or goes.
+objects at once, to be told when an instance comes or goes, and every request with whoever signed it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import copy
 import datetime
 import functools
 import io
+import json
+import re
 import sys
 import tarfile
 import threading
@@ -97,7 +99,38 @@ class Comings:
             return self._count
 
 
-clock, comings = Clock(), Comings()
+class Requests:
+    """Every signed request since the last reset; what was uploaded is not kept."""
+
+    _HEADERS = ("if-match", "if-none-match", "x-amz-copy-source", "x-amz-target")
+
+    def __init__(self) -> None:
+        self.seen: list[dict[str, Any]] = []
+
+    def note(self, environ: dict[str, Any]) -> None:
+        """Keep one, and leave it as it came."""
+        found = re.search(r"Credential=([^/]+)/\d+/[^/]*/([^/]+)/aws4_request", environ.get("HTTP_AUTHORIZATION", ""))
+        if found is None:
+            return
+        query, body = environ.get("QUERY_STRING", ""), b""
+        if found[2] != "s3" or query.partition("=")[0] == "delete":
+            body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            environ["wsgi.input"] = io.BytesIO(body)
+        names = {name: f"HTTP_{name.upper().replace('-', '_')}" for name in self._HEADERS}
+        self.seen.append(
+            {
+                "who": found[1],
+                "service": found[2],
+                "method": environ["REQUEST_METHOD"],
+                "path": environ["PATH_INFO"],
+                "query": query,
+                "headers": {name: environ[key] for name, key in names.items() if key in environ},
+                "body": body.decode("utf-8", "replace"),
+            }
+        )
+
+
+clock, comings, requests = Clock(), Comings(), Requests()
 
 
 def _terminate(self: Instance) -> Any:
@@ -141,6 +174,8 @@ def _answered(environ: dict[str, Any], start_response: Any) -> list[bytes]:
             comings.add()
         case "/tests/comings":
             answer = str(comings.after(int(asked["after"]))).encode()
+        case "/tests/requests":
+            answer = json.dumps(requests.seen).encode()
         case "/tests/objects" if environ["REQUEST_METHOD"] == "PUT":
             _put(asked["bucket"], environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
         case "/tests/objects":
@@ -173,6 +208,8 @@ def _one_by_one(self: DomainDispatcherApplication, environ: dict[str, Any], star
         return _answered(environ, start_response)
     if path == "/moto-api/reset":
         clock.reset()
+        requests.seen.clear()
+    requests.note(environ)
     signed_for = environ.get("HTTP_AUTHORIZATION", "")
     turn: AbstractContextManager[Any] = nullcontext()
     if "/ec2/aws4_request" in signed_for:

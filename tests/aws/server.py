@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.aws import quick_clients
 
@@ -20,9 +21,12 @@ from tests.aws import quick_clients
 ACCESS_KEY = "AKIAPLANTED7KEY7ID7X"
 SECRET_KEY = "planted/secret/Q7xW9zR2mK4vT8bN1cJ5hL3pF6dG0sYa"
 TOKEN = "planted-session-token-Zk83JxQ"
+# Who signs so is a box of EC2, or a job of Batch: what each may do is another's than the user's.
+BOX_KEY = "AKIAPLANTED7KEY7BOXX"
+JOB_KEY = "AKIAPLANTED7KEY7JOBX"
 ACCOUNT = "123456789012"  # moto's
 REGION = "us-east-1"
-SECRETS = (ACCESS_KEY, SECRET_KEY, TOKEN, ACCOUNT)
+SECRETS = (ACCESS_KEY, BOX_KEY, JOB_KEY, SECRET_KEY, TOKEN, ACCOUNT)
 
 
 @contextmanager
@@ -73,6 +77,12 @@ def everything_stored(endpoint: str) -> str:
     return _ask(f"{endpoint}/tests/objects").decode(errors="replace")
 
 
+def requests(endpoint: str) -> list[dict[str, Any]]:
+    """Every signed request that was made, in their order, with the access key that signed it."""
+    found: list[dict[str, Any]] = json.loads(_ask(f"{endpoint}/tests/requests"))
+    return found
+
+
 def put(endpoint: str, bucket: str, objects: Mapping[str, bytes]) -> None:
     """Put many objects at once, as if each had been put."""
     packed = io.BytesIO()
@@ -100,11 +110,11 @@ def _ask(url: str | urllib.request.Request) -> bytes:
         return content
 
 
-def environment(endpoint: str) -> dict[str, str]:
-    """What makes boto3 speak to that server."""
+def environment(endpoint: str, key: str = ACCESS_KEY) -> dict[str, str]:
+    """What makes boto3 speak to that server, as whoever has that access key."""
     return {
         "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_ACCESS_KEY_ID": key,
         "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
         "AWS_SESSION_TOKEN": TOKEN,
         "AWS_REGION": REGION,

@@ -19,13 +19,13 @@ import pytest
 from click.testing import CliRunner
 
 from harness.aws.connections import Connections
-from harness.batch import cancelling, ending, engine, kinds, running
+from harness.batch import cancelling, ending, engine, kinds, names, running
 from harness.batch.kinds import Place
 from harness.batch.watching import Pace
 from harness.cli import main
 from harness.records import Outcome
 from harness.stored_jobs import StoredJob, read_jobs
-from tests.aws import server
+from tests.aws import rights, server
 from tests.batch import agents
 from tests.batch.test_making import everything
 from tests.conftest import Bench, write_dataset
@@ -42,7 +42,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClient)
     """An AWS whose Batch starts containers, and the image that its agents are made of."""
     folder = tmp_path_factory.mktemp("aws")
     with server.running(folder / "moto.log") as endpoint, imds.running(imds.of(instance_type=TYPE)) as metadata:
-        told = server.environment(endpoint)
+        told = server.environment(endpoint, server.JOB_KEY)
         del told["AWS_EC2_METADATA_DISABLED"]
         told["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = metadata.endpoint
         with agents.image(engine, told) as image:
@@ -128,6 +128,10 @@ def check_measured(bench: Bench, place: Place, bucket: str) -> None:
     assert left
     for name, content in left.items():
         assert not [secret for secret in server.SECRETS if secret.encode() in content], name
+    needed = list(rights.asked(server.requests(os.environ["AWS_ENDPOINT_URL"]), server.JOB_KEY))
+    policies = rights.of_role(names.role("quickstart", server.REGION, "job"))
+    assert needed and not [str(each) for each in needed if not rights.allows(policies, each)]
+    assert rights.unused(policies, needed) == []
     logs = place.client("logs").filter_log_events(logGroupName="/aws/batch/job")["events"]
     assert not [secret for secret in server.SECRETS if secret in str([each["message"] for each in logs])]
 

@@ -18,7 +18,7 @@ from harness.ec2 import amis, fleet, network, policy, preflight, removal, setup,
 from harness.ec2.book import Book
 from harness.ec2.records import Run
 from harness.errors import AwsError
-from tests.aws.policies import allows
+from tests.aws.rights import may
 from tests.aws.server import REGION, SECRETS
 from tests.ec2.conftest import launched_and_terminated
 from tests.ec2.faults import Injected
@@ -337,17 +337,17 @@ def test_after_down_there_is_nothing_to_show_and_nothing_fails(aws: str, monkeyp
 
 
 def test_boxes_may_do_what_they_must_and_nothing_else() -> None:
-    """Every right is one of four actions on S3, below the work place."""
+    """Every right is one of three actions on S3, below the work place."""
     given = policy.box(WORK)
     actions = {action for statement in given["Statement"] for action in statement["Action"]}
-    assert actions == {"s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload", "s3:ListBucket"}
+    assert actions == {"s3:GetObject", "s3:PutObject", "s3:ListBucket"}
     place = "arn:aws:s3:::harness-work/some/prefix"
     for statement in given["Statement"]:
         if statement["Action"] != ["s3:ListBucket"]:
             assert all(name.startswith(f"{place}/") for name in statement["Resource"])
 
     def writes(name: str, **context: str) -> bool:
-        return allows(given, "s3:PutObject", f"{place}/{name}", **context)
+        return may(given, "s3:PutObject", f"{place}/{name}", **context)
 
     once = {"s3_if_none_match": "*"}
     for name in ("runs/r/jobs/k.tar", "runs/r/ends/001-1.json", "inputs/indexes/k.tar.gz.json"):
@@ -368,19 +368,19 @@ def test_who_runs_cannot_make_himself_more() -> None:
     iam = {action for each in given["Statement"] for action in each["Action"] if action.startswith("iam:")}
     assert iam == {"iam:GetInstanceProfile", "iam:PassRole", "iam:CreateServiceLinkedRole"}
     role = "arn:aws:iam::1:role/ir-harness-x"
-    assert allows(given, "iam:PassRole", role, iam_PassedToService="ec2.amazonaws.com")
-    assert not allows(given, "iam:PassRole", role, iam_PassedToService="lambda.amazonaws.com")
-    assert not allows(given, "iam:PassRole", "arn:aws:iam::1:role/admin", iam_PassedToService="ec2.amazonaws.com")
+    assert may(given, "iam:PassRole", role, iam_PassedToService="ec2.amazonaws.com")
+    assert not may(given, "iam:PassRole", role, iam_PassedToService="lambda.amazonaws.com")
+    assert not may(given, "iam:PassRole", "arn:aws:iam::1:role/admin", iam_PassedToService="ec2.amazonaws.com")
 
 
 @pytest.mark.parametrize("given", [policy.runner(WORK, "r"), policy.keeper(WORK, "r")])
 def test_what_is_there_cannot_be_marked_as_ours(given: policy.Policy) -> None:
     """A right to tag any instance would be a right to end it."""
-    made = [each for each in ("RunInstances", "CreateSecurityGroup") if allows(given, f"ec2:{each}", "x")]
+    made = [each for each in ("RunInstances", "CreateSecurityGroup") if may(given, f"ec2:{each}", "x")]
     assert len(made) == 1
-    assert allows(given, "ec2:CreateTags", "x", ec2_CreateAction=made[0])
-    assert not allows(given, "ec2:CreateTags", "x")
-    assert not allows(given, "ec2:CreateTags", "x", ec2_CreateAction="CreateVolume")
+    assert may(given, "ec2:CreateTags", "x", ec2_CreateAction=made[0])
+    assert not may(given, "ec2:CreateTags", "x")
+    assert not may(given, "ec2:CreateTags", "x", ec2_CreateAction="CreateVolume")
 
 
 def test_the_users_policies_name_every_call_that_is_made() -> None:

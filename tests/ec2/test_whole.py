@@ -20,10 +20,11 @@ from harness.aws.connections import Connections
 from harness.aws.objects import Objects
 from harness.aws.uri import S3Uri
 from harness.cli import main
+from harness.ec2 import preflight
 from harness.records import Outcome
 from harness.remote import layout
 from harness.stored_jobs import StoredJob, read_jobs
-from tests.aws import server
+from tests.aws import rights, server
 from tests.conftest import Bench, protocol
 from tests.ec2.conftest import launched_and_terminated
 from tests.remote import fleet, standin
@@ -159,6 +160,10 @@ def test_a_table_from_two_instances_at_once_one_of_which_dies(
         assert re.search(rf"{system} .*cpu1-mem256m", said), said
     assert (typed.bench.results / "test-suite" / "report.html").exists()
     assert "no instance and no left-over disk of ours" in typed("ec2", "ls", "--region", server.REGION)
+    needed = list(rights.asked(server.requests(os.environ["AWS_ENDPOINT_URL"]), server.BOX_KEY))
+    policies = rights.of_role(preflight.role(S3Uri("harness-whole", "here")))
+    assert needed and not [str(each) for each in needed if not rights.allows(policies, each)]
+    assert rights.unused(policies, needed) == []
     typed("ec2", "down", WORK, "--results-too")
     texts = [*typed.said, *logs, *(path.read_text() for path in typed.bench.results.rglob("result.json"))]
     assert not [secret for secret in server.SECRETS for text in texts if secret in text]

@@ -34,7 +34,7 @@ def of(
     credentials = {
         "Code": "Success",
         "Type": "AWS-HMAC",
-        "AccessKeyId": server.ACCESS_KEY,
+        "AccessKeyId": server.BOX_KEY,
         "SecretAccessKey": server.SECRET_KEY,
         "Token": server.TOKEN,
         "LastUpdated": "2026-01-01T00:00:00Z",

@@ -1,0 +1,200 @@
+"""What IAM would say: every request that moto's server saw, held against the policy of whoever sent it.
+
+moto enforces nothing.  Here a policy's statements are read as IAM reads them, as far as ours go: actions and resources
+with stars, the conditions below, what is denied before what is allowed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+import botocore.session
+
+from tests.aws import server
+
+Policy = Mapping[str, Any]
+
+# What each operation of S3 needs, by method and the word in its query; "" is none.
+_OF_OBJECTS = {
+    ("GET", ""): "GetObject",
+    ("HEAD", ""): "GetObject",
+    ("PUT", ""): "PutObject",
+    ("PUT", "partNumber"): "PutObject",
+    ("POST", "uploads"): "PutObject",
+    ("POST", "uploadId"): "PutObject",
+    ("DELETE", "uploadId"): "AbortMultipartUpload",
+    ("DELETE", ""): "DeleteObject",
+    ("GET", "tagging"): "GetObjectTagging",
+}
+_OF_BUCKETS = {
+    ("GET", ""): "ListBucket",
+    ("GET", "list-type"): "ListBucket",
+    ("HEAD", ""): "ListBucket",
+    ("PUT", ""): "CreateBucket",
+    ("DELETE", ""): "DeleteBucket",
+    ("GET", "tagging"): "GetBucketTagging",
+    ("PUT", "tagging"): "PutBucketTagging",
+    ("PUT", "encryption"): "PutEncryptionConfiguration",
+    ("PUT", "publicAccessBlock"): "PutBucketPublicAccessBlock",
+    ("GET", "lifecycle"): "GetLifecycleConfiguration",
+    ("PUT", "lifecycle"): "PutLifecycleConfiguration",
+    ("GET", "policy"): "GetBucketPolicy",
+    ("PUT", "policy"): "PutBucketPolicy",
+    ("GET", "location"): "GetBucketLocation",
+}
+_SAYS_WHAT = ("partNumber", "uploads", "uploadId", "list-type", "delete")
+_OF_QUERIES = frozenset(word for _, word in (*_OF_OBJECTS, *_OF_BUCKETS) if word) | {"delete"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A right that a request needs: ``who`` is an access key; ``context`` holds condition keys, in lower case."""
+
+    who: str
+    action: str
+    resource: str
+    context: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.action} on {self.resource}" + (f" with {dict(self.context)}" if self.context else "")
+
+
+def asked(requests: Iterable[Mapping[str, Any]], who: str) -> Iterator[Asked]:
+    """Yield the rights that recorded requests (``tests.aws.server.requests``) of an access key need.
+
+    Raises:
+        AssertionError: a request is of a kind that is not known here.
+    """
+    for each in requests:
+        if each["who"] != who:
+            continue
+        if each["service"] == "s3":
+            yield from _of_s3(each)
+        else:
+            yield Asked(who, f"{each['service']}:{_operation(each)}", "*")
+
+
+def _of_s3(request: Mapping[str, Any]) -> Iterator[Asked]:
+    bucket, _, key = unquote(request["path"]).lstrip("/").partition("/")
+    if not bucket:
+        yield Asked(request["who"], "s3:ListAllMyBuckets", "*")
+        return
+    query = dict(parse_qsl(request["query"], keep_blank_values=True))
+    words = [word for word in query if word in _OF_QUERIES]
+    # Of several words one says what is done: the part of an upload, before the upload.
+    word = next((each for each in _SAYS_WHAT if each in words), words[0] if words else "")
+    method, arn = request["method"], f"arn:aws:s3:::{bucket}"
+    if method == "POST" and word == "delete":
+        for found in re.findall(r"<Key>(.*?)</Key>", request["body"]):
+            yield Asked(request["who"], "s3:DeleteObject", f"{arn}/{found}")
+        return
+    known = _OF_OBJECTS if key else _OF_BUCKETS
+    assert (method, word) in known, (
+        f"S3 was asked what is not known here: {method} {request['path']}?{request['query']}"
+    )
+    context = {
+        f"s3:{name}": request["headers"][name] for name in ("if-none-match", "if-match") if name in request["headers"]
+    }
+    if not key and "prefix" in query:
+        context["s3:prefix"] = query["prefix"]
+    yield Asked(request["who"], f"s3:{known[method, word]}", f"{arn}/{key}" if key else arn, context)
+    if source := request["headers"].get("x-amz-copy-source"):
+        yield Asked(request["who"], "s3:GetObject", f"arn:aws:s3:::{unquote(source).lstrip('/').partition('?')[0]}")
+
+
+def _operation(request: Mapping[str, Any]) -> str:
+    """The operation that a request of a service other than S3 names."""
+    if target := request["headers"].get("x-amz-target"):
+        return str(target.rpartition(".")[2])
+    if found := re.search(r"(?:^|&)Action=(\w+)", request["body"]):
+        return found[1]
+    return _paths(request["service"])[request["method"], request["path"]]
+
+
+@cache
+def _paths(service: str) -> dict[tuple[str, str], str]:
+    """Operations by method and path."""
+    model = botocore.session.get_session().get_service_model(service)
+    operations = [model.operation_model(name) for name in model.operation_names]
+    return {(each.http["method"], each.http["requestUri"]): each.name for each in operations}
+
+
+def allows(policies: Sequence[Policy], right: Asked) -> bool:
+    """Return whether some statement allows it and none denies it."""
+    found = {
+        statement["Effect"] for policy in policies for statement in policy["Statement"] if _holds(statement, right)
+    }
+    return found == {"Allow"}
+
+
+def may(policy: Policy, action: str, resource: str, **context: str) -> bool:
+    """As :func:`allows`; condition keys with ``_`` for ``:`` and ``-``."""
+    named = {name.replace("_", ":", 1).replace("_", "-").lower(): value for name, value in context.items()}
+    return allows([policy], Asked("", action, resource, named))
+
+
+def unused(policies: Sequence[Policy], rights: Iterable[Asked]) -> list[str]:
+    """Return the rights that statements allow and no request used: ``Sid action``."""
+    asked_for = list(rights)
+    return [
+        f"{statement['Sid']} {action}"
+        for policy in policies
+        for statement in policy["Statement"]
+        for action in _list(statement["Action"])
+        if not any(_holds({**statement, "Action": [action]}, right) for right in asked_for)
+    ]
+
+
+def _holds(statement: Mapping[str, Any], right: Asked) -> bool:
+    return (
+        any(fnmatchcase(right.action.lower(), each.lower()) for each in _list(statement["Action"]))
+        and any(fnmatchcase(right.resource, each) for each in _list(statement["Resource"]))
+        and all(
+            _meets(operator, right.context.get(key.lower()), _list(wanted))
+            for operator, keys in statement.get("Condition", {}).items()
+            for key, wanted in keys.items()
+        )
+    )
+
+
+def _meets(operator: str, given: str | None, wanted: Sequence[str]) -> bool:
+    match operator:
+        case "Null":
+            return (given is None) == (wanted[0] == "true")
+        case "StringEquals":
+            return given in wanted
+        case "StringLike":
+            return given is not None and any(fnmatchcase(given, each) for each in wanted)
+        case "StringLikeIfExists":
+            return given is None or any(fnmatchcase(given, each) for each in wanted)
+        case "StringNotEquals":
+            return given not in wanted
+        case "Bool":
+            return given == wanted[0]
+    raise AssertionError(f"{operator} is not known here")
+
+
+def _list(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value
+
+
+def of_role(name: str) -> list[Policy]:
+    """The inline policies of a role, as they were made in the tests' AWS."""
+    import boto3
+
+    iam = boto3.client("iam", region_name=server.REGION)
+    made = [
+        iam.get_role_policy(RoleName=name, PolicyName=each)
+        for each in iam.list_role_policies(RoleName=name)["PolicyNames"]
+    ]
+    return [
+        each["PolicyDocument"] if isinstance(each["PolicyDocument"], dict) else json.loads(each["PolicyDocument"])
+        for each in made
+    ]
