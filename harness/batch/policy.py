@@ -42,6 +42,13 @@ def _templates() -> list[dict[str, Any]]:
     look = ["ec2:DescribeLaunchTemplateVersions", "ec2:DescribeLaunchTemplates"]
     return [
         _statement("LookAtTemplates", [*look, "ec2:CreateLaunchTemplate"], "*"),
+        # A template that is made with tags needs the right to set them, on what is being made and on nothing else.
+        _statement(
+            "TagTemplates",
+            ["ec2:CreateTags"],
+            "*",
+            Condition={"StringEquals": {"ec2:CreateAction": ["CreateLaunchTemplate"]}},
+        ),
         _statement("Templates", ["ec2:CreateLaunchTemplateVersion", "ec2:DeleteLaunchTemplate"], "*", Condition=ours),
     ]
 

@@ -128,7 +128,7 @@ def runner(work: S3Uri, role: str) -> Policy:
         },
         {
             "Sid": "WorkPlace",
-            "Action": ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:ListBucket", "s3:PutObject"],
+            "Action": ["s3:DeleteObject", "s3:GetObject", "s3:ListBucket", "s3:PutObject"],
             "Resource": [bucket, f"{bucket}/*"],
         },
     ]

@@ -39,7 +39,7 @@ from moto import server
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.core.base_backend import BaseBackend
 from moto.core.exceptions import JsonRESTError
-from moto.ec2.models import amis
+from moto.ec2.models import amis, ec2_backends
 from moto.ec2.models.instances import Instance, InstanceBackend
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 from moto.s3.models import s3_backends
@@ -109,25 +109,34 @@ class Requests:
 
     def note(self, environ: dict[str, Any]) -> None:
         """Keep one, and leave it as it came."""
-        found = re.search(r"Credential=([^/]+)/\d+/[^/]*/([^/]+)/aws4_request", environ.get("HTTP_AUTHORIZATION", ""))
+        found = re.search(r"Credential=([^/]+)/\d+/([^/]*)/([^/]+)/aws4_request", environ.get("HTTP_AUTHORIZATION", ""))
         if found is None:
             return
         query, body = environ.get("QUERY_STRING", ""), b""
-        if found[2] != "s3" or query.partition("=")[0] == "delete":
+        who, region, service = found.groups()
+        if service != "s3" or query.partition("=")[0] == "delete":
             body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             environ["wsgi.input"] = io.BytesIO(body)
         names = {name: f"HTTP_{name.upper().replace('-', '_')}" for name in self._HEADERS}
         self.seen.append(
             {
-                "who": found[1],
-                "service": found[2],
+                "who": who,
+                "service": service,
+                "region": region,
                 "method": environ["REQUEST_METHOD"],
                 "path": environ["PATH_INFO"],
                 "query": query,
                 "headers": {name: environ[key] for name, key in names.items() if key in environ},
                 "body": body.decode("utf-8", "replace"),
+                "tags": self._tags(region, dict(parse_qsl(body.decode())).values()) if service == "ec2" else {},
             }
         )
+
+    def _tags(self, region: str, words: Iterable[str]) -> dict[str, dict[str, str]]:
+        """The tags that what a request names has, before it is answered."""
+        backend = ec2_backends[DEFAULT_ACCOUNT_ID][region]
+        ids = {word: backend.launch_template_name_to_ids.get(word, word) for word in words}
+        return {word: dict(backend.tags[name]) for word, name in ids.items() if name in backend.tags}
 
 
 clock, comings, requests = Clock(), Comings(), Requests()

@@ -51,6 +51,21 @@ _OF_BUCKETS = {
 }
 _SAYS_WHAT = ("partNumber", "uploads", "uploadId", "list-type", "delete")
 _OF_QUERIES = frozenset(word for _, word in (*_OF_OBJECTS, *_OF_BUCKETS) if word) | {"delete"}
+# What EC2's operations make, and what its ids say.
+_MADE = {
+    "RunInstances": ("instance", "volume", "network-interface"),
+    "CreateSecurityGroup": ("security-group",),
+    "CreateLaunchTemplate": ("launch-template",),
+}
+_KINDS = {
+    "ami": "image",
+    "i": "instance",
+    "lt": "launch-template",
+    "sg": "security-group",
+    "subnet": "subnet",
+    "vol": "volume",
+    "vpc": "vpc",
+}
 
 
 @dataclass(frozen=True)
@@ -75,10 +90,8 @@ def asked(requests: Iterable[Mapping[str, Any]], who: str) -> Iterator[Asked]:
     for each in requests:
         if each["who"] != who:
             continue
-        if each["service"] == "s3":
-            yield from _of_s3(each)
-        else:
-            yield Asked(who, f"{each['service']}:{_operation(each)}", "*")
+        reader = {"s3": _of_s3, "ec2": _of_ec2, "iam": _of_iam, "batch": _of_batch}.get(each["service"], _of_others)
+        yield from reader(each)
 
 
 def _of_s3(request: Mapping[str, Any]) -> Iterator[Asked]:
@@ -109,13 +122,112 @@ def _of_s3(request: Mapping[str, Any]) -> Iterator[Asked]:
         yield Asked(request["who"], "s3:GetObject", f"arn:aws:s3:::{unquote(source).lstrip('/').partition('?')[0]}")
 
 
+def _of_others(request: Mapping[str, Any]) -> Iterator[Asked]:
+    yield Asked(request["who"], f"{request['service']}:{_operation(request)}", "*")
+
+
+def _of_ec2(request: Mapping[str, Any]) -> Iterator[Asked]:
+    given, operation = dict(parse_qsl(request["body"])), _operation(request)
+    if operation.startswith(("Describe", "Get")):
+        yield from _of_others(request)
+        return
+
+    def arn(kind: str, name: str) -> str:
+        return f"arn:aws:ec2:{request['region']}:{server.ACCOUNT}:{kind}/{name}"
+
+    made = _MADE.get(operation, ())
+    for kind in made:
+        tags = _tags_asked(given, kind)
+        context = {f"aws:requesttag/{key.lower()}": value for key, value in tags.items()}
+        if kind == "instance":
+            context["ec2:instancetype"] = given["InstanceType"]
+        yield Asked(request["who"], f"ec2:{operation}", arn(kind, "*"), context)
+        if tags:
+            yield Asked(request["who"], "ec2:CreateTags", arn(kind, "*"), {**context, "ec2:createaction": operation})
+    named = {
+        value: _KINDS[value.partition("-")[0]]
+        for name, value in given.items()
+        if value.partition("-")[0] in _KINDS and "-" in value and name != "UserData"
+    }
+    if operation != "CreateLaunchTemplate" and (name := given.get("LaunchTemplateName")):
+        named[name] = "launch-template"
+    for name, kind in sorted(named.items()):
+        tags = request["tags"].get(name, {})
+        context = {f"aws:resourcetag/{key.lower()}": value for key, value in tags.items()}
+        yield Asked(request["who"], f"ec2:{operation}", arn(kind, name), context)
+    if profile := given.get("IamInstanceProfile.Name"):  # ours has the name of its role
+        yield _passed(request["who"], f"arn:aws:iam::{server.ACCOUNT}:role/{profile}", "ec2.amazonaws.com")
+    assert made or named, f"EC2 was asked what is not known here: {request['body'][:200]}"
+
+
+def _tags_asked(given: Mapping[str, str], kind: str) -> dict[str, str]:
+    """The tags that a request asks for on what it makes."""
+    found = {}
+    for name, value in given.items():
+        if value == kind and (place := re.fullmatch(r"(TagSpecification\.\d+)\.ResourceType", name)):
+            start = f"{place[1]}.Tag."
+            keys = {key: said for key, said in given.items() if key.startswith(start) and key.endswith(".Key")}
+            found |= {said: given[f"{key.removesuffix('.Key')}.Value"] for key, said in keys.items()}
+    return found
+
+
+def _passed(who: str, role: str, service: str) -> Asked:
+    return Asked(who, "iam:PassRole", role, {"iam:passedtoservice": service})
+
+
+def _of_iam(request: Mapping[str, Any]) -> Iterator[Asked]:
+    given, operation = dict(parse_qsl(request["body"])), _operation(request)
+    role, profile = (
+        f"arn:aws:iam::{server.ACCOUNT}:{kind}/{given.get(name, '')}"
+        for kind, name in (("role", "RoleName"), ("instance-profile", "InstanceProfileName"))
+    )
+    if service := given.get("AWSServiceName"):
+        role = f"arn:aws:iam::{server.ACCOUNT}:role/aws-service-role/{service}/AWSServiceRole"
+    if operation == "AddRoleToInstanceProfile":
+        yield _passed(request["who"], role, "ec2.amazonaws.com")
+    resource = "*" if operation.startswith("List") and "RoleName" not in given else role
+    resource = profile if "InstanceProfileName" in given else resource
+    yield Asked(request["who"], f"iam:{operation}", resource)
+    if operation.startswith("Create") and any(name.startswith("Tags.") for name in given):
+        yield Asked(request["who"], f"iam:Tag{operation.removeprefix('Create')}", resource)
+
+
+def _of_batch(request: Mapping[str, Any]) -> Iterator[Asked]:
+    operation = _operation(request)
+    given = json.loads(request["body"] or "{}")
+
+    def arn(kind: str, name: str) -> str:
+        return name if name.startswith("arn:") else f"arn:aws:batch:{request['region']}:{server.ACCOUNT}:{kind}/{name}"
+
+    kinds = {"computeEnvironment": "compute-environment", "jobQueue": "job-queue", "jobDefinition": "job-definition"}
+    named = [
+        arn(kind, given[key])
+        for word, kind in kinds.items()
+        for key in (word, f"{word}Name")
+        if key in given and not operation.startswith(("Describe", "List"))
+    ]
+    if operation in ("TerminateJob", "CancelJob"):
+        named = [arn("job", given["jobId"])]
+    if operation == "TagResource":
+        named = [unquote(request["path"]).partition("/tags/")[2]]
+    for name in named or ["*"]:
+        yield Asked(request["who"], f"batch:{operation}", name)
+        if "tags" in given and operation.startswith(("Create", "Register", "Submit")):
+            yield Asked(request["who"], "batch:TagResource", arn("job", "*") if operation == "SubmitJob" else name)
+    if role := given.get("containerProperties", {}).get("jobRoleArn"):
+        yield _passed(request["who"], role, "ecs-tasks.amazonaws.com")
+
+
 def _operation(request: Mapping[str, Any]) -> str:
     """The operation that a request of a service other than S3 names."""
     if target := request["headers"].get("x-amz-target"):
         return str(target.rpartition(".")[2])
     if found := re.search(r"(?:^|&)Action=(\w+)", request["body"]):
         return found[1]
-    return _paths(request["service"])[request["method"], request["path"]]
+    for (method, uri), name in _paths(request["service"]).items():
+        if method == request["method"] and re.fullmatch(re.sub(r"\{.*?\}", ".+", uri), request["path"]):
+            return name
+    raise AssertionError(f"{request['service']} was asked what is not known here: {request['path']}")
 
 
 @cache
@@ -150,6 +262,20 @@ def unused(policies: Sequence[Policy], rights: Iterable[Asked]) -> list[str]:
         for action in _list(statement["Action"])
         if not any(_holds({**statement, "Action": [action]}, right) for right in asked_for)
     ]
+
+
+def differing(
+    requests: Iterable[Mapping[str, Any]], who: str, policies: Sequence[Policy]
+) -> tuple[list[str], list[str]]:
+    """Return what IAM would have denied to an access key, and the rights that it did not use.
+
+    Raises:
+        AssertionError: it made no request.
+    """
+    needed = list(asked(requests, who))
+    assert needed, f"{who} asked for nothing"
+    denied = dict.fromkeys(str(each) for each in needed if not allows(policies, each))
+    return list(denied), unused(policies, needed)
 
 
 def _holds(statement: Mapping[str, Any], right: Asked) -> bool:

@@ -21,12 +21,14 @@ from tests.aws import quick_clients
 ACCESS_KEY = "AKIAPLANTED7KEY7ID7X"
 SECRET_KEY = "planted/secret/Q7xW9zR2mK4vT8bN1cJ5hL3pF6dG0sYa"
 TOKEN = "planted-session-token-Zk83JxQ"
-# Who signs so is a box of EC2, or a job of Batch: what each may do is another's than the user's.
+# Who signs so is a box of EC2, a job of Batch, a user at his commands, or one who sets up: each may do something else.
 BOX_KEY = "AKIAPLANTED7KEY7BOXX"
 JOB_KEY = "AKIAPLANTED7KEY7JOBX"
+RUNNER_KEY = "AKIAPLANTED7KEY7RUNX"
+KEEPER_KEY = "AKIAPLANTED7KEY7KEEP"
 ACCOUNT = "123456789012"  # moto's
 REGION = "us-east-1"
-SECRETS = (ACCESS_KEY, BOX_KEY, JOB_KEY, SECRET_KEY, TOKEN, ACCOUNT)
+SECRETS = (ACCESS_KEY, BOX_KEY, JOB_KEY, RUNNER_KEY, KEEPER_KEY, SECRET_KEY, TOKEN, ACCOUNT)
 
 
 @contextmanager

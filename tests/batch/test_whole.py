@@ -18,11 +18,15 @@ import docker
 import pytest
 from click.testing import CliRunner
 
+from harness.aws import uri
 from harness.aws.connections import Connections
-from harness.batch import cancelling, ending, engine, kinds, names, running
+from harness.batch import cancelling, ending, kinds, names, policy, running
+from harness.batch import engine as batch_engine
 from harness.batch.kinds import Place
 from harness.batch.watching import Pace
 from harness.cli import main
+from harness.ec2 import policy as ec2_policy
+from harness.ec2 import preflight
 from harness.records import Outcome
 from harness.stored_jobs import StoredJob, read_jobs
 from tests.aws import rights, server
@@ -35,6 +39,13 @@ pytestmark = pytest.mark.docker
 
 TYPE = "c5.large"
 WORK = "s3://harness-work/a/place"
+# Rights of the user that the page's commands do not use: to cancel, and to bring up what has changed.
+UNUSED = [
+    "Jobs batch:TerminateJob",
+    "Templates ec2:CreateLaunchTemplateVersion",
+    "Roles iam:UpdateAssumeRolePolicy",
+    "FindBatchsRole iam:ListRoles",
+]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +64,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClient)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """AWS is looked at more often than users look at it."""
     monkeypatch.setattr(running, "Pace", partial(Pace, interval_s=1))
-    for module, name in ((kinds, "_POLL_S"), (ending, "_POLL_S"), (engine, "_PAUSE_S"), (cancelling, "_GRACE_S")):
+    for module, name in ((kinds, "_POLL_S"), (ending, "_POLL_S"), (batch_engine, "_PAUSE_S"), (cancelling, "_GRACE_S")):
         monkeypatch.setattr(module, name, 0.3)
 
 
@@ -70,6 +81,7 @@ def place(cloud: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Place:
 def harness(bench: Bench, *arguments: str, code: int = 0) -> str:
     """Run a command as a user types it."""
     environment = {"HARNESS_WORK": WORK, **os.environ, "HARNESS_CACHE": str(bench.cache), "COLUMNS": "200"}
+    environment["AWS_ACCESS_KEY_ID"] = server.RUNNER_KEY
     with chdir(bench.folder):
         done = CliRunner(env=environment).invoke(main, arguments, catch_exceptions=False)
     said = done.stdout + done.stderr
@@ -128,10 +140,8 @@ def check_measured(bench: Bench, place: Place, bucket: str) -> None:
     assert left
     for name, content in left.items():
         assert not [secret for secret in server.SECRETS if secret.encode() in content], name
-    needed = list(rights.asked(server.requests(os.environ["AWS_ENDPOINT_URL"]), server.JOB_KEY))
     policies = rights.of_role(names.role("quickstart", server.REGION, "job"))
-    assert needed and not [str(each) for each in needed if not rights.allows(policies, each)]
-    assert rights.unused(policies, needed) == []
+    assert rights.differing(server.requests(os.environ["AWS_ENDPOINT_URL"]), server.JOB_KEY, policies) == ([], [])
     logs = place.client("logs").filter_log_events(logGroupName="/aws/batch/job")["events"]
     assert not [secret for secret in server.SECRETS if secret in str([each["message"] for each in logs])]
 
@@ -179,6 +189,11 @@ def test_the_page_takes_a_user_from_nothing_to_a_table_and_back(
     left = everything(place)
     assert not any(left.values()), left
     assert not agents.siblings(engine)
+    bucket, asked = uri.parse("s3://my-harness"), server.requests(cloud[0])
+    shared = [each(bucket, preflight.role(bucket)) for each in (ec2_policy.runner, ec2_policy.keeper)]
+    denied, _ = rights.differing(asked, server.RUNNER_KEY, [policy.user(), *shared])
+    assert denied == []
+    assert rights.differing(asked, server.RUNNER_KEY, [policy.user()])[1] == UNUSED
 
 
 @contextmanager
