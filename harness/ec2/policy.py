@@ -106,7 +106,20 @@ def runner(work: S3Uri, role: str) -> Policy:
             ],
             "Resource": "*",
         },
-        {"Sid": "Launch", "Action": ["ec2:RunInstances"], "Resource": "*"},
+        {
+            "Sid": "LaunchWhatIsOurs",
+            "Action": ["ec2:RunInstances"],
+            "Resource": [_ec2("instance"), _ec2("volume")],
+            "Condition": {"StringLike": {f"aws:RequestTag/{tags.OWNER}": "*"}},
+        },
+        {
+            "Sid": "LaunchWith",
+            "Action": ["ec2:RunInstances"],
+            "Resource": [
+                "arn:aws:ec2:*::image/*",
+                *(_ec2(kind) for kind in ("network-interface", "security-group", "spot-instances-request", "subnet")),
+            ],
+        },
         _tagging("RunInstances"),
         {
             "Sid": "EndWhatIsOurs",
@@ -186,6 +199,10 @@ def _tagging(maker: str) -> Policy:
         "Resource": "*",
         "Condition": {"StringEquals": {"ec2:CreateAction": [maker]}},
     }
+
+
+def _ec2(kind: str) -> str:
+    return f"arn:aws:ec2:*:*:{kind}/*"
 
 
 def _role(name: str) -> str:

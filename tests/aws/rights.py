@@ -133,7 +133,8 @@ def _of_ec2(request: Mapping[str, Any]) -> Iterator[Asked]:
         return
 
     def arn(kind: str, name: str) -> str:
-        return f"arn:aws:ec2:{request['region']}:{server.ACCOUNT}:{kind}/{name}"
+        owner = "" if kind == "image" else server.ACCOUNT
+        return f"arn:aws:ec2:{request['region']}:{owner}:{kind}/{name}"
 
     made = _MADE.get(operation, ())
     for kind in made:

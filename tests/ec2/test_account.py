@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import boto3
@@ -18,7 +19,7 @@ from harness.ec2 import amis, fleet, network, policy, preflight, removal, setup,
 from harness.ec2.book import Book
 from harness.ec2.records import Run
 from harness.errors import AwsError
-from tests.aws.rights import may
+from tests.aws.rights import Asked, allows, may
 from tests.aws.server import REGION, SECRETS
 from tests.ec2.conftest import launched_and_terminated
 from tests.ec2.faults import Injected
@@ -373,10 +374,20 @@ def test_who_runs_cannot_make_himself_more() -> None:
     assert not may(given, "iam:PassRole", "arn:aws:iam::1:role/admin", iam_PassedToService="ec2.amazonaws.com")
 
 
+@pytest.mark.parametrize("kind", ["instance", "volume"])
+def test_who_runs_launches_only_what_says_whose_it_is(kind: str) -> None:
+    given, arn = policy.runner(WORK, "r"), f"arn:aws:ec2:us-east-1:1:{kind}/*"
+    tagged = Asked("", "ec2:RunInstances", arn, {"aws:requesttag/harness:owner": "0123"})
+    assert allows([given], tagged) and not allows([given], replace(tagged, context={}))
+    assert may(given, "ec2:RunInstances", "arn:aws:ec2:us-east-1::image/ami-1")
+    assert not may(given, "ec2:RunInstances", "arn:aws:ec2:us-east-1:1:key-pair/mine"), "boxes have no key"
+
+
 @pytest.mark.parametrize("given", [policy.runner(WORK, "r"), policy.keeper(WORK, "r")])
 def test_what_is_there_cannot_be_marked_as_ours(given: policy.Policy) -> None:
     """A right to tag any instance would be a right to end it."""
-    made = [each for each in ("RunInstances", "CreateSecurityGroup") if may(given, f"ec2:{each}", "x")]
+    actions = {action for each in given["Statement"] for action in each["Action"]}
+    made = [each for each in ("RunInstances", "CreateSecurityGroup") if f"ec2:{each}" in actions]
     assert len(made) == 1
     assert may(given, "ec2:CreateTags", "x", ec2_CreateAction=made[0])
     assert not may(given, "ec2:CreateTags", "x")
