@@ -75,6 +75,20 @@ def box(work: S3Uri, *, claims: bool = False) -> Policy:
     return _policy(statements)
 
 
+def bucket(work: S3Uri, partition: str = "aws") -> Policy:
+    """The policy of a bucket that harness made: nobody reaches it without TLS."""
+    arn = f"arn:{partition}:s3:::{work.bucket}"
+    statement = {
+        "Sid": "TlsAlone",
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:*",
+        "Resource": [arn, f"{arn}/*"],
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+    return {"Version": _VERSION, "Statement": [statement]}
+
+
 def _policy(statements: list[Policy]) -> Policy:
     return {
         "Version": _VERSION,
@@ -162,8 +176,8 @@ def keeper(work: S3Uri, role: str) -> Policy:
     # A role that is added to an instance profile is passed to EC2.
     roles += ["PassRole", "TagInstanceProfile", "TagRole"]
     buckets = ["CreateBucket", "DeleteBucket", "DeleteObject", "GetBucketTagging", "GetLifecycleConfiguration"]
-    buckets += ["ListBucket", "PutBucketPublicAccessBlock", "PutBucketTagging", "PutEncryptionConfiguration"]
-    buckets += ["PutLifecycleConfiguration"]
+    buckets += ["ListBucket", "PutBucketPolicy", "PutBucketPublicAccessBlock", "PutBucketTagging"]
+    buckets += ["PutEncryptionConfiguration", "PutLifecycleConfiguration"]
     statements: list[Policy] = [
         {
             "Sid": "Look",

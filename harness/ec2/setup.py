@@ -84,7 +84,7 @@ def _mark(client: Any, bucket: str, owner: str) -> None:
 
 
 def _guard(client: Any, work: S3Uri, say: Say) -> None:
-    """Private, encrypted, and cleaned by itself."""
+    """Private, encrypted, reached by TLS alone, and cleaned by itself."""
     with aws_errors(f"guarding the bucket {work.bucket}"):
         client.put_public_access_block(
             Bucket=work.bucket,
@@ -101,6 +101,7 @@ def _guard(client: Any, work: S3Uri, say: Say) -> None:
                 "Rules": [{"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]
             },
         )
+        client.put_bucket_policy(Bucket=work.bucket, Policy=json.dumps(policy.bucket(work, client.meta.partition)))
         rules: list[dict[str, Any]] = [
             {
                 # Another work place in this bucket has rules of its own.
@@ -115,7 +116,8 @@ def _guard(client: Any, work: S3Uri, say: Say) -> None:
         ours = {rule["ID"] for rule in rules}
         rules += [rule for rule in _rules(client, work.bucket) if rule.get("ID") not in ours]
         client.put_bucket_lifecycle_configuration(Bucket=work.bucket, LifecycleConfiguration={"Rules": rules})
-    say(f"set: {work.bucket} is private, encrypted, and keeps {work}/runs and /inputs for {EXPIRES_DAYS} days")
+    kept = f"keeps {work}/runs and /inputs for {EXPIRES_DAYS} days"
+    say(f"set: {work.bucket} is private, encrypted, reached by TLS alone, and {kept}")
 
 
 def _rules(client: Any, bucket: str) -> list[dict[str, Any]]:

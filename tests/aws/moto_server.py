@@ -8,6 +8,9 @@ lets one win: moto looks first and writes later, so it gets one such request aft
 And mended where it fails: it knows no quota of EC2 and answers with status 500, which boto3 tries again for seconds.
 Here it refuses to say them, as AWS does to users without the right.
 
+And where it is stricter: it reads a bucket's policy without its conditions, so it would deny all that is denied without
+TLS; here it asks no bucket (``tests/aws/rights.py`` does).
+
 And where it is slow: of its images it makes those that runs take alone, what never changes it looks up once, what it
 forgets it does not first make anew, it answers many requests on one connection, and it writes no log of them.
 
@@ -41,8 +44,9 @@ from moto.core.base_backend import BaseBackend
 from moto.core.exceptions import JsonRESTError
 from moto.ec2.models import amis, ec2_backends
 from moto.ec2.models.instances import Instance, InstanceBackend
+from moto.iam.access_control import PermissionResult
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication
-from moto.s3.models import s3_backends
+from moto.s3.models import FakeBucket, s3_backends
 from moto.servicequotas.models import ServiceQuotasBackend
 from werkzeug.serving import WSGIRequestHandler
 
@@ -163,6 +167,10 @@ def _quota(self: ServiceQuotasBackend, service_code: str, quota_code: str) -> An
     raise JsonRESTError("AccessDeniedException", f"not authorized to see {service_code}/{quota_code}")
 
 
+def _unasked(_bucket: FakeBucket, _action: str, _resource: str) -> PermissionResult:
+    return PermissionResult.NEUTRAL
+
+
 @functools.cache
 def _images(path: str) -> list[dict[str, Any]]:
     return [each for each in _load(path) if each["name"].startswith(_IMAGES)]
@@ -234,6 +242,7 @@ def mend() -> None:
     DomainDispatcherApplication.__call__ = _one_by_one  # type: ignore[method-assign]
     Instance.terminate = _terminate  # type: ignore[method-assign]
     InstanceBackend.run_instances = _run_instances  # type: ignore[method-assign]
+    FakeBucket.get_permission = _unasked  # type: ignore[method-assign,assignment]
     ServiceQuotasBackend.get_service_quota = _quota  # type: ignore[method-assign]
     BaseBackend.reset = _nothing_made_anew  # type: ignore[method-assign]
     amis.AMIS.clear()

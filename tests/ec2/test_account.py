@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -79,6 +80,12 @@ def test_up_makes_all_of_it_and_twice_is_as_good_as_once(aws: str) -> None:
     }
     encryption = s3.get_bucket_encryption(Bucket=WORK.bucket)["ServerSideEncryptionConfiguration"]
     assert encryption["Rules"][0]["ApplyServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"
+    tls = json.loads(s3.get_bucket_policy(Bucket=WORK.bucket)["Policy"])
+    allowed = {"Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}, *tls["Statement"]]}
+    for name in (WORK.bucket, f"{WORK.bucket}/some/prefix/runs/r/run.json"):
+        plainly = Asked("", "s3:GetObject", f"arn:aws:s3:::{name}", {"aws:securetransport": "false"})
+        assert not allows([allowed], plainly)
+        assert allows([allowed], replace(plainly, context={"aws:securetransport": "true"}))
     name = preflight.role(WORK)
     (role,) = iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]["Roles"]
     assert role["RoleName"] == name
