@@ -128,7 +128,7 @@ def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
             click.echo(f"harness: {place}: {error.strerror}; {remedy}", err=True)
             sys.exit(1)
         except KeyboardInterrupt:
-            interrupts.no_more()
+            interrupts.ignore_ctrl_c()
             click.echo("harness: stopped; what was finished is kept, and the same command goes on from there", err=True)
             sys.exit(130)
 

@@ -65,8 +65,8 @@ class Difference:
 
     @property
     def interval(self) -> Figure:
-        """For other such queries, and of latency measured again in fresh processes."""
-        return _both(self.over_queries, self.again)
+        """Return the difference for other such queries; a latency's also for fresh processes."""
+        return _combined(self.over_queries, self.again)
 
     @property
     def larger_is_better(self) -> bool:
@@ -113,7 +113,7 @@ def difference(
         ratio=b / a if a else None,
         queries=len(differences),
         needed=_needed(differences, _least(metric)),
-        verdict=_verdict(interval, _both(interval, again), differences) if latency else Verdict.NONE,
+        verdict=_verdict(interval, _combined(interval, again), differences) if latency else Verdict.NONE,
         fingerprint=significance.fingerprint(differences),
         column=differences,
     )
@@ -155,7 +155,7 @@ def _needed(differences: Floats, least: int) -> int | None:
     return max(least, math.ceil((_Z * float(np.std(differences, ddof=1)) / mean) ** 2))
 
 
-def _both(over_queries: Figure, again: Figure | None) -> Figure:
+def _combined(over_queries: Figure, again: Figure | None) -> Figure:
     """Return a difference with one interval for other queries and other processes (:func:`stats.measured_again`)."""
     if again is None or over_queries.value is None or again.value is None or again.low is None or again.high is None:
         return over_queries
@@ -165,7 +165,7 @@ def _both(over_queries: Figure, again: Figure | None) -> Figure:
 
 
 def _verdict(over_queries: Figure, interval: Figure, differences: Floats) -> Verdict:
-    """What the interval says of a latency."""
+    """Return what the interval says of a latency."""
     if not differences.any():
         return Verdict.EQUAL
     side = _side(interval)

@@ -27,13 +27,13 @@ def of_jobs(count: int, jobs: int) -> str:
 
 
 def warm_longer(spec: ResultSpec) -> str:
-    """What lets warm-up last until the system is warm, in words."""
+    """Tell the user how to let warm-up last until the system is warm."""
     verb = "set" if spec.warmup_cap is None else "raise"
     return f"{verb} protocol.warmup_cap in the suite, then {again(spec.cell)}"
 
 
 def warm_wider(spec: ResultSpec) -> str:
-    """What lets other queries warm up too, in words; a sample lends a fifth of itself at most."""
+    """Tell the user how to warm up with more queries; a sample lends a fifth of itself at most."""
     most = " (beyond a fifth of the sample, add queries without judgements to the dataset)" if spec.held_out else ""
     return f"raise protocol.warmup_queries in the suite{most}, then {again(spec.cell)}"
 

@@ -62,7 +62,7 @@ class Index:
     def used_elsewhere(self) -> bool:
         """Return whether a job of another run reads this index now: what fails here is not the index's fault then."""
         with _flock(self.folder.parent, fcntl.LOCK_EX) as alone:
-            return not alone
+            return alone is False
 
     def unchanged_since_loaded(self, until: float) -> bool:
         """Return whether a job opened this index before, and its content is still the one that was built."""
@@ -201,21 +201,24 @@ def _entries(folder: Path) -> list[tuple[str, int]] | None:
 def _held(folder: Path) -> Iterator[bool]:
     """Whether this process alone may work in ``folder``, until it ends; the kernel lets go when a process dies."""
     folder.mkdir(parents=True, exist_ok=True)
-    with _flock(folder, fcntl.LOCK_EX) as held:
-        yield held
+    with _flock(folder, fcntl.LOCK_EX) as ours:
+        yield ours is True
 
 
 @contextlib.contextmanager
-def _flock(folder: Path, kind: int) -> Iterator[bool]:
-    """Whether this process has a lock of this kind on a folder; not where another run has it, or nobody can."""
+def _flock(folder: Path, kind: int) -> Iterator[bool | None]:
+    """Lock a folder: ``True``: it is ours; ``False``: another run has it; ``None``: its file system knows no locks."""
+    ours: bool | None
     with contextlib.ExitStack() as opened:
         try:
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             opened.callback(os.close, descriptor)
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
             ours = True
-        except OSError:
+        except BlockingIOError:
             ours = False
+        except OSError:
+            ours = None
         yield ours
 
 

@@ -18,8 +18,8 @@ def stop_as_ctrl_c_does() -> None:
             signal.signal(number, _stop)
 
 
-def no_more() -> None:
-    """Let a further Ctrl-C not interrupt what ends already."""
+def ignore_ctrl_c() -> None:
+    """Ignore further Ctrl-C: this process is ending already."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 

@@ -59,8 +59,9 @@ def read(suite: Path) -> dict[str, str] | None:
     if len(content) > MOST_BYTES:
         raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
     found = {}
-    # A full disk or a dead machine may have cut the last line: its job is one that is not listed.
-    for number, line in enumerate(content.decode("utf-8").split("\n")[:-1], start=1):
+    # A full disk or a dead machine may have cut the last line, and a character in it: its job is not listed.
+    whole = content[: content.rfind(b"\n") + 1].decode("utf-8")
+    for number, line in enumerate(whole.split("\n")[:-1], start=1):
         if not (entry := _LINE.fullmatch(line)):
             raise ValueError(f"line {number} is no seal and folder")
         # The last line on a folder holds: a job that was moved away can be measured again.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -422,6 +423,19 @@ def test_an_index_that_another_run_reads_is_not_built_again_for_a_crash(bench: B
         assert index.used_elsewhere()
         bench.run(launcher, fresh=True)
     assert _kinds(launcher) == ["search"]
+
+
+def test_where_no_folder_can_be_locked_a_broken_index_is_still_built_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locks_nothing(_descriptor: int, _kind: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    bench.run(FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK))
+    launcher = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
+    monkeypatch.setattr(indexes, "fcntl", SimpleNamespace(LOCK_SH=1, LOCK_EX=2, LOCK_NB=4, flock=locks_nothing))
+    bench.run(launcher, fresh=True)
+    assert _kinds(launcher) == ["search", "build", "search"]
 
 
 def test_a_cache_that_is_not_ours_to_write_costs_no_result(bench: Bench) -> None:

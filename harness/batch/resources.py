@@ -130,7 +130,7 @@ def _instance_profile(stack: Stack) -> Resource:
 
 
 def _job_role(stack: Stack) -> Resource:
-    """What the agent may do: what a box of EC2 may, and claim its part."""
+    """Return the role of the agent: it may do what a box of EC2 may, and claim its part."""
     statements = [
         {**statement, "Resource": [_any_partition(arn) for arn in statement["Resource"]]}
         for statement in policy.box(stack.work, claims=True)["Statement"]

@@ -76,7 +76,7 @@ def box(work: S3Uri, *, claims: bool = False) -> Policy:
 
 
 def bucket(work: S3Uri, partition: str = "aws") -> Policy:
-    """The policy of a bucket that harness made: nobody reaches it without TLS."""
+    """Return the policy of a bucket that harness made: it refuses requests without TLS."""
     arn = f"arn:{partition}:s3:::{work.bucket}"
     statement = {
         "Sid": "TlsAlone",

@@ -84,7 +84,7 @@ def _mark(client: Any, bucket: str, owner: str) -> None:
 
 
 def _guard(client: Any, work: S3Uri, say: Say) -> None:
-    """Private, encrypted, reached by TLS alone, and cleaned by itself."""
+    """Make a bucket private and encrypted, refuse requests without TLS, and let it clean itself."""
     with aws_errors(f"guarding the bucket {work.bucket}"):
         client.put_public_access_block(
             Bucket=work.bucket,
@@ -117,7 +117,7 @@ def _guard(client: Any, work: S3Uri, say: Say) -> None:
         rules += [rule for rule in _rules(client, work.bucket) if rule.get("ID") not in ours]
         client.put_bucket_lifecycle_configuration(Bucket=work.bucket, LifecycleConfiguration={"Rules": rules})
     kept = f"keeps {work}/runs and /inputs for {EXPIRES_DAYS} days"
-    say(f"set: {work.bucket} is private, encrypted, reached by TLS alone, and {kept}")
+    say(f"set: {work.bucket} is private, encrypted, refuses requests without TLS, and {kept}")
 
 
 def _rules(client: Any, bucket: str) -> list[dict[str, Any]]:

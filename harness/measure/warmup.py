@@ -13,7 +13,7 @@ from statistics import fmean, median
 
 # Work that has to be level.
 WORK_NS = 1_500_000_000
-# A just-in-time compiler counts calls: as many are as good as so much work, where queries take microseconds.
+# Where queries take microseconds, so many stand in for that work: a just-in-time compiler counts calls.
 ENOUGH_QUERIES = 10_000
 # The stretch is compared in so many parts; it has at least one pass for each.
 PARTS = 3
@@ -38,7 +38,7 @@ def warm_up(
         ask: passes over all warm-up queries once; returns the nanoseconds that they took.  The same queries each
             time: others would be slower or faster by themselves.
         queries: how many a pass asks.
-        most: queries that may be asked; one pass is made in any case.  Two alone are compared with each other.
+        most: queries that may be asked; one pass is made in any case.  Two passes alone are compared with each other.
         compiled_ns: CPU time of compiler threads so far, in nanoseconds.
 
     Returns:
@@ -59,8 +59,8 @@ def warm_up(
         level: Callable[[Sequence[int]], float] = fmean
         count = _stretch(levels)
         if count is None and last:
-            # Less work than a stretch: judge what there is, without the coldest third, where it is that of many
-            # queries.  One interruption is long beside so short passes.
+            # Less work than a stretch: judge what there is, without the coldest third.  One interruption is long beside
+            # so short passes.
             count, level = max(min(PARTS, len(levels)), len(levels) * 2 // 3), median
         if count is None:
             continue
