@@ -226,7 +226,6 @@ def _one_by_one(self: DomainDispatcherApplication, environ: dict[str, Any], star
     if path == "/moto-api/reset":
         clock.reset()
         requests.seen.clear()
-    requests.note(environ)
     signed_for = environ.get("HTTP_AUTHORIZATION", "")
     turn: AbstractContextManager[Any] = nullcontext()
     if "/ec2/aws4_request" in signed_for:
@@ -234,6 +233,7 @@ def _one_by_one(self: DomainDispatcherApplication, environ: dict[str, Any], star
     elif environ["REQUEST_METHOD"] == "PUT" and ("HTTP_IF_MATCH" in environ or "HTTP_IF_NONE_MATCH" in environ):
         turn = _if_so
     with turn:
+        requests.note(environ)
         return _dispatch(self, environ, start_response)
 
 
