@@ -61,6 +61,58 @@ class IndexBuild:
 
 
 @dataclass(frozen=True)
+class PlannedPart:
+    """What one machine does: index builds, then jobs.
+
+    ``needs`` are keys of indexes that other parts build.  ``expected_s`` is the time that it takes, ``worst_s`` what
+    the protocol's time-outs allow; ``measured``: no estimate is assumed.
+    """
+
+    name: str
+    instance_type: str
+    usd_per_hour: float
+    disk_gib: int
+    jobs: tuple[PartJob, ...] = ()
+    builds: tuple[IndexBuild, ...] = ()
+    needs: tuple[str, ...] = ()
+    expected_s: float = 0.0
+    worst_s: float = 0.0
+    measured: bool = False
+    gpus: int = 0
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Written before AWS is asked for machines: ``limit_s`` of each part, ``attempts`` of a part whose host is lost.
+
+    ``at`` is AWS' own time, seconds since 1970; ``usd_per_hour`` of all parts; ``machines``: part -> instance id.
+    """
+
+    name: str
+    parts: tuple[str, ...]
+    limit_s: int
+    attempts: int
+    at: float
+    usd_per_hour: float
+    machines: dict[str, str] = field(default_factory=dict)
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run: ``run.json``.  ``results`` and ``owner`` are hashes."""
+
+    run_id: str
+    suite: str
+    results: str
+    owner: str
+    region: str
+    parts: tuple[PlannedPart, ...]
+    cap_usd: float | None = None
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
 class Part:
     """What one box is to do: builds, then jobs.
 
