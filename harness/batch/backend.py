@@ -209,9 +209,7 @@ class BatchBackend:
         Raises:
             AwsError: Batch refuses, or is not reached.
         """
-        return {
-            part: state for launch in launches for part, state in self._look(launch.name, submissions[launch.name])
-        }
+        return {part: state for launch in launches for part, state in self._look(launch.name, submissions[launch.name])}
 
     def _look(self, name: str, submission: Submission) -> Iterator[tuple[str, State]]:
         job, now, parts = self._jobs[name], self._clock(), [part.name for part in submission.parts]

@@ -95,10 +95,14 @@ def up(connections: Connections, wanted: Requirements, subnets: tuple[str, ...])
     work, region = wanted.options.work, wanted.options.region
     found = account.find(connections, work, region)
     if found is None:
-        raise UsageError(f"{work} has no stack of roles in {region}; an administrator makes it: `harness ec2 up {work}`")
+        raise UsageError(
+            f"{work} has no stack of roles in {region}; an administrator makes it: `harness ec2 up {work}`"
+        )
     owner = tags.owner(connections, cache_folder.usual())
     stack.up(connections, wanted, found, owner, subnets, click.echo)
-    click.echo(f"costs nothing until `harness run ... --launcher batch`; `harness batch down {wanted.suite}` removes it")
+    click.echo(
+        f"costs nothing until `harness run ... --launcher batch`; `harness batch down {wanted.suite}` removes it"
+    )
 
 
 @batch.command()

@@ -37,8 +37,9 @@ def wanted() -> Make:
             (hardware.profile("cpu1-mem1"), known["m6gd.medium"]),
             (hardware.profile("cpu2-mem4"), known["c7g.xlarge"]),
         )
-        return Requirements(**{"suite": "quick", "machines": machines, **fixed}, options=options, timeout_s=7200,
-                            agent_image=AGENT)
+        return Requirements(
+            **{"suite": "quick", "machines": machines, **fixed}, options=options, timeout_s=7200, agent_image=AGENT
+        )
 
     return make
 

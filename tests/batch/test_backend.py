@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from harness import instances
 from harness.aws import uri
 from harness.aws.connections import Connections
-from harness.batch import backend as batch_backend
 from harness.batch import inventory, job_definition, names, stack
 from harness.batch.backend import BatchBackend, build_group, job_group
 from harness.ec2 import quotas
@@ -266,7 +264,9 @@ def test_of_twins_the_younger_ends_however_late_batch_lists_the_elder(
         clock.now += 61
         launch(later, ONE)
         [younger] = [each for each in submitted(made) if each["jobId"] != elder["jobId"]]
-    jobs = [inventory.Job(each["jobId"], "run-001-bm25", "RUNNING", created=n) for n, each in enumerate((elder, younger))]
+    jobs = [
+        inventory.Job(each["jobId"], "run-001-bm25", "RUNNING", created=n) for n, each in enumerate((elder, younger))
+    ]
     terminated: list[str] = []
     monkeypatch.setattr(inventory, "listed", lambda *_, **__: jobs[::-1])
     monkeypatch.setattr(inventory, "terminate", lambda _, job, reason: terminated.append(f"{job}: {reason}"))
@@ -279,19 +279,17 @@ def test_of_twins_the_younger_ends_however_late_batch_lists_the_elder(
 @pytest.fixture
 def shown(connections: Connections, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The jobs that Batch describes, whatever is asked; ``run-...`` is found as job ``j``."""
-    jobs: list[dict[str, Any]] = []
+    described: list[dict[str, Any]] = []
 
-    def describe(jobs_asked: list[str]) -> dict[str, Any]:
-        asked.append(jobs_asked)
-        return {"jobs": [each for each in jobs if each["jobId"] in jobs_asked]}
+    def describe(**given: list[str]) -> dict[str, Any]:
+        return {"jobs": [each for each in described if each["jobId"] in given["jobs"]]}
 
-    asked: list[list[str]] = []
-    monkeypatch.setattr(connections.client("batch"), "describe_jobs", lambda jobs: describe(jobs))
-    for name in (ONE.name, ARRAY.name):
-        monkeypatch.setattr(
-            inventory, "listed", lambda *_, filters: [inventory.Job("j", filters[0]["values"][0], "RUNNING")]
-        )
-    return jobs
+    def listed(*_: Any, filters: list[dict[str, Any]]) -> list[inventory.Job]:
+        return [inventory.Job("j", filters[0]["values"][0], "RUNNING")]
+
+    monkeypatch.setattr(connections.client("batch"), "describe_jobs", describe)
+    monkeypatch.setattr(inventory, "listed", listed)
+    return described
 
 
 @pytest.mark.parametrize(
@@ -349,9 +347,7 @@ def test_a_job_that_batch_does_not_describe_is_waited_for_and_in_the_end_forgott
     assert "does not know it any more" in states["002"].reason
 
 
-def test_the_user_hears_why_no_instance_comes(
-    backend: BatchBackend, shown: list[dict[str, Any]], clock: Clock
-) -> None:
+def test_the_user_hears_why_no_instance_comes(backend: BatchBackend, shown: list[dict[str, Any]], clock: Clock) -> None:
     reason = "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY - c7g.xlarge"
     shown += [{"jobId": "j", "status": "PENDING"}]
     shown += [{"jobId": f"j:{number}", "status": "RUNNABLE"} for number in (0, 1)]

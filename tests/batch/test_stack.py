@@ -213,9 +213,7 @@ def test_made_once_unchanged_then_gone(connections: Connections, wanted: Make, a
     assert not [secret for secret in server.SECRETS if secret in "".join(said)]
 
 
-def test_the_stack_is_tagged_and_says_what_it_is_for(
-    connections: Connections, wanted: Make, account: Account
-) -> None:
+def test_the_stack_is_tagged_and_says_what_it_is_for(connections: Connections, wanted: Make, account: Account) -> None:
     up(connections, wanted(spot=True), account)
     found = cloudformation.find(connections, names.stack("quick"))
     assert found is not None
