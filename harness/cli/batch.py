@@ -15,7 +15,7 @@ from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from harness.aws.connections import Connections
-    from harness.batch.requirements import Requirements
+    from harness.batch.job_definition import Requirements
     from harness.cli.elsewhere import Elsewhere
     from harness.cli.places import Opened
     from harness.inputs import Options
@@ -70,14 +70,15 @@ def _stack_options(command: Callable[..., None]) -> Callable[..., None]:
     )
     @wraps(command)
     def wrapped(suite: Path, work: str, region: str | None, subnets: tuple[str, ...] = (), **chosen: Any) -> None:
-        from harness import prices, suite as suites
+        from harness import prices
+        from harness import suite as suites
         from harness.aws import uri
-        from harness.batch import requirements
+        from harness.batch import job_definition
 
         connections = _connected(region)
-        options = requirements.Options(connections.region or "", uri.parse(work), **chosen)
+        options = job_definition.Options(connections.region or "", uri.parse(work), **chosen)
         market = prices.snapshot(region=f"aws/{options.region}", term="on-demand")
-        command(connections, requirements.requirements(suites.load(suite), options, market), subnets)
+        command(connections, job_definition.requirements(suites.load(suite), options, market), subnets)
 
     return wrapped
 

@@ -11,7 +11,7 @@ import pytest
 from harness import hardware, instances
 from harness.aws import uri
 from harness.aws.connections import Connections
-from harness.batch.requirements import Options, Requirements
+from harness.batch.job_definition import Options, Requirements
 from harness.ec2.account import Account
 from tests.aws import server
 
