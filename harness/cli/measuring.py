@@ -13,8 +13,7 @@ import click
 from rich.console import Console
 
 from harness.cli.asked import Market, chosen_launcher, platform_option, run_options
-from harness.cli.batch import run_on_batch
-from harness.cli.elsewhere import Elsewhere, ec2_options, run_on_ec2
+from harness.cli.cloud import LAUNCHERS, CloudOptions, cloud_options, run_elsewhere
 from harness.cli.places import as_given, mirrored, named_as_given, of_suite, writable
 from harness.cli.tables import finish, per_query_of, stored_table
 from harness.console import (
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 )
 @retry_option(0, "Measure noisy cells again, at most N times, where the reason may pass.")
 @run_launcher_option
-@ec2_options
+@cloud_options
 @cache_option
 @models_option
 @click.option("--part", type=click.Path(path_type=Path), hidden=True, help="For boxes: what their agent wrote.")
@@ -70,7 +69,7 @@ def run(
     cache: Path,
     models: Path | None,
     part: Path | None,
-    elsewhere: Elsewhere,
+    cloud: CloudOptions,
 ) -> None:
     """Run what SUITE (a TOML file) declares and is not done yet, then print the table.
 
@@ -96,15 +95,14 @@ def run(
         options = run_options(suite, results, only, fresh, cache)
         with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
             sys.exit(0 if _do_part(part, loaded, options, chosen) else 1)
-    elsewhere_run = {"ec2": run_on_ec2, "batch": run_on_batch}.get(launcher)
-    if elsewhere_run is not None:
+    if launcher in LAUNCHERS:
         of_suite(results, loaded.name, cache, "RECORDS")  # what is stored decides what is launched
     with writable(results, cache) as place:
         options = run_options(suite, place.folder, only, fresh or cells is not None, cache)
         options = replace(options, retry_noisy=retry_noisy, cells=cells, shelf=place.shelf)
-        if elsewhere_run is not None:
-            sys.exit(elsewhere_run(loaded, options, elsewhere, models, place))
-        elsewhere.refuse(launcher)
+        if launcher in LAUNCHERS:
+            sys.exit(run_elsewhere(launcher, loaded, options, cloud, models, place))
+        cloud.refuse(launcher)
         with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
             summary = orchestrator.run(loaded, options, chosen, Screen(Console(stderr=True)))
         finish(place, loaded.name, loaded.measures, summary)

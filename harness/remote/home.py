@@ -9,29 +9,27 @@ from datetime import UTC, datetime
 
 import harness
 from harness import environment
-from harness.ec2.fleet import Seen
-from harness.ec2.records import Group
 from harness.errors import UsageError
 from harness.instances import Instance
 from harness.jobs import assemble, nothing
 from harness.plan import Planned
 from harness.records import Outcome
-from harness.remote.records import PartJob
+from harness.remote.records import PartJob, PlannedPart
 from harness.result import Cell, Ec2Instance, Environment, Result, ResultSpec, job_key
 from harness.store import Store
 
 
 class Home:
-    """What of a run's jobs is in the store."""
+    """The store's side of a run."""
 
     def __init__(self, planned: Iterable[Planned], stored: Iterable[Result], store: Store) -> None:
         self._planned: dict[tuple[Cell, int], Planned] = {(job.cell, job.spec.job): job for job in planned}
-        self._store = store
         self._lock = threading.Lock()
-        self.outcomes: dict[str, Outcome] = {result.key: result.outcome for result in stored}
+        self.store = store
+        self.keys = {result.key for result in stored}
 
     def planned(self, job: PartJob) -> Planned:
-        """The job as it is planned here, with the part's repetition.
+        """Return the job as it is planned here, with the part's repetition.
 
         Raises:
             UsageError: it is planned otherwise than when the run began.
@@ -48,68 +46,37 @@ class Home:
         )
 
     def spec(self, job: PartJob) -> ResultSpec:
-        """What its result must say that was measured."""
+        """Return what its result must say that was measured."""
         return self.planned(job).spec
 
-    @property
-    def keys(self) -> frozenset[str]:
-        """All that is stored."""
-        return frozenset(self.outcomes)
-
-    @property
-    def done(self) -> frozenset[str]:
-        """All that is stored and was not interrupted."""
-        return frozenset(key for key, outcome in self.outcomes.items() if outcome is not Outcome.INTERRUPTED)
-
-    def left(self, group: Group) -> tuple[PartJob, ...]:
-        """The group's jobs that are not home; one that was interrupted is a new attempt."""
-        return tuple(job for job in map(self._next, group.jobs) if job.key not in self.outcomes)
-
-    def _next(self, job: PartJob) -> PartJob:
-        while self.outcomes.get(job.key) is Outcome.INTERRUPTED:
-            spec = replace(self.spec(job), repetition=job.repetition + 1)
-            job = replace(job, repetition=spec.repetition, key=job_key(spec))
-        return job
-
-    def last(self, job: PartJob) -> str:
-        """The key of the last attempt at a job that is stored, or of the first."""
-        following = self._next(job)
-        if following.key in self.outcomes or following.repetition == job.repetition:
-            return following.key
-        spec = self.spec(following)
-        return job_key(replace(spec, repetition=following.repetition - 1))
+    def left(self, part: PlannedPart) -> tuple[PartJob, ...]:
+        """Return a part's jobs that are not home."""
+        return tuple(job for job in part.jobs if job.key not in self.keys)
 
     def came(self, result: Result) -> None:
         """Note what was stored."""
         with self._lock:
-            self.outcomes[result.key] = result.outcome
+            self.keys.add(result.key)
 
-    def interrupt(self, job: PartJob, why: str, when: float, box: Seen | None, machine: Instance | None) -> Result:
+    def interrupt(self, job: PartJob, why: str, when: float, box: Ec2Instance | None, machine: Instance | None) -> None:
         """Store that a job's machine was taken away.
 
         Args:
             job: what ran there.
             why: one line.
             when: of its last sign of life, seconds since 1970 by AWS' clock.
-            box: the instance, where EC2 still shows it.
+            box: the instance, where it is known.
             machine: facts of its type.
         """
         planned = self.planned(job)
         at = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
         about = _environment(machine, planned.spec.instance_type)
         result = assemble(planned, at, nothing(Outcome.INTERRUPTED, why), None, None, about)
-        if box is not None:
-            lifecycle = "spot" if box.spot else "on-demand"
-            result = replace(
-                result, instance=Ec2Instance(box.instance_id, box.instance_type, box.zone, box.ami_id, lifecycle)
-            )
-        stored = self._store.put(result, None, None, b"").result
-        self.came(stored)
-        return stored
+        self.came(self.store.put(replace(result, instance=box), None, None, b"").result)
 
 
 def _environment(machine: Instance | None, instance_type: str | None) -> Environment:
-    """What is known of a machine that says nothing any more: what its type is."""
+    """Return what is known of a machine that says nothing any more: what its type is."""
     return Environment(
         cpu_model="unknown",
         architecture={"arm64": "aarch64"}.get(machine.architecture, machine.architecture) if machine else "unknown",
