@@ -1,4 +1,4 @@
-"""Tar files of ours: the same files give the same bytes, and what is unpacked can reach nothing but its folder."""
+"""Tar archives: the same files give the same bytes, and unpacking writes below its folder alone."""
 
 from __future__ import annotations
 
@@ -20,20 +20,15 @@ _LEVEL = 1
 _MOST_ENTRIES = 1_000_000
 _MOST_NAME = 1024
 _CHUNK = 1 << 20
-# A drive, a control character or a way around "/".
+# Control characters, and the separator of other systems.
 _ODD = re.compile(r"[\x00-\x1f\\]")
 
+# Names, and a file or its content; a name that ends in "/" is a folder's.
 Entries = Iterable[tuple[str, Path | bytes]]
 
 
 def write(target: IO[bytes], entries: Entries) -> None:
-    """Write a tar of files, in the order given; nothing of their owners and times is in it.
-
-    Args:
-        target: where it goes.
-        entries: name in the tar, and a file or its content; of a file's mode, whether it may be executed is kept.
-            A name that ends in "/" is a folder's.
-    """
+    """Write a tar in the order given, without owners and times; files keep whether they are executable."""
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name, content in entries:
             entry = tarfile.TarInfo(name)
@@ -53,14 +48,14 @@ def write(target: IO[bytes], entries: Entries) -> None:
 
 
 def write_gz(path: Path, entries: Entries) -> None:
-    """The same, compressed, into a file."""
+    """Write a compressed tar into a file."""
     with compressed(path) as target:
         write(target, entries)
 
 
 @contextmanager
 def compressed(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write into; what is written is compressed, and no time or name goes with it."""
+    """Open a file that compresses what is written, and records no time or name."""
     with (
         path.open("wb") as file,
         gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=_LEVEL, mtime=0) as target,
@@ -69,24 +64,19 @@ def compressed(path: Path) -> Iterator[IO[bytes]]:
 
 
 def unpack(
-    source: IO[bytes],
-    folder: Path,
-    *,
-    what: str,
-    most_bytes: int,
-    allowed: Callable[[str], bool] | None = None,
+    source: IO[bytes], folder: Path, *, what: str, most_bytes: int, allowed: Callable[[str], bool] | None = None
 ) -> None:
-    """Unpack a tar, compressed or not, into a folder that is there.
+    """Unpack a tar, compressed or not, into an existing folder.
 
     Args:
         source: the tar.
         folder: gets the files.
-        what: names it in errors.
-        most_bytes: all files together may hold so much.
-        allowed: which names may be in it; ``None``: all that stay in the folder.
+        what: names the tar in errors.
+        most_bytes: the largest sum of all files.
+        allowed: accepts a name; ``None``: all names that stay in the folder.
 
     Raises:
-        AwsError: it is damaged or cut off, too large, or holds what is no plain file within the folder.
+        AwsError: it is damaged, cut off or too large, or holds an entry that is no plain file within the folder.
     """
     left, entries, seen = most_bytes, 0, set[str]()
     try:
@@ -96,7 +86,7 @@ def unpack(
                 entries, left = entries + 1, left - entry.size
                 if left < 0 or entries > _MOST_ENTRIES:
                     raise _bad(what, f"it holds more than {most_bytes >> 20} MiB or {_MOST_ENTRIES:,} files")
-                if not is_plain(name) or (allowed is not None and not allowed(name)):
+                if not _is_plain(name) or (allowed is not None and not allowed(name)):
                     raise _bad(what, f"{name[:80]!r} has no place in it")
                 if entry.isdir():
                     (folder / name).mkdir(parents=True, exist_ok=True)
@@ -111,8 +101,8 @@ def unpack(
         raise _bad(what, f"it is damaged ({error})") from error
 
 
-def is_plain(name: str) -> bool:
-    """Whether a name in a tar stays below the folder that it is unpacked in."""
+def _is_plain(name: str) -> bool:
+    """Return whether a name stays below the folder that it is unpacked in."""
     path = PurePosixPath(name)
     plain = 0 < len(name) <= _MOST_NAME and not _ODD.search(name) and not path.is_absolute()
     return plain and str(path) == name and ".." not in path.parts and name != "."
@@ -129,4 +119,4 @@ def _extract(tar: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -> None:
 
 
 def _bad(what: str, why: str) -> AwsError:
-    return AwsError(f"{what}: {why}; it is none of ours, or was tampered with", "BadTar")
+    return AwsError(f"{what}: {why}; it is damaged, or another program wrote it", "BadTar")

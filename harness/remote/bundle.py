@@ -1,4 +1,4 @@
-"""harness itself as a tar, laid out as a checkout: what a box runs is what its orchestrator runs."""
+"""harness itself as a tar, laid out as a checkout: a box runs what its orchestrator runs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from harness.catalog import data_root, own_images_dir
 from harness.errors import UsageError
 
 LOCK = "requirements.lock"
-# The user's own engines, where there are some (HARNESS_IMAGES).
+# The user's own engines, if there are some (HARNESS_IMAGES).
 OWN_IMAGES = "own-images"
 _DATA = ("images", "instance_profiles", "datasets")
 _LEFT_OUT = ("__pycache__", "shipped")
 _MOST_BYTES = 512 << 20
 # Packages without wheels for arm64, which a box does not need: it scores no run.
 _X86_ONLY = ("pytrec-eval-terrier",)
-# Packages that only the user's machine needs: for figures, data frames, public collections and checkpoints.
+# Packages that the user's machine alone needs: for figures, data frames, public collections and checkpoints.
 HOME_ONLY = {
     *("matplotlib", "contourpy", "cycler", "fonttools", "kiwisolver", "pillow", "pyparsing"),
     "pandas",
@@ -31,22 +31,18 @@ HOME_ONLY = {
 
 
 def entries() -> list[tuple[str, Path | bytes]]:
-    """Everything of the bundle by its name in it, in order of the names.
+    """Return all files of the bundle by their names in it, sorted.
 
     Raises:
-        UsageError: it is far too large, so that something else lies in these folders.
+        UsageError: they are far too large, so other files lie in these folders.
     """
     package = Path(harness.__file__).resolve().parent
     found: dict[str, Path | bytes] = {}
-    for path in _files(package):
-        found[f"harness/{path.relative_to(package).as_posix()}"] = path
-    for name in _DATA:
-        folder = data_root() / name
-        for path in _files(folder):
-            found[f"{name}/{path.relative_to(folder).as_posix()}"] = path
+    for name, folder in (("harness", package), *((name, data_root() / name) for name in _DATA)):
+        found |= {f"{name}/{path.relative_to(folder).as_posix()}": path for path in _files(folder)}
     own = own_images_dir()
     for engine in sorted(own.iterdir()) if own else ():
-        # A folder of one's own may hold whatever else; what is no engine and no system is not looked at.
+        # The user's folder may hold other files, too: only engines and systems are shipped.
         if engine.is_dir() and ((engine / "engine.toml").is_file() or (engine / "systems").is_dir()):
             for path in _files(engine):
                 found[f"{OWN_IMAGES}/{engine.name}/{path.relative_to(engine).as_posix()}"] = path
@@ -62,7 +58,7 @@ def entries() -> list[tuple[str, Path | bytes]]:
 
 
 def lock() -> str:
-    """The packages that a box needs, each pinned with hashes, for both architectures."""
+    """Return the packages that a box needs, pinned with hashes, for both architectures."""
     text = (Path(__file__).resolve().parent / LOCK).read_text(encoding="utf-8")
     # A package's line, and the lines of its hashes below it.
     packages = re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)
@@ -74,18 +70,14 @@ def lock() -> str:
 
 
 def pins(*names: str) -> list[str]:
-    """Some packages' requirements, as they stand in the lock, each on one line.
-
-    Raises:
-        KeyError: one is not there, or only under conditions.
-    """
+    """Return some packages' requirements from the lock, each on one line."""
     joined = lock().replace("\\\n", " ").splitlines()
     known = {line.partition("==")[0]: " ".join(line.split()) for line in joined if ";" not in line}
     return [known[name] for name in names]
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The files of a folder that are harness' own: in a checkout those that git does not ignore."""
+    """Yield harness's own files of a folder: in a checkout, those that git does not ignore."""
     listed = _listed(folder)
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _LEFT_OUT)

@@ -1,4 +1,4 @@
-"""What was shipped, brought from S3 to this machine, and checked: nothing is used that is not exactly what was sent."""
+"""Fetch shipped inputs from S3 to this box, and use nothing but what was sent."""
 
 from __future__ import annotations
 
@@ -18,30 +18,29 @@ from harness.engine import engine_errors
 from harness.errors import AwsError, JobError
 from harness.indexes import Index
 from harness.launch.base import Report
-from harness.remote import shipping, tarballs
+from harness.remote import archive
 from harness.remote.records import Input, ShippedImage
+from harness.remote.shipping import FACTS, INDEX_DATA
 
-# Text packs well, and still nobody's corpus is so much larger than its tar.
+# Text packs well, but no corpus is so much larger than its tar.
 _MOST_TIMES = 1000
 _LEAST_BYTES = 1 << 30
 # Between tries of one download.
 _WAITS_S = (1.0, 5.0, 20.0)
 
 
-def image(objects: Objects, client: docker.DockerClient, shipped: ShippedImage, cache: Path, say: Report) -> None:
-    """Let the engine have an image under its tag, unless it has it.
+def image(work: Objects, client: docker.DockerClient, shipped: ShippedImage, cache: Path, say: Report) -> None:
+    """Load an image into the engine under its tag, unless the engine has it.
 
     Raises:
-        AwsError: it is not there or not what was shipped.
+        AwsError: it is missing in S3, or another one.
         EngineError: the engine does not answer, or refuses.
     """
     if _has(client, shipped.digest) is None:
         if shipped.file is None:
-            raise AwsError(
-                f"the image of {shipped.image} is in no file; this harness takes none from registries", "Bad"
-            )
+            raise AwsError(f"the image of {shipped.image} was not shipped; run again", "BadInput")
         say(f"loading the image of {shipped.image}, {shipped.file.size_bytes / 2**20:.1f} MiB")
-        with _downloaded(objects, shipped.file, cache) as file, engine_errors():
+        with _downloaded(work, shipped.file, cache) as file, engine_errors():
             client.images.load(cast(bytes, file))  # streams it
     found = _has(client, shipped.digest)
     if found is None:
@@ -55,46 +54,44 @@ def image(objects: Objects, client: docker.DockerClient, shipped: ShippedImage, 
         found.tag(repository, tag)
 
 
-def dataset(objects: Objects, shipped: Input, folder: Path, cache: Path, say: Report) -> None:
-    """Unpack a dataset into a folder, which must not be there yet.
+def dataset(work: Objects, shipped: Input, folder: Path, cache: Path, say: Report) -> None:
+    """Unpack a dataset into a new folder.
 
     Raises:
-        AwsError: it is not there or not what was shipped.
+        AwsError: it is missing in S3, or another one.
     """
     say(f"fetching the dataset {folder.name}, {shipped.size_bytes / 2**20:.1f} MiB")
     folder.mkdir(parents=True)
-    with _downloaded(objects, shipped, cache) as file:
-        tarballs.unpack(file, folder, what=str(objects.place.below(shipped.name)), most_bytes=_most(shipped))
+    with _downloaded(work, shipped, cache) as file:
+        archive.unpack(file, folder, what=str(work.place.below(shipped.name)), most_bytes=_most(shipped))
 
 
-def index(objects: Objects, key: str, shipped: Input, cache: Path, say: Report) -> Index:
-    """Let the cache have an index, unless it has it.
+def index(work: Objects, key: str, shipped: Input, cache: Path, say: Report) -> Index:
+    """Unpack an index into the cache, unless the cache has it.
 
     Raises:
-        AwsError: it is not there or not what was built.
+        AwsError: it is missing in S3, or not as its facts say.
     """
     found = indexes.find(cache, key)
     if found:
         return found
     say(f"fetching the index {key}, {shipped.size_bytes / 2**20:.1f} MiB")
-    home, what = indexes.folder(cache, key), str(objects.place.below(shipped.name))
+    home, what = indexes.folder(cache, key), str(work.place.below(shipped.name))
     home.parent.mkdir(parents=True, exist_ok=True)
     partial = leftovers.in_the_making(home)
     partial.mkdir()
     try:
-        with _downloaded(objects, shipped, cache) as file:
-            tarballs.unpack(file, partial, what=what, most_bytes=_most(shipped), allowed=_in_index)
+        with _downloaded(work, shipped, cache) as file:
+            archive.unpack(file, partial, what=what, most_bytes=_most(shipped), allowed=_in_index)
         made = indexes.read(partial)
         if made is None or not _is_whole(made):
-            raise AwsError(
-                f"{what}: holds another index than its {shipping.FACTS} says; delete it, run again", "BadInput"
-            )
+            raise AwsError(f"{what}: holds another index than its {FACTS} says; delete it, run again", "BadInput")
         partial.chmod(0o755)
-        leftovers.remove(home)  # damaged, else it had been found
+        leftovers.remove(home)  # damaged, or it had been found
         partial.rename(home)
     finally:
         leftovers.remove(partial)
-    return Index(home / shipping.INDEX_DATA, made.facts)
+    return Index(home / INDEX_DATA, made.facts)
 
 
 def _is_whole(index: Index) -> bool:
@@ -105,7 +102,7 @@ def _is_whole(index: Index) -> bool:
 
 
 def _in_index(name: str) -> bool:
-    return name in (shipping.FACTS, shipping.INDEX_DATA) or name.startswith(f"{shipping.INDEX_DATA}/")
+    return name in (FACTS, INDEX_DATA) or name.startswith(f"{INDEX_DATA}/")
 
 
 def _most(shipped: Input) -> int:
@@ -113,28 +110,28 @@ def _most(shipped: Input) -> int:
 
 
 @contextmanager
-def _downloaded(objects: Objects, shipped: Input, cache: Path) -> Iterator[IO[bytes]]:
-    """The content of what was shipped, which is as its record says."""
-    place = objects.place.below(shipped.name)
-    if objects.size(shipped.name) != shipped.size_bytes:
+def _downloaded(work: Objects, shipped: Input, cache: Path) -> Iterator[IO[bytes]]:
+    """Open the content of an input, downloaded and checked against its record."""
+    place = work.place.below(shipped.name)
+    if work.size(shipped.name) != shipped.size_bytes:
         raise AwsError(f"{place}: is not there, or has another size than was shipped; run again", "BadInput")
     with leftovers.scratch(cache / "shipping", "fetched") as folder, (folder / "fetched").open("w+b") as file:
-        if _download(objects, shipped.name, file) != shipped.sha256:
+        if _download(work, shipped.name, file) != shipped.sha256:
             raise AwsError(f"{place}: its content is not what was shipped; delete it, then run again", "BadInput")
         file.seek(0)
         yield file
 
 
-def _download(objects: Objects, name: str, file: IO[bytes]) -> str:
-    """Download; what breaks off on the way is begun anew, a few times."""
+def _download(work: Objects, name: str, file: IO[bytes]) -> str:
+    """Download an object; start again, a few times, if the transfer breaks off."""
     for wait_s in _WAITS_S:
         try:
-            return objects.download(name, file)
+            return work.download(name, file)
         except AwsError:
             time.sleep(wait_s)
             file.seek(0)
             file.truncate()
-    return objects.download(name, file)
+    return work.download(name, file)
 
 
 def _has(client: docker.DockerClient, digest: str) -> Image | None:
