@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.aws.connections import Connections
 from harness.aws.failures import aws_errors, concealed
-from harness.ec2 import tags
+from harness.aws import tags
 from harness.ec2.deciding import LIVE
 from harness.errors import AwsError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness import instances, offers
-from harness.ec2.machines import Machine, Wanted, choose
+from harness.remote.machines import Machine, Wanted, choose
 from harness.errors import UsageError
 from harness.prices import Snapshot
 from harness.records import Envelope
