@@ -24,9 +24,8 @@ import docker
 import pytest
 
 from harness import base_image, cache_folder, locks
-from harness.remote import bundling
-from harness.remote.box import HOME_VARIABLE
-from harness.remote.pulse import INTERVAL_VARIABLE
+from harness.remote import bundle
+from harness.remote.worker import HOME_VARIABLE, INTERVAL_VARIABLE
 from tests.aws import server
 from tests.remote import imds
 
@@ -85,7 +84,7 @@ class Ground:
     @property
     def packages(self) -> Path:
         """What a boot has installed before: ``own`` in its root, and the virtual environment ``venv``."""
-        what = f"{self.root.name} {bundling.lock()}"
+        what = f"{self.root.name} {bundle.lock()}"
         return self.folder / f"packages-{hashlib.sha256(what.encode()).hexdigest()[:12]}"
 
 

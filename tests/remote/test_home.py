@@ -16,11 +16,13 @@ from harness import seals
 from harness.aws.objects import Objects
 from harness.errors import AwsError, StoreError
 from harness.records import Outcome
-from harness.remote import arriving, handover, layout
+from harness.remote import home, layout
+from harness.remote.upload import pack
 from harness.result import Ec2Instance, Result
 from harness.store import Store
 from harness.stored_jobs import read_jobs
 from tests import build
+from tests.remote.planning import BOX
 
 INSTANCE = Ec2Instance("i-0123456789abcdef0", "c7g.large", "us-east-1a", "ami-1", "on-demand")
 
@@ -51,30 +53,30 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_job_arrives_as_it_left(job: Path, work: Objects, store: Store) -> None:
-    run, key = work.below(layout.run("r")), job.name
-    assert run.put_new(layout.job(key), handover.pack(job))
-    assert arriving.waiting(run, set()) == [key] and arriving.waiting(run, {key}) == []
-    brought = arriving.bring(run, key, result().spec, store)
+    box, key = work.below(layout.box(BOX)), job.name
+    assert box.put_new(layout.job(key), pack(job))
+    assert home.waiting(work, BOX, set()) == [key] and home.waiting(work, BOX, {key}) == []
+    brought = home.bring(work, BOX, key, result().spec, store)
     (stored,) = read_jobs(store.folder)
     assert contents(stored.folder) == contents(job) and stored.result == brought
     assert brought.instance == INSTANCE
     assert not list(store.staging.iterdir())
     with pytest.raises(StoreError, match="nothing is ever overwritten"):
-        arriving.bring(run, key, result().spec, store)
+        home.bring(work, BOX, key, result().spec, store)
     assert contents(stored.folder) == contents(job)
 
 
 def test_packing_again_gives_the_same(job: Path) -> None:
-    assert handover.pack(job) == handover.pack(job)
+    assert pack(job) == pack(job)
 
 
 def test_only_jobs_are_waited_for(work: Objects) -> None:
-    run = work.below(layout.run("r"))
-    for name in ("jobs/x.tar", "jobs/0123456789abcdef.tar.json", "jobs/a/0123456789abcdef.tar", "ends/p.json"):
-        run.put(name, b"x")
-    assert arriving.waiting(run, ()) == []
+    box = work.below(layout.box(BOX))
+    for name in ("jobs/x.tar", "jobs/0123456789abcdef.tar.json", "jobs/a/0123456789abcdef.tar", "end.json"):
+        box.put(name, b"x")
+    assert home.waiting(work, BOX, ()) == []
     with pytest.raises(AwsError, match="there is no such job"):
-        arriving.bring(run, "0123456789abcdef", result().spec, Store(Path(), "s"))
+        home.bring(work, BOX, "0123456789abcdef", result().spec, Store(Path(), "s"))
 
 
 def retar(content: bytes, change: Callable[[dict[str, bytes]], object]) -> bytes:
@@ -115,26 +117,26 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_is_named_and_not_stored(job: Path, work: Objects, store: Store, lie: str) -> None:
     change, says = LIES[lie]
-    run = work.below(layout.run("r"))
-    run.put(layout.job(job.name), retar(handover.pack(job), change))
+    box = work.below(layout.box(BOX))
+    box.put(layout.job(job.name), retar(pack(job), change))
     with pytest.raises(AwsError, match=says) as caught:
-        arriving.bring(run, job.name, result().spec, store)
+        home.bring(work, BOX, job.name, result().spec, store)
     assert caught.value.code == "BadJob" and "\n" not in str(caught.value)
-    assert f"runs/r/jobs/{job.name}.tar" in str(caught.value)
+    assert f"boxes/{BOX}/jobs/{job.name}.tar" in str(caught.value)
     assert read_jobs(store.folder) == () and not list(store.staging.iterdir())
 
 
 def test_a_job_of_another_plan_is_not_stored(job: Path, work: Objects, store: Store) -> None:
-    run = work.below(layout.run("r"))
-    run.put(layout.job(job.name), handover.pack(job))
+    box = work.below(layout.box(BOX))
+    box.put(layout.job(job.name), pack(job))
     with pytest.raises(AwsError, match="holds the job") as caught:
-        arriving.bring(run, job.name, replace(result().spec, repetition=1), store)
+        home.bring(work, BOX, job.name, replace(result().spec, repetition=1), store)
     assert caught.value.code == "BadJob" and read_jobs(store.folder) == ()
 
 
 def test_a_job_under_anothers_name_is_not_stored(job: Path, work: Objects, store: Store) -> None:
-    run, other = work.below(layout.run("r")), result(repetition=1)
-    run.put(layout.job(other.key), handover.pack(job))
+    box, other = work.below(layout.box(BOX)), result(repetition=1)
+    box.put(layout.job(other.key), pack(job))
     with pytest.raises(AwsError, match=f"holds the job {job.name}"):
-        arriving.bring(run, other.key, other.spec, store)
+        home.bring(work, BOX, other.key, other.spec, store)
     assert read_jobs(store.folder) == ()

@@ -7,26 +7,25 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from harness import suite
+from harness.aws.connections import Connections
 from harness.aws.objects import Objects
 from harness.errors import AwsError
 from harness.launch.fake import FakeLauncher
-from harness.remote import arriving, box, layout, toml
-from harness.remote.box import Box, suite_of
-from harness.remote.pulse import INTERVAL_VARIABLE
+from harness.remote import home as homes
+from harness.remote import layout, worker
 from harness.remote.records import MOST_BYTES, Beat, End, Input, Part, read
+from harness.remote.worker import INTERVAL_VARIABLE, Worker
 from harness.store import Store
 from tests.aws import server
 from tests.conftest import Bench, protocol
 from tests.remote import imds
-from tests.remote.planning import RUN, TYPE, Planning
+from tests.remote.planning import BOX, RUN, TYPE, Planning
 
 
 @pytest.fixture
@@ -47,19 +46,19 @@ def planning(bench: Bench, work: Objects) -> Planning:
 def live(planning: Planning, home: Path, part: str = "0001") -> bool:
     home.mkdir(exist_ok=True)
     with (home / "log.txt").open("ab") as log:
-        return Box(planning.work, RUN, part, home, log, launcher="fake").live()
+        return Worker(planning.work, planning.box_id, RUN, part, home, log, launcher="fake").live()
 
 
-def end(planning: Planning, part: str = "0001") -> End:
-    return read(End, "end", planning.run.get(layout.end(part), MOST_BYTES) or b"")
+def end(planning: Planning) -> End:
+    return read(End, "end", planning.box.get(layout.END, MOST_BYTES) or b"")
 
 
-def beat(planning: Planning, part: str = "0001") -> Beat:
-    return read(Beat, "beat", planning.run.get(layout.beat(part), MOST_BYTES) or b"")
+def beat(planning: Planning) -> Beat:
+    return read(Beat, "beat", planning.box.get(layout.BEAT, MOST_BYTES) or b"")
 
 
-def log(planning: Planning, part: str = "0001") -> str:
-    return (planning.run.get(layout.log(part), MOST_BYTES) or b"").decode()
+def log(planning: Planning) -> str:
+    return (planning.box.get(layout.LOG, MOST_BYTES) or b"").decode()
 
 
 def test_a_box_does_its_part_and_its_jobs_come_home(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
@@ -73,40 +72,39 @@ def test_a_box_does_its_part_and_its_jobs_come_home(planning: Planning, service:
     assert (last.phase, last.current, last.notice) == ("finishing", None, None)
     store = Store(tmp_path / "here", "test-suite")
     with store.held():
-        for key in arriving.waiting(planning.run, ()):
-            result = arriving.bring(planning.run, key, planning.specs[key], store)
+        for key in homes.waiting(planning.work, BOX, ()):
+            result = homes.bring(planning.work, BOX, key, planning.specs[key], store)
             assert result.instance and result.instance.instance_type == TYPE == result.environment.instance_type
             assert result.instance.availability_zone == f"{server.REGION}a" and result.instance.cpu_platform
     said = log(planning)
     assert "fetching the dataset tiny" in said and "box: end: all is done" in said
 
 
-def test_a_part_that_is_begun_again_does_what_is_left(
-    planning: Planning, service: imds.Metadata, tmp_path: Path
-) -> None:
-    """As AWS Batch does when a host is lost: what was handed over is not measured twice."""
+def test_a_part_without_work_ends_well(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
+    """As where AWS Batch tries a part again whose jobs are all home."""
+    planning.part(jobs=())
+    assert live(planning, tmp_path / "home") and end(planning).ok
+    assert not [each.name for each in planning.box.list(f"{layout.JOBS}/")]
+
+
+def test_a_box_writes_to_its_own_folder_alone(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
+    planning.part(builds=True)
+    before = {each.name for each in planning.work.list()}
+    assert live(planning, tmp_path / "home"), log(planning)
+    written = {each.name for each in planning.work.list()} - before
+    assert len(written) == 3 + 3 + 2 * 2 and all(name.startswith(f"{layout.box(BOX)}/") for name in written)
+
+
+def test_two_attempts_at_a_part_do_not_meet(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
+    """AWS Batch begins a part again whose host was lost: the orchestrator rewrites it, and its box has another id."""
     part = planning.part()
-    assert live(planning, tmp_path / "first")
-    lost = part.jobs[0].key
-    before = planning.run.get(layout.job(part.jobs[1].key), MOST_BYTES)
-    planning.run.delete([layout.job(lost), layout.end("0001")])
+    assert live(planning, tmp_path / "first") and len(end(planning).handed_over) == 3
+    planning.part(jobs=part.jobs[:1])
+    planning.box_id = f"{BOX}-2"
     assert live(planning, tmp_path / "second"), log(planning)
-    assert end(planning).handed_over == (lost,)
-    assert planning.run.get(layout.job(part.jobs[1].key), MOST_BYTES) == before
-    planning.run.delete([layout.end("0001")])
-    assert live(planning, tmp_path / "third"), "nothing is left to do"
-    assert end(planning).handed_over == ()
-
-
-def test_each_attempt_of_aws_batch_says_how_it_ended(
-    planning: Planning, service: imds.Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There is no such part: each box fails, and the first one's words do not hide the third's."""
-    for attempt in (1, 3):
-        monkeypatch.setenv("AWS_BATCH_JOB_ATTEMPT", str(attempt))
-        assert not live(planning, tmp_path / str(attempt), "0009")
-    names = {each.name for each in planning.run.list("ends/")}
-    assert names == {"ends/0009.json", "ends/0009.3.json"} == {layout.end("0009"), layout.end("0009", 3)}
+    assert end(planning).handed_over == (part.jobs[0].key,)
+    assert homes.waiting(planning.work, f"{BOX}-2", ()) == [part.jobs[0].key]
+    assert homes.waiting(planning.work, BOX, ()) == sorted(planning.specs)
 
 
 def test_nothing_that_a_box_writes_holds_a_secret(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
@@ -164,7 +162,7 @@ def test_an_error_of_our_own_is_told_as_well(
     planning: Planning, service: imds.Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planning.part()
-    monkeypatch.setattr(Box, "_fetch", lambda *_: int("x"))
+    monkeypatch.setattr(Worker, "_fetch", lambda *_: int("x"))
     with pytest.raises(ValueError, match="invalid literal"):
         live(planning, tmp_path / "home")
     assert end(planning).detail == "the agent failed: ValueError: invalid literal for int() with base 10: 'x'"
@@ -173,11 +171,11 @@ def test_an_error_of_our_own_is_told_as_well(
 def test_s3_that_takes_no_end_is_asked_again(
     planning: Planning, service: imds.Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(box, "_WAIT_S", 0.0)
+    monkeypatch.setattr(worker, "_WAIT_S", 0.0)
     put_new, refusals = Objects.put_new, [1, 2, 3]
 
     def put(self: Objects, name: str, content: bytes) -> bool:
-        if name.startswith("ends/") and refusals:
+        if name == layout.END and refusals:
             refusals.pop()
             raise AwsError("busy", "Busy")
         return put_new(self, name, content)
@@ -192,30 +190,31 @@ def test_a_notice_is_told_at_once_and_at_the_end(
     service.announce(time="2026-05-05T10:00:00Z")
     seen: list[str | None] = []
 
-    def fetch(self: Box, part: Part) -> None:
+    def fetch(self: Worker, part: Part) -> None:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            content = planning.run.get(layout.beat("0001"), MOST_BYTES)
+            content = planning.box.get(layout.BEAT, MOST_BYTES)
             seen.append(read(Beat, "beat", content).notice if content else None)
             if seen[-1]:
                 raise AwsError("enough")
 
     planning.part()
-    monkeypatch.setattr(Box, "_fetch", fetch)
+    monkeypatch.setattr(Worker, "_fetch", fetch)
     assert wrong(planning, tmp_path / "home") == "enough; EC2 announced: terminate at 2026-05-05T10:00:00Z"
     assert seen[-1] == "terminate at 2026-05-05T10:00:00Z"
 
 
 def test_a_box_that_is_told_to_end_says_so(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
     planning.part()
-    code = "import sys, time; from harness.remote import box; box.Box._fetch = lambda *_: time.sleep(60)\n"
-    code += "sys.exit(box.main(sys.argv[1:]))"
+    planning.box_id = worker.box_id(Connections(server.REGION))
+    code = "import sys, time; from harness.remote import worker; worker.Worker._fetch = lambda *_: time.sleep(60)\n"
+    code += "sys.exit(worker.main(sys.argv[1:]))"
     child = subprocess.Popen(
         [sys.executable, "-c", code, str(planning.work.place), RUN, "0001"],
-        env={**os.environ, box.HOME_VARIABLE: str(tmp_path / "home")},
+        env={**os.environ, worker.HOME_VARIABLE: str(tmp_path / "home")},
     )
     deadline = time.monotonic() + 60
-    while planning.run.get(layout.beat("0001"), MOST_BYTES) is None and time.monotonic() < deadline:
+    while planning.box.get(layout.BEAT, MOST_BYTES) is None and time.monotonic() < deadline:
         time.sleep(0.05)
     child.send_signal(signal.SIGTERM)
     assert child.wait(timeout=60) == 1
@@ -223,35 +222,5 @@ def test_a_box_that_is_told_to_end_says_so(planning: Planning, service: imds.Met
 
 
 def test_wrong_arguments_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert box.main(["s3://x"]) == 2
-    assert capsys.readouterr().err.startswith("harness: python -m harness.remote.box")
-
-
-def test_the_suites_file_says_what_the_part_says(tmp_path: Path) -> None:
-    raw = {
-        "name": "s",
-        "systems": ["a", "b"],
-        "datasets": ["beir/x/test", "./my data#dev", "/elsewhere/else"],
-        "profiles": ["cpu1-mem1"],
-        "measures": ["nDCG@10"],
-        "protocol": {"name": "santhanam2023", "warmup_queries": 10, "load_timeout_s": 1.5, "warmup_cap": None},
-        "restrict": [{"profiles": ["cpu1-mem1"], "systems": ["a", "b"]}],
-        "expect": [{"system": "a", "profile": "cpu1-mem1", "outcome": "oom"}],
-        "overhead": False,
-    }
-    sent = Input("x", "0" * 64, 1)
-    part = Part("1", "r", TYPE, raw, datasets={"my data-dev": sent, "beir-x-test": sent})
-    assert suite_of(part)["datasets"] == ["./beir-x-test", "./my data-dev"]
-    (tmp_path / "s.toml").write_text(toml.dumps(suite_of(part)))
-    loaded = suite.load(tmp_path / "s.toml")
-    (tmp_path / "t.toml").write_text(toml.dumps({**raw, "datasets": ["./beir-x-test", "./my data-dev"]}))
-    assert loaded == suite.load(tmp_path / "t.toml")
-    assert loaded.protocol.load_timeout_s == 1.5 and loaded.expect[0].outcome.value == "oom" and not loaded.overhead
-
-
-@pytest.mark.parametrize("text", ['"', "\\", "\n\t\r\b", "\x7f\x1f", "é\u2028𝄞", "'''", "a = 1"])
-def test_any_text_is_written_as_toml(text: str) -> None:
-    values = {"a b": text, "table": {text or "x": [text, 1, 1.5e300, True, []]}}
-    assert tomllib.loads(toml.dumps(values)) == values
-    with pytest.raises(TypeError):
-        toml.dumps({"x": float("nan")})
+    assert worker.main(["s3://x"]) == 2
+    assert capsys.readouterr().err.startswith("harness: python -m harness.remote.worker")

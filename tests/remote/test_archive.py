@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import AwsError
-from harness.remote import tarballs
+from harness.remote import archive
 
 
 def tar_of(*entries: tarfile.TarInfo) -> io.BytesIO:
@@ -35,7 +35,7 @@ def entry(name: str, kind: bytes = tarfile.REGTYPE, **more: object) -> tarfile.T
 
 
 def unpack(source: io.BytesIO, folder: Path, most_bytes: int = 1000) -> None:
-    tarballs.unpack(source, folder, what="s3://b/x.tar", most_bytes=most_bytes)
+    archive.unpack(source, folder, what="s3://b/x.tar", most_bytes=most_bytes)
 
 
 def test_what_is_packed_is_unpacked(tmp_path: Path) -> None:
@@ -46,11 +46,11 @@ def test_what_is_packed_is_unpacked(tmp_path: Path) -> None:
     plain.write_bytes(b"\0" * 5000)
     plain.chmod(0o600)
     path, out = tmp_path / "x.tar.gz", tmp_path / "out"
-    entries: tarballs.Entries = [("a/b/script", script), ("empty/", b""), ("plain", plain), ("t", "é".encode())]
-    tarballs.write_gz(path, entries)
+    entries: archive.Entries = [("a/b/script", script), ("empty/", b""), ("plain", plain), ("t", "é".encode())]
+    archive.write_gz(path, entries)
     out.mkdir()
     with path.open("rb") as file:
-        tarballs.unpack(file, out, what="x", most_bytes=10_000)
+        archive.unpack(file, out, what="x", most_bytes=10_000)
     assert (out / "a/b/script").read_bytes() == script.read_bytes() and os.access(out / "a/b/script", os.X_OK)
     assert (out / "plain").read_bytes() == plain.read_bytes() and (out / "plain").stat().st_mode & 0o777 == 0o644
     assert (out / "t").read_bytes() == "é".encode()
@@ -63,7 +63,7 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
         file = tmp_path / name
         file.write_text("content")
         os.utime(file, (len(made), len(made)))
-        tarballs.write_gz(tmp_path / f"{name}.gz", [("x", file)])
+        archive.write_gz(tmp_path / f"{name}.gz", [("x", file)])
         made.append((tmp_path / f"{name}.gz").read_bytes())
     assert made[0] == made[1]
 
@@ -92,14 +92,14 @@ def test_a_file_that_comes_twice_and_too_much_is_refused(tmp_path: Path, monkeyp
     with pytest.raises(AwsError, match="more than"):
         unpack(tar_of(entry("y"), entry("z")), tmp_path, most_bytes=5)
     assert not (tmp_path / "z").exists()
-    monkeypatch.setattr(tarballs, "_MOST_ENTRIES", 2)
+    monkeypatch.setattr(archive, "_MOST_ENTRIES", 2)
     with pytest.raises(AwsError, match="more than"):
         unpack(tar_of(*(entry(f"folder{n}", tarfile.DIRTYPE) for n in range(3))), tmp_path)
 
 
 def test_a_name_must_be_allowed(tmp_path: Path) -> None:
     with pytest.raises(AwsError, match="'y' has no place"):
-        tarballs.unpack(tar_of(entry("x"), entry("y")), tmp_path, what="t", most_bytes=99, allowed={"x"}.__contains__)
+        archive.unpack(tar_of(entry("x"), entry("y")), tmp_path, what="t", most_bytes=99, allowed={"x"}.__contains__)
 
 
 def _cut(content: bytes) -> bytes:
@@ -109,7 +109,7 @@ def _cut(content: bytes) -> bytes:
 @pytest.mark.parametrize("spoil", [_cut, lambda content: content[:100] + b"\xff" * 50 + content[150:], lambda _: b"no"])
 def test_a_damaged_tar_is_one_line(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
     target = io.BytesIO()
-    tarballs.write(target, [("x", os.urandom(4000))])
+    archive.write(target, [("x", os.urandom(4000))])
     with pytest.raises(AwsError, match="it is damaged") as caught:
         unpack(io.BytesIO(spoil(gzip.compress(target.getvalue()))), tmp_path, 10_000)
     assert "\n" not in str(caught.value)

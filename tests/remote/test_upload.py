@@ -1,4 +1,4 @@
-"""`harness run --part`: only the part, each job handed over once it is stored, whatever S3 does meanwhile."""
+"""`harness run --part`: the part alone, each job uploaded once it is stored, whatever S3 does meanwhile."""
 
 from __future__ import annotations
 
@@ -17,20 +17,18 @@ from rich.console import Console
 
 from harness import orchestrator, suite
 from harness.aws.objects import Objects
-from harness.ec2 import policy
 from harness.errors import AwsError, FileError
 from harness.inputs import Options
 from harness.launch.fake import FakeLauncher
 from harness.progress import Screen
-from harness.remote import arriving, bundling, doing, handover, layout, shipping
-from harness.remote.doing import HandingOver
-from harness.remote.records import Assignment, Part, Status, dump, read
+from harness.remote import bundle, home, layout, shipping, upload
+from harness.remote.records import Assignment, Input, Part, Status, dump, read
+from harness.remote.upload import Uploader
 from harness.result import job_key
 from harness.store import Store
 from harness.stored_jobs import StoredJob, read_jobs
-from tests.aws.rights import may
 from tests.conftest import Bench, protocol
-from tests.remote.planning import Planning
+from tests.remote.planning import BOX, TYPE, Planning
 
 
 @pytest.fixture
@@ -45,12 +43,12 @@ class OneBox:
 
     def __init__(self, planning: Planning, part: Part, folder: Path) -> None:
         self.folder, self.planning, self.said = folder, planning, list[str]()
-        self.assignment = Assignment(str(planning.work.place), part, str(folder / "status.json"))
+        self.assignment = Assignment(str(planning.work.place), BOX, part, str(folder / "status.json"))
         self.waited: list[float] = []
         folder.mkdir()
 
-    def follower(self, work: Objects | None = None, patience_s: float = 1000.0) -> HandingOver:
-        return HandingOver(
+    def follower(self, work: Objects | None = None, patience_s: float = 1000.0) -> Uploader:
+        return Uploader(
             self.assignment,
             work or self.planning.work,
             self.folder / "cache",
@@ -59,11 +57,11 @@ class OneBox:
             sleep=self.waited.append,
         )
 
-    def run(self, follower: HandingOver) -> None:
+    def run(self, follower: Uploader) -> None:
         bench = self.planning.bench
         usual = Options(self.folder / "results", self.folder / "cache", bench.folder)
         loaded = suite.load(bench.folder / "test-suite.toml")
-        options = doing.options(usual, loaded, self.assignment, follower)
+        options = upload.options(usual, loaded, self.assignment.part, follower)
         orchestrator.run(loaded, options, FakeLauncher(), Screen(Console(file=StringIO())))
         follower.finish()
 
@@ -77,13 +75,13 @@ class OneBox:
 
 
 def arrived(planning: Planning) -> list[str]:
-    return arriving.waiting(planning.run, ())
+    return home.waiting(planning.work, BOX, ())
 
 
 def test_each_job_is_handed_over_before_the_next_one_starts(planning: Planning, tmp_path: Path) -> None:
     box, seen = OneBox(planning, planning.part(), tmp_path / "box"), []
 
-    class Watching(HandingOver):
+    class Watching(Uploader):
         def starts(self, key: str) -> None:
             super().starts(key)
             seen.append((len(box.stored), len(arrived(planning)), box.status.done, box.status.current == key))
@@ -102,9 +100,9 @@ def test_what_was_handed_over_comes_home_as_it_was_stored(planning: Planning, tm
     with store.held():
         for key, spec in planning.specs.items():
             with pytest.raises(AwsError, match=r"planned for c7g\.large, it was measured on None"):
-                arriving.bring(planning.run, key, spec, store)  # this is no machine of EC2
-    packed = {key: handover.pack(job.folder) for key, job in box.stored.items()}
-    assert {key: planning.run.get(layout.job(key), 1 << 20) for key in packed} == packed
+                home.bring(planning.work, BOX, key, spec, store)  # this is no machine of EC2
+    packed = {key: upload.pack(job.folder) for key, job in box.stored.items()}
+    assert {key: planning.box.get(layout.job(key), 1 << 20) for key in packed} == packed
 
 
 def test_only_the_parts_jobs_are_done(planning: Planning, tmp_path: Path) -> None:
@@ -127,46 +125,44 @@ def test_an_index_that_is_asked_for_is_handed_over_before_the_first_job(planning
     part = planning.part(builds=True)
     box, there = OneBox(planning, part, tmp_path / "box"), []
 
-    class Watching(HandingOver):
+    class Watching(Uploader):
         def starts(self, key: str) -> None:
-            there.append(shipping.find_index(planning.work, part.builds[0].key))
+            there.append(planning.box.size(f"{layout.index(part.builds[0].key)}.json"))
 
     box.run(Watching(box.assignment, planning.work, box.folder / "cache", box.said.append))
     assert len(part.builds) == 1 and len(there) == 3 and None not in there
 
 
-def test_every_write_is_one_that_a_boxs_role_allows(planning: Planning, tmp_path: Path) -> None:
-    """moto would let all of them pass."""
-    box = OneBox(planning, planning.part(builds=True), tmp_path / "box")
-    given, written = policy.box(planning.work.place), list[str]()
+def test_every_write_is_to_the_boxs_own_folder(planning: Planning, tmp_path: Path) -> None:
+    """IAM allows no other; jobs and records are written where nothing is."""
+    box, written = OneBox(planning, planning.part(builds=True), tmp_path / "box"), dict[str, bool]()
 
     def look(params: dict[str, str], **_: object) -> None:
-        once = {"s3_if_none_match": params["IfNoneMatch"]} if "IfNoneMatch" in params else {}
-        written.append(params["Key"])
-        assert may(given, "s3:PutObject", f"arn:aws:s3:::{params['Bucket']}/{params['Key']}", **once), params["Key"]
+        written[params["Key"]] = params.get("IfNoneMatch") == "*"
 
     client = planning.work.client
     client.meta.events.register("provide-client-params.s3.PutObject", look)
     client.meta.events.register("provide-client-params.s3.CreateMultipartUpload", look)
     box.run(box.follower())
-    planning.run.put_new(layout.end(box.assignment.part.name), b"{}")
-    planning.run.put(layout.beat(box.assignment.part.name), b"{}")
-    planning.run.put(layout.log(box.assignment.part.name), b"")
-    assert len(written) == 3 + 2 + 3 and len({key for key in written if "/indexes/" in key}) == 2
+    folder = planning.work.place.key(layout.box(BOX), "")
+    assert len(written) == 3 + 2 and all(key.startswith(folder) for key in written)
+    assert [key for key, new in written.items() if not new] == [key for key in written if key.endswith(".tar.gz")]
 
 
 def test_indexes_alone_are_built_and_handed_over(planning: Planning, tmp_path: Path) -> None:
     part = planning.part(builds=True, jobs=())
     box = OneBox(planning, part, tmp_path / "box")
     box.run(box.follower())
-    assert shipping.find_index(planning.work, part.builds[0].key) and not arrived(planning)
-    assert box.status.troubles == ()
+    assert not arrived(planning) and box.status.troubles == ()
+    assert not list(planning.work.list(f"{layout.INPUTS}/{layout.INDEXES}/"))
+    adopted = shipping.adopt_index(planning.work, BOX, part.builds[0].key)
+    assert adopted and shipping.find_index(planning.work, part.builds[0].key) == adopted
 
 
 def test_an_index_that_is_not_asked_for_stays(planning: Planning, tmp_path: Path) -> None:
     box = OneBox(planning, planning.part(), tmp_path / "box")
     box.run(box.follower())
-    assert not list(planning.work.list(layout.INDEXES))
+    assert not [each.name for each in planning.work.list() if layout.INDEXES in each.name]
 
 
 class Flaky(Objects):
@@ -217,32 +213,6 @@ def test_the_same_job_is_there_already(planning: Planning, tmp_path: Path) -> No
     assert again.status.handed_over == (key,) and again.status.troubles == ()
 
 
-def test_another_job_under_its_name_is_left_there_and_told(planning: Planning, tmp_path: Path) -> None:
-    box = OneBox(planning, planning.part(), tmp_path / "box")
-    key = sorted(planning.specs)[0]
-    planning.run.put(layout.job(key), b"somebody's")
-    box.run(box.follower())
-    assert planning.run.get(layout.job(key), 100) == b"somebody's"
-    (trouble,) = box.status.troubles
-    assert "another job lies there" in trouble and key in trouble
-    assert sorted([*box.status.handed_over, key]) == sorted(planning.specs)
-
-
-class NotYet(Flaky):
-    """S3 that says of a new job that it is there, and does not show it."""
-
-    def put_new(self, name: str, content: bytes) -> bool:
-        type(self).tried += 1
-        return type(self).tried > self.failing and super(Flaky, self).put_new(name, content)
-
-
-def test_a_job_that_is_there_and_cannot_be_read_is_not_lost(planning: Planning, tmp_path: Path) -> None:
-    box = OneBox(planning, planning.part(), tmp_path / "box")
-    work = type("NotYet", (NotYet,), {"failing": 2, "tried": 0})(planning.work._connections, planning.work.place)
-    box.run(box.follower(work))
-    assert box.status.troubles == () and arrived(planning) == sorted(planning.specs)
-
-
 # Without the packages that a box does not install.
 _AS_ON_A_BOX = """
 import sys
@@ -260,13 +230,15 @@ main()
 def command(box: OneBox, launcher: str = "fake") -> subprocess.CompletedProcess[str]:
     file = box.folder / "part.json"
     file.write_bytes(dump(box.assignment))
-    suite_file = box.planning.bench.folder / "test-suite.toml"
-    arguments = ["run", str(suite_file), "--launcher", launcher, "--part", str(file)]
+    (box.folder / upload.DATASETS).mkdir()
+    for name in box.assignment.part.datasets:
+        (box.folder / upload.DATASETS / name).symlink_to(box.planning.bench.folder / name)
+    arguments = ["run", "--launcher", launcher, "--part", str(file)]
     arguments += ["--results", str(box.folder / "results"), "--cache", str(box.folder / "cache")]
     absent = [
         module
         for module, packages in importlib.metadata.packages_distributions().items()
-        if bundling.HOME_ONLY.issuperset(name.lower().replace("_", "-") for name in packages)
+        if bundle.HOME_ONLY.issuperset(name.lower().replace("_", "-") for name in packages)
     ]
     return subprocess.run(
         [sys.executable, "-c", _AS_ON_A_BOX, ",".join(absent), *arguments],
@@ -317,6 +289,27 @@ def test_a_job_that_is_another_one_here_is_refused_before_anything_runs(
 def test_a_file_that_is_no_part_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("{}")
     with pytest.raises(AwsError, match="no record of this harness"):
-        doing.read_assignment(tmp_path / "x")
+        upload.read_assignment(tmp_path / "x")
     with pytest.raises(FileError, match="cannot be read: No such file"):
-        doing.read_assignment(tmp_path / "missing")
+        upload.read_assignment(tmp_path / "missing")
+
+
+def test_the_suite_is_the_parts_with_the_datasets_that_came_along(tmp_path: Path) -> None:
+    raw = {
+        "name": "s",
+        "systems": ["a", "b"],
+        "datasets": ["beir/x/test", "./my data#dev", "/elsewhere/else"],
+        "profiles": ["cpu1-mem1"],
+        "measures": ["nDCG@10"],
+        "protocol": {"name": "santhanam2023", "warmup_queries": 10, "load_timeout_s": 1.5},
+        "restrict": [{"profiles": ["cpu1-mem1"], "systems": ["a", "b"]}],
+        "expect": [{"system": "a", "profile": "cpu1-mem1", "outcome": "oom"}],
+        "overhead": False,
+    }
+    declared = suite.parse(raw, tmp_path / "s.toml")
+    sent = Input("x", "0" * 64, 1)
+    part = Part("1", "r", TYPE, declared.model_dump(mode="json"), datasets={"my data-dev": sent, "beir-x-test": sent})
+    found = upload.suite_of(part, tmp_path / "part.json")
+    assert found.datasets == ("./datasets/beir-x-test", "./datasets/my data-dev")
+    assert found.model_dump() == {**declared.model_dump(), "datasets": found.datasets}
+    assert found.protocol.warmup_cap is None and found.expect[0].outcome.value == "oom" and not found.overhead
