@@ -272,7 +272,7 @@ def test_an_instance_past_its_limit_is_to_be_ended(launched: Launched) -> None:
     assert state.phase == RUNNING and "time limit of 1.0 h has passed" in state.reason
 
 
-@pytest.mark.parametrize(("after_s", "phase"), [(0.0, WAITING), (301.0, ENDED)])
+@pytest.mark.parametrize(("after_s", "phase"), [(0.0, WAITING), (400.0, ENDED)])
 def test_an_instance_that_is_not_shown_is_waited_for_a_while(
     launched: Launched, monkeypatch: pytest.MonkeyPatch, after_s: float, phase: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -84,12 +85,12 @@ def answers(connections: Connections, event: str, vcpus: float | str) -> list[st
 def test_each_type_counts_against_its_quota(aws: str, instance_type: str, spot: bool, code: str) -> None:
     connections = Connections(REGION)
     asked = answers(connections, "GetServiceQuota", 1000.0)
-    region.quota(connections, REGION, KNOWN[instance_type], spot)
+    region.quota(connections, REGION, replace(LARGE, instance_type=instance_type), spot)
     assert [code in each for each in asked] == [True]
 
 
 def test_a_quota_that_does_not_exist_is_not_asked_for(aws: str) -> None:
-    assert region.quota(Connections(REGION), REGION, KNOWN["hpc6a.48xlarge"], True) == "not known"
+    assert region.quota(Connections(REGION), REGION, replace(LARGE, instance_type="hpc6a.48xlarge"), True) == "not known"
 
 
 def test_a_quota_that_was_never_changed_has_the_usual_value(aws: str) -> None:
