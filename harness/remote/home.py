@@ -9,8 +9,6 @@ import dataclasses
 import hashlib
 import io
 import json
-import re
-from collections.abc import Container
 from pathlib import Path
 
 from harness import seals
@@ -24,13 +22,6 @@ from harness.stored_jobs import LOG, RESULT, RUN, SAMPLES, read_result
 # Of one packed job, which is held in memory; honest ones have a few MiB.
 MOST_BYTES = 512 << 20
 _FILES = frozenset((LOG, RUN, SAMPLES, JUDGED_HITS, ANSWER_DEPTHS, RESULT))
-_KEY = re.compile(rf"{layout.JOBS}/([0-9a-f]{{16}})\.tar")
-
-
-def waiting(work: Objects, box_id: str, known: Container[str]) -> list[str]:
-    """Return the keys of a box's jobs that are not among the known ones, sorted."""
-    found = (_KEY.fullmatch(each.name) for each in work.below(layout.box(box_id)).list(f"{layout.JOBS}/"))
-    return [each[1] for each in found if each and each[1] not in known]
 
 
 def bring(work: Objects, box_id: str, key: str, expected: ResultSpec, store: Store) -> Result:
