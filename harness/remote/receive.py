@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
@@ -62,8 +62,7 @@ def dataset(work: Objects, shipped: Input, folder: Path, cache: Path, say: Repor
     """
     say(f"fetching the dataset {folder.name}, {shipped.size_bytes / 2**20:.1f} MiB")
     folder.mkdir(parents=True)
-    with _downloaded(work, shipped, cache) as file:
-        archive.unpack(file, folder, what=str(work.place.below(shipped.name)), most_bytes=_most(shipped))
+    _unpack(work, shipped, folder, cache)
 
 
 def index(work: Objects, key: str, shipped: Input, cache: Path, say: Report) -> Index:
@@ -72,20 +71,24 @@ def index(work: Objects, key: str, shipped: Input, cache: Path, say: Report) -> 
     Raises:
         AwsError: it is missing in S3, or not as its facts say.
     """
-    found = indexes.find(cache, key)
-    if found:
-        return found
+    there = indexes.find(cache, key)
+    if there:
+        return there
     say(f"fetching the index {key}, {shipped.size_bytes / 2**20:.1f} MiB")
-    home, what = indexes.folder(cache, key), str(work.place.below(shipped.name))
+    home = indexes.folder(cache, key)
     home.parent.mkdir(parents=True, exist_ok=True)
     partial = leftovers.in_the_making(home)
     partial.mkdir()
     try:
-        with _downloaded(work, shipped, cache) as file:
-            archive.unpack(file, partial, what=what, most_bytes=_most(shipped), allowed=_in_index)
+        _unpack(work, shipped, partial, cache, _in_index)
         made = indexes.read(partial)
-        if made is None or not _is_whole(made):
-            raise AwsError(f"{what}: holds another index than its {FACTS} says; delete it, run again", "BadInput")
+        try:
+            found = indexes.content(partial / INDEX_DATA)
+        except JobError:
+            found = None
+        if made is None or found != (made.facts.index_bytes, made.facts.content_sha256):
+            place = work.place.below(shipped.name)
+            raise AwsError(f"{place}: holds another index than its {FACTS} says; delete it, run again", "BadInput")
         partial.chmod(0o755)
         leftovers.remove(home)  # damaged, or it had been found
         partial.rename(home)
@@ -94,19 +97,16 @@ def index(work: Objects, key: str, shipped: Input, cache: Path, say: Report) -> 
     return Index(home / INDEX_DATA, made.facts)
 
 
-def _is_whole(index: Index) -> bool:
-    try:
-        return indexes.content(index.folder) == (index.facts.index_bytes, index.facts.content_sha256)
-    except JobError:
-        return False
-
-
 def _in_index(name: str) -> bool:
     return name in (FACTS, INDEX_DATA) or name.startswith(f"{INDEX_DATA}/")
 
 
-def _most(shipped: Input) -> int:
-    return _LEAST_BYTES + _MOST_TIMES * shipped.size_bytes
+def _unpack(
+    work: Objects, shipped: Input, folder: Path, cache: Path, allowed: Callable[[str], bool] | None = None
+) -> None:
+    most, what = _LEAST_BYTES + _MOST_TIMES * shipped.size_bytes, str(work.place.below(shipped.name))
+    with _downloaded(work, shipped, cache) as file:
+        archive.unpack(file, folder, what=what, most_bytes=most, allowed=allowed)
 
 
 @contextmanager

@@ -40,8 +40,7 @@ FACTS = "facts.json"
 INDEX_DATA = "data"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
-A = TypeVar("A")
-B = TypeVar("B")
+T = TypeVar("T")
 
 
 class EngineOwner(Protocol):
@@ -63,9 +62,15 @@ class Shipper:
 
         Raises:
             EngineError: it does not answer.
-            UsageError: boxes' engines would not find its images.
+            UsageError: it uses the containerd image store, where an image has another id than boxes find.
         """
-        check_engine(launcher.client)
+        with engine_errors():
+            status = launcher.client.info().get("DriverStatus") or []
+        if any("io.containerd.snapshotter" in str(value) for pair in status for value in pair):
+            raise UsageError(
+                "this Docker engine uses the containerd image store, which names images otherwise than the instances'"
+                ' engines do; switch it off ("features": {"containerd-snapshotter": false} in its daemon.json)'
+            )
         self._work, self._launcher, self._cache, self._say = work, launcher, cache, say
         self._shipped: dict[tuple[str, str], Any] = {}
         self._lock = threading.RLock()
@@ -140,17 +145,7 @@ class Shipper:
         local_indexes: Mapping[str, Index],
         index_of: Callable[[PartJob], str],
     ) -> Part:
-        """Ship what a part needs, and return it.
-
-        Args:
-            planned: the part.
-            run_id: its run.
-            jobs: those to do now.
-            inputs: the suite with its systems and datasets.
-            ready_images: images by name.
-            local_indexes: the cache's, by key.
-            index_of: gives the key of a job's index.
-        """
+        """Ship what a part needs for these jobs, and return it; ``index_of`` gives the key of a job's index."""
         with self._lock:
             keys = dict.fromkeys((*map(index_of, jobs), *(build.key for build in planned.builds)))
             indexes = {key: found for key in keys if (found := self._index_of(key, local_indexes.get(key))) is not None}
@@ -165,23 +160,28 @@ class Shipper:
                 suite=inputs.suite.model_dump(mode="json"),
                 jobs=jobs,
                 builds=builds,
-                images=tuple(self._once("image", name, self.image, ready_images[name]) for name in images),
-                datasets={name: self._once("dataset", name, self.dataset, inputs.datasets[name]) for name in datasets},
+                images=tuple(self._image(ready_images[name]) for name in images),
+                datasets={name: self._dataset(inputs.datasets[name]) for name in datasets},
                 indexes={key: indexes[key] for key in map(index_of, jobs) if key in indexes},
             )
+
+    def _image(self, prepared: Prepared) -> ShippedImage:
+        return self._once("image", prepared.system.image, lambda: self.image(prepared))
+
+    def _dataset(self, dataset: Dataset) -> Input:
+        return self._once("dataset", dataset.name, lambda: self.dataset(dataset))
 
     def _index_of(self, key: str, local: Index | None) -> Input | None:
         """Return an index in S3, shipped from the cache if it is there."""
         if local is None:
-            return self._once("index", key, lambda each: self.find_index(each, keep=True), key)
-        return self._once("index", key, lambda each: self.index(key, each), local)
+            return self._once("index", key, lambda: self.find_index(key, keep=True))
+        return self._once("index", key, lambda: self.index(key, local))
 
-    def _once(self, kind: str, name: str, ship: Callable[[A], B], thing: A) -> B:
-        """Ship a thing, unless this shipper has shipped it; what is not there yet is asked for again."""
-        found = self._shipped.get((kind, name))
-        if found is None:
-            found = self._shipped[kind, name] = ship(thing)
-        return cast(B, found)
+    def _once(self, kind: str, name: str, ship: Callable[[], T]) -> T:
+        """Ship a thing, unless this shipper has shipped it; ask again for one that is not there yet."""
+        if self._shipped.get((kind, name)) is None:
+            self._shipped[kind, name] = ship()
+        return cast(T, self._shipped[kind, name])
 
     def _ship(self, name: str, what: str, pack: Callable[[Path], None]) -> Input:
         found = _find(self._work, name)
@@ -196,22 +196,6 @@ class Shipper:
             if age is not None and age > RENEWED_AFTER:
                 self._work.renew(each)
         return found
-
-
-def check_engine(client: docker.DockerClient) -> None:
-    """Check that this engine names images as boxes' engines do.
-
-    Raises:
-        EngineError: it does not answer.
-        UsageError: it uses the containerd image store, where an image has another id than boxes find.
-    """
-    with engine_errors():
-        status = client.info().get("DriverStatus") or []
-    if any("io.containerd.snapshotter" in str(value) for pair in status for value in pair):
-        raise UsageError(
-            "this Docker engine uses the containerd image store, which names images otherwise than the instances'"
-            ' engines do; switch it off ("features": {"containerd-snapshotter": false} in its daemon.json)'
-        )
 
 
 def index_name(key: str) -> str:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -125,21 +125,25 @@ class Worker:
         command = [sys.executable, "-m", "harness", "run", "--launcher", self._launcher]
         command += ["--part", str(self._home / "part.json")]
         command += ["--results", str(self._home / "results"), "--cache", str(self._cache)]
-        before = self._log_file.stat().st_size
-        with _child(command, environment(os.environ), self._log) as child:
-            code = child.wait()
+        root = Path(harness.__file__).resolve().parent.parent
+        variables = {**os.environ, "PYTHONPATH": str(root), "PYTHONUNBUFFERED": "1"}
+        if (root / bundle.OWN_IMAGES).is_dir():
+            variables["HARNESS_IMAGES"] = str(root / bundle.OWN_IMAGES)
+        before, none = self._log_file.stat().st_size, subprocess.DEVNULL
+        with subprocess.Popen(command, env=variables, stdin=none, stdout=self._log, stderr=self._log) as child:
+            try:
+                code = child.wait()
+            except BaseException:
+                child.terminate()
+                raise
         status = self._status()
         if status and status.troubles:
             return "; ".join(status.troubles)
         if code == 0 and status and len(status.handed_over) == len(part.jobs):
             return ""
-        return f"harness ended with exit code {code}: {self._last_line(before)}"
-
-    def _last_line(self, start: int) -> str:
-        """Return the child's error message, or its last line."""
-        lines = [line for line in self._log_tail(start).split("\n") if line.strip()]
+        lines = [line for line in self._log_tail(before).split("\n") if line.strip()]
         errors = [line for line in lines if line.startswith("harness: ")]
-        return (errors or lines or ["no word"])[-1]
+        return f"harness ended with exit code {code}: {(errors or lines or ['no word'])[-1]}"
 
     def _log_tail(self, start: int = 0) -> str:
         with self._log_file.open("rb") as file:
@@ -185,10 +189,9 @@ class Worker:
 
 
 class Pulse:
-    """A thread that writes beats until it is stopped, and skips those that S3 does not take."""
+    """A thread that writes beats until it is stopped; ``look`` brings a beat up to date, ``log`` uploads the log."""
 
     def __init__(self, box: Objects, first: Beat, look: Callable[[Beat], Beat], log: Callable[[], None]) -> None:
-        """``look`` brings a beat up to date; ``log`` uploads the log."""
         self._box, self._beat, self._look, self._log = box, first, look, log
         self._stop = threading.Event()
         self._interval_s = float(os.environ.get(INTERVAL_VARIABLE) or 30.0)
@@ -229,7 +232,7 @@ class Pulse:
 
     def _write(self) -> None:
         self._beat = self._look(self._beat)
-        with contextlib.suppress(AwsError):
+        with contextlib.suppress(AwsError):  # a beat that S3 does not take is left out
             self._box.put(layout.BEAT, dump(self._beat))
 
 
@@ -237,25 +240,6 @@ def box_id(connections: Connections) -> str:
     """Return this box's ``aws:userid``, which names the one folder where IAM lets it write."""
     with aws_errors("asking AWS for this box's id"):
         return str(connections.client("sts").get_caller_identity()["UserId"])
-
-
-def environment(usual: Mapping[str, str]) -> dict[str, str]:
-    """Return the child's variables: it runs this very harness, with the engines that came with it."""
-    root = Path(harness.__file__).resolve().parent.parent
-    found = {**usual, "PYTHONPATH": str(root), "PYTHONUNBUFFERED": "1"}
-    own = root / bundle.OWN_IMAGES
-    return {**found, "HARNESS_IMAGES": str(own)} if own.is_dir() else found
-
-
-@contextlib.contextmanager
-def _child(command: list[str], variables: dict[str, str], log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process; wait for its end, and terminate it first if this one is ended."""
-    with subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as child:
-        try:
-            yield child
-        except BaseException:
-            child.send_signal(signal.SIGTERM)
-            raise
 
 
 def _terminated(_signal: int, _frame: FrameType | None) -> None:

@@ -11,6 +11,9 @@ Here it refuses to say them, as AWS does to users without the right.
 And where it is stricter: it reads a bucket's policy without its conditions, so it would deny all that is denied without
 TLS; here it asks no bucket (``tests/aws/rights.py`` does).
 
+And where it is lenient: AWS Batch takes its own service-linked role unless another is named, and does what an update
+asks; CloudFormation is mended in ``moto_stacks.py``; STS says who a box is (``/tests/identity``).
+
 And where it is slow: of its images it makes those that runs take alone, what never changes it looks up once, what it
 forgets it does not first make anew, it answers many requests on one connection, and it writes no log of them.
 
@@ -38,21 +41,29 @@ from urllib.parse import parse_qsl
 import moto.backends
 import moto.core.responses
 import moto.core.utils
+import moto_stacks
 from moto import server
+from moto.batch.models import BatchBackend
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.core.base_backend import BaseBackend
 from moto.core.exceptions import JsonRESTError
+from moto.core.responses import BaseResponse
 from moto.ec2.models import amis, ec2_backends
 from moto.ec2.models.instances import Instance, InstanceBackend
 from moto.iam.access_control import PermissionResult
+from moto.iam.models import iam_backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 from moto.s3.models import FakeBucket, s3_backends
 from moto.servicequotas.models import ServiceQuotasBackend
+from moto.sts.models import STSBackend
 from werkzeug.serving import WSGIRequestHandler
 
 _terminate_once = Instance.terminate
 _run = InstanceBackend.run_instances
 _dispatch = DomainDispatcherApplication.__call__
+_make_environment = BatchBackend.create_compute_environment
+_change_environment = BatchBackend.update_compute_environment
+_caller = STSBackend.get_caller_identity
 _alone, _in_turn, _if_so = threading.Lock(), threading.Lock(), threading.Lock()
 _load = amis.load_resource
 _IMAGES = ("al2023-ami-2023", "al2023-ami-ecs-gpu-hvm")
@@ -127,6 +138,8 @@ class Requests:
                 "who": who,
                 "service": service,
                 "region": region,
+                "via": "cloudformation" if moto_stacks.AGENT in environ.get("HTTP_USER_AGENT", "") else "",
+                "userid": identities.get(who, ""),
                 "method": environ["REQUEST_METHOD"],
                 "path": environ["PATH_INFO"],
                 "query": query,
@@ -144,6 +157,7 @@ class Requests:
 
 
 clock, comings, requests = Clock(), Comings(), Requests()
+identities: dict[str, str] = {}  # access key -> aws:userid
 
 
 def _terminate(self: Instance) -> Any:
@@ -161,6 +175,34 @@ def _run_instances(self: InstanceBackend, *arguments: Any, **keys: Any) -> Any:
         return _run(self, *arguments, **keys)
     finally:
         comings.add()
+
+
+def _environment(self: BatchBackend, *arguments: Any, **keys: Any) -> Any:
+    if not keys.get("service_role"):
+        keys["service_role"] = _linked_role("batch.amazonaws.com")
+    return _make_environment(self, *arguments, **keys)
+
+
+def _linked_role(service: str) -> str:
+    """The service's own role in this account, made if it is missing."""
+    iam = iam_backends[DEFAULT_ACCOUNT_ID]["aws"]
+    path = f"/aws-service-role/{service}/"
+    known = [role for role in iam.get_roles() if role.path == path]
+    return str((known or [iam.create_service_linked_role(service, "", "")])[0].arn)
+
+
+def _changed_environment(self: BatchBackend, compute_environment_name: str, *arguments: Any, **keys: Any) -> Any:
+    asked = keys.get("compute_resources") or {}
+    found = self.get_compute_environment(compute_environment_name)
+    if found is not None and found.compute_resources is not None:
+        found.compute_resources.update(asked)
+    return _change_environment(self, compute_environment_name, *arguments, **keys)
+
+
+def _identity(self: STSBackend, access_key_id: str, region: str) -> tuple[str, str, str]:
+    if (userid := identities.get(access_key_id)) is None:
+        return _caller(self, access_key_id, region)
+    return userid, f"arn:aws:sts::{self.account_id}:assumed-role/worker/{userid.partition(':')[2]}", self.account_id
 
 
 def _quota(self: ServiceQuotasBackend, service_code: str, quota_code: str) -> Any:
@@ -191,6 +233,8 @@ def _answered(environ: dict[str, Any], start_response: Any) -> list[bytes]:
             comings.add()
         case "/tests/comings":
             answer = str(comings.after(int(asked["after"]))).encode()
+        case "/tests/identity":
+            identities[asked["key"]] = asked["userid"]
         case "/tests/requests":
             answer = json.dumps(requests.seen).encode()
         case "/tests/objects" if environ["REQUEST_METHOD"] == "PUT":
@@ -226,8 +270,12 @@ def _one_by_one(self: DomainDispatcherApplication, environ: dict[str, Any], star
     if path == "/moto-api/reset":
         clock.reset()
         requests.seen.clear()
+        identities.clear()
     signed_for = environ.get("HTTP_AUTHORIZATION", "")
     turn: AbstractContextManager[Any] = nullcontext()
+    if "/cloudformation/aws4_request" in signed_for:
+        moto_stacks.caller.key = signed_for.partition("Credential=")[2].partition("/")[0]
+        moto_stacks.caller.endpoint = f"http://{environ['HTTP_HOST']}"
     if "/ec2/aws4_request" in signed_for:
         turn = _in_turn
     elif environ["REQUEST_METHOD"] == "PUT" and ("HTTP_IF_MATCH" in environ or "HTTP_IF_NONE_MATCH" in environ):
@@ -243,6 +291,11 @@ def mend() -> None:
     Instance.terminate = _terminate  # type: ignore[method-assign]
     InstanceBackend.run_instances = _run_instances  # type: ignore[method-assign]
     FakeBucket.get_permission = _unasked  # type: ignore[method-assign,assignment]
+    BatchBackend.create_compute_environment = _environment  # type: ignore[method-assign]
+    BatchBackend.update_compute_environment = _changed_environment  # type: ignore[method-assign]
+    STSBackend.get_caller_identity = _identity  # type: ignore[method-assign]
+    BaseResponse.access_key_regex = re.compile(r"AWS.*?(?P<access_key>(?<![A-Z0-9])[A-Z0-9]{20,64}(?![A-Z0-9]))[:/]")
+    moto_stacks.mend()
     ServiceQuotasBackend.get_service_quota = _quota  # type: ignore[method-assign]
     BaseBackend.reset = _nothing_made_anew  # type: ignore[method-assign]
     amis.AMIS.clear()

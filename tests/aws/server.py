@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -83,6 +85,17 @@ def requests(endpoint: str) -> list[dict[str, Any]]:
     """Every signed request that was made, in their order, with the access key that signed it."""
     found: list[dict[str, Any]] = json.loads(_ask(f"{endpoint}/tests/requests"))
     return found
+
+
+def box_key(identity: str, key: str = BOX_KEY) -> str:
+    """Return the access key of one box: it begins with ``key``, and is the same for the same identity."""
+    return key + hashlib.sha256(identity.encode()).hexdigest()[:12].upper()
+
+
+def identify(endpoint: str, key: str, userid: str) -> None:
+    """Have STS answer ``userid`` (``<RoleId>:<instance or task id>``) to an access key, until the next reset."""
+    asked = urllib.parse.urlencode({"key": key, "userid": userid})
+    _ask(urllib.request.Request(f"{endpoint}/tests/identity?{asked}", method="POST"))
 
 
 def put(endpoint: str, bucket: str, objects: Mapping[str, bytes]) -> None:

@@ -16,12 +16,12 @@ from harness.remote.records import IndexBuild, Part, PartJob, ShippedImage, dump
 from harness.remote.shipping import Shipper
 from harness.result import ResultSpec, job_key
 from tests.conftest import Bench
+from tests.remote import imds
 
 TYPE = "c7g.large"
 RUN = "test-suite-20260101T000000-abcdef"
-# The role of boxes, and a box's id: IAM calls it so.
-ROLE_ID = "AROAPLANTED7ROLE7BOXX"
-BOX = f"{ROLE_ID}:i-0123456789abcdef0"
+# A box's id: its aws:userid.
+BOX = f"{imds.ROLE_ID}:i-0123456789abcdef0"
 
 
 class Engine:
@@ -30,6 +30,12 @@ class Engine:
     def __init__(self, driver: str = "overlay2") -> None:
         status = [["driver-type", driver]] if driver.startswith("io.") else [["Backing Filesystem", driver]]
         self.client: Any = SimpleNamespace(info=lambda: {"DriverStatus": status})
+
+
+def uploaded(work: Objects, box_id: str = BOX) -> list[str]:
+    """Return the keys of the jobs that a box has uploaded, sorted."""
+    listed = work.below(layout.box(box_id)).list(f"{layout.JOBS}/")
+    return [Path(each.name).stem for each in listed]
 
 
 class Planning:

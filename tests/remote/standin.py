@@ -277,9 +277,13 @@ def booted(
     *,
     fresh: bool = False,
     on_end: Callable[[], None] = lambda: None,
+    role_id: str = imds.ROLE_ID,
 ) -> Iterator[StandIn]:
-    """An instance that runs; nothing of it is left afterwards but its home."""
-    with imds.running(paths) as metadata:
+    """An instance that runs and signs with a key of its own; nothing of it is left afterwards but its home."""
+    identity = f"{role_id}:{paths['instance-id']}"
+    key = server.box_key(identity)
+    server.identify(os.environ["AWS_ENDPOINT_URL"], key, identity)
+    with imds.running({**paths, **imds.credentials(key)}) as metadata:
         instance = StandIn(ground, folder, user_data, metadata, fresh=fresh, on_end=on_end)
         try:
             yield instance

@@ -22,7 +22,7 @@ from harness.result import Ec2Instance, Result
 from harness.store import Store
 from harness.stored_jobs import read_jobs
 from tests import build
-from tests.remote.planning import BOX
+from tests.remote.planning import BOX, uploaded
 
 INSTANCE = Ec2Instance("i-0123456789abcdef0", "c7g.large", "us-east-1a", "ami-1", "on-demand")
 
@@ -55,7 +55,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_a_job_arrives_as_it_left(job: Path, work: Objects, store: Store) -> None:
     box, key = work.below(layout.box(BOX)), job.name
     assert box.put_new(layout.job(key), pack(job))
-    assert home.waiting(work, BOX, set()) == [key] and home.waiting(work, BOX, {key}) == []
+    assert uploaded(work) == [key]
     brought = home.bring(work, BOX, key, result().spec, store)
     (stored,) = read_jobs(store.folder)
     assert contents(stored.folder) == contents(job) and stored.result == brought
@@ -70,11 +70,7 @@ def test_packing_again_gives_the_same(job: Path) -> None:
     assert pack(job) == pack(job)
 
 
-def test_only_jobs_are_waited_for(work: Objects) -> None:
-    box = work.below(layout.box(BOX))
-    for name in ("jobs/x.tar", "jobs/0123456789abcdef.tar.json", "jobs/a/0123456789abcdef.tar", "end.json"):
-        box.put(name, b"x")
-    assert home.waiting(work, BOX, ()) == []
+def test_a_job_that_is_not_there_is_one_line(work: Objects) -> None:
     with pytest.raises(AwsError, match="there is no such job"):
         home.bring(work, BOX, "0123456789abcdef", result().spec, Store(Path(), "s"))
 

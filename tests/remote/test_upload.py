@@ -28,7 +28,7 @@ from harness.result import job_key
 from harness.store import Store
 from harness.stored_jobs import StoredJob, read_jobs
 from tests.conftest import Bench, protocol
-from tests.remote.planning import BOX, TYPE, Planning
+from tests.remote.planning import BOX, TYPE, Planning, uploaded
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ class OneBox:
 
 
 def arrived(planning: Planning) -> list[str]:
-    return home.waiting(planning.work, BOX, ())
+    return uploaded(planning.work)
 
 
 def test_each_job_is_handed_over_before_the_next_one_starts(planning: Planning, tmp_path: Path) -> None:

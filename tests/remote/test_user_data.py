@@ -20,8 +20,10 @@ from harness.errors import UsageError
 from harness.remote import bundle, layout, user_data, worker
 from harness.remote.records import MOST_BYTES, Beat, End, Input, read
 from harness.remote.user_data import Boot, render
-from tests.aws.server import ACCESS_KEY, ACCOUNT, REGION
+from tests.aws import server
+from tests.aws.server import ACCESS_KEY, ACCOUNT
 from tests.remote.conftest import WORK
+from tests.remote.planning import BOX
 
 BOOT = Boot(S3Uri("a-bucket", "it's/here"), "s-1", "0001", Input("inputs/b.tar.gz", "0" * 64, 7), "eu-1", 3600, False)
 
@@ -237,12 +239,13 @@ def boot_script(folder: Path, *arguments: str) -> subprocess.CompletedProcess[st
     )
 
 
-def test_a_machine_that_is_being_set_up_writes_to_its_own_folder(work: Objects, tmp_path: Path) -> None:
-    box = work.below(layout.box(worker.box_id(Connections(REGION))))
+def test_a_machine_that_is_being_set_up_writes_to_its_own_folder(work: Objects, tmp_path: Path, aws: str) -> None:
+    server.identify(aws, ACCESS_KEY, BOX)
+    assert worker.box_id(Connections(server.REGION)) == BOX
+    box = work.below(layout.box(BOX))
     assert boot_script(tmp_path, "ask").returncode == 0
     beat = read(Beat, "beat", box.get(layout.BEAT, MOST_BYTES) or b"")
-    assert (beat.part, beat.phase) == ("0001", "installing")
-    assert box.place.prefix.endswith(f":{beat.instance_id}")
+    assert (beat.part, beat.instance_id, beat.phase) == ("0001", BOX.partition(":")[2], "installing")
     (tmp_path / "log.txt").write_text(f"of {ACCOUNT} with {ACCESS_KEY}\n")
     assert boot_script(tmp_path, "end", "installing boto3", "7").returncode == 0
     end = read(End, "end", box.get(layout.END, MOST_BYTES) or b"")

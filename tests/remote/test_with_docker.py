@@ -24,7 +24,7 @@ from harness.stored_jobs import read_jobs
 from tests.aws import server
 from tests.conftest import Bench, protocol
 from tests.remote import imds, standin
-from tests.remote.planning import ROLE_ID, RUN, TYPE, Engine, Planning
+from tests.remote.planning import RUN, TYPE, Engine, Planning, uploaded
 
 pytestmark = pytest.mark.docker
 
@@ -88,7 +88,7 @@ def ship(bench: Bench, work: Objects, engine: docker.DockerClient) -> Iterator[C
 
 def box_id(number: int) -> str:
     """Return the id of a numbered instance's box."""
-    return f"{ROLE_ID}:{INSTANCE.format(number)}"
+    return f"{imds.ROLE_ID}:{INSTANCE.format(number)}"
 
 
 def written(work: Objects, number: int, name: str) -> bytes:
@@ -142,7 +142,7 @@ def test_user_data_makes_a_box_whose_jobs_come_home(
         box.keep_packages()
         assert "IMDSv1" not in box.log and not [path for path in box.metadata.asked if "identity" in path]
         log = box.log
-    assert sorted(told.handed_over) == home.waiting(work, box_id(1), ()) == sorted(planning.specs)
+    assert sorted(told.handed_over) == uploaded(work, box_id(1)) == sorted(planning.specs)
     assert len(part.jobs) == 2 and shipping.adopt_index(work, box_id(1), part.builds[0].key)
     store = Store(tmp_path / "here", "test-suite")
     with store.held():
@@ -169,11 +169,11 @@ def test_a_box_that_dies_leaves_whole_jobs_and_another_goes_on(
     planning = shipped.planning
     part = planning.part(images=shipped.images)
     with standin.booted(ground, tmp_path / "first", shipped.user_data(), imds.of(INSTANCE.format(1))) as first:
-        wait_until(lambda: home.waiting(work, box_id(1), ()) and first.containers())
+        wait_until(lambda: uploaded(work, box_id(1)) and first.containers())
         first.kill()
         assert not first.processes and not first.containers()
         beat = read(Beat, "beat", written(work, 1, layout.BEAT))
-    there = home.waiting(work, box_id(1), ())
+    there = uploaded(work, box_id(1))
     assert 1 <= len(there) < 4 and beat.phase == "measuring"
     assert not written(work, 1, layout.END)
     left = tuple(job for job in part.jobs if job.key not in there)
@@ -186,7 +186,7 @@ def test_a_box_that_dies_leaves_whole_jobs_and_another_goes_on(
         found = {
             key: home.bring(work, box_id(number), key, planning.specs[key], store)
             for number in (1, 2)
-            for key in home.waiting(work, box_id(number), ())
+            for key in uploaded(work, box_id(number))
         }
     assert found.keys() == planning.specs.keys()
     by_instance = {key: result.instance.instance_id for key, result in found.items() if result.instance}

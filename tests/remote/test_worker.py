@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.aws.connections import Connections
 from harness.aws.objects import Objects
 from harness.errors import AwsError
 from harness.launch.fake import FakeLauncher
@@ -25,7 +24,7 @@ from harness.store import Store
 from tests.aws import server
 from tests.conftest import Bench, protocol
 from tests.remote import imds
-from tests.remote.planning import BOX, RUN, TYPE, Planning
+from tests.remote.planning import BOX, RUN, TYPE, Planning, uploaded
 
 
 @pytest.fixture
@@ -72,7 +71,7 @@ def test_a_box_does_its_part_and_its_jobs_come_home(planning: Planning, service:
     assert (last.phase, last.current, last.notice) == ("finishing", None, None)
     store = Store(tmp_path / "here", "test-suite")
     with store.held():
-        for key in homes.waiting(planning.work, BOX, ()):
+        for key in uploaded(planning.work):
             result = homes.bring(planning.work, BOX, key, planning.specs[key], store)
             assert result.instance and result.instance.instance_type == TYPE == result.environment.instance_type
             assert result.instance.availability_zone == f"{server.REGION}a" and result.instance.cpu_platform
@@ -103,8 +102,8 @@ def test_two_attempts_at_a_part_do_not_meet(planning: Planning, service: imds.Me
     planning.box_id = f"{BOX}-2"
     assert live(planning, tmp_path / "second"), log(planning)
     assert end(planning).handed_over == (part.jobs[0].key,)
-    assert homes.waiting(planning.work, f"{BOX}-2", ()) == [part.jobs[0].key]
-    assert homes.waiting(planning.work, BOX, ()) == sorted(planning.specs)
+    assert uploaded(planning.work, f"{BOX}-2") == [part.jobs[0].key]
+    assert uploaded(planning.work) == sorted(planning.specs)
 
 
 def test_nothing_that_a_box_writes_holds_a_secret(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
@@ -204,9 +203,11 @@ def test_a_notice_is_told_at_once_and_at_the_end(
     assert seen[-1] == "terminate at 2026-05-05T10:00:00Z"
 
 
-def test_a_box_that_is_told_to_end_says_so(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
+def test_a_box_that_is_told_to_end_says_so(
+    planning: Planning, service: imds.Metadata, tmp_path: Path, aws: str
+) -> None:
     planning.part()
-    planning.box_id = worker.box_id(Connections(server.REGION))
+    server.identify(aws, server.ACCESS_KEY, BOX)
     code = "import sys, time; from harness.remote import worker; worker.Worker._fetch = lambda *_: time.sleep(60)\n"
     code += "sys.exit(worker.main(sys.argv[1:]))"
     child = subprocess.Popen(

@@ -1,0 +1,158 @@
+"""CloudFormation stacks: deploy a template, read a stack, delete one."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.aws.connections import Connections
+from harness.aws.failures import aws_errors, concealed
+from harness.aws.objects import Objects
+from harness.errors import AwsError
+
+_POLL_S = 5.0
+# CloudFormation takes larger templates from S3 only.
+_INLINE_BYTES = 51_200
+# A stack whose creation failed cannot be updated: only its deletion is left.
+_DEAD = ("CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED")
+_GOOD = ("CREATE_COMPLETE", "UPDATE_COMPLETE")
+_BEGINNINGS = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A stack as CloudFormation shows it; ``status`` is its word, e.g. ``UPDATE_COMPLETE``."""
+
+    name: str
+    status: str
+    outputs: Mapping[str, str]
+    parameters: Mapping[str, str]
+    tags: Mapping[str, str]
+
+
+def deploy(
+    connections: Connections,
+    stack: str,
+    template: str,
+    parameters: Mapping[str, str],
+    tags: Mapping[str, str],
+    say: Say,
+    *,
+    named_iam: bool = False,
+    store: Objects | None = None,
+) -> dict[str, str]:
+    """Create or update a stack, wait for the end, return its outputs.
+
+    Args:
+        named_iam: the template makes IAM resources with names of its own.
+        store: the work place, for a template that is too large to be sent.
+
+    Raises:
+        AwsError: AWS refuses, or the deployment failed; names the first failed resource and its reason.
+    """
+    found = _settled(connections, stack, say)
+    if found is not None and found.status in _DEAD:
+        delete(connections, stack, say)
+        found = None
+    request = {
+        "StackName": stack,
+        "Parameters": [{"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()],
+        "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
+        "Capabilities": ["CAPABILITY_NAMED_IAM"] if named_iam else [],
+        **_body(template, store),
+    }
+    client = connections.client("cloudformation")
+    try:
+        with aws_errors(f"deploying the stack {stack}"):
+            if found is None:
+                client.create_stack(**request)
+            else:
+                client.update_stack(**request)
+    except AwsError as error:
+        if "No updates are to be performed" not in str(error) or found is None:
+            raise
+        say(f"unchanged: stack {stack}")
+        return dict(found.outputs)
+    done = _settled(connections, stack, say)
+    if done is None or done.status not in _GOOD:
+        raise _failure(connections, stack, "deploying")
+    say(f"{'made' if found is None else 'changed'}: stack {stack}")
+    return dict(done.outputs)
+
+
+def find(connections: Connections, stack: str) -> Stack | None:
+    """Return a stack; ``None``: there is none of that name."""
+    try:
+        with aws_errors(f"looking for the stack {stack}"):
+            [found] = connections.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+    except AwsError as error:
+        if error.code == "ValidationError" and "does not exist" in str(error):
+            return None
+        raise
+    return Stack(
+        found["StackName"],
+        found["StackStatus"],
+        {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", ())},
+        {each["ParameterKey"]: each["ParameterValue"] for each in found.get("Parameters", ())},
+        {each["Key"]: each["Value"] for each in found.get("Tags", ())},
+    )
+
+
+def delete(connections: Connections, stack: str, say: Say) -> bool:
+    """Delete a stack and wait until it is gone; return whether there was one.
+
+    Raises:
+        AwsError: AWS refuses, or a resource could not be deleted; names it and the reason.
+    """
+    if _settled(connections, stack, say) is None:
+        return False
+    with aws_errors(f"deleting the stack {stack}"):
+        connections.client("cloudformation").delete_stack(StackName=stack)
+    if _settled(connections, stack, say) is not None:
+        raise _failure(connections, stack, "deleting")
+    say(f"removed: stack {stack}")
+    return True
+
+
+def _settled(connections: Connections, stack: str, say: Say) -> Stack | None:
+    """Wait until CloudFormation does nothing more with a stack; return it, or ``None`` once it is gone."""
+    status = ""
+    while (found := find(connections, stack)) is not None and found.status.endswith("_IN_PROGRESS"):
+        if found.status != status:
+            status = found.status
+            say(f"waiting: stack {stack} is {status}")
+        time.sleep(_POLL_S)
+    return found
+
+
+def _body(template: str, store: Objects | None) -> dict[str, str]:
+    content = template.encode()
+    if len(content) <= _INLINE_BYTES:
+        return {"TemplateBody": template}
+    if store is None:
+        raise AwsError(f"the template has {len(content)} bytes; CloudFormation takes {_INLINE_BYTES}", "TooLarge")
+    name = f"inputs/templates/{hashlib.sha256(content).hexdigest()}.json"
+    store.put(name, content)
+    host = f"{store.place.bucket}.s3.{store.client.meta.region_name}.amazonaws.com"
+    return {"TemplateURL": f"https://{host}/{store.place.key(name)}"}
+
+
+def _failure(connections: Connections, stack: str, doing: str) -> AwsError:
+    """Return an error with the first failed resource of the last operation, and its reason."""
+    first: dict[str, Any] = {}
+    pages = connections.client("cloudformation").get_paginator("describe_stack_events")
+    with aws_errors(f"asking why {doing} the stack {stack} failed"):
+        for event in (event for page in pages.paginate(StackName=stack) for event in page["StackEvents"]):
+            status, reason = event["ResourceStatus"], event.get("ResourceStatusReason", "")
+            if event["ResourceType"] == "AWS::CloudFormation::Stack" and status in _BEGINNINGS:
+                break  # events come newest first: older ones are of earlier operations
+            if status.endswith("_FAILED") and "cancelled" not in reason:
+                first = event
+    kind = first.get("ResourceType", "AWS::CloudFormation::Stack")
+    reason = concealed(" ".join(first.get("ResourceStatusReason", "no reason was given").split()))[:300]
+    return AwsError(f"{doing} the stack {stack}: {first.get('LogicalResourceId', stack)} ({kind}): {reason}", "Failed")

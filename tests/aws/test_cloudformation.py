@@ -1,0 +1,231 @@
+"""Stacks on moto's CloudFormation: made, changed, rolled back, deleted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import boto3
+import pytest
+
+from harness.aws import cloudformation
+from harness.aws.connections import Connections
+from harness.aws.objects import Objects
+from harness.aws.uri import S3Uri
+from harness.errors import AwsError
+from tests.aws import server
+from tests.aws.server import REGION
+
+NAME = "harness-test"
+TRUST = {"Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}]}
+QUEUES = {
+    "LaunchTemplate": {
+        "Type": "AWS::EC2::LaunchTemplate",
+        "Properties": {
+            "LaunchTemplateData": {
+                "BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": {"Ref": "Disk"}}}]
+            }
+        },
+    },
+    "Environment": {
+        "Type": "AWS::Batch::ComputeEnvironment",
+        "Properties": {
+            "ComputeEnvironmentName": "machines",
+            "Type": "MANAGED",
+            "State": "ENABLED",
+            "ReplaceComputeEnvironment": False,
+            "ComputeResources": {
+                "Type": "EC2",
+                "MinvCpus": 0,
+                "MaxvCpus": 4,
+                "InstanceTypes": ["m6i.large"],
+                "InstanceRole": {"Ref": "Profile"},
+                "LaunchTemplate": {
+                    "LaunchTemplateId": {"Ref": "LaunchTemplate"},
+                    "Version": {"Fn::GetAtt": ["LaunchTemplate", "LatestVersionNumber"]},
+                },
+                "SecurityGroupIds": [{"Ref": "Firewall"}],
+                "Subnets": {"Ref": "Subnets"},
+            },
+        },
+    },
+    "Queue": {
+        "Type": "AWS::Batch::JobQueue",
+        "Properties": {
+            "Priority": 1,
+            "ComputeEnvironmentOrder": [{"Order": 1, "ComputeEnvironment": {"Ref": "Environment"}}],
+            "Tags": {"of": "queue"},
+        },
+    },
+    "Definition": {
+        "Type": "AWS::Batch::JobDefinition",
+        "Properties": {
+            "Type": "container",
+            "ContainerProperties": {
+                "Image": "python@sha256:1",
+                "Command": {"Ref": "Command"},
+                "ResourceRequirements": [{"Type": "VCPU", "Value": "1"}, {"Type": "MEMORY", "Value": "100"}],
+            },
+        },
+    },
+}
+
+
+def template(resources: Mapping[str, Any], **outputs: Any) -> str:
+    parameters = {
+        "Disk": {"Type": "Number", "Default": 8},
+        "Subnets": {"Type": "CommaDelimitedList", "Default": ""},
+        "Profile": {"Type": "String", "Default": ""},
+        "Firewall": {"Type": "String", "Default": ""},
+        "Command": {"Type": "CommaDelimitedList", "Default": "run"},
+    }
+    return json.dumps(
+        {
+            "Parameters": parameters,
+            "Resources": resources,
+            "Outputs": {key: {"Value": value} for key, value in outputs.items()},
+        }
+    )
+
+
+def deploy(body: str, *, said: list[str] | None = None, tags: Mapping[str, str] = {}, **parameters: str) -> Any:
+    say = [].append if said is None else said.append
+    return cloudformation.deploy(Connections(REGION), NAME, body, parameters, tags, say)
+
+
+def find() -> cloudformation.Stack | None:
+    return cloudformation.find(Connections(REGION), NAME)
+
+
+def group(description: str = "nothing comes in") -> dict[str, Any]:
+    vpc = boto3.client("ec2").describe_vpcs()["Vpcs"][0]["VpcId"]
+    return {"Type": "AWS::EC2::SecurityGroup", "Properties": {"GroupDescription": description, "VpcId": vpc}}
+
+
+@pytest.fixture
+def machines(aws: str) -> dict[str, str]:
+    """What a compute environment is given."""
+    iam, ec2 = boto3.client("iam"), boto3.client("ec2")
+    iam.create_role(RoleName="host", AssumeRolePolicyDocument=json.dumps(TRUST))
+    profile = iam.create_instance_profile(InstanceProfileName="host")["InstanceProfile"]["Arn"]
+    iam.add_role_to_instance_profile(InstanceProfileName="host", RoleName="host")
+    subnets = sorted(each["SubnetId"] for each in ec2.describe_subnets()["Subnets"])[:2]
+    made = ec2.describe_security_groups()["SecurityGroups"][0]["GroupId"]
+    return {"Subnets": ",".join(subnets), "Profile": profile, "Firewall": made}
+
+
+def test_a_stack_is_made_found_left_changed_and_deleted(aws: str) -> None:
+    assert find() is None
+    said: list[str] = []
+    first = deploy(template({"Group": group()}, Id={"Ref": "Group"}), said=said, tags={"whose": "ours"})
+    found = find()
+    assert found and found.status == "CREATE_COMPLETE" and found.outputs == first and found.tags == {"whose": "ours"}
+    [made] = boto3.client("ec2").describe_security_groups(GroupIds=[first["Id"]])["SecurityGroups"]
+    assert {"Key": "whose", "Value": "ours"} in made["Tags"]
+    assert deploy(template({"Group": group()}, Id={"Ref": "Group"}), said=said, tags={"whose": "ours"}) == first
+    second = deploy(template({"Group": group("other")}, Id={"Ref": "Group"}), said=said)
+    assert second["Id"] != first["Id"], "a description is of a new group"
+    assert said == [f"{word}: stack {NAME}" for word in ("made", "unchanged", "changed")]
+    assert cloudformation.delete(Connections(REGION), NAME, said.append)
+    assert find() is None and not cloudformation.delete(Connections(REGION), NAME, said.append)
+    names = {each["GroupName"] for each in boto3.client("ec2").describe_security_groups()["SecurityGroups"]}
+    assert not [name for name in names if name.startswith(NAME)]
+
+
+def test_a_failed_creation_names_the_first_resource_and_is_made_anew(aws: str) -> None:
+    """Nothing of it is left but its name, which CloudFormation cannot update."""
+    wrong = group()
+    wrong["Properties"]["GroupName"] = "default"
+    body = template({"First": group(), "Wrong": wrong})
+    with pytest.raises(AwsError, match=r"Wrong \(AWS::EC2::SecurityGroup\): .*default.*already exists") as caught:
+        deploy(body)
+    assert "\n" not in str(caught.value) and server.ACCOUNT not in str(caught.value)
+    found = find()
+    assert found and found.status == "ROLLBACK_COMPLETE"
+    assert len(boto3.client("ec2").describe_security_groups()["SecurityGroups"]) == 1
+    assert deploy(template({"First": group()}, Id={"Ref": "First"}))["Id"].startswith("sg-")
+
+
+def test_a_failed_update_is_rolled_back(aws: str) -> None:
+    body = template({"Group": group()}, Id={"Ref": "Group"})
+    first = deploy(body)
+    wrong = group()
+    wrong["Properties"]["GroupName"] = "default"
+    with pytest.raises(AwsError, match=r"Wrong .*default.*already exists"):
+        deploy(template({"Added": group(), "Group": group(), "Wrong": wrong}, Id={"Ref": "Group"}))
+    found = find()
+    assert found and found.status == "UPDATE_ROLLBACK_COMPLETE" and found.outputs == first
+    assert len(boto3.client("ec2").describe_security_groups()["SecurityGroups"]) == 2
+    assert deploy(template({"Group": group(), "More": group()}, Id={"Ref": "Group"})) == first
+
+
+def test_a_failed_deletion_names_the_resource(aws: str) -> None:
+    deploy(template({"Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "full"}}}))
+    boto3.client("s3").put_object(Bucket="full", Key="x", Body=b"")
+    with pytest.raises(AwsError, match=r"Bucket \(AWS::S3::Bucket\): .*not empty"):
+        cloudformation.delete(Connections(REGION), NAME, print)
+    boto3.client("s3").delete_object(Bucket="full", Key="x")
+    assert cloudformation.delete(Connections(REGION), NAME, print)
+
+
+def test_iam_is_made_only_where_it_is_asked_for(aws: str) -> None:
+    role = {"Type": "AWS::IAM::Role", "Properties": {"RoleName": "r", "AssumeRolePolicyDocument": TRUST}}
+    body = template({"Role": role}, Id={"Fn::GetAtt": ["Role", "RoleId"]})
+    with pytest.raises(AwsError, match="CAPABILITY_NAMED_IAM"):
+        deploy(body)
+    assert boto3.client("iam").list_roles()["Roles"] == []
+    made = cloudformation.deploy(Connections(REGION), NAME, body, {}, {}, print, named_iam=True)
+    assert made["Id"] == boto3.client("iam").get_role(RoleName="r")["Role"]["RoleId"]
+
+
+def test_batch_is_made_changed_where_it_differs_and_deleted(machines: dict[str, str]) -> None:
+    batch, ec2 = boto3.client("batch"), boto3.client("ec2")
+    outputs = {"Queue": {"Ref": "Queue"}, "Definition": {"Ref": "Definition"}}
+    first = deploy(template(QUEUES, **outputs), tags={"whose": "ours"}, **machines)
+    [environment] = batch.describe_compute_environments()["computeEnvironments"]
+    assert environment["tags"] == {"whose": "ours"}
+    [queue] = batch.describe_job_queues()["jobQueues"]
+    assert queue["jobQueueArn"] == first["Queue"] and queue["tags"] == {"whose": "ours", "of": "queue"}
+    second = deploy(template(QUEUES, **outputs), tags={"whose": "ours"}, **machines, Disk="9", Command="go")
+    [changed] = batch.describe_compute_environments()["computeEnvironments"]
+    assert changed["computeResources"]["launchTemplate"]["version"] == "2", "it follows its launch template"
+    [version] = ec2.describe_launch_template_versions(
+        LaunchTemplateId=changed["computeResources"]["launchTemplate"]["launchTemplateId"], Versions=["$Latest"]
+    )["LaunchTemplateVersions"]
+    assert version["LaunchTemplateData"]["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"] == 9
+    assert second["Queue"] == first["Queue"] and second["Definition"] != first["Definition"]
+    [active] = batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"]
+    assert active["jobDefinitionArn"] == second["Definition"] and active["containerProperties"]["command"] == ["go"]
+    cloudformation.delete(Connections(REGION), NAME, print)
+    assert batch.describe_compute_environments()["computeEnvironments"] == []
+    assert batch.describe_job_queues()["jobQueues"] == []
+    assert batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"] == []
+    assert ec2.describe_launch_templates()["LaunchTemplates"] == []
+
+
+def test_a_template_that_is_too_large_is_sent_through_the_work_place(aws: str) -> None:
+    body = json.loads(template({"Group": group()}, Id={"Ref": "Group"}))
+    body["Metadata"] = {"much": "x" * 60_000}
+    with pytest.raises(AwsError, match="51200"):
+        deploy(json.dumps(body))
+    boto3.client("s3").create_bucket(Bucket="work")
+    store = Objects(Connections(REGION), S3Uri("work", "some/prefix"))
+    made = cloudformation.deploy(Connections(REGION), NAME, json.dumps(body), {}, {}, print, store=store)
+    assert made["Id"].startswith("sg-")
+    assert [each.name.partition("/")[0] for each in store.list("inputs/")] == ["inputs"]
+
+
+def test_requests_of_a_stack_are_its_deployers(aws: str) -> None:
+    deploy(template({"Group": group()}))
+    made = [each for each in server.requests(aws) if "Action=CreateSecurityGroup" in each["body"]]
+    assert [(each["who"], each["via"]) for each in made] == [(server.ACCESS_KEY, "cloudformation")]
+
+
+def test_sts_says_who_a_box_is(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = server.box_key("i-1")
+    server.identify(aws, key, "AROAPLANTEDWORKER:i-1")
+    assert boto3.client("sts").get_caller_identity()["UserId"] != "AROAPLANTEDWORKER:i-1"
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key)
+    assert Connections(REGION).client("sts").get_caller_identity()["UserId"] == "AROAPLANTEDWORKER:i-1"
+    assert key.startswith(server.BOX_KEY) and key != server.box_key("i-2")
