@@ -1,146 +1,134 @@
-"""What a suite has in Batch, found by name and tag: what its file says now does not matter."""
+"""What suites have in AWS Batch: stacks, unfinished jobs, instances; and the end of jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from harness.aws import cloudformation
+from harness.aws.cloudformation import Stack
+from harness.aws.connections import Connections
 from harness.aws.failures import aws_errors
-from harness.batch import names
-from harness.batch.kinds import Place
-from harness.batch.making import kinds
+from harness.ec2 import tags
 
-# Jobs in these states may still cost something.
-UNFINISHED = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING", "RUNNING")
-
+# Instances of Batch have this beside the suite's tag, which boxes of EC2 have too.
+LAUNCHER_TAG, LAUNCHER = "harness:launcher", "batch"
+# The output of a suite's stack that names its queues.
+QUEUES = "Queues"
+ENDED = ("SUCCEEDED", "FAILED")
+_UNFINISHED = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING", "RUNNING")
 _ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
+_DESCRIBED_AT_ONCE = 100
+_POLL_S, _END_S = 2.0, 900.0
+# An array's children end with it; those that have not after this time are ended one by one.
+_GRACE_S = 30.0
+_CANCELLED = "cancelled by harness batch cancel"
 
 
 @dataclass(frozen=True)
 class Job:
-    """A submitted job; of an array, the whole of it.  ``created``: when, in Batch's own time."""
+    """A submitted job; an array is one job of several parts.  ``created``: Batch's own time."""
 
     job_id: str
     name: str
-    queue: str
     status: str
     parts: int = 1
     created: int = 0
 
 
-def things(place: Place, suite: str) -> list[tuple[str, str]]:
-    """Kind and name of everything that a suite has or may have, in the order that it is made in.
-
-    Raises:
-        AwsError: it cannot be listed.
-    """
-    region = place.connections.region or ""
-    role = [names.role(suite, region, kind) for kind in ("host", "job")]
-    fixed = [
-        ("AWS::IAM::Role", role[0]),
-        ("AWS::IAM::InstanceProfile", role[0]),
-        ("AWS::IAM::Role", role[1]),
-        ("AWS::EC2::SecurityGroup", names.shared(suite)),
-        ("AWS::EC2::LaunchTemplate", names.shared(suite)),
-    ]
-    tagged = [(kind, name) for kind, name, owner in _listed(place) if owner == suite]
-    return [*fixed, *dict.fromkeys(tagged)]
+def stacks(connections: Connections) -> list[Stack]:
+    """Return the stacks of all suites in this region."""
+    with aws_errors("listing stacks"):
+        pages = connections.client("cloudformation").get_paginator("describe_stacks").paginate()
+        found = [
+            each["StackName"]
+            for page in pages
+            for each in page["Stacks"]
+            if any(tag["Key"] == tags.SUITE for tag in each.get("Tags", ()))
+        ]
+    read = (cloudformation.find(connections, name) for name in sorted(found))
+    return [stack for stack in read if stack is not None]
 
 
-def suites(place: Place) -> list[str]:
-    """The suites that have something in Batch here.
-
-    Raises:
-        AwsError: it cannot be listed.
-    """
-    return sorted({owner for _, _, owner in _listed(place)})
-
-
-def present(place: Place, suite: str) -> list[tuple[str, str]]:
-    """Word and name of what is really there.
-
-    Raises:
-        AwsError: it cannot be looked at.
-    """
-    every = kinds(place)
-    return [(every[kind].word, name) for kind, name in things(place, suite) if every[kind].find(name)]
-
-
-def _listed(place: Place) -> Iterator[tuple[str, str, str]]:
-    """Kind, name and suite of all that Batch has with our tag: environments, queues, definitions."""
-    listings: tuple[tuple[str, str, str, dict[str, str]], ...] = (
-        ("AWS::Batch::ComputeEnvironment", "describe_compute_environments", "computeEnvironment", {}),
-        ("AWS::Batch::JobQueue", "describe_job_queues", "jobQueue", {}),
-        ("AWS::Batch::JobDefinition", "describe_job_definitions", "jobDefinition", {"status": "ACTIVE"}),
-    )
-    client = place.client("batch")
-    for kind, operation, word, asked in listings:
-        with aws_errors("listing what is in AWS Batch"):
-            for page in client.get_paginator(operation).paginate(**asked):
-                for each in page[f"{word}s"]:
-                    suite = each.get("tags", {}).get(names.SUITE_TAG)
-                    if suite is not None and each.get("status") != "DELETED":
-                        yield kind, each[f"{word}Name"], suite
-
-
-def machines(place: Place, suite: str) -> list[tuple[str, str]]:
-    """Id and state of the suite's instances that are not gone.
-
-    Raises:
-        AwsError: they cannot be listed.
-    """
-    filters = [
-        {"Name": f"tag:{names.LAUNCHER_TAG}", "Values": [names.LAUNCHER]},
-        {"Name": f"tag:{names.SUITE_TAG}", "Values": [suite]},
-        {"Name": "instance-state-name", "Values": list(_ALIVE)},
-    ]
+def machines(connections: Connections, suite: str) -> list[str]:
+    """Return a line for each instance of a suite that is not gone."""
+    wanted = {f"tag:{LAUNCHER_TAG}": [LAUNCHER], f"tag:{tags.SUITE}": [suite], "instance-state-name": list(_ALIVE)}
+    filters = [{"Name": name, "Values": values} for name, values in wanted.items()]
     with aws_errors("listing the instances of AWS Batch"):
-        pages = place.client("ec2").get_paginator("describe_instances").paginate(Filters=filters)
+        pages = connections.client("ec2").get_paginator("describe_instances").paginate(Filters=filters)
         return [
-            (each["InstanceId"], f"{each['InstanceType']} {each['State']['Name']}")
+            f"{each['InstanceId']} ({each['InstanceType']} {each['State']['Name']})"
             for page in pages
             for reservation in page["Reservations"]
             for each in reservation["Instances"]
         ]
 
 
-def jobs(place: Place, suite: str) -> list[Job]:
-    """Jobs in the suite's queues that wait or run.
-
-    Raises:
-        AwsError: they cannot be listed.
-    """
-    found = []
-    for kind, queue in things(place, suite):
-        if kind == "AWS::Batch::JobQueue":
-            found += [job for state in UNFINISHED for job in in_queue(place, queue, jobStatus=state)]
-    return [known for job in found if (known := _unfinished(place, job))]
+def queues(stack: Stack) -> list[str]:
+    """Return the names of a suite's queues; none before its stack was made."""
+    return list(filter(None, stack.outputs.get(QUEUES, "").split(",")))
 
 
-def _unfinished(place: Place, job: Job) -> Job | None:
-    """The job with the number of its children, unless all of these have ended."""
-    with aws_errors(f"looking at {job.name}"):
-        described = place.client("batch").describe_jobs(jobs=[job.job_id])["jobs"]
-    array = described[0].get("arrayProperties", {}) if described else {}
-    states: dict[str, int] = array.get("statusSummary") or {}
-    if states and not any(states.get(state) for state in UNFINISHED):
-        return None
-    return replace(job, parts=array.get("size", 1))
+def jobs(connections: Connections, stack: Stack) -> list[Job]:
+    """Return the jobs in a suite's queues that wait or run."""
+    found = {
+        job.job_id: job
+        for queue in queues(stack)
+        for status in _UNFINISHED
+        for job in listed(connections, queue, jobStatus=status)
+    }
+    unfinished = []
+    for each in described(connections, list(found)):
+        array = each.get("arrayProperties", {})
+        states: dict[str, int] = array.get("statusSummary") or {}
+        # An array may be shown as pending although all of its children have ended.
+        if not states or any(states.get(status) for status in _UNFINISHED):
+            unfinished.append(replace(found[each["jobId"]], parts=array.get("size", 1)))
+    return unfinished
 
 
-def in_queue(place: Place, queue: str, **asked: Any) -> list[Job]:
-    """Jobs of one queue; none where there is no such queue.
-
-    Raises:
-        AwsError: they cannot be listed.
-    """
+def listed(connections: Connections, queue: str, **filters: Any) -> list[Job]:
+    """Return the jobs of one queue, an array once."""
     with aws_errors(f"listing the jobs of {queue}"):
-        pages = place.client("batch").get_paginator("list_jobs").paginate(jobQueue=queue, **asked)
-        # A child of an array has its number behind a colon, and is in the array's own figures.
+        pages = connections.client("batch").get_paginator("list_jobs").paginate(jobQueue=queue, **filters)
         return [
-            Job(each["jobId"], each["jobName"], queue, each["status"], created=int(each.get("createdAt", 0)))
+            Job(each["jobId"], each["jobName"], each["status"], created=int(each.get("createdAt", 0)))
             for page in pages
             for each in page["jobSummaryList"]
-            if ":" not in each["jobId"]
+            if ":" not in each["jobId"]  # a child of an array
         ]
+
+
+def described(connections: Connections, ids: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield jobs as Batch describes them; those that it does not know are missing."""
+    for start in range(0, len(ids), _DESCRIBED_AT_ONCE):
+        with aws_errors("asking AWS Batch for the state of its jobs"):
+            some = list(ids[start : start + _DESCRIBED_AT_ONCE])
+            yield from connections.client("batch").describe_jobs(jobs=some)["jobs"]
+
+
+def terminate(connections: Connections, job_id: str, reason: str) -> None:
+    """End a job that waits or runs; the children of an array follow after a while."""
+    with aws_errors("ending a job"):
+        connections.client("batch").terminate_job(jobId=job_id, reason=reason)
+
+
+def cancel(connections: Connections, stack: Stack, say: Callable[[str], None]) -> tuple[int, int]:
+    """End a suite's jobs and wait; return how many there were, and how many have not ended in a quarter of an hour."""
+    found = jobs(connections, stack)
+    for job in found:
+        terminate(connections, job.job_id, _CANCELLED)
+        say(f"ending  {job.name}")
+    arrays = {job.job_id: job.parts for job in found if job.parts > 1}
+    if arrays:
+        time.sleep(_GRACE_S)
+    children = [f"{job}:{number}" for job, parts in arrays.items() for number in range(parts)]
+    for each in described(connections, children):
+        if each["status"] not in ENDED:
+            terminate(connections, each["jobId"], _CANCELLED)
+    until = time.monotonic() + _END_S
+    while (left := jobs(connections, stack)) and time.monotonic() < until:
+        time.sleep(_POLL_S)
+    return len(found), len(left)

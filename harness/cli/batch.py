@@ -1,4 +1,4 @@
-"""Commands for AWS Batch: what a suite has there, made, shown, removed."""
+"""Commands for AWS Batch: deploy, show and delete what a suite needs there, and end its jobs."""
 
 from __future__ import annotations
 
@@ -10,26 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.elsewhere import conduct, request
 from harness.console import one_line_errors
+from harness.errors import UsageError
 
 if TYPE_CHECKING:
-    from harness.batch.kinds import Place
-    from harness.batch.planning import Asked
-    from harness.batch.wanted import Stack
+    from harness.aws.connections import Connections
+    from harness.batch.requirements import Requirements
     from harness.cli.elsewhere import Elsewhere
     from harness.cli.places import Opened
     from harness.inputs import Options
     from harness.suite import Suite
 
-work_option = click.option(
+_work_option = click.option(
     "--work",
     metavar="s3://BUCKET[/PREFIX]",
     envvar="HARNESS_WORK",
     required=True,
     help="Where inputs, jobs and results go to and come from.  [env: HARNESS_WORK]",
 )
-region_option = click.option("--region", help="AWS region.  [default: the one that the AWS command line has]")
+_region_option = click.option("--region", help="AWS region.  [default: the one that the AWS command line has]")
 
 
 @click.group()
@@ -38,11 +37,11 @@ def batch() -> None:
 
 
 def _stack_options(command: Callable[..., None]) -> Callable[..., None]:
-    """What machines are asked for, handed over as a :class:`harness.batch.wanted.Stack`."""
+    """Add the options of a stack, and hand them over as requirements."""
 
     @click.argument("suite", type=click.Path(path_type=Path))
-    @work_option
-    @region_option
+    @_work_option
+    @_region_option
     @click.option("--instance", metavar="TYPE", help="One instance type for all profiles.")
     @click.option("--burstable", is_flag=True, help="Allow types that sell a share of their CPUs' time.")
     @click.option(
@@ -53,8 +52,15 @@ def _stack_options(command: Callable[..., None]) -> Callable[..., None]:
         help="Of the instances; give `harness run` the same.",
     )
     @click.option("--max-instances", type=click.IntRange(1, 1000), default=4, show_default=True, help="Of each type.")
-    @click.option("--disk", type=click.IntRange(30, 16384), default=100, show_default=True, help="GiB of each one.")
-    @click.option("--spot", is_flag=True, help="Spot instances: cheaper, and taken away at times.")
+    @click.option(
+        "--disk",
+        "disk_gib",
+        type=click.IntRange(30, 16384),
+        default=100,
+        show_default=True,
+        help="GiB of each instance.",
+    )
+    @click.option("--spot", is_flag=True, help="Spot instances: cheaper, and AWS takes them away at times.")
     @click.option("--shared", is_flag=True, help="Let jobs share an instance; their results are marked noisy.")
     @click.option(
         "--agent-image",
@@ -63,16 +69,15 @@ def _stack_options(command: Callable[..., None]) -> Callable[..., None]:
         help="Another copy of the Python image that agents run in.  [env: HARNESS_AGENT_IMAGE]",
     )
     @wraps(command)
-    def wrapped(suite: Path, work: str, region: str | None, **others: Any) -> None:
+    def wrapped(suite: Path, work: str, region: str | None, subnets: tuple[str, ...] = (), **chosen: Any) -> None:
+        from harness import prices, suite as suites
         from harness.aws import uri
-        from harness.batch.planning import Asked
+        from harness.batch import requirements
 
-        place = _place(region)
-        keys = {"max_instances": "most_instances", "disk": "disk_gib"}
-        names = ("instance", "burstable", "architecture", "max_instances", "disk", "spot", "shared", "agent_image")
-        chosen = {keys.get(name, name): others.pop(name) for name in names}
-        asked = Asked(region=place.connections.region or "", work=uri.parse(work), **chosen)
-        command(stack=_stack(suite, asked), place=place, **others)
+        connections = _connected(region)
+        options = requirements.Options(connections.region or "", uri.parse(work), **chosen)
+        market = prices.snapshot(region=f"aws/{options.region}", term="on-demand")
+        command(connections, requirements.requirements(suites.load(suite), options, market), subnets)
 
     return wrapped
 
@@ -80,124 +85,108 @@ def _stack_options(command: Callable[..., None]) -> Callable[..., None]:
 @batch.command()
 @one_line_errors
 @_stack_options
-@click.option("--subnet", "subnets", multiple=True, help="Where instances live; may be said again.  [default VPC's]")
-def up(stack: Stack, place: Place, subnets: tuple[str, ...]) -> None:
-    """Make what SUITE needs in AWS Batch; what is there already and as it should be is left alone."""
-    from harness.batch import inventory, making
-    from harness.batch.resources import resources
+@click.option("--subnet", "subnets", multiple=True, help="Where instances live; repeatable.  [default: the VPC's own]")
+def up(connections: Connections, wanted: Requirements, subnets: tuple[str, ...]) -> None:
+    """Deploy what SUITE needs in AWS Batch as a CloudFormation stack; a second time changes what differs."""
+    from harness import cache_folder
+    from harness.batch import stack
+    from harness.ec2 import account, tags
 
-    def busy() -> int:
-        return len(inventory.jobs(place, stack.suite))
-
-    making.up(place, stack.suite, resources(stack), click.echo, subnets, busy)
-    click.echo(f"nothing of this costs anything until `harness run ... --launcher batch`; {_DOWN}")
-
-
-_DOWN = "`harness batch down` removes it all"
+    work, region = wanted.options.work, wanted.options.region
+    found = account.find(connections, work, region)
+    if found is None:
+        raise UsageError(
+            f"{work} has no stack of roles in {region}; an administrator makes it: `harness ec2 up {work}`"
+        )
+    owner = tags.owner(connections, cache_folder.usual())
+    stack.up(connections, wanted, found, owner, subnets, click.echo)
+    click.echo(
+        f"costs nothing until `harness run ... --launcher batch`; `harness batch down {wanted.suite}` removes it"
+    )
 
 
 @batch.command()
 @one_line_errors
 @_stack_options
-def template(stack: Stack, place: Place) -> None:
-    """Print the same as a CloudFormation template."""
-    from harness.batch.resources import resources
-    from harness.batch.template import template
+def template(_connections: Connections, wanted: Requirements, _subnets: tuple[str, ...]) -> None:
+    """Print the CloudFormation template that `harness batch up` deploys."""
+    from harness.batch import stack
 
-    del place
-    click.echo(template(stack.suite, resources(stack)), nl=False)
+    click.echo(stack.template(wanted), nl=False)
 
 
 @batch.command()
 @click.argument("suite")
-@region_option
+@_region_option
 @one_line_errors
 def down(suite: str, region: str | None) -> None:
-    """Remove all that SUITE (its file, or its name) has in AWS Batch; results in S3 stay.
+    """Delete the stack of SUITE (its file, or its name); results in S3 stay.
 
     Exit code 1 if an instance of it is still alive.
     """
-    from harness.batch import inventory, making
-    from harness.errors import UsageError
+    from harness.batch import stack
 
-    place, name = _place(region), _name(suite)
-    busy = inventory.jobs(place, name)
-    if busy:
-        raise UsageError(f"{len(busy)} jobs of {name} are not finished; `harness batch cancel {suite}` ends them first")
-    making.down(place, name, inventory.things(place, name), click.echo)
-    alive = inventory.machines(place, name)
-    for instance, state in alive:
-        click.echo(f"harness: STILL ALIVE AND COSTING MONEY: {instance} ({state}); end it in the EC2 console", err=True)
+    alive = stack.down(_connected(region), _name(suite), click.echo)
+    for instance in alive:
+        click.echo(f"harness: STILL ALIVE AND COSTING MONEY: {instance}; end it in the EC2 console", err=True)
     sys.exit(1 if alive else 0)
 
 
 @batch.command()
 @click.argument("suite")
-@region_option
+@_region_option
 @one_line_errors
 def cancel(suite: str, region: str | None) -> None:
-    """End all jobs of SUITE that wait or run, and wait until they have ended; what they finished is kept."""
-    from harness.batch import cancelling
+    """End all jobs of SUITE that wait or run, and wait until they have ended; finished jobs are kept."""
+    from harness.aws import cloudformation
+    from harness.batch import inventory, names
 
-    ended, left = cancelling.cancel(_place(region), _name(suite), click.echo)
+    connections = _connected(region)
+    found = cloudformation.find(connections, names.stack(_name(suite)))
+    ended, left = inventory.cancel(connections, found, click.echo) if found else (0, 0)
     click.echo(f"{ended} jobs ended" + (f", {left} still end: give the same command again" if left else ""))
     sys.exit(1 if left else 0)
 
 
 @batch.command(name="ls")
-@region_option
+@_region_option
 @one_line_errors
 def ls(region: str | None) -> None:
-    """Show what all suites have in AWS Batch in this region, and their jobs that wait or run."""
+    """Show the stacks of all suites in this region, their instances, and their jobs that wait or run."""
     from harness.batch import inventory
+    from harness.ec2 import tags
 
-    place = _place(region)
-    suites = inventory.suites(place)
-    for suite in suites:
-        click.echo(suite)
-        for word, name in inventory.present(place, suite):
-            click.echo(f"  {word:<19}  {name}")
-        for instance, state in inventory.machines(place, suite):
-            click.echo(f"  {'instance':<19}  {instance} ({state})")
-        for job in inventory.jobs(place, suite):
-            click.echo(f"  {job.status.lower():<19}  {job.name}")
-    if not suites:
-        click.echo(f"nothing of harness is in AWS Batch in {place.connections.region}")
-
-
-_UNDERSTOOD = ("region", "instance", "max_usd", "burstable", "architecture", "yes", "dry_run")
+    connections = _connected(region)
+    stacks = inventory.stacks(connections)
+    for stack in stacks:
+        suite = stack.tags[tags.SUITE]
+        click.echo(f"{suite}  (stack {stack.name}: {stack.status.lower()})")
+        for queue in inventory.queues(stack):
+            click.echo(f"  queue     {queue}")
+        for instance in inventory.machines(connections, suite):
+            click.echo(f"  instance  {instance}")
+        for job in inventory.jobs(connections, stack):
+            click.echo(f"  {job.status.lower():<8}  {job.name}")
+    if not stacks:
+        click.echo(f"no suite is in AWS Batch in {connections.region}")
 
 
 def run_on_batch(suite: Suite, options: Options, asked: Elsewhere, models: Path | None, place: Opened) -> int:
-    """Run a suite there, print the table; return the exit code."""
-    from harness.batch import running
-
-    asked.refuse("batch", _UNDERSTOOD)
-    return conduct(running.run, request("batch", suite, options, asked), asked, models, place)
+    """Run a suite in AWS Batch, print the table; return the exit code."""
+    raise NotImplementedError(suite, options, asked, models, place)
 
 
-def _place(region: str | None) -> Place:
+def _connected(region: str | None) -> Connections:
     from harness.aws.connections import Connections
-    from harness.batch.kinds import Place
-    from harness.errors import UsageError
 
     connections = Connections(region)
     if connections.region is None:
         raise UsageError("no AWS region; set AWS_REGION or give --region")
-    return Place(connections)
-
-
-def _stack(suite: Path, asked: Asked) -> Stack:
-    from harness import prices
-    from harness.batch import planning
-    from harness.suite import load
-
-    market = prices.snapshot(region=f"aws/{asked.region}", term="on-demand")
-    return planning.stack(load(suite), asked, market)
+    return connections
 
 
 def _name(suite: str) -> str:
-    """A suite's name, from its file where there is one."""
+    """Return a suite's name, from its file where there is one."""
     from harness.suite import load
 
     return load(Path(suite)).name if Path(suite).is_file() else suite

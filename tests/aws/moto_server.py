@@ -26,6 +26,7 @@ from __future__ import annotations
 import copy
 import datetime
 import functools
+import hashlib
 import io
 import json
 import re
@@ -43,7 +44,7 @@ import moto.core.responses
 import moto.core.utils
 import moto_stacks
 from moto import server
-from moto.batch.models import BatchBackend
+from moto.batch.models import BatchBackend, Job
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.core.base_backend import BaseBackend
 from moto.core.exceptions import JsonRESTError
@@ -64,6 +65,7 @@ _dispatch = DomainDispatcherApplication.__call__
 _make_environment = BatchBackend.create_compute_environment
 _change_environment = BatchBackend.update_compute_environment
 _caller = STSBackend.get_caller_identity
+_begin, _container = Job._start_attempt, Job._container_details
 _alone, _in_turn, _if_so = threading.Lock(), threading.Lock(), threading.Lock()
 _load = amis.load_resource
 _IMAGES = ("al2023-ami-2023", "al2023-ami-ecs-gpu-hvm")
@@ -199,6 +201,21 @@ def _changed_environment(self: BatchBackend, compute_environment_name: str, *arg
     return _change_environment(self, compute_environment_name, *arguments, **keys)
 
 
+def _started(self: Job) -> None:
+    """Each attempt is a task of its own, whose agents sign with a key of their own (``tests/batch/agents.py``)."""
+    _begin(self)
+    assert self.latest_attempt is not None
+    task = hashlib.sha256(f"{self.job_id} {len(self.attempts)}".encode()).hexdigest()[:32]
+    arn = f"arn:aws:ecs:{self.backend.region_name}:{self.backend.account_id}:task/harness/{task}"
+    self.latest_attempt["container"]["taskArn"] = arn
+    identities[f"AKIAPLANTED7{task[:8].upper()}"] = f"AROAPLANTEDWORKER:{task}"
+
+
+def _details(self: Job) -> dict[str, Any]:
+    current = self.latest_attempt["container"]["taskArn"] if self.latest_attempt else None
+    return {**_container(self), **({"taskArn": current} if current else {})}
+
+
 def _identity(self: STSBackend, access_key_id: str, region: str) -> tuple[str, str, str]:
     if (userid := identities.get(access_key_id)) is None:
         return _caller(self, access_key_id, region)
@@ -294,6 +311,7 @@ def mend() -> None:
     BatchBackend.create_compute_environment = _environment  # type: ignore[method-assign]
     BatchBackend.update_compute_environment = _changed_environment  # type: ignore[method-assign]
     STSBackend.get_caller_identity = _identity  # type: ignore[method-assign]
+    Job._start_attempt, Job._container_details = _started, _details  # type: ignore[method-assign]
     BaseResponse.access_key_regex = re.compile(r"AWS.*?(?P<access_key>(?<![A-Z0-9])[A-Z0-9]{20,64}(?![A-Z0-9]))[:/]")
     moto_stacks.mend()
     ServiceQuotasBackend.get_service_quota = _quota  # type: ignore[method-assign]

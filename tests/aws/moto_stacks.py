@@ -766,6 +766,12 @@ def _different(self: CloudFormationResponse, *_: Any) -> None:
     """Tags count too: an update looks itself."""
 
 
+def _shown_parameters(stack: Any) -> dict[str, Any]:
+    """As CloudFormation shows them: a list as it was given."""
+    found = stack.resource_map.resolved_parameters
+    return {key: ",".join(value) if isinstance(value, list) else value for key, value in found.items()}
+
+
 def mend() -> None:
     """Before the first request."""
     whole = parsing.resource_class_from_type
@@ -774,6 +780,7 @@ def mend() -> None:
     Stack.create_resources = _create  # type: ignore[method-assign]
     Stack.update = _update  # type: ignore[method-assign]
     Stack.parameter_list = property(_parameter_list)  # type: ignore
+    Stack.stack_parameters = property(_shown_parameters)  # type: ignore[method-assign,assignment]
     Stack.stack_resources = property(lambda stack: list(stack.made.values()))  # type: ignore
     models.CloudFormationBackend.delete_stack = _delete  # type: ignore[method-assign]
     CloudFormationResponse._validate_different_update = _different  # type: ignore[method-assign]

@@ -1,7 +1,8 @@
-"""A stack to make, in an AWS on loopback."""
+"""Requirements of a suite, and the outputs of an account stack, in an AWS on loopback."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,35 +11,56 @@ import pytest
 from harness import hardware, instances
 from harness.aws import uri
 from harness.aws.connections import Connections
-from harness.batch.kinds import Place
-from harness.batch.wanted import Stack, Wanted
+from harness.batch.requirements import Options, Requirements
+from harness.ec2.account import Account
 from tests.aws import server
 
 AGENT = "python@sha256:" + "a" * 64
+ROLE_ID = "AROAPLANTEDWORKER"
+Make = Callable[..., Requirements]
 
 
 @pytest.fixture
-def place(aws: str) -> Place:
-    return Place(Connections(server.REGION), sleep=lambda _: None)
+def connections(aws: str) -> Connections:
+    return Connections(server.REGION)
 
 
 @pytest.fixture
-def stack() -> Callable[..., Stack]:
-    """Makes a stack of two images on two types."""
+def wanted() -> Make:
+    """Makes requirements of two profiles on two types; options by their names."""
     known = instances.read("aws")
 
-    def make(**changes: Any) -> Stack:
-        asked: dict[str, Any] = {
-            "suite": "quick",
-            "region": server.REGION,
-            "work": uri.parse("s3://bucket/work"),
-            "wanted": (
-                Wanted("bm25", hardware.profile("cpu1-mem1"), known["m6gd.medium"], 7200),
-                Wanted("bm25", hardware.profile("cpu2-mem4"), known["c7g.xlarge"], 7200),
-                Wanted("null", hardware.profile("cpu2-mem4"), known["c7g.xlarge"], 600),
-            ),
-            "agent_image": AGENT,
-        }
-        return Stack(**{**asked, **changes})
+    def make(**changes: Any) -> Requirements:
+        fixed = {name: changes.pop(name) for name in ("suite", "machines") if name in changes}
+        options = Options(**{"region": server.REGION, "work": uri.parse("s3://bucket/work"), **changes})
+        machines = (
+            (hardware.profile("cpu1-mem1"), known["m6gd.medium"]),
+            (hardware.profile("cpu2-mem4"), known["c7g.xlarge"]),
+        )
+        return Requirements(
+            **{"suite": "quick", "machines": machines, **fixed}, options=options, timeout_s=7200, agent_image=AGENT
+        )
 
     return make
+
+
+@pytest.fixture
+def account(connections: Connections) -> Account:
+    """What an administrator's stack has made; moto wants roles and profiles that exist."""
+    iam, ec2 = connections.client("iam"), connections.client("ec2")
+    trust = json.dumps({"Version": "2012-10-17", "Statement": []})
+    roles = [iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust)["Role"] for name in ("worker", "host")]
+    profile = iam.create_instance_profile(InstanceProfileName="host")["InstanceProfile"]
+    iam.add_role_to_instance_profile(InstanceProfileName="host", RoleName="host")
+    [group] = ec2.describe_security_groups(Filters=[{"Name": "group-name", "Values": ["default"]}])["SecurityGroups"]
+    return Account(
+        region=server.REGION,
+        vpc=group["VpcId"],
+        security_group=group["GroupId"],
+        worker_role_id=ROLE_ID,
+        worker_role_arn=roles[0]["Arn"],
+        worker_profile="worker",
+        host_profile_arn=profile["Arn"],
+        instance_types=("m6gd.medium", "c7g.xlarge"),
+        reaper_rule="reaper",
+    )

@@ -10,6 +10,8 @@ from click.testing import CliRunner, Result
 
 from harness.aws.connections import Connections
 from harness.cli import main
+from harness.ec2 import account as accounts
+from harness.ec2.account import Account
 from tests.aws import server
 from tests.conftest import Bench
 
@@ -25,22 +27,35 @@ def suite(bench: Bench) -> str:
     return str(bench.suite())
 
 
-def test_up_and_down_list_what_they_touch(aws: str, suite: str) -> None:
+@pytest.fixture
+def set_up(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The account stack of the work place is there."""
+    monkeypatch.setattr(accounts, "find", lambda _, work, region: account if str(work) == WORK else None)
+
+
+def test_up_ls_and_down(set_up: None, suite: str) -> None:
     first, second = (harness("batch", "up", suite) for _ in range(2))
     assert first.exit_code == second.exit_code == 0, first.output
-    made = [line.split()[-1] for line in first.output.splitlines() if line.startswith("made ")]
-    assert [line.split()[-1] for line in second.output.splitlines() if line.startswith("as it was")] == made
-    assert "harness-test-suite-planted-cpu1-mem256m" in made
+    assert "made: stack harness-batch-test-suite" in first.output
+    assert "unchanged: stack harness-batch-test-suite" in second.output
     shown = harness("batch", "ls").output
-    assert all(name in shown for name in made)
+    assert "test-suite" in shown and "create_complete" in shown and "queue     harness-test-suite-" in shown
     gone = harness("batch", "down", "test-suite")
-    assert [line.split()[-1] for line in gone.output.splitlines() if line.startswith("removed")] == made[::-1]
+    assert gone.exit_code == 0 and "removed: stack harness-batch-test-suite" in gone.output
+    assert "no suite is in AWS Batch in us-east-1" in harness("batch", "ls").output
     for said in (first, gone):
         assert not [secret for secret in server.SECRETS if secret in said.output]
 
 
-def test_an_instance_that_stays_is_said_loudly(aws: str, suite: str) -> None:
-    """Batch ends its instances with their environment; whoever removed that by hand may have left one."""
+def test_up_before_the_account_is_set_up_names_the_command(aws: str, suite: str) -> None:
+    Connections(server.REGION).client("s3").create_bucket(Bucket="harness-work")
+    done = harness("batch", "up", suite)
+    assert done.exit_code == 2
+    assert f"an administrator makes it: `harness ec2 up {WORK}`" in done.output
+
+
+def test_an_instance_that_stays_is_said_loudly(set_up: None, suite: str) -> None:
+    """Batch ends its instances with their environment; who removes that by hand may leave one."""
     assert harness("batch", "up", suite).exit_code == 0
     client = Connections(server.REGION).client("ec2")
 
@@ -61,12 +76,21 @@ def test_an_instance_that_stays_is_said_loudly(aws: str, suite: str) -> None:
     assert harness("batch", "down", suite).exit_code == 0
 
 
+@pytest.mark.parametrize("suite_name", ["test-suite", "unknown"])
+def test_nothing_to_cancel_is_no_failure(set_up: None, suite: str, suite_name: str) -> None:
+    assert harness("batch", "up", suite).exit_code == 0
+    done = harness("batch", "cancel", suite_name)
+    assert (done.exit_code, done.output) == (0, "0 jobs ended\n")
+
+
 def test_the_template_needs_no_account(suite: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     done = harness("batch", "template", suite, "--region", "us-east-1")
     assert done.exit_code == 0, done.output
     document = json.loads(done.output)
-    assert {each["Type"] for each in document["Resources"].values()} >= {
+    assert set(document["Parameters"]) == {"WorkerRoleArn", "HostProfileArn", "SecurityGroup", "Subnets", "Owner"}
+    assert {each["Type"] for each in document["Resources"].values()} == {
+        "AWS::EC2::LaunchTemplate",
         "AWS::Batch::ComputeEnvironment",
         "AWS::Batch::JobQueue",
         "AWS::Batch::JobDefinition",
@@ -94,22 +118,8 @@ def test_by_default_agents_are_the_official_python_by_digest(suite: str) -> None
         (("up", "nowhere.toml"), "nowhere.toml: no such file"),
     ],
 )
-def test_what_cannot_be_is_one_line(aws: str, suite: str, words: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_is_one_line(set_up: None, suite: str, words: tuple[str, ...], said: str) -> None:
     done = harness("batch", *(word.format(suite=suite) for word in words))
     assert done.exit_code == (2 if said else 0), done.output
     assert said in done.output
     assert "Traceback" not in done.output
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (("--spot",), "--spot is for --launcher ec2"),
-        (("--max-instances", "3"), "--max-instances is for --launcher ec2"),
-        (("--retry-noisy", "1"), "--retry-noisy is not for --launcher batch"),
-    ],
-)
-def test_what_up_decides_run_does_not_take(suite: str, more: tuple[str, ...], said: str) -> None:
-    done = harness("run", suite, "--launcher", "batch", *more)
-    assert done.exit_code == 2
-    assert said in done.output

@@ -1,1 +1,1 @@
-"""What runs in the containers of a Batch job: two scripts that need Python alone, handed over in its command."""
+"""Scripts of the containers of a Batch job: they need Python alone, and travel in the job's command."""

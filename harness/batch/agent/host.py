@@ -1,7 +1,7 @@
-"""Runs in the container that Batch starts: has the host's engine start a sibling, and follows that to its end.
+"""Agent in the container that Batch starts: has the host's engine start a sibling, and follows it to its end.
 
-Arguments: image, script, and what the script is given after its lock and the number of this child of an array.
-Batch can neither pin CPUs nor share the host's pids and cgroups with a container; the engine can.
+Arguments: image, the sibling's script, and the script's own arguments but for lock and number.
+Batch cannot pin CPUs, nor share the host's pids and cgroups with a container; the engine can.
 """
 
 from __future__ import annotations
@@ -22,19 +22,12 @@ from typing import IO, Any
 SOCKET = "/var/run/docker.sock"
 HOME = Path(os.environ.get("HARNESS_BOX_HOME", "/var/lib/harness"))
 LABEL = "harness.batch"
-# ECS kills this container 30 s after it was asked to stop.
+# ECS kills this container 30 s after it has asked it to stop.
 STOP_S = 20
-# What a sibling is told of this container's surroundings: the job's role, its region, its number.
-TOLD = ("AWS_", "HARNESS_")
-# How many GPUs the job has; the sibling follows what they do.
-GPUS = "HARNESS_GPUS"
 
 
 class Engine(http.client.HTTPConnection):
     """A connection to the host's engine."""
-
-    def __init__(self) -> None:
-        super().__init__("localhost")
 
     def connect(self) -> None:
         """Open it."""
@@ -43,8 +36,8 @@ class Engine(http.client.HTTPConnection):
 
 
 def ask(method: str, path: str, body: Any = None, *, missing: bool = False) -> http.client.HTTPResponse:
-    """Ask the engine; ``missing``: what is not there is no error."""
-    engine = Engine()
+    """Ask the engine; with ``missing`` an absent container is no error."""
+    engine = Engine("localhost")
     engine.request(method, path, json.dumps(body) if body else None, {"Content-Type": "application/json"})
     answer = engine.getresponse()
     if answer.status >= 400 and not (missing and answer.status in (404, 409)):
@@ -53,7 +46,7 @@ def ask(method: str, path: str, body: Any = None, *, missing: bool = False) -> h
 
 
 def held(path: Path) -> IO[bytes] | None:
-    """Take a lock that the kernel takes back when this process is gone, however that comes; None: another has it."""
+    """Take a lock, which the kernel frees when this process ends; None: another process has it."""
     lock = path.open("ab")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -64,7 +57,7 @@ def held(path: Path) -> IO[bytes] | None:
 
 
 def sweep() -> None:
-    """Remove siblings whose follower is gone."""
+    """Remove siblings whose agent is gone."""
     for each in json.load(ask("GET", f"/containers/json?all=1&filters=%7B%22label%22:%5B%22{LABEL}%22%5D%7D")):
         path = Path(each["Labels"][LABEL])
         lock = held(path) if path.parent == HOME / "batch" else None
@@ -74,9 +67,9 @@ def sweep() -> None:
 
 
 def create(image: str, command: list[str], name: str, lock: Path) -> str:
-    """Make the sibling; it goes when it ends."""
+    """Make the sibling; the engine removes it when it ends."""
     host: dict[str, Any] = {
-        # To read of other processes what the host's root may; all else is the engine's to do.
+        # Lets it read of other processes what the host's root may; the engine does the rest.
         "CapAdd": ["SYS_PTRACE"],
         "PidMode": "host",
         "CgroupnsMode": "host",
@@ -84,24 +77,17 @@ def create(image: str, command: list[str], name: str, lock: Path) -> str:
         "Binds": [f"{path}:{path}" for path in (SOCKET, HOME, "/sys/fs/cgroup")],
         "AutoRemove": True,
     }
-    if os.environ.get(GPUS, "0") != "0":
+    if os.environ.get("HARNESS_GPUS", "0") != "0":
         host["DeviceRequests"] = [{"Driver": "nvidia", "Count": -1, "Capabilities": [["gpu", "utility"]]}]
-    told = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(TOLD)]
-    asked = {"Image": image, "Cmd": command, "Env": told, "HostConfig": host, "Labels": {LABEL: str(lock)}}
-    return str(json.load(ask("POST", f"/containers/create?name={name}", asked))["Id"])
-
-
-def copy(answer: http.client.HTTPResponse) -> None:
-    """Say what the sibling says, frame by frame: Batch keeps it as this job's log."""
-    while len(head := answer.read(8)) == 8:
-        sys.stdout.buffer.write(answer.read(struct.unpack(">I", head[4:])[0]))
-        sys.stdout.buffer.flush()
+    variables = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(("AWS_", "HARNESS_"))]
+    body = {"Image": image, "Cmd": command, "Env": variables, "HostConfig": host, "Labels": {LABEL: str(lock)}}
+    return str(json.load(ask("POST", f"/containers/create?name={name}", body))["Id"])
 
 
 def main(image: str, script: str, *rest: str) -> int:
-    """Start and follow; returns the sibling's exit code."""
+    """Start the sibling and follow it; return its exit code."""
     job = os.environ.get("AWS_BATCH_JOB_ID", "job")
-    # Batch numbers the children of an array; their ids end in that number too.
+    # The ids of an array's children end in their number.
     index = os.environ.get("AWS_BATCH_JOB_ARRAY_INDEX") or job.partition(":")[2] or "0"
     name = re.sub("[^A-Za-z0-9]", "-", f"harness-batch-{job}-{os.environ.get('AWS_BATCH_JOB_ATTEMPT', '1')}")
     path = HOME / "batch" / f"{name}.lock"
@@ -116,10 +102,14 @@ def main(image: str, script: str, *rest: str) -> int:
         threading.Thread(target=ask, args=("POST", f"{sibling}/stop?t={STOP_S}")).start()
 
     signal.signal(signal.SIGTERM, stop)
-    ended = Engine()
+    ended = Engine("localhost")
     ended.request("POST", f"{sibling}/wait?condition=removed")
     ask("POST", f"{sibling}/start")
-    copy(ask("GET", f"{sibling}/logs?follow=1&stdout=1&stderr=1"))
+    # The sibling's words, frame by frame, are this job's log.
+    log = ask("GET", f"{sibling}/logs?follow=1&stdout=1&stderr=1")
+    while len(head := log.read(8)) == 8:
+        sys.stdout.buffer.write(log.read(struct.unpack(">I", head[4:])[0]))
+        sys.stdout.buffer.flush()
     status = int(json.load(ended.getresponse())["StatusCode"])
     path.unlink()
     lock.close()

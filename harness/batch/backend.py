@@ -1,0 +1,320 @@
+"""AWS Batch as a backend of a run: submits parts, finds their jobs again, says how they are, ends them."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from harness import hardware, instances
+from harness.aws import cloudformation
+from harness.aws.cloudformation import Stack
+from harness.aws.connections import Connections
+from harness.aws.failures import aws_errors, concealed
+from harness.aws.uri import S3Uri
+from harness.batch import inventory, job_definition, names, stack
+from harness.batch.requirements import LEAST_TIMEOUT_S
+from harness.ec2 import quotas, tags
+from harness.errors import UsageError
+from harness.plan import Planned
+from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, State, Submission
+from harness.remote.records import IndexBuild, Input, Launch, PlannedPart, Run
+from harness.suite import Suite
+
+# The largest array that Batch takes.
+_MAXIMUM_ARRAY = 10_000
+# Batch lists a job within this time; a job that it does not describe for the second time is gone.
+_LISTED_S, _FORGOTTEN_S = 60.0, 600.0
+# After this time without a host the user hears why.
+_PATIENCE_S = 180.0
+_POLL_S, _GONE_S = 10.0, 900.0
+_PHASES = dict.fromkeys(("STARTING", "RUNNING"), RUNNING) | dict.fromkeys(inventory.ENDED, ENDED)
+_NEW = {"status": "SUBMITTED"}
+_GONE = "AWS Batch does not know it any more"
+
+
+def job_group(job: Planned) -> Hashable:
+    """Return the part of a job: one for each system, profile and dataset."""
+    return job.cell.system, job.cell.profile, job.cell.dataset
+
+
+def build_group(build: IndexBuild) -> Hashable:
+    """Return the part of an index build: each has its own."""
+    return build.key
+
+
+@dataclass
+class _Job:
+    """A launch's job.  Times are by the backend's clock.
+
+    ``doubted``: since when it may have been submitted unseen; ``unseen``, ``stuck``: since when Batch does not describe
+    it, or finds no host.
+    """
+
+    job_id: str | None = None
+    doubted: float | None = None
+    unseen: float | None = None
+    stuck: float | None = None
+    ended: dict[str, State] = field(default_factory=dict)
+
+
+class BatchBackend:
+    """AWS Batch, for one command.
+
+    Args:
+        worker_role_id: of the account stack; begins the box id of each attempt.
+    """
+
+    name = "batch"
+
+    def __init__(
+        self,
+        connections: Connections,
+        suite: Suite,
+        work: S3Uri,
+        worker_role_id: str,
+        say: Callable[[str], None],
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.ending = f"`harness batch cancel {suite.name}`"
+        self._connections = connections
+        self._suite = suite
+        self._work = work
+        self._role = worker_role_id
+        self._say = say
+        self._sleep = sleep
+        self._clock = clock
+        self._jobs: dict[str, _Job] = defaultdict(_Job)
+        self._ids: dict[str, str] = {}  # part -> the job that does it
+
+    def split(self, parts: Sequence[PlannedPart]) -> tuple[Submission, ...]:
+        """Return the arrays: parts that wait for an index are never in one with others."""
+        alike: dict[tuple[str, str, str, bool], list[PlannedPart]] = defaultdict(list)
+        for part in parts:
+            system = part.jobs[0].cell.system if part.jobs else part.builds[0].system
+            alike[system, self._profile(part), part.instance_type, bool(part.needs)].append(part)
+        made = []
+        for (system, profile, _, waits), members in alike.items():
+            for start in range(0, len(members), _MAXIMUM_ARRAY):
+                some = tuple(members[start : start + _MAXIMUM_ARRAY])
+                made.append(Submission(f"{some[0].name}-{system}-{profile}{'-waits' if waits else ''}", some))
+        return tuple(made)
+
+    def _profile(self, part: PlannedPart) -> str:
+        return part.jobs[0].cell.profile if part.jobs else self._suite.build_profile or ""
+
+    def _queue(self, part: PlannedPart) -> str:
+        return names.queue(self._suite.name, part.instance_type)
+
+    def check(self, parts: Sequence[PlannedPart]) -> list[str]:
+        """Refuse parts that Batch would not run, or not as this harness; return the quotas.
+
+        Raises:
+            UsageError: with the command that mends it.
+        """
+        suite, region = self._suite.name, self._connections.region or ""
+        up = f"`harness batch up SUITE --work {self._work}` (give both commands the same --instance and --region)"
+        found = cloudformation.find(self._connections, names.stack(suite))
+        if found is None:
+            raise UsageError(f"{suite} is not in AWS Batch in {region}; make it: {up}")
+        if found.outputs.get(stack.WORK) != str(self._work):
+            raise UsageError(f"the stack {found.name} is for another work place than {self._work}; change it: {up}")
+        known = instances.read("aws")
+        for profile, instance_type in dict.fromkeys((self._profile(part), part.instance_type) for part in parts):
+            envelope, instance = hardware.profile(profile), known[instance_type]
+            digests = (job_definition.digest(envelope, instance, each, self._work, region) for each in (False, True))
+            if found.outputs.get(stack.profile_output(profile)) not in digests:
+                raise UsageError(
+                    f"the stack {found.name} has no jobs of this version of harness for {profile} on {instance_type};"
+                    f" change it: {up}"
+                )
+        types = list(dict.fromkeys(part.instance_type for part in parts))
+        for instance_type in types:
+            queue = names.queue(suite, instance_type)
+            ill = self._ill(queue, "job_queue", "queue") or self._ill(queue, "compute_environment", "environment")
+            if ill:
+                raise UsageError(f"the {ill}; enable it, or make it again: `harness batch down {suite}`, then {up}")
+        return [line for each in types if (line := self._quota(known[each], found))]
+
+    def _ill(self, name: str, kind: str, word: str) -> str | None:
+        """Return why a queue or a compute environment takes no jobs."""
+        key = kind.split("_")[0] + kind.split("_")[1].title() + "s"
+        with aws_errors(f"looking for the {word} {name}"):
+            describe = getattr(self._connections.client("batch"), f"describe_{kind}s")
+            found = [each for each in describe(**{key: [name]})[key] if each["status"] != "DELETED"]
+        if not found:
+            return f"{word} {name} is missing"
+        state, status = found[0]["state"], found[0]["status"]
+        if state == "ENABLED" and status not in ("INVALID", "DELETING"):
+            return None
+        words = (state.lower(), status.lower(), concealed(found[0].get("statusReason") or ""))
+        return f"{word} {name} is {', '.join(filter(None, words))}"
+
+    def _quota(self, instance: instances.Instance, found: Stack) -> str | None:
+        quota = quotas.known(self._connections, None, instance, found.outputs.get(stack.SPOT) == "1")
+        if quota is None:
+            return None
+        line = f"{instance.instance_type}: your quota is {quota.words(instance)}"
+        if not quota.holds(instance):
+            raise UsageError(f"{line}; ask AWS for more (Service Quotas, EC2), or choose another --instance")
+        return line
+
+    def begin(self, run: Run, bundle: Input) -> None:
+        """Take note of the run, and of the harness that agents fetch."""
+        self._run, self._bundle = run, bundle
+
+    def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
+        """Submit a launch's job; while a job that an earlier try submitted may still show up, do nothing.
+
+        Raises:
+            AwsError: Batch refuses, or is not reached; it may have the job all the same.
+        """
+        del note
+        job, first = self._jobs[launch.name], submission.parts[0]
+        if job.doubted is not None and self._clock() - job.doubted < _LISTED_S:
+            return
+        more: dict[str, Any] = {}
+        if len(submission.parts) > 1:  # Batch refuses an array of one
+            more["arrayProperties"] = {"size": len(submission.parts)}
+        if launch.attempts != job_definition.ATTEMPTS:
+            more["retryStrategy"] = {"attempts": launch.attempts}
+        fresh, job.doubted = job.doubted is None, self._clock()
+        with aws_errors(f"submitting {launch.name}"):
+            # Batch makes two jobs of two equal requests, so that none is sent a second time.
+            answer = self._connections.client("batch", attempts=1).submit_job(
+                jobName=names.job(self._run.run_id, launch.name),
+                jobQueue=self._queue(first),
+                jobDefinition=names.definition(self._suite.name, self._profile(first)),
+                parameters={
+                    "run": self._run.run_id,
+                    "submission": launch.name,
+                    "bundle": self._bundle.name,
+                    "sha256": self._bundle.sha256,
+                },
+                timeout={"attemptDurationSeconds": max(LEAST_TIMEOUT_S, launch.limit_s)},
+                tags={tags.RUN: self._run.run_id, tags.SUITE: self._suite.name, tags.OWNER: self._run.owner},
+                propagateTags=True,
+                **more,
+            )
+        job.job_id = str(answer["jobId"])
+        if fresh:
+            job.doubted = None
+
+    def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, State]:
+        """Return the state of every part of these launches, by name.
+
+        Raises:
+            AwsError: Batch refuses, or is not reached.
+        """
+        return {part: state for launch in launches for part, state in self._look(launch.name, submissions[launch.name])}
+
+    def _look(self, name: str, submission: Submission) -> Iterator[tuple[str, State]]:
+        job, now, parts = self._jobs[name], self._clock(), [part.name for part in submission.parts]
+        if job.job_id is None or (job.doubted is not None and now - job.doubted < _FORGOTTEN_S):
+            self._find(job, submission)
+        if job.job_id is None:
+            job.doubted = now if job.doubted is None else job.doubted
+            unknown = State(UNKNOWN, "may be submitted already; looking for it")
+            yield from ((part, unknown) for part in parts)
+            return
+        ids = [f"{job.job_id}:{number}" for number in range(len(parts))] if len(parts) > 1 else [job.job_id]
+        self._ids |= zip(parts, ids, strict=True)
+        open_ids = [each for part, each in zip(parts, ids, strict=True) if part not in job.ended]
+        asked = list(dict.fromkeys([job.job_id, *open_ids])) if open_ids else []
+        found = {each["jobId"]: each for each in inventory.described(self._connections, asked)}
+        job.unseen = (now if job.unseen is None else job.unseen) if asked and not found else None
+        forgotten = job.unseen is not None and now - job.unseen >= _FORGOTTEN_S
+        # Batch makes the children some time after their array: until then they are as it is.
+        array = found.get(job.job_id, _NEW)
+        missing = {**array, "container": {}, "attempts": ()} if array["status"] in inventory.ENDED else _NEW
+        states = dict(job.ended)
+        for part, each in zip(parts, ids, strict=True):
+            if part not in states:
+                shown = found.get(each, missing)
+                states[part] = State(ENDED, "gone", (), 0, _GONE) if forgotten else self._state(shown)
+        job.ended = {part: state for part, state in states.items() if state.phase == ENDED}
+        reason = self._why_waits(job, submission, [each for each in states.values() if each.phase != ENDED])
+        for part in parts:
+            state = states[part]
+            yield part, replace(state, reason=state.reason or reason) if state.phase == WAITING else state
+
+    def _find(self, job: _Job, submission: Submission) -> None:
+        """Find a launch's job by its name; end younger ones, which lost answers or late listings have made."""
+        name = names.job(self._run.run_id, submission.name)
+        # With a filter Batch lists jobs in all states, and those whose name begins so.
+        filters = [{"name": "JOB_NAME", "values": [name]}]
+        listed = inventory.listed(self._connections, self._queue(submission.parts[0]), filters=filters)
+        found = sorted((each for each in listed if each.name == name), key=lambda each: (each.created, each.job_id))
+        if found:
+            job.job_id = found[0].job_id
+        for twin in found[1:]:
+            if twin.status not in inventory.ENDED:
+                inventory.terminate(self._connections, twin.job_id, "harness: submitted twice")
+
+    def _state(self, shown: Mapping[str, Any]) -> State:
+        """Read a job, or a child of an array, as Batch describes it."""
+        container, attempts = shown.get("container", {}), shown.get("attempts", ())
+        tasks = [each.get("taskArn") for each in (*(attempt.get("container", {}) for attempt in attempts), container)]
+        # An ECS task's id is the name of its role's session.
+        boxes = dict.fromkeys(f"{self._role}:{task.rpartition('/')[2]}" for task in tasks if task)
+        said = [shown.get("statusReason"), container.get("reason")]
+        if container.get("exitCode"):
+            said.append(f"exit code {container['exitCode']}")
+        phase = _PHASES.get(shown["status"], WAITING)
+        seconds = sum(max(0, each.get("stoppedAt", 0) - each.get("startedAt", 0)) for each in attempts) / 1000
+        return State(
+            phase=phase,
+            words=shown["status"].lower(),
+            boxes=tuple(boxes),
+            attempts=max(len(attempts), len(boxes)),
+            # A reason may name the account.
+            reason=concealed(" ".join("; ".join(filter(None, said)).split()))[:300],
+            seconds=seconds if phase == ENDED else None,
+        )
+
+    def _why_waits(self, job: _Job, submission: Submission, open_: Sequence[State]) -> str:
+        """Return why all open parts have waited for a host for minutes, or nothing."""
+        now = self._clock()
+        waits = bool(open_) and all(state.words == "runnable" for state in open_)
+        job.stuck = (now if job.stuck is None else job.stuck) if waits else None
+        if job.stuck is None or now - job.stuck < _PATIENCE_S:
+            return ""
+        said = next(filter(None, (state.reason for state in open_)), None)
+        ill = said or self._ill(self._queue(submission.parts[0]), "compute_environment", "environment")
+        return f"no instance yet: {ill or 'EC2 may have none, or your quota is used up'}"
+
+    def end(self, part: str, state: State, why: str) -> None:
+        """End a part's job, as far as Batch has shown it.
+
+        Raises:
+            AwsError: Batch refuses.
+        """
+        if state.phase != ENDED and part in self._ids:
+            inventory.terminate(self._connections, self._ids[part], f"harness: {why}")
+
+    def alive(self) -> list[str]:
+        """Wait until Batch has ended the suite's instances; return a line for each that is left.
+
+        While other runs of the suite have jobs, its instances are theirs.
+
+        Raises:
+            AwsError: AWS refuses, or is not reached.
+        """
+        suite = self._suite.name
+        found = cloudformation.find(self._connections, names.stack(suite))
+        if found is not None and inventory.jobs(self._connections, found):
+            self._say(f"other jobs of {suite} are not finished; their instances go on")
+            return []
+        left, until = inventory.machines(self._connections, suite), self._clock() + _GONE_S
+        if left:
+            self._say(f"waiting until AWS Batch has ended {len(left)} instances; Ctrl-C leaves that to it")
+        try:
+            while left and self._clock() < until:
+                self._sleep(_POLL_S)
+                left = inventory.machines(self._connections, suite)
+        except KeyboardInterrupt:
+            pass  # the caller reports what is alive
+        return left

@@ -1,0 +1,217 @@
+"""A suite's CloudFormation stack: launch template, compute environments, queues, job definitions; no IAM resource."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from harness import records
+from harness.aws import cloudformation
+from harness.aws.connections import Connections
+from harness.aws.failures import aws_errors
+from harness.aws.objects import Objects
+from harness.batch import inventory, job_definition, names
+from harness.batch.requirements import Requirements
+from harness.ec2 import tags
+from harness.ec2.account import Account
+from harness.errors import UsageError
+from harness.instances import Instance
+
+# Outputs; beside them one for each profile, with its definition's digest.
+WORK, SPOT, MACHINES = "WorkPlace", "Spot", "Machines"
+_WORKER_ROLE = "WorkerRoleArn"
+_PARAMETERS = {
+    _WORKER_ROLE: ("String", "Role of the jobs: output of the stack of `harness ec2 up`"),
+    "HostProfileArn": ("String", "Instance profile of the hosts: output of the same stack"),
+    "SecurityGroup": ("AWS::EC2::SecurityGroup::Id", "Security group of the hosts: output of the same stack"),
+    "Subnets": ("List<AWS::EC2::Subnet::Id>", "Subnets with a way to S3, ECS and a package index"),
+    "Owner": ("String", "Value of the tag harness:owner of instances and disks"),
+}
+# Batch ends a job that waits for ever for one of these reasons after its own least time.
+_STUCK = ("MISCONFIGURATION:COMPUTE_ENVIRONMENT_MAX_RESOURCE", "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT")
+_STUCK_S = 600
+_ROOT_DEVICE = "/dev/xvda"  # of the ECS-optimised images
+
+Resource = dict[str, Any]
+
+
+def template(wanted: Requirements) -> str:
+    """Return the template; it names no account."""
+    suite, options = wanted.suite, wanted.options
+    machines = {"LaunchTemplate": _launch_template(wanted)}
+    others: dict[str, Resource] = {}
+    for instance in wanted.instances:
+        machines[_environment_name(instance)] = _environment(wanted, instance)
+        others[names.logical("Queue", instance.instance_type)] = _queue(suite, instance)
+    queues = ",".join(names.queue(suite, instance.instance_type) for instance in wanted.instances)
+    outputs = {
+        WORK: str(options.work),
+        SPOT: str(int(options.spot)),
+        MACHINES: records.digest(machines)[:16],
+        inventory.QUEUES: queues,
+    }
+    for envelope, instance in wanted.machines:
+        properties = job_definition.definition(wanted, envelope, instance, {"Ref": _WORKER_ROLE})
+        name = {"JobDefinitionName": names.definition(suite, envelope.name)}
+        others[profile_output(envelope.name)] = _resource("Batch::JobDefinition", {**name, **properties})
+        outputs[profile_output(envelope.name)] = job_definition.digest(
+            envelope, instance, options.shared, options.work, options.region
+        )
+    document = {
+        "AWSTemplateFormatVersion": "2010-09-09",
+        "Description": f"AWS Batch for the suite {suite} of harness; costs nothing while no job runs",
+        "Parameters": {name: {"Type": kind, "Description": text} for name, (kind, text) in _PARAMETERS.items()},
+        "Resources": {**machines, **others},
+        "Outputs": {name: {"Value": value} for name, value in outputs.items()},
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def profile_output(profile: str) -> str:
+    """Return the output, and the resource, of a profile's job definition."""
+    return names.logical("Jobs", profile)
+
+
+def _resource(kind: str, properties: Mapping[str, Any]) -> Resource:
+    return {"Type": f"AWS::{kind}", "Properties": properties}
+
+
+def _launch_template(wanted: Requirements) -> Resource:
+    suite = {"Key": tags.SUITE, "Value": wanted.suite}
+    of_hosts = [
+        suite,
+        {"Key": inventory.LAUNCHER_TAG, "Value": inventory.LAUNCHER},
+        {"Key": tags.OWNER, "Value": {"Ref": "Owner"}},
+        {"Key": "Name", "Value": names.stack(wanted.suite)},
+    ]
+    size_gib = wanted.options.disk_gib
+    disk = {"VolumeSize": size_gib, "VolumeType": "gp3", "Encrypted": True, "DeleteOnTermination": True}
+    data = {
+        # ECS' agent and ours are on the host's network: one hop.  A measured image has no network at all.
+        "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 1, "HttpEndpoint": "enabled"},
+        "BlockDeviceMappings": [{"DeviceName": _ROOT_DEVICE, "Ebs": disk}],
+        "TagSpecifications": [{"ResourceType": kind, "Tags": of_hosts} for kind in ("instance", "volume")],
+    }
+    own = [{"ResourceType": "launch-template", "Tags": [suite]}]
+    return _resource("EC2::LaunchTemplate", {"LaunchTemplateData": data, "TagSpecifications": own})
+
+
+def _environment_name(instance: Instance) -> str:
+    return names.logical("Machines", instance.instance_type)
+
+
+def _environment(wanted: Requirements, instance: Instance) -> Resource:
+    options = wanted.options
+    compute = {
+        "Type": "SPOT" if options.spot else "EC2",
+        "AllocationStrategy": "BEST_FIT_PROGRESSIVE",
+        "MinvCpus": 0,
+        "MaxvCpus": instance.vcpus * options.max_instances,
+        "InstanceTypes": [instance.instance_type],
+        "Ec2Configuration": [{"ImageType": "ECS_AL2023_NVIDIA" if instance.gpus else "ECS_AL2023"}],
+        "InstanceRole": {"Ref": "HostProfileArn"},
+        "LaunchTemplate": {
+            "LaunchTemplateId": {"Ref": "LaunchTemplate"},
+            "Version": {"Fn::GetAtt": ["LaunchTemplate", "LatestVersionNumber"]},
+        },
+        "SecurityGroupIds": [{"Ref": "SecurityGroup"}],
+        "Subnets": {"Ref": "Subnets"},
+    }
+    properties = {
+        "ComputeEnvironmentName": names.queue(wanted.suite, instance.instance_type),
+        "Type": "MANAGED",
+        "State": "ENABLED",
+        "ComputeResources": compute,
+        # A second environment could not have the same name, and the queue needs the first.
+        "ReplaceComputeEnvironment": False,
+    }
+    return _resource("Batch::ComputeEnvironment", properties)
+
+
+def _queue(suite: str, instance: Instance) -> Resource:
+    properties = {
+        "JobQueueName": names.queue(suite, instance.instance_type),
+        "Priority": 1,
+        "State": "ENABLED",
+        "ComputeEnvironmentOrder": [{"Order": 1, "ComputeEnvironment": {"Ref": _environment_name(instance)}}],
+        "JobStateTimeLimitActions": [
+            {"Reason": reason, "State": "RUNNABLE", "MaxTimeSeconds": _STUCK_S, "Action": "CANCEL"} for reason in _STUCK
+        ],
+    }
+    return _resource("Batch::JobQueue", properties)
+
+
+def up(
+    connections: Connections,
+    wanted: Requirements,
+    account: Account,
+    owner: str,
+    subnets: Sequence[str],
+    say: Callable[[str], None],
+) -> None:
+    """Deploy the stack and wait.
+
+    Raises:
+        UsageError: machines would change under unfinished jobs.
+        AwsError: AWS refuses, or a resource failed.
+    """
+    name, text = names.stack(wanted.suite), template(wanted)
+    found = cloudformation.find(connections, name)
+    parameters = {
+        _WORKER_ROLE: account.worker_role_arn,
+        "HostProfileArn": account.host_profile_arn,
+        "SecurityGroup": account.security_group,
+        "Subnets": ",".join(_subnets(connections, account.vpc, subnets)),
+        # Stays: a stack's tags are those of its queues, which would be replaced for another value.
+        "Owner": found.parameters.get("Owner", owner) if found else owner,
+    }
+    if found is not None and _changes_machines(found, text, parameters):
+        jobs = len(inventory.jobs(connections, found))
+        if jobs:
+            raise UsageError(
+                f"{jobs} jobs of {wanted.suite} are not finished, and their machines would change; wait, or end them:"
+                f" `harness batch cancel {wanted.suite}`"
+            )
+    own = {tags.SUITE: wanted.suite, tags.OWNER: parameters["Owner"]}
+    store = Objects(connections, wanted.options.work)
+    cloudformation.deploy(connections, name, text, parameters, own, say, store=store)
+
+
+def _changes_machines(found: cloudformation.Stack, text: str, parameters: Mapping[str, str]) -> bool:
+    same = found.outputs.get(MACHINES) == json.loads(text)["Outputs"][MACHINES]["Value"]
+    return not same or any(found.parameters.get(key) != parameters[key] for key in parameters if key != _WORKER_ROLE)
+
+
+def _subnets(connections: Connections, vpc: str, named: Sequence[str]) -> list[str]:
+    """Return the named subnets, or the default ones of the account stack's VPC.
+
+    Raises:
+        UsageError: there are none, or they are of another VPC.
+    """
+    filters = {"vpc-id": vpc} if named else {"vpc-id": vpc, "default-for-az": "true"}
+    asked: dict[str, Any] = {"Filters": [{"Name": name, "Values": [value]} for name, value in filters.items()]}
+    if named:
+        asked["Filters"].append({"Name": "subnet-id", "Values": list(named)})
+    with aws_errors("looking for subnets"):
+        found = sorted(each["SubnetId"] for each in connections.client("ec2").describe_subnets(**asked)["Subnets"])
+    if not found or set(named) - set(found):
+        raise UsageError(f"name --subnet of {vpc}, the VPC of `harness ec2 up`, with a way to the internet")
+    return found
+
+
+def down(connections: Connections, suite: str, say: Callable[[str], None]) -> list[str]:
+    """Delete the stack and wait; return a line for each instance that is still alive.
+
+    Raises:
+        UsageError: jobs are not finished.
+        AwsError: AWS refuses, or a resource cannot be deleted.
+    """
+    name = names.stack(suite)
+    found = cloudformation.find(connections, name)
+    jobs = inventory.jobs(connections, found) if found else []
+    if jobs:
+        raise UsageError(f"{len(jobs)} jobs of {suite} are not finished; end them: `harness batch cancel {suite}`")
+    if not cloudformation.delete(connections, name, say):
+        say(f"not there: stack {name}")
+    return inventory.machines(connections, suite)
