@@ -220,7 +220,15 @@ def load(path: Path) -> Suite:
     Raises:
         FileError: missing, no TOML, an unknown or wrong key: one line that names file, key and fix.
     """
-    raw = read_toml(path)
+    return parse(read_toml(path), path)
+
+
+def parse(raw: dict[str, Any], path: Path) -> Suite:
+    """Check a suite's keys, which come from a file.
+
+    Raises:
+        FileError: an unknown or wrong key: one line that names file, key and fix.
+    """
     if "name" not in raw and not re.fullmatch(NAME, path.stem):
         raise FileError(
             f"{path}: {path.stem!r} is no good as the suite's name; set `name` in the file "

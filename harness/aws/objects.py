@@ -151,11 +151,17 @@ class Objects:
         return None if now is None else now - answer["LastModified"]
 
     def renew(self, name: str) -> None:
-        """Write an object anew, as it is: rules that delete what is old count from now.  Nothing is transferred."""
-        here = {"Bucket": self.place.bucket, "Key": self.place.key(name)}
-        with aws_errors(f"renewing {self.place.below(name)}"):
-            # S3 copies an object onto itself only where something is said anew.
-            self.client.copy(here, **here, ExtraArgs={"MetadataDirective": "REPLACE", "ChecksumAlgorithm": "SHA256"})
+        """Write an object anew, as it is, so that rules on its age count from now; nothing is transferred."""
+        # S3 copies an object onto itself only where its metadata are given anew.
+        self.copy(name, name, MetadataDirective="REPLACE")
+
+    def copy(self, name: str, to: str, **more: str) -> None:
+        """Copy an object within S3, of any size; nothing is transferred."""
+        source = {"Bucket": self.place.bucket, "Key": self.place.key(name)}
+        with aws_errors(f"copying {self.place.below(name)}"):
+            self.client.copy(
+                source, self.place.bucket, self.place.key(to), ExtraArgs={"ChecksumAlgorithm": "SHA256", **more}
+            )
 
     def delete(self, names: Iterable[str]) -> int:
         """Delete objects; return how many were named."""

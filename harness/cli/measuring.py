@@ -13,8 +13,7 @@ import click
 from rich.console import Console
 
 from harness.cli.asked import Market, chosen_launcher, platform_option, run_options
-from harness.cli.batch import run_on_batch
-from harness.cli.elsewhere import Elsewhere, ec2_options, run_on_ec2
+from harness.cli.cloud import LAUNCHERS, CloudOptions, cloud_options, run_elsewhere
 from harness.cli.places import as_given, mirrored, named_as_given, of_suite, writable
 from harness.cli.tables import finish, per_query_of, stored_table
 from harness.console import (
@@ -36,7 +35,6 @@ from harness.result import Cell
 if TYPE_CHECKING:
     from harness.inputs import Options
     from harness.launch.base import Launcher
-    from harness.suite import Suite
 
 
 @click.command()
@@ -53,7 +51,7 @@ if TYPE_CHECKING:
 )
 @retry_option(0, "Measure noisy cells again, at most N times, where the reason may pass.")
 @run_launcher_option
-@ec2_options
+@cloud_options
 @cache_option
 @models_option
 @click.option("--part", type=click.Path(path_type=Path), hidden=True, help="For boxes: what their agent wrote.")
@@ -70,7 +68,7 @@ def run(
     cache: Path,
     models: Path | None,
     part: Path | None,
-    elsewhere: Elsewhere,
+    cloud: CloudOptions,
 ) -> None:
     """Run what SUITE (a TOML file) declares and is not done yet, then print the table.
 
@@ -88,23 +86,22 @@ def run(
             said = f"nothing in {contested} is contested: every row is on the front or surely dominated"
             click.echo(as_given(said, cache), err=True)
             return
+    if part is not None:
+        assert isinstance(results, Path)
+        options = run_options(part, results, only, fresh, cache)
+        with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
+            sys.exit(0 if _do_part(part, options, chosen) else 1)
     if suite is None:
         raise UsageError("name the SUITE to run, e.g. harness run suites/quickstart.toml")
     loaded = load(suite)
-    if part is not None:
-        assert isinstance(results, Path)
-        options = run_options(suite, results, only, fresh, cache)
-        with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
-            sys.exit(0 if _do_part(part, loaded, options, chosen) else 1)
-    elsewhere_run = {"ec2": run_on_ec2, "batch": run_on_batch}.get(launcher)
-    if elsewhere_run is not None:
+    if launcher in LAUNCHERS:
         of_suite(results, loaded.name, cache, "RECORDS")  # what is stored decides what is launched
     with writable(results, cache) as place:
         options = run_options(suite, place.folder, only, fresh or cells is not None, cache)
         options = replace(options, retry_noisy=retry_noisy, cells=cells, shelf=place.shelf)
-        if elsewhere_run is not None:
-            sys.exit(elsewhere_run(loaded, options, elsewhere, models, place))
-        elsewhere.refuse(launcher)
+        if launcher in LAUNCHERS:
+            sys.exit(run_elsewhere(launcher, loaded, options, cloud, models, place))
+        cloud.refuse(launcher)
         with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
             summary = orchestrator.run(loaded, options, chosen, Screen(Console(stderr=True)))
         finish(place, loaded.name, loaded.measures, summary)
@@ -113,23 +110,24 @@ def run(
     sys.exit(1 if summary.unforeseen else 0)
 
 
-def _do_part(file: Path, suite: Suite, options: Options, launcher: Launcher) -> bool:
-    """Do another machine's part of the suite; whether all of it was handed over."""
+def _do_part(file: Path, options: Options, launcher: Launcher) -> bool:
+    """Do one part of another machine's plan; return whether every job is uploaded."""
     from harness import orchestrator
     from harness.aws import uri
     from harness.aws.connections import Connections
     from harness.aws.objects import Objects
     from harness.progress import Screen
-    from harness.remote import doing
+    from harness.remote import upload
 
-    assignment, screen = doing.read_assignment(file), Screen(Console(stderr=True))
+    assignment, screen = upload.read_assignment(file), Screen(Console(stderr=True))
+    suite = upload.suite_of(assignment.part, file)
     work = Objects(Connections(), uri.parse(assignment.work))
-    following = doing.HandingOver(assignment, work, options.cache, screen.say)
+    uploader = upload.Uploader(assignment, work, options.cache, screen.say)
     try:
-        orchestrator.run(suite, doing.options(options, suite, assignment, following), launcher, screen)
+        orchestrator.run(suite, upload.options(options, suite, assignment.part, uploader), launcher, screen)
     finally:
-        following.finish()  # also where the rest cannot be done: what is measured is worth having
-    return not following.status.troubles
+        uploader.finish()  # also where the rest cannot be done: what is measured is worth having
+    return not uploader.status.troubles
 
 
 def _contested(suite: Path | None, stored: Path, cache: Path) -> tuple[Path | None, frozenset[Cell]]:

@@ -10,12 +10,13 @@ from typing import Any
 
 from harness.aws.connections import Connections
 from harness.aws.failures import aws_errors, concealed
-from harness.ec2 import tags
-from harness.ec2.deciding import LIVE
+from harness.aws import tags
+
 from harness.errors import AwsError
 
 # The most that one request ends.
 _AT_ONCE = 100
+LIVE = frozenset({"pending", "running", "shutting-down", "stopping", "stopped"})
 _REGIONS_AT_ONCE = 12
 _MOST_CONSOLE_BYTES = 64 << 10
 

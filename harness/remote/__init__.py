@@ -1,4 +1,4 @@
-"""What machines elsewhere (EC2, Batch) share: their part of a plan, what is shipped to them, and what comes home.
+"""Machines elsewhere (EC2, AWS Batch): what is shipped to them, what they run, and how their jobs come home.
 
 The orchestrator and its boxes speak through objects below one *work place* in S3 (:mod:`harness.remote.layout`).
 """

@@ -85,6 +85,9 @@ class Backend(Protocol):
     def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, State]:
         """Return the state of every part of these launches, by name."""
 
+    def last_words(self, state: State) -> str:
+        """Return what a machine said that never reached S3; empty where nobody knows."""
+
     def end(self, part: str, state: State, why: str) -> None:
         """End a part's machine or job."""
 

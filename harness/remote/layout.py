@@ -1,93 +1,68 @@
-"""Where things lie below the work place: the only thing that the orchestrator and its boxes have in common.
+"""Names of the objects below the work place, through which the orchestrator and its boxes speak.
 
 ::
 
-    inputs/bundles/<sha256>.tar.gz      harness itself, with its lock
-    inputs/images/<digest>.tar.gz       images, as the engine saves them
-    inputs/datasets/<sha256>.tar.gz     datasets in harness' own format
-    inputs/indexes/<key>.tar.gz         finished indexes
-    runs/<run>/run.json                 what is run: written once
-    runs/<run>/parts/<part>.json        what one box is to do: written once
-    runs/<run>/launches/<part>.json     that an instance was asked for: the most that it can cost
-    runs/<run>/settled/<part>.json      that it is gone, and what it cost
-    runs/<run>/beats/<part>.json        its last sign of life: overwritten by that box alone
-    runs/<run>/jobs/<key>.tar           a finished job, whole in one object: never overwritten
-    runs/<run>/ends/<part>.json         how the box ended: written once; a later attempt of AWS Batch: <part>.<n>.json
-    runs/<run>/logs/<part>.txt          what it said
-    runs/<run>/logs/<part>.console.txt  what EC2 had of its console, where it could not say its end
-    runs/<run>/batch/<submission>.json  the parts of a job that AWS Batch was given, by their numbers: written once
-    runs/<run>/claims/<part>            which job of AWS Batch does a part: written once
-    runs/<run>/closed.json              everything is home
+    inputs/{bundles,images,datasets,indexes}/...   what boxes need; the orchestrator alone writes
+    runs/<run>/run.json                            the run, written once; the orchestrator alone writes below runs/
+    runs/<run>/parts/<part>.json                   what one box is to do
+    runs/<run>/launches/<name>.json                that machines were asked for: the most that they can cost
+    runs/<run>/settled/<name>.json                 that they are gone, and what they cost
+    runs/<run>/closed.json                         every job is home
+    boxes/<box id>/beat.json                       a box's last sign of life; that box alone writes below its folder
+    boxes/<box id>/end.json                        how it ended, written once
+    boxes/<box id>/log.txt                         the end of its log
+    boxes/<box id>/jobs/<key>.tar                  a finished job, written once
+    boxes/<box id>/indexes/<key>.tar.gz.json       an index that it built: the record of <key>.<hash>.tar.gz
 
-Inputs are named by what they hold, and each has its record (where its bytes lie, as ``<name>.<hash>.tar.gz``, and
-their sha256) in ``<name>.tar.gz.json``, written after it: an input without that is not whole.
+A box id is the box's ``aws:userid`` in IAM: the role's id and the id of the instance or ECS task, joined by a colon.
+An input is named by its content.  Its record ``<name>.tar.gz.json`` says where its bytes lie
+(``<name>.<hash>.tar.gz``); the record is written last, so an input without one is not whole.
 """
 
 from __future__ import annotations
 
-BUNDLES = "inputs/bundles"
-IMAGES = "inputs/images"
-DATASETS = "inputs/datasets"
-INDEXES = "inputs/indexes"
-RUNS = "runs"
-RUN = "run.json"
-PARTS = "parts"
-LAUNCHES = "launches"
-SETTLED = "settled"
-BEATS = "beats"
-JOBS = "jobs"
-ENDS = "ends"
-LOGS = "logs"
-BATCH = "batch"
-CLAIMS = "claims"
-CLOSED = "closed.json"
+INPUTS = "inputs"
+BUNDLES, IMAGES, DATASETS = f"{INPUTS}/bundles", f"{INPUTS}/images", f"{INPUTS}/datasets"
+RUNS, BOXES = "runs", "boxes"
+# Below a run's folder.
+RUN, PARTS, LAUNCHES, SETTLED, CLOSED = "run.json", "parts", "launches", "settled", "closed.json"
+# Below a box's folder.
+BEAT, END, LOG, JOBS = "beat.json", "end.json", "log.txt", "jobs"
+# Below the folder of inputs, and below a box's.
+INDEXES = "indexes"
+ARCHIVE = ".tar.gz"
 
 
 def run(run_id: str) -> str:
-    """The folder of a run."""
+    """Return a run's folder."""
     return f"{RUNS}/{run_id}"
 
 
 def part(name: str) -> str:
-    """A part, below its run."""
+    """Name a part, below its run."""
     return f"{PARTS}/{name}.json"
 
 
 def launch(name: str) -> str:
-    """That a part's instance was asked for, below its run."""
+    """Name a launch, below its run."""
     return f"{LAUNCHES}/{name}.json"
 
 
 def settled(name: str) -> str:
-    """What a part's instance cost, below its run."""
+    """Name what a launch cost, below its run."""
     return f"{SETTLED}/{name}.json"
 
 
-def beat(name: str) -> str:
-    """A part's last sign of life, below its run."""
-    return f"{BEATS}/{name}.json"
+def box(box_id: str) -> str:
+    """Return a box's folder."""
+    return f"{BOXES}/{box_id}"
 
 
 def job(key: str) -> str:
-    """A finished job, below its run."""
+    """Name a finished job, below its box."""
     return f"{JOBS}/{key}.tar"
 
 
-def end(name: str, attempt: int = 1) -> str:
-    """How a part's box ended, below its run; AWS Batch begins a part again whose host was lost."""
-    return f"{ENDS}/{name}.json" if attempt == 1 else f"{ENDS}/{name}.{attempt}.json"
-
-
-def log(name: str) -> str:
-    """What a part's box said, below its run."""
-    return f"{LOGS}/{name}.txt"
-
-
-def console(name: str) -> str:
-    """What the console of a part's box showed, below its run."""
-    return f"{LOGS}/{name}.console.txt"
-
-
-def submission(name: str) -> str:
-    """The parts of a job of AWS Batch, below its run."""
-    return f"{BATCH}/{name}.json"
+def index(key: str) -> str:
+    """Name an index, below the inputs or its box."""
+    return f"{INDEXES}/{key}{ARCHIVE}"

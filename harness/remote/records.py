@@ -1,4 +1,4 @@
-"""What the orchestrator and its boxes tell each other: JSON objects in S3, validated by whoever reads them."""
+"""JSON objects in S3 that the orchestrator and its boxes exchange, validated by their reader."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from harness.errors import AwsError
 from harness.records import to_json
 from harness.result import Cell
 
-# Version of all records here; both sides come from one bundle, so that only a stranger's differ.
+# Of all records here: both sides run one bundle, so another version is a stranger's.
 VERSION = 1
-# No record of ours is larger.
 MOST_BYTES = 16 << 20
 
 T = TypeVar("T")
@@ -23,7 +22,7 @@ _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
 
 @dataclass(frozen=True)
 class Input:
-    """Something that is shipped: ``name`` below the work place, what its content must hash to, and its size."""
+    """An object that is shipped: its name below the work place, and its content's hash and size."""
 
     name: str
     sha256: str
@@ -32,18 +31,17 @@ class Input:
 
 @dataclass(frozen=True)
 class ShippedImage:
-    """A system's image; ``digest`` is what the engine must call it once it is loaded."""
+    """A system's image; ``digest`` is its id in the engine that has loaded it."""
 
     image: str
     digest: str
     reference: str
     file: Input | None = None
-    repository_digest: str | None = None
 
 
 @dataclass(frozen=True)
 class PartJob:
-    """One job of the plan; ``key`` is what the box must plan it as, or it has other inputs than the orchestrator."""
+    """One job of a plan; the box must plan it under the same key, or its inputs differ from the orchestrator's."""
 
     cell: Cell
     job: int
@@ -53,7 +51,7 @@ class PartJob:
 
 @dataclass(frozen=True)
 class IndexBuild:
-    """An index that a box is to build and hand over, before any job that needs it."""
+    """An index that a box builds and uploads, before any job that needs it."""
 
     key: str
     system: str
@@ -62,10 +60,10 @@ class IndexBuild:
 
 @dataclass(frozen=True)
 class PlannedPart:
-    """What one machine does: index builds, then jobs.
+    """The work of one machine, as planned.
 
-    ``needs`` are keys of indexes that other parts build.  ``expected_s`` is the time that it takes, ``worst_s`` what
-    the protocol's time-outs allow; ``measured``: no estimate is assumed.
+    ``needs``: keys of indexes that other parts build; ``expected_s``: its estimated time; ``worst_s``: the most that
+    the protocol's time-outs allow; ``measured``: the estimate rests on measured times alone.
     """
 
     name: str
@@ -82,10 +80,27 @@ class PlannedPart:
 
 
 @dataclass(frozen=True)
-class Launch:
-    """Written before AWS is asked for machines: ``limit_s`` of each part, ``attempts`` of a part whose host is lost.
+class Run:
+    """A run; ``results`` and ``owner`` are hashes, ``cap_usd`` the ``--max-usd`` of its first command."""
 
-    ``at`` is AWS' own time, seconds since 1970; ``usd_per_hour`` of all parts; ``machines``: part -> instance id.
+    run_id: str
+    launcher: str
+    suite: str
+    results: str
+    owner: str
+    region: str
+    parts: tuple[PlannedPart, ...]
+    spot: bool = False
+    cap_usd: float | None = None
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A request for machines, written before AWS gets it.
+
+    ``at`` is AWS's time in seconds since 1970; ``usd_per_hour`` the sum over the parts; ``zone`` and ``machine`` are
+    the zone that EC2 was asked for last and its instance.
     """
 
     name: str
@@ -94,21 +109,27 @@ class Launch:
     attempts: int
     at: float
     usd_per_hour: float
-    machines: dict[str, str] = field(default_factory=dict)
+    zone: str | None = None
+    machine: str | None = None
     version: int = VERSION
 
 
 @dataclass(frozen=True)
-class Run:
-    """A run: ``run.json``.  ``results`` and ``owner`` are hashes."""
+class Settled:
+    """The cost of a launch of which nothing more comes."""
 
-    run_id: str
-    suite: str
-    results: str
-    owner: str
-    region: str
-    parts: tuple[PlannedPart, ...]
-    cap_usd: float | None = None
+    name: str
+    usd: float
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class Closed:
+    """The end of a run: every job is home and no machine is left."""
+
+    jobs: int
+    launches: int
+    usd: float
     version: int = VERSION
 
 
@@ -116,8 +137,8 @@ class Run:
 class Part:
     """What one box is to do: builds, then jobs.
 
-    ``name`` is unique in the run; a part that is planned again after a box was lost has a new one.  ``suite`` is the
-    suite file's content with datasets that lie beside it.  ``indexes`` are there already.
+    ``suite`` is the suite as JSON, ``indexes`` are those in S3 already.  The orchestrator rewrites the file before a
+    further attempt at the part.
     """
 
     name: str
@@ -134,9 +155,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Assignment:
-    """A part, and the place in S3 where its jobs are handed over; ``status`` is the file that says how far it is."""
+    """A part on its box, for ``harness run --part``; ``status`` is the file that shows the progress."""
 
     work: str
+    box_id: str
     part: Part
     status: str
     version: int = VERSION
@@ -144,9 +166,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Status:
-    """How far a part is, from the process that does it to the agent that tells of it: as in :class:`Beat`, and
-    :class:`End`.  ``troubles`` says in a line each what was not handed over, or built.
-    """
+    """The progress of a part on its box; ``troubles`` has a line for each job or index that is not uploaded."""
 
     phase: str
     done: int = 0
@@ -159,10 +179,10 @@ class Status:
 
 @dataclass(frozen=True)
 class Beat:
-    """A box's sign of life.  S3's own time of the object says when; the box's clock is not asked.
+    """A box's sign of life; S3's time of the object says when.
 
-    ``phase`` is ``installing``, ``fetching``, ``building``, ``measuring`` or ``finishing``; ``current`` the key of the
-    job that runs; ``notice`` what EC2 announced (a spot interruption), if it did.
+    ``phase`` is ``installing``, ``fetching``, ``building``, ``measuring`` or ``finishing``; ``current`` the running
+    job's key; ``notice`` a spot interruption that EC2 announced.
     """
 
     part: str
@@ -171,17 +191,16 @@ class Beat:
     done: int = 0
     total: int = 0
     current: str | None = None
-    says: str = ""
     notice: str | None = None
     version: int = VERSION
 
 
 @dataclass(frozen=True)
 class End:
-    """How a box ended: ``ok`` when it did all that it could do; else ``detail`` says in one line why not.
+    """How a box ended: ``ok`` when all is done, else ``detail`` gives the cause in one line.
 
-    ``handed_over`` are the keys of the jobs that it stored in S3.  ``cut_off``: the machine was taken away or failed,
-    so that the job that the last sign of life names says nothing about its system.
+    ``handed_over``: keys of the jobs that it uploaded.  ``cut_off``: the machine failed or was taken away, so the job
+    that ran last says nothing about its system.
     """
 
     part: str
@@ -194,16 +213,12 @@ class End:
 
 
 def dump(record: Any) -> bytes:
-    """A record as it is stored."""
+    """Return a record as it is stored."""
     return to_json(record).encode("utf-8")
 
 
 def read(kind: type[T], name: str, content: bytes) -> T:
-    """Read a record.
-
-    Args:
-        kind: one of the records here.
-        name: says in errors where it is from.
+    """Parse a record; ``name`` says in errors where it is from.
 
     Raises:
         AwsError: it is no such record, or of another version of harness.

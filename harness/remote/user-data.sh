@@ -12,7 +12,9 @@ off() { # whatever happened
     local code=$?
     trap - EXIT
     set +e
-    if [[ $code -ne 0 && $step != "running the agent" && -x $home/venv/bin/python ]]; then
+    # An agent that could begin tells its end itself: its code is 1, or a signal's.
+    if [[ $code -ne 0 && ! ($step == "running the agent" && ($code -eq 1 || $code -ge 128)) &&
+        -x $home/venv/bin/python ]]; then
         "$home/venv/bin/python" "$home/boot.py" end "$step" "$code"
     fi
     shutdown -P now
@@ -91,35 +93,29 @@ again "${pip[@]}" -r "$home/boto3.txt"
 
 cat >"$home/boot.py" <<'END'
 """boot.py ask | fetch WHERE SHA256 | end STEP CODE: what must be done before harness is here."""
-import hashlib, json, os, pathlib, re, sys, tarfile, urllib.request
+import hashlib, json, os, pathlib, re, sys, tarfile
 import boto3
 
-work, run, part = os.environ["WORK"], os.environ["RUN"], os.environ["PART"]
-bucket, _, prefix = work.removeprefix("s3://").partition("/")
+bucket, _, prefix = os.environ["WORK"].removeprefix("s3://").partition("/")
 home = pathlib.Path(os.environ["HARNESS_BOX_HOME"])
-s3 = boto3.client("s3")
+s3, box = boto3.client("s3"), boto3.client("sts").get_caller_identity()["UserId"]  # ROLE:INSTANCE
 
 
 def key(*names):
     return "/".join(filter(None, (prefix, *names)))
 
 
-def instance():
-    at = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254").rstrip("/") + "/latest/"
-    ask = urllib.request.Request(at + "api/token", method="PUT", headers={"X-aws-ec2-metadata-token-ttl-seconds": "60"})
-    token = urllib.request.urlopen(ask, timeout=5).read().decode()
-    ask = urllib.request.Request(at + "meta-data/instance-id", headers={"X-aws-ec2-metadata-token": token})
-    return urllib.request.urlopen(ask, timeout=5).read().decode()
+def put(name, content, **how):
+    s3.put_object(Bucket=bucket, Key=key("boxes", box, name), Body=content, **how)
 
 
-def say(kind, how, **more):
-    name = key("runs", run, kind, part + ".json")
-    body = json.dumps({"part": part, "instance_id": instance(), "version": @VERSION@, **more})
-    s3.put_object(Bucket=bucket, Key=name, Body=body.encode(), **how)
+def record(**more):
+    first = {"part": os.environ["PART"], "instance_id": box.partition(":")[2], "version": @VERSION@}
+    return json.dumps({**first, **more}).encode()
 
 
 if sys.argv[1] == "ask":
-    say("beats", {}, phase="installing")
+    put("beat.json", record(phase="installing"))
 elif sys.argv[1] == "fetch":
     path = home / "bundle.tar.gz"
     s3.download_file(bucket, key(sys.argv[2]), str(path))
@@ -131,11 +127,11 @@ elif sys.argv[1] == "end":
     detail = f"the machine could not be set up: {sys.argv[2]} ended with exit code {sys.argv[3]}; see its log"
     log = re.sub(rb"\b\d{12}\b|A[KS]IA[A-Z0-9]{12,}", b"<hidden>", (home / "log.txt").read_bytes()[-65536:])
     try:
-        say("ends", {"IfNoneMatch": "*"}, ok=False, detail=detail)
+        put("end.json", record(ok=False, detail=detail), IfNoneMatch="*")
     finally:
-        s3.put_object(Bucket=bucket, Key=key("runs", run, "logs", part + ".txt"), Body=log)
+        put("log.txt", log)
 END
-export WORK=$work RUN=$run PART=$part
+export WORK=$work PART=$part
 
 step="writing to $work"
 again "$home/venv/bin/python" "$home/boot.py" ask
@@ -170,4 +166,4 @@ again "${pip[@]}" -r "$home/bundle/requirements.lock"
 step="running the agent"
 kill "$told" || true
 cd "$home"
-PYTHONPATH=$home/bundle "$home/venv/bin/python" -m harness.remote.box "$work" "$run" "$part"
+PYTHONPATH=$home/bundle "$home/venv/bin/python" -m harness.remote.worker "$work" "$run" "$part"

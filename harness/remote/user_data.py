@@ -1,4 +1,4 @@
-"""What a new instance is told to do: a script that makes it a box, and that powers it off whatever happens."""
+"""User data of an instance: a script that makes it a box, and powers it off whatever happens."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 from harness.aws.uri import S3Uri
 from harness.errors import UsageError
-from harness.remote import bundling
+from harness.remote import bundle
 from harness.remote.records import VERSION, Input
 
 # EC2's own limit, before it is encoded.
 MOST_BYTES = 16_384
 _TEMPLATE = Path(__file__).resolve().parent / "user-data.sh"
-# boto3 and all that it needs: with these a box fetches the bundle, in which the other packages' pins are.
+# boto3 and its dependencies: with these a box fetches the bundle, which pins the other packages.
 BOTO3 = ("boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six", "urllib3")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ACCESS_KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
@@ -26,10 +26,7 @@ _SECRET_VARIABLES = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_K
 
 @dataclass(frozen=True)
 class Boot:
-    """What one box is to do: a part of a run, whose inputs and jobs lie at ``work``.
-
-    ``limit_s`` is the longest that it may live, in seconds; ``gpus``: refuse to go on without.
-    """
+    """A part of a run for one box, which may live ``limit_s`` seconds; ``gpus``: refuse to go on without."""
 
     work: S3Uri
     run_id: str
@@ -41,11 +38,7 @@ class Boot:
 
 
 def refuse_accounts(work: S3Uri) -> None:
-    """See that a work place names no account: user data, messages and logs name it.
-
-    Raises:
-        UsageError: it seems to.
-    """
+    """Refuse a work place that names an account, because user data, messages and logs name the place."""
     if _ACCOUNT.search(str(work)):
         raise UsageError(
             "the work place has twelve digits in its name, as accounts have, and harness writes none of those down;"
@@ -54,7 +47,7 @@ def refuse_accounts(work: S3Uri) -> None:
 
 
 def render(boot: Boot) -> str:
-    """The script (bash) for Amazon Linux 2023, its GPU variant for ECS, and Debian 12.
+    """Return the script (bash) for Amazon Linux 2023, its GPU variant for ECS, and Debian 12.
 
     Raises:
         UsageError: it would be larger than EC2 takes, or hold a secret.
@@ -75,7 +68,7 @@ def render(boot: Boot) -> str:
         "GPUS": "yes" if boot.gpus else "no",
         "REGION": boot.region,
         "VERSION": str(VERSION),
-        "PINS": "\n".join(bundling.pins(*BOTO3)),
+        "PINS": "\n".join(bundle.pins(*BOTO3)),
     }
     text = re.sub(r"@([A-Z0-9_]+)@", lambda found: values[found[1]], _TEMPLATE.read_text(encoding="utf-8"))
     size = len(text.encode())

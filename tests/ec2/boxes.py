@@ -21,7 +21,8 @@ from harness.aws.uri import S3Uri
 from harness.ec2 import fleet
 from harness.ec2.fleet import Seen
 from harness.records import Outcome
-from harness.remote import handover, layout, shipping
+from harness.remote import layout
+from harness.remote.upload import pack
 from harness.remote.records import MOST_BYTES, Beat, End, Input, Part, PartJob, dump, read
 from harness.result import Ec2Instance, ResultSpec, job_key
 from harness.store import Store
@@ -45,6 +46,10 @@ class Fate:
     cut_off: bool = False
     damages: bool = False
     no_index: bool = False
+    # A later box of the same part fares well.
+    once: bool = False
+    # It dies before it has written anything.
+    mute: bool = False
 
 
 @dataclass
@@ -57,6 +62,7 @@ class Boxes:
 
     endpoint: str
     work: S3Uri
+    role_id: str
     specs: Specs
     region: str = "us-east-1"
     fates: dict[str, Fate] = field(default_factory=dict)
@@ -69,6 +75,8 @@ class Boxes:
     worked: list[str] = field(default_factory=list)
     measured: list[str] = field(default_factory=list)
     silent: list[str] = field(default_factory=list)
+    # Called whenever a box begins.
+    launched: list[Callable[[], None]] = field(default_factory=list)
     errors: list[BaseException] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -119,15 +127,22 @@ class Boxes:
         run, part_name = self._told(box)
         assert (run, part_name) == (box.tags["harness:run"], box.tags["harness:part"])
         self.worked.append(part_name)
-        place = self.objects.below(layout.run(run))
-        content = place.get(layout.part(part_name), MOST_BYTES)
+        for call in self.launched:
+            call()
+        content = self.objects.below(layout.run(run)).get(layout.part(part_name), MOST_BYTES)
+        place = self.objects.below(layout.box(f"{self.role_id}:{box.instance_id}"))
         assert content is not None, f"launched before its part {part_name} was written"
         part = read(Part, part_name, content)
         fate = self.fates.get(part_name, Fate())
+        if fate.once and self.worked.count(part_name) > 1:
+            fate = Fate()
+        if fate.mute:
+            self._off(box)
+            return
         beat = Beat(part_name, box.instance_id, "fetching", 0, len(part.jobs))
-        place.put(layout.beat(part_name), dump(beat))
+        place.put(layout.BEAT, dump(beat))
         for build_ in part.builds if not fate.no_index else ():
-            self._hand_over_index(build_.key)
+            self._hand_over_index(place, build_.key)
         handed: list[str] = []
         for number, job in enumerate(part.jobs):
             beat = replace(beat, phase="measuring", done=number, current=job.key)
@@ -135,7 +150,7 @@ class Boxes:
                 return
             if number >= fate.after and self._befallen(fate, box, place, beat, handed):
                 return
-            place.put(layout.beat(part_name), dump(beat))
+            place.put(layout.BEAT, dump(beat))
             if self.held is not None:
                 self.held.wait(60)
             if self.pause_s:
@@ -148,16 +163,16 @@ class Boxes:
             handed.append(job.key)
         if len(part.jobs) <= fate.after < 10**9 and self._befallen(fate, box, place, beat, handed):
             return
-        place.put_new(layout.end(part_name), dump(End(part_name, box.instance_id, True, "", tuple(handed))))
+        place.put_new(layout.END, dump(End(part_name, box.instance_id, True, "", tuple(handed))))
         self._off(box)
 
     def _befallen(self, fate: Fate, box: Seen, place: Objects, beat: Beat, handed: list[str]) -> bool:
-        place.put(layout.beat(beat.part), dump(replace(beat, notice=fate.notice)))
+        place.put(layout.BEAT, dump(replace(beat, notice=fate.notice)))
         if fate.dies:
             self._off(box)
         elif fate.error is not None:
             place.put_new(
-                layout.end(beat.part),
+                layout.END,
                 dump(End(beat.part, box.instance_id, False, fate.error, tuple(handed), fate.cut_off)),
             )
             self._off(box)
@@ -180,10 +195,12 @@ class Boxes:
         assert found, text[:500]
         return found[1], found[2]
 
-    def _hand_over_index(self, key: str) -> None:
-        name = shipping.index_name(key)
-        self.objects.put(name, b"index")
-        self.objects.put_new(f"{name}.json", dump(Input(name, hashlib.sha256(b"index").hexdigest(), 5)))
+    def _hand_over_index(self, place: Objects, key: str) -> None:
+        sha256 = hashlib.sha256(b"index").hexdigest()
+        name = f"{layout.INDEXES}/{key}.{sha256[:12]}.tar.gz"
+        place.put(name, b"index")
+        folder = place.place.key().removeprefix(f"{self.work.prefix}/")
+        place.put_new(f"{layout.index(key)}.json", dump(Input(f"{folder}/{name}", sha256, 5)))
 
 
 def packed_job(spec: ResultSpec, box: Seen, queries: tuple[str, ...] = ()) -> bytes:
@@ -203,4 +220,4 @@ def packed_job(spec: ResultSpec, box: Seen, queries: tuple[str, ...] = ()) -> by
             samples = build.samples(np.full((1, len(queries)), 0.002), first_trial=spec.job, names=queries)
             run = "".join(f"{query} Q0 d{number} 1 1.0 x\n" for number, query in enumerate(queries)).encode()
             table = (samples, run) if queries else (None, None)
-            return handover.pack(store.put(result, *table, b"said").folder)
+            return pack(store.put(result, *table, b"said").folder)

@@ -1,4 +1,4 @@
-"""A suite that is run on moto's EC2: its orchestrator in this process, its boxes in threads."""
+"""A suite that is run on moto's EC2: its command in this process, its boxes in threads."""
 
 from __future__ import annotations
 
@@ -15,20 +15,18 @@ from harness import inputs, suite
 from harness.aws.connections import Connections
 from harness.aws.objects import Objects
 from harness.aws.uri import S3Uri
-from harness.ec2 import drafting, running, setup
-from harness.ec2.conductor import Pace
-from harness.ec2.deciding import Patience
-from harness.ec2.drafting import Drafter, Request
-from harness.ec2.homecoming import Home
-from harness.ec2.running import Done, Side
-from harness.ec2.shipper import shipped_indexes
+from harness.ec2 import account
+from harness.ec2.backend import SERVICE
 from harness.indexes import Index
 from harness.inputs import Options
 from harness.launch.base import Prepared
 from harness.launch.fake import FakeLauncher
 from harness.progress import Screen
-from harness.remote import shipping
-from harness.remote.records import Input, ShippedImage
+from harness.remote import run, shipping
+from harness.remote.home import Home
+from harness.remote.records import Input, Part, PartJob, PlannedPart, ShippedImage
+from harness.remote.run import Client, Done, Request, SuiteRun
+from harness.remote.watch import Pace, Patience
 from harness.result import Result
 from harness.stored_jobs import read_jobs
 from tests.aws import server
@@ -39,11 +37,12 @@ from tests.ec2.boxes import Boxes
 WORK = S3Uri("harness-work", "some/prefix")
 # How much quicker AWS' clock runs here: its seconds are whole ones.
 SPEED = 20
-QUICK = Patience(first_beat_s=120 * SPEED, beat_s=60 * SPEED, shown_s=2, hold_s=1)
+QUICK = Patience(first_beat_s=120 * SPEED, beat_s=60 * SPEED, again_s=SPEED, linger_s=600 * SPEED)
 PROTOCOL = protocol(3)
+PROFILES = ("cpu1-mem256m", "cpu1-mem1")
 
 
-class FakeShipper:
+class FakeShipper(shipping.Shipper):
     """Ships nothing but says so; indexes are looked for in S3."""
 
     def __init__(self, work: Objects) -> None:
@@ -52,25 +51,20 @@ class FakeShipper:
     def bundle(self) -> Input:
         return Input("inputs/bundles/b.tar.gz", "0" * 64, 1)
 
-    def image(self, prepared: Prepared) -> ShippedImage:
-        return ShippedImage(prepared.system.image, prepared.digest, prepared.reference)
+    def part(self, planned: PlannedPart, run_id: str, jobs: tuple[PartJob, ...], *others: Any) -> Part:
+        builds = tuple(build for build in planned.builds if self.find_index(build.key) is None)
+        return Part(planned.name, run_id, planned.instance_type, {}, jobs, builds)
 
-    def dataset(self, dataset: Any) -> Input:
-        return Input(f"inputs/datasets/{dataset.name}.tar.gz", "1" * 64, 1)
+    def image(self, prepared: Prepared) -> ShippedImage:
+        raise AssertionError("parts name no images here")
 
     def index(self, key: str, index: Index) -> Input:
         raise AssertionError("the cache has no index")
 
-    def find_index(self, key: str, *, keep: bool = False) -> Input | None:
-        return shipping.find_index(self._work, key)
-
-    def index_keys(self) -> set[str]:
-        return shipped_indexes(self._work)
-
 
 @dataclass
 class Field:
-    """A suite over some planted systems, and the account that it runs on."""
+    """A suite over some planted systems and two profiles, and the account that it runs on."""
 
     bench: Bench
     endpoint: str
@@ -85,36 +79,36 @@ class Field:
         self.screen = StringIO()
 
     def request(self, **changes: Any) -> Request:
-        keys = {"systems": list(self.systems), **self.suite_keys}
+        keys = {"systems": list(self.systems), "profiles": list(PROFILES), **self.suite_keys}
         path = self.bench.suite(self.text, **keys)
         options = Options(self.bench.results, self.bench.cache, path.parent)
-        asked = {"most": 8, "per_type": 2, **self.changes, **changes}
-        return Request(suite.load(path), options, WORK, REGION, **asked)
+        return Request(suite.load(path), options, WORK, REGION, **{**self.changes, **changes})
 
-    def side(self, connections: Connections | None = None, **changes: Any) -> Side:
-        side = Side(
+    def client(self, connections: Connections | None = None, **changes: Any) -> Client:
+        client = Client(
             connections=connections or Connections(REGION),
             launcher=FakeLauncher(),
             shipper=FakeShipper,
             screen=Screen(Console(file=self.screen, width=200)),
             agree=lambda _question: None,
-            pace=Pace(interval_s=0.1, last_wait_s=5),
+            pace=Pace(interval_s=0.1),
             patience=QUICK,
         )
-        return replace(side, **changes)
+        return replace(client, **changes)
 
-    def run(self, side: Side | None = None, **changes: Any) -> Done:
-        done = running.run(self.request(**changes), side or self.side())
+    def run(self, client: Client | None = None, **changes: Any) -> Done:
+        done = run.run(self.request(**changes), client or self.client(), SERVICE)
         assert done is not None
         return done
 
-    def home(self, **changes: Any) -> Home:
+    def suite_run(self, **changes: Any) -> SuiteRun:
+        """Return a command that was not run yet."""
+        return SuiteRun(self.request(**changes), self.client(screen=Screen(Console(file=StringIO()))), SERVICE)
+
+    def home(self) -> Home:
         """Return the user's side of a run, planned."""
-        request, connections = self.request(**changes), Connections(REGION)
-        market = drafting.market(request, connections)
-        screen = Screen(Console(file=StringIO()))
-        drafter = Drafter(request, market, FakeLauncher(), FakeShipper(Objects(connections, WORK)), screen)
-        return drafter.home(drafter.found(), ())
+        made = self.suite_run()
+        return made.home(made.found_images(), ())
 
     def queries(self) -> tuple[str, ...]:
         """Ids of the sample."""
@@ -122,7 +116,9 @@ class Field:
         return tuple(query.query_id for query in gathered.samples["tiny"].sample)
 
     def boxes(self, **changes: Any) -> Boxes:
-        return Boxes(self.endpoint, WORK, self.home().spec, **changes)
+        found = account.find(Connections(REGION), WORK, REGION)
+        assert found is not None
+        return Boxes(self.endpoint, WORK, found.worker_role_id, self.home().spec, **changes)
 
     @property
     def said(self) -> str:
@@ -135,7 +131,8 @@ class Field:
 
     def closed(self) -> bool:
         names = [each.name for each in Objects(Connections(REGION), WORK).list("runs/")]
-        return any(name.endswith("closed.json") for name in names)
+        runs, closed = (sum(name.endswith(end) for name in names) for end in ("run.json", "closed.json"))
+        return runs == closed > 0
 
 
 def launched_and_terminated(*regions: str) -> tuple[int, int]:
@@ -149,7 +146,7 @@ def launched_and_terminated(*regions: str) -> tuple[int, int]:
 
 @pytest.fixture
 def ground(aws: str) -> None:
-    setup.up(Connections(REGION), WORK, REGION, lambda _line: None)
+    account.up(Connections(REGION), WORK, REGION, lambda _line: None)
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from harness.aws.connections import Connections
-from harness.ec2 import launching
-from tests.ec2.conftest import launched_and_terminated
+from harness.ec2 import backend
+from tests.aws.server import REGION
 
 # EC2's server errors; the others are the client's.
 _ABOVE_500 = ("Insufficient", "Internal", "ServiceUnavailable", "SlowDown", "RequestLimitExceeded", "5")
@@ -33,9 +33,9 @@ class Injected:
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
         service = self.event.partition(".")[0]
-        clients = [self.connections.client(service)]
+        clients = [self.connections.client(service, REGION if service == "ec2" else None)]
         if service == "ec2":
-            clients.append(launching.client(self.connections, None))
+            clients.append(self.connections.client("ec2", REGION, attempts=backend.ATTEMPTS))
         for client in clients:
             client.meta.events.register(f"before-call.{self.event}", self._answer)
 
@@ -54,25 +54,6 @@ class Injected:
             "Error": {"Code": code, "Message": said},
             "ResponseMetadata": {"HTTPHeaders": {}, "HTTPStatusCode": status},
         }
-
-
-@dataclass
-class OneAtATime:
-    """EC2 as one that has room for a single machine, for :class:`Injected`, which asks under its lock: counted is what
-    was let through, as moto does not show yet what is asked for at the same moment.
-    """
-
-    code: str
-    granted: int = 0
-    # Set once one was refused.
-    refused: threading.Event = field(default_factory=threading.Event)
-
-    def __call__(self, _number: int, _params: dict[str, Any]) -> str | None:
-        if self.granted > launched_and_terminated()[1]:
-            self.refused.set()
-            return self.code
-        self.granted += 1
-        return None
 
 
 @dataclass

@@ -14,5 +14,5 @@ from tests.ec2.conftest import Field
 
 if __name__ == "__main__":
     place = Field(Bench(Path(sys.argv[1])), os.environ["AWS_ENDPOINT_URL"])
-    done = place.run(place.side(screen=Screen(Console(file=sys.stdout, width=200))))
+    done = place.run(place.client(screen=Screen(Console(file=sys.stdout, width=200))))
     sys.exit(1 if done.complaints or done.summary.complaints else 0)

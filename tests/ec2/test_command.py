@@ -11,10 +11,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 import harness.ec2
+import harness.remote
 from harness.aws.connections import Connections
 from harness.aws.objects import Objects
 from harness.cli import main
-from harness.ec2.conductor import Pace
+from harness.remote.watch import Pace
 from harness.launch.fake import FakeLauncher
 from tests.aws.server import REGION, SECRETS
 from tests.ec2.conftest import WORK, FakeShipper, Field, launched_and_terminated
@@ -32,8 +33,8 @@ class _Engine(FakeLauncher):
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.launch.docker.DockerLauncher", _Engine)
-    monkeypatch.setattr("harness.ec2.shipper.S3Shipper", lambda work, *_: FakeShipper(work))
-    monkeypatch.setattr(Pace.__init__, "__defaults__", (0.1, 5.0, time.sleep))
+    monkeypatch.setattr("harness.remote.shipping.Shipper", lambda work, *_: FakeShipper(work))
+    monkeypatch.setattr(Pace.__init__, "__defaults__", (0.1, time.sleep))
 
 
 def harness_run(plain: Field, *arguments: str, code: int = 0) -> Result:
@@ -48,22 +49,22 @@ def harness_run(plain: Field, *arguments: str, code: int = 0) -> Result:
 
 @pytest.mark.usefixtures("engine")
 def test_from_the_question_to_the_table(plain: Field) -> None:
-    place = ("--work", str(WORK), "--instances-per-type", "2")
+    place = ("--work", str(WORK))
     arm = harness_run(plain, *place, "--dry-run", "--architecture", "arm64")
     assert re.search(r"\bami-\w+ \(al2023-\S+-arm64\)", arm.output) and re.search(r"\b[a-z]\d+g\w*\.", arm.output)
     dry = harness_run(plain, *place, "--dry-run")
     assert "never more than US$" in dry.output and launched_and_terminated() == (0, 0)
     assert list(Objects(Connections(REGION), WORK).list()) == []
     nobody = harness_run(plain, *place, code=2)
-    assert "nobody is here to say yes" in nobody.output and launched_and_terminated() == (0, 0)
+    assert "pass --yes" in nobody.output and launched_and_terminated() == (0, 0)
     with plain.boxes(queries=plain.queries()):
         done = harness_run(plain, *place, "--max-usd", "5", "--yes")
-    assert "9 jobs run, 0 were done before" in done.output
+    assert "18 jobs run, 0 were done before" in done.output
     for system in plain.systems:
         assert system in done.output
     assert (plain.bench.results / "test-suite" / "report.md").exists()
     again = harness_run(plain, *place, "--yes")
-    assert "0 jobs run, 9 were done before" in again.output
+    assert "0 jobs run, 18 were done before" in again.output
     assert launched_and_terminated() == (3, 3)
 
 
@@ -89,7 +90,9 @@ def test_options_of_ec2_are_refused_elsewhere(plain: Field) -> None:
 def test_this_machines_clock_is_never_asked() -> None:
     """Clock skew cannot matter to who does not look: all times are AWS' own."""
     asked = []
-    for path in Path(harness.ec2.__path__[0]).glob("*.py"):
+    # The worker's own times are its machine's: nobody compares them with AWS'.
+    folders = [Path(each.__path__[0]) for each in (harness.ec2, harness.remote)]
+    for path in (path for folder in folders for path in folder.glob("*.py") if path.name != "worker.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute) and node.attr in ("now", "utcnow", "today", "time", "localtime"):
                 owner = ast.unparse(node.value)
@@ -103,4 +106,4 @@ def test_a_clock_that_is_off_changes_nothing(plain: Field, monkeypatch: pytest.M
     with plain.boxes(), monkeypatch.context() as patch:
         patch.setattr(time, "time", lambda: really() + 86_400)
         done = plain.run()
-    assert done.complaints == () and len(plain.stored) == 9
+    assert done.complaints == () and len(plain.stored) == 18

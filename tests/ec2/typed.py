@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from harness.cli import main
-from harness.ec2.conductor import Pace
+from harness.remote.watch import Pace
 
 if __name__ == "__main__":
     Pace.__init__.__defaults__ = (0.5, *Pace.__init__.__defaults__[1:])  # type: ignore[misc,index]

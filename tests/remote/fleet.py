@@ -76,12 +76,28 @@ class Fleet:
                 "placement/availability-zone": instance["Placement"]["AvailabilityZone"],
             }
             booting = standin.booted(
-                self._ground, self._folder / name, user_data, paths, on_end=standin.terminating(name, region)
+                self._ground,
+                self._folder / name,
+                user_data,
+                paths,
+                on_end=standin.terminating(name, region),
+                role_id=_role_id(instance),
             )
             with self._lock:
                 self.boxes[name] = self._stack.enter_context(booting)
         except Exception as error:  # noqa: BLE001 # told at the end
             self.failures.append(error)
+
+
+def _role_id(instance: dict[str, Any]) -> str:
+    """Return the id of an instance's role, which begins its ``aws:userid``."""
+    if "IamInstanceProfile" not in instance:
+        return imds.ROLE_ID
+    name = instance["IamInstanceProfile"]["Arn"].rpartition("/")[2]
+    (role,) = boto3.client("iam", server.REGION).get_instance_profile(InstanceProfileName=name)["InstanceProfile"][
+        "Roles"
+    ]
+    return str(role["RoleId"])
 
 
 @contextlib.contextmanager

@@ -12,6 +12,9 @@ from threading import Thread
 
 from tests.aws import server
 
+# The id of the boxes' role, where no role was made.
+ROLE_ID = "AROAPLANTED7ROLE7BOXX"
+
 
 @dataclass
 class Metadata:
@@ -29,26 +32,30 @@ class Metadata:
 
 def of(
     instance_id: str = "i-0123456789abcdef0", instance_type: str = "c7g.large", lifecycle: str = "on-demand"
-) -> dict:
-    """The paths of an ordinary instance, with the role's credentials, which are planted."""
-    credentials = {
-        "Code": "Success",
-        "Type": "AWS-HMAC",
-        "AccessKeyId": server.BOX_KEY,
-        "SecretAccessKey": server.SECRET_KEY,
-        "Token": server.TOKEN,
-        "LastUpdated": "2026-01-01T00:00:00Z",
-        "Expiration": "2099-01-01T00:00:00Z",
-    }
+) -> dict[str, str]:
+    """The paths of an ordinary instance."""
     return {
         "instance-id": instance_id,
         "instance-type": instance_type,
         "placement/availability-zone": f"{server.REGION}a",
         "ami-id": "ami-0123456789abcdef0",
         "instance-life-cycle": lifecycle,
-        "iam/security-credentials/": "box",
-        "iam/security-credentials/box": json.dumps(credentials),
+        **credentials(server.BOX_KEY),
     }
+
+
+def credentials(key: str) -> dict[str, str]:
+    """The paths of the role's credentials, which are planted."""
+    found = {
+        "Code": "Success",
+        "Type": "AWS-HMAC",
+        "AccessKeyId": key,
+        "SecretAccessKey": server.SECRET_KEY,
+        "Token": server.TOKEN,
+        "LastUpdated": "2026-01-01T00:00:00Z",
+        "Expiration": "2099-01-01T00:00:00Z",
+    }
+    return {"iam/security-credentials/": "box", "iam/security-credentials/box": json.dumps(found)}
 
 
 @contextmanager

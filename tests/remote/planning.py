@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from harness import inputs, suite
 from harness.aws.objects import Objects
 from harness.declared import read_toml
 from harness.inputs import Inputs, Options
 from harness.launch.base import Launcher
-from harness.remote import layout, shipping
+from harness.remote import layout
 from harness.remote.records import IndexBuild, Part, PartJob, ShippedImage, dump
+from harness.remote.shipping import Shipper
 from harness.result import ResultSpec, job_key
 from tests.conftest import Bench
+from tests.remote import imds
 
 TYPE = "c7g.large"
 RUN = "test-suite-20260101T000000-abcdef"
+# A box's id: its aws:userid.
+BOX = f"{imds.ROLE_ID}:i-0123456789abcdef0"
+
+
+class Engine:
+    """A launcher whose engine says how it stores images, and has none."""
+
+    def __init__(self, driver: str = "overlay2") -> None:
+        status = [["driver-type", driver]] if driver.startswith("io.") else [["Backing Filesystem", driver]]
+        self.client: Any = SimpleNamespace(info=lambda: {"DriverStatus": status})
+
+
+def uploaded(work: Objects, box_id: str = BOX) -> list[str]:
+    """Return the keys of the jobs that a box has uploaded, sorted."""
+    listed = work.below(layout.box(box_id)).list(f"{layout.JOBS}/")
+    return [Path(each.name).stem for each in listed]
 
 
 class Planning:
@@ -23,6 +43,8 @@ class Planning:
 
     def __init__(self, bench: Bench, path: Path, launcher: Launcher, work: Objects) -> None:
         self.bench, self.work, self.run = bench, work, work.below(layout.run(RUN))
+        self.box_id = BOX
+        self.shipper = Shipper(work, Engine(), bench.cache, lambda _: None)
         loaded = suite.load(path)
         self.raw = {"name": loaded.name, **read_toml(path)}
         options = Options(bench.results, bench.cache, bench.folder, instance_types=dict.fromkeys(loaded.profiles, TYPE))
@@ -30,11 +52,15 @@ class Planning:
         self.planned = inputs.planned(self.inputs, options, launcher)
         self.specs: dict[str, ResultSpec] = {job_key(job.spec): job.spec for job in self.planned}
 
+    @property
+    def box(self) -> Objects:
+        """The box's own folder."""
+        return self.work.below(layout.box(self.box_id))
+
     def part(
         self, name: str = "0001", builds: bool = False, images: tuple[ShippedImage, ...] = (), **changes: object
     ) -> Part:
         """Ship the datasets, and write the part of all jobs."""
-        said: list[str] = []
         asked = {
             job.spec.index_key: IndexBuild(job.spec.index_key, job.cell.system, job.cell.dataset)
             for job in self.planned
@@ -43,10 +69,7 @@ class Planning:
             "jobs": tuple(PartJob(job.cell, job.spec.job, 0, job_key(job.spec)) for job in self.planned),
             "builds": tuple(asked.values()) if builds else (),
             "images": images,
-            "datasets": {
-                name: shipping.dataset(self.work, each, self.bench.cache, said.append)
-                for name, each in self.inputs.datasets.items()
-            },
+            "datasets": {name: self.shipper.dataset(each) for name, each in self.inputs.datasets.items()},
             **changes,
         }
         made = Part(name, RUN, TYPE, self.raw, **fields)  # type: ignore[arg-type]

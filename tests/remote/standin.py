@@ -24,9 +24,8 @@ import docker
 import pytest
 
 from harness import base_image, cache_folder, locks
-from harness.remote import bundling
-from harness.remote.box import HOME_VARIABLE
-from harness.remote.pulse import INTERVAL_VARIABLE
+from harness.remote import bundle
+from harness.remote.worker import HOME_VARIABLE, INTERVAL_VARIABLE
 from tests.aws import server
 from tests.remote import imds
 
@@ -85,7 +84,7 @@ class Ground:
     @property
     def packages(self) -> Path:
         """What a boot has installed before: ``own`` in its root, and the virtual environment ``venv``."""
-        what = f"{self.root.name} {bundling.lock()}"
+        what = f"{self.root.name} {bundle.lock()}"
         return self.folder / f"packages-{hashlib.sha256(what.encode()).hexdigest()[:12]}"
 
 
@@ -278,9 +277,13 @@ def booted(
     *,
     fresh: bool = False,
     on_end: Callable[[], None] = lambda: None,
+    role_id: str = imds.ROLE_ID,
 ) -> Iterator[StandIn]:
-    """An instance that runs; nothing of it is left afterwards but its home."""
-    with imds.running(paths) as metadata:
+    """An instance that runs and signs with a key of its own; nothing of it is left afterwards but its home."""
+    identity = f"{role_id}:{paths['instance-id']}"
+    key = server.box_key(identity)
+    server.identify(os.environ["AWS_ENDPOINT_URL"], key, identity)
+    with imds.running({**paths, **imds.credentials(key)}) as metadata:
         instance = StandIn(ground, folder, user_data, metadata, fresh=fresh, on_end=on_end)
         try:
             yield instance

@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
-from typing import IO, cast
+from typing import IO
 
 import docker
 import pytest
@@ -25,19 +24,27 @@ from harness import catalog, datasets, environment, indexes
 from harness.aws.objects import Objects
 from harness.catalog import System
 from harness.datasets import Dataset, answers
-from harness.ec2.shipper import S3Shipper
 from harness.errors import AwsError, ImageError, UsageError
 from harness.indexes import Index
+from harness.launch.base import Prepared
 from harness.launch.docker import DockerLauncher
+from harness.launch.fake import FakeLauncher
 from harness.records import Envelope, to_json
-from harness.remote import bundling, fetching, shipping
-from harness.remote.records import Input, dump
+from harness.remote import bundle, layout, receive, shipping
+from harness.remote.records import IndexBuild, Input, Part, PartJob, PlannedPart, ShippedImage, dump
+from harness.remote.records import read as read_record
+from harness.remote.shipping import Shipper
 from harness.result import IndexFacts
-from tests.conftest import write_dataset
+from tests.conftest import Bench, protocol, write_dataset
 from tests.datasets import examples
+from tests.remote.planning import BOX, RUN, TYPE, Engine, Planning
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "0123456789abcdef01234567"
+
+
+def shipper(work: Objects, cache: Path, said: list[str] | None = None) -> Shipper:
+    return Shipper(work, Engine(), cache, [].append if said is None else said.append)
 
 
 def names(objects: Objects) -> list[str]:
@@ -58,7 +65,7 @@ def test_the_bundle_is_a_checkout_that_runs(
     work: Objects, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HARNESS_IMAGES", raising=False)
-    shipped = shipping.bundle(work, said.append, cache=tmp_path)
+    shipped = shipper(work, tmp_path, said).bundle()
     place = tmp_path / "bundle"
     with tarfile.open(fileobj=io.BytesIO(content(work, shipped))) as tar:
         found = tar.getnames()
@@ -92,20 +99,20 @@ def test_a_bundle_is_shipped_once_and_again_when_something_changed(
     (own / "letters" / "private.txt").write_text("x")
     (own / "mine" / ".secret").write_text("x")
     monkeypatch.setenv("HARNESS_IMAGES", str(own))
-    first = shipping.bundle(work, said.append, cache=tmp_path)
+    first = shipper(work, tmp_path, said).bundle()
     before = names(work)
-    assert shipping.bundle(work, said.append, cache=tmp_path) == first
+    assert shipper(work, tmp_path, said).bundle() == first
     assert names(work) == before and len(before) == 2 and len(said) == 1
     with tarfile.open(fileobj=io.BytesIO(content(work, first))) as tar:
         assert [name for name in tar.getnames() if name.startswith("own")] == ["own-images/mine/engine.toml"]
     (own / "mine" / "engine.toml").chmod(0o755)
-    assert shipping.bundle(work, said.append, cache=tmp_path) != first and len(said) == 2
+    assert shipper(work, tmp_path, said).bundle() != first and len(said) == 2
     assert not list((tmp_path / "shipping").iterdir()), "nothing is left in the cache"
 
 
 def test_an_installed_package_gives_the_same_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HARNESS_IMAGES", raising=False)
-    here = {name: read(each) for name, each in bundling.entries()}
+    here = {name: read(each) for name, each in bundle.entries()}
     site = tmp_path / "site"
     for name, content in here.items():
         top, _, rest = name.partition("/")
@@ -115,7 +122,7 @@ def test_an_installed_package_gives_the_same_bundle(tmp_path: Path, monkeypatch:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
     (site / "somebodys.py").write_text("x = 1")
-    code = "from harness.remote import bundling\nprint(*sorted(name for name, _ in bundling.entries()), sep='\\n')"
+    code = "from harness.remote import bundle\nprint(*sorted(name for name, _ in bundle.entries()), sep='\\n')"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": str(site)},
@@ -150,10 +157,10 @@ def test_a_box_installs_packages_of_the_lock_and_leaves_out_those_for_home() -> 
 
     here = packages((ROOT / "harness/remote/requirements.lock").read_text())
     # pytrec_eval has no wheel for arm64.
-    box = packages(bundling.lock().replace(" ; platform_machine == 'x86_64' \\", " \\"))
-    assert box < here and {each.partition("==")[0] for each in here - box} == bundling.HOME_ONLY
+    box = packages(bundle.lock().replace(" ; platform_machine == 'x86_64' \\", " \\"))
+    assert box < here and {each.partition("==")[0] for each in here - box} == bundle.HOME_ONLY
     assert re.search(
-        r"^pytrec-eval-terrier==\S+ ; platform_machine == 'x86_64' \\\n    --hash", bundling.lock(), re.MULTILINE
+        r"^pytrec-eval-terrier==\S+ ; platform_machine == 'x86_64' \\\n    --hash", bundle.lock(), re.MULTILINE
     )
 
 
@@ -193,10 +200,10 @@ def hashes(dataset: Dataset) -> list[object]:
 
 def there_and_back(dataset: Dataset, work: Objects, tmp_path: Path) -> Dataset:
     """The dataset as a box loads it."""
-    shipped = shipping.dataset(work, dataset, tmp_path / "cache", lambda _: None)
-    assert shipping.dataset(work, dataset, tmp_path / "cache", lambda _: None) == shipped
+    shipped = shipper(work, tmp_path / "cache").dataset(dataset)
+    assert shipper(work, tmp_path / "cache").dataset(dataset) == shipped
     folder = tmp_path / "elsewhere" / dataset.name
-    fetching.dataset(work, shipped, folder, tmp_path / "other", lambda _: None)
+    receive.dataset(work, shipped, folder, tmp_path / "other", lambda _: None)
     return datasets.load(datasets.find(f"./{dataset.name}", folder.parent), tmp_path / "other")
 
 
@@ -245,7 +252,7 @@ def test_a_download_that_breaks_off_is_begun_anew(
     work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = datasets.load(write_dataset(tmp_path / "data"), tmp_path / "cache")
-    shipped = shipping.dataset(work, dataset, tmp_path / "cache", lambda _: None)
+    shipped = shipper(work, tmp_path / "cache").dataset(dataset)
     download, failures = Objects.download, [1, 2]
 
     def broken(self: Objects, name: str, sink: IO[bytes]) -> str:
@@ -256,24 +263,22 @@ def test_a_download_that_breaks_off_is_begun_anew(
         return download(self, name, sink)
 
     monkeypatch.setattr(Objects, "download", broken)
-    monkeypatch.setattr(fetching, "_WAITS_S", (0.0, 0.0))
-    fetching.dataset(work, shipped, tmp_path / "a" / "data", tmp_path / "other", lambda _: None)
+    monkeypatch.setattr(receive, "_WAITS_S", (0.0, 0.0))
+    receive.dataset(work, shipped, tmp_path / "a" / "data", tmp_path / "other", lambda _: None)
     assert not failures and hashes(datasets.load(tmp_path / "a" / "data", tmp_path / "other")) == hashes(dataset)
     failures += [1, 2, 3]
     with pytest.raises(AwsError, match="cut off"):
-        fetching.dataset(work, shipped, tmp_path / "b" / "data", tmp_path / "other", lambda _: None)
+        receive.dataset(work, shipped, tmp_path / "b" / "data", tmp_path / "other", lambda _: None)
 
 
 def test_another_dataset_under_the_name_is_refused(work: Objects, tmp_path: Path) -> None:
     dataset = datasets.load(write_dataset(tmp_path / "data"), tmp_path / "cache")
-    shipped = shipping.dataset(work, dataset, tmp_path / "cache", lambda _: None)
+    shipped = shipper(work, tmp_path / "cache").dataset(dataset)
     genuine = content(work, shipped)
     for spoiled in (genuine[:-1], genuine[:-1] + b"x"):
         work.put(shipped.name, spoiled)
         with pytest.raises(AwsError) as caught:
-            fetching.dataset(
-                work, shipped, tmp_path / f"out{len(spoiled)}" / "data", tmp_path / "other", lambda _: None
-            )
+            receive.dataset(work, shipped, tmp_path / f"out{len(spoiled)}" / "data", tmp_path / "other", lambda _: None)
         assert caught.value.code == "BadInput" and shipped.name in str(caught.value)
     assert not list((tmp_path / "other" / "shipping").iterdir())
 
@@ -287,26 +292,27 @@ def test_an_image_is_the_same_after_the_engine_has_lost_it(
 ) -> None:
     cache, launcher = tmp_path / "cache", DockerLauncher(tmp_path / "cache")
     prepared = launcher.prepare(toy, said.append)
+    ships = Shipper(work, launcher, cache, said.append)
     try:
-        shipped = shipping.image(work, engine, prepared, said.append, cache=cache)
-        assert shipping.image(work, engine, prepared, said.append, cache=cache) == shipped
+        shipped = ships.image(prepared)
+        assert ships.image(prepared) == shipped
         assert (shipped.digest, shipped.image) == (prepared.digest, toy.image) and shipped.file
         assert sum("uploading the image" in line for line in said) == 1
         engine.images.remove(shipped.reference, force=True)
         assert launcher.find(toy) is None
         with pytest.raises(ImageError, match="made anew or removed"):
-            shipping.image(work, engine, prepared, said.append, cache=cache)
-        fetching.image(work, engine, shipped, cache, said.append)
+            ships.image(prepared)
+        receive.image(work, engine, shipped, cache, said.append)
         assert launcher.find(toy) == prepared
         engine.images.get(shipped.digest).tag("another-name", "x")
         engine.images.remove(shipped.reference)
         work.delete([shipped.file.name])
-        fetching.image(work, engine, shipped, cache, said.append)  # only its tag was missing
+        receive.image(work, engine, shipped, cache, said.append)  # only its tag was missing
         assert launcher.find(toy) == prepared
         engine.images.remove(shipped.reference)
         engine.images.remove("another-name:x")
         with pytest.raises(AwsError, match="is not there"):
-            fetching.image(work, engine, shipped, cache, said.append)
+            receive.image(work, engine, shipped, cache, said.append)
     finally:
         launcher.close()
         for tag in ("another-name:x", shipped.reference):
@@ -320,10 +326,10 @@ def test_an_image_with_another_id_is_refused(
 ) -> None:
     launcher = DockerLauncher(tmp_path / "cache")
     prepared = launcher.prepare(toy, said.append)
-    shipped = shipping.image(work, engine, prepared, said.append, cache=tmp_path)
+    shipped = Shipper(work, launcher, tmp_path, said.append).image(prepared)
     try:
         with pytest.raises(AwsError, match="containerd image store"):
-            fetching.image(work, engine, replace(shipped, digest="sha256:" + "0" * 64), tmp_path, said.append)
+            receive.image(work, engine, replace(shipped, digest="sha256:" + "0" * 64), tmp_path, said.append)
     finally:
         launcher.close()
         engine.images.remove(shipped.reference, force=True)
@@ -348,34 +354,34 @@ def made_index(cache: Path, text: str = "postings") -> Index:
 def test_an_index_is_found_there(work: Objects, tmp_path: Path, said: list[str]) -> None:
     built = made_index(tmp_path / "cache")
     assert shipping.find_index(work, KEY) is None
-    shipped = shipping.index(work, KEY, built, said.append, cache=tmp_path)
+    shipped = shipper(work, tmp_path, said).index(KEY, built)
     assert shipping.find_index(work, KEY) == shipped
     other = tmp_path / "other"
-    fetched = fetching.index(work, KEY, shipped, other, said.append)
+    fetched = receive.index(work, KEY, shipped, other, said.append)
     found = indexes.find(other, KEY)
     assert found == fetched and found.facts == built.facts
     assert indexes.content(found.folder) == indexes.content(built.folder)
     assert (found.folder / "sub" / "empty").is_dir()
     work.delete([shipped.name])
-    assert fetching.index(work, KEY, shipped, other, said.append) == found, "it is there, so it is not fetched"
+    assert receive.index(work, KEY, shipped, other, said.append) == found, "it is there, so it is not fetched"
     assert shipping.find_index(work, KEY) is None, "without its bytes it is not whole"
-    assert shipping.index(work, KEY, built, said.append, cache=tmp_path) == shipped, "and is shipped again"
+    assert shipper(work, tmp_path, said).index(KEY, built) == shipped, "and is shipped again"
 
 
 def test_of_two_indexes_of_one_key_the_first_stays(work: Objects, tmp_path: Path, said: list[str]) -> None:
-    first = shipping.index(work, KEY, made_index(tmp_path / "a"), said.append, cache=tmp_path)
-    second = shipping.index(work, KEY, made_index(tmp_path / "b", "others"), said.append, cache=tmp_path)
+    first = shipper(work, tmp_path, said).index(KEY, made_index(tmp_path / "a"))
+    second = shipper(work, tmp_path, said).index(KEY, made_index(tmp_path / "b", "others"))
     assert second == first
-    fetched = fetching.index(work, KEY, first, tmp_path / "c", said.append)
+    fetched = receive.index(work, KEY, first, tmp_path / "c", said.append)
     assert (fetched.folder / "sub" / "part").read_text() == "postings"
 
 
 def test_an_index_that_is_not_as_its_facts_say_is_refused(work: Objects, tmp_path: Path, said: list[str]) -> None:
     built = made_index(tmp_path / "cache")
     (built.folder / "x").write_text("MORE")
-    shipped = shipping.index(work, KEY, built, said.append, cache=tmp_path)
+    shipped = shipper(work, tmp_path, said).index(KEY, built)
     with pytest.raises(AwsError, match="holds another index"):
-        fetching.index(work, KEY, shipped, tmp_path / "other", said.append)
+        receive.index(work, KEY, shipped, tmp_path / "other", said.append)
     assert indexes.find(tmp_path / "other", KEY) is None
     assert not list((tmp_path / "other" / "indexes").iterdir())
 
@@ -387,18 +393,18 @@ def test_what_would_expire_soon_is_renewed_where_it_lies(
     work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = datasets.load(write_dataset(tmp_path / "data"), tmp_path / "cache")
-    shipped = shipping.dataset(work, dataset, tmp_path / "cache", lambda _: None)
+    shipped = shipper(work, tmp_path / "cache").dataset(dataset)
     before, renewed = content(work, shipped), list[str]()
     work.client.meta.events.register(
         "provide-client-params.s3.CopyObject", lambda params, **_: renewed.append(params["Key"])
     )
-    shipping.lasting(work, shipped)
+    assert shipper(work, tmp_path / "cache").dataset(dataset) == shipped
     assert renewed == []
     monkeypatch.setattr(Objects, "age", lambda *_: shipping.RENEWED_AFTER + timedelta(seconds=1))
-    assert shipping.lasting(work, shipped) == shipped
+    assert shipper(work, tmp_path / "cache").dataset(dataset) == shipped
     assert sorted(renewed) == sorted(work.place.key(name) for name in names(work)) and len(renewed) == 2
     assert content(work, shipped) == before
-    assert shipping.dataset(work, dataset, tmp_path / "cache", lambda _: None) == shipped
+    assert shipper(work, tmp_path / "cache").dataset(dataset) == shipped
 
 
 def test_age_is_by_s3s_clock(work: Objects) -> None:
@@ -414,28 +420,145 @@ def test_age_is_by_s3s_clock(work: Objects) -> None:
 
 def test_a_record_whose_bytes_are_gone_makes_way(work: Objects, tmp_path: Path) -> None:
     """A box may not write over it."""
-    shipper = S3Shipper(work, cast(DockerLauncher, _Launcher("overlay2")), tmp_path, lambda _: None)
+    ships = shipper(work, tmp_path)
     made = Input(f"inputs/indexes/{KEY}.0123.tar.gz", "0123" * 16, 3)
     work.put(f"{shipping.index_name(KEY)}.json", dump(made))
     work.put(made.name, b"abc")
-    assert shipper.find_index(KEY, keep=True) == made
+    assert ships.find_index(KEY, keep=True) == made
     work.delete([made.name])
-    assert shipper.find_index(KEY) is None and len(names(work)) == 1
-    assert shipper.find_index(KEY, keep=True) is None and names(work) == []
-
-
-class _Launcher:
-    """An engine that says how it stores images."""
-
-    def __init__(self, driver: str) -> None:
-        status = [["driver-type", driver]] if driver.startswith("io.") else [["Backing Filesystem", driver]]
-        self.client = SimpleNamespace(info=lambda: {"DriverStatus": status})
+    assert ships.find_index(KEY) is None and len(names(work)) == 1
+    assert ships.find_index(KEY, keep=True) is None and names(work) == []
 
 
 def test_an_engine_whose_images_boxes_would_not_find_is_refused_before_anything_is_asked(
     work: Objects, tmp_path: Path
 ) -> None:
-    containerd = cast(DockerLauncher, _Launcher("io.containerd.snapshotter.v1"))
     with pytest.raises(UsageError, match=r"containerd image store.*daemon\.json") as caught:
-        S3Shipper(work, containerd, tmp_path, lambda _: None)
+        Shipper(work, Engine("io.containerd.snapshotter.v1"), tmp_path, lambda _: None)
     assert "\n" not in str(caught.value)
+
+
+# ---- indexes that boxes built
+
+
+def test_an_index_of_a_box_is_adopted_once(work: Objects, tmp_path: Path, said: list[str]) -> None:
+    built = made_index(tmp_path / "cache")
+    assert shipping.adopt_index(work, BOX, KEY) is None, "the box has none yet"
+    shipping.upload_index(work, BOX, KEY, built, tmp_path, said.append)
+    assert all(name.startswith(f"boxes/{BOX}/indexes/{KEY}.") for name in names(work)) and len(names(work)) == 2
+    adopted = shipper(work, tmp_path).adopt_index(BOX, KEY)
+    assert adopted is not None and adopted.name.startswith(f"inputs/indexes/{KEY}.")
+    assert shipping.find_index(work, KEY) == adopted and shipping.index_keys(work) == {KEY}
+    content(work, adopted)
+    fetched = receive.index(work, KEY, adopted, tmp_path / "other", said.append)
+    assert fetched.facts == built.facts and indexes.content(fetched.folder) == indexes.content(built.folder)
+    other = made_index(tmp_path / "another", "others")
+    shipping.upload_index(work, f"{BOX}-2", KEY, other, tmp_path, said.append)
+    assert shipping.adopt_index(work, f"{BOX}-2", KEY) == adopted, "the first one stays"
+
+
+def test_an_index_that_is_shipped_from_home_is_what_a_boxs_would_be(work: Objects, tmp_path: Path) -> None:
+    built = made_index(tmp_path / "cache")
+    shipping.upload_index(work, BOX, KEY, built, tmp_path, lambda _: None)
+    adopted = shipping.adopt_index(work, BOX, KEY)
+    work.delete([f"{shipping.index_name(KEY)}.json"])
+    assert shipper(work, tmp_path).index(KEY, built) == adopted
+
+
+LIES = {
+    "another box's": f"boxes/{BOX}-2/indexes/{KEY}.{{hash}}.tar.gz",
+    "an input": f"inputs/indexes/{KEY}.{{hash}}.tar.gz",
+    "another file of the box": f"boxes/{BOX}/jobs/0123456789abcdef.tar",
+    "a way out": f"boxes/{BOX}/indexes/../../../inputs/images/{{hash}}.tar.gz",
+    "another key": f"boxes/{BOX}/indexes/{KEY[:-1]}0.{{hash}}.tar.gz",
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_record_that_names_no_index_of_its_box_is_refused(work: Objects, lie: str) -> None:
+    sha256 = hashlib.sha256(b"abc").hexdigest()
+    name = LIES[lie].format(hash=sha256[:12])
+    work.put(name, b"abc")
+    work.put(f"{layout.box(BOX)}/{layout.index(KEY)}.json", dump(Input(name, sha256, 3)))
+    before = names(work)
+    with pytest.raises(AwsError, match="names no index of this box") as caught:
+        shipping.adopt_index(work, BOX, KEY)
+    assert caught.value.code == "BadInput" and "\n" not in str(caught.value) and names(work) == before
+
+
+@pytest.mark.parametrize("sha256", ["", "../x", "A" * 64, "0" * 63])
+def test_a_record_with_no_hash_is_refused(work: Objects, sha256: str) -> None:
+    name = f"{layout.box(BOX)}/{layout.index(KEY)}"
+    made = Input(f"{name.removesuffix('.tar.gz')}.{sha256[:12]}.tar.gz", sha256, 3)
+    work.put(made.name, b"abc")
+    work.put(f"{name}.json", dump(made))
+    with pytest.raises(AwsError, match="names no index of this box"):
+        shipping.adopt_index(work, BOX, KEY)
+
+
+def test_an_index_whose_bytes_are_cut_or_gone_is_not_adopted(work: Objects, tmp_path: Path) -> None:
+    shipping.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
+    (packed,) = [name for name in names(work) if name.endswith(".tar.gz")]
+    work.put(packed, b"cut")
+    assert shipping.adopt_index(work, BOX, KEY) is None and shipping.find_index(work, KEY) is None
+    work.delete([packed])
+    assert shipping.adopt_index(work, BOX, KEY) is None
+
+
+# ---- parts
+
+
+class Shipping(Shipper):
+    """Ships no image, and notes what it ships."""
+
+    def __init__(self, work: Objects, cache: Path) -> None:
+        super().__init__(work, Engine(), cache, lambda _: None)
+        self.shipped: list[str] = []
+
+    def image(self, prepared: Prepared) -> ShippedImage:
+        self.shipped.append(prepared.system.image)
+        return ShippedImage(prepared.system.image, prepared.digest, prepared.reference)
+
+    def dataset(self, dataset: Dataset) -> Input:
+        self.shipped.append(dataset.name)
+        return super().dataset(dataset)
+
+
+def test_a_part_names_all_that_its_jobs_need(bench: Bench, work: Objects, tmp_path: Path) -> None:
+    planning = Planning(bench, bench.suite(protocol(2)), FakeLauncher(), work)
+    jobs = planning.part().jobs
+    (job,) = {each.spec.index_key: each for each in planning.planned}.values()
+    system = planning.inputs.system(job.cell)
+    ready = {system.image: Prepared(system, job.spec.image_digest, "image:tag")}
+    build = IndexBuild(job.spec.index_key, job.cell.system, job.cell.dataset)
+    planned = PlannedPart("p-1", TYPE, 0.1, 30, jobs, (build,))
+    ships = Shipping(work, tmp_path / "cache")
+
+    def part(local: dict[str, Index], some: tuple[PartJob, ...] = jobs) -> Part:
+        return ships.part(planned, RUN, some, planning.inputs, ready, local, lambda _: build.key)
+
+    first = part({})
+    assert (first.name, first.run_id, first.instance_type, first.jobs) == ("p-1", RUN, TYPE, jobs)
+    assert first.builds == (build,) and first.indexes == {}
+    assert [image.image for image in first.images] == [system.image] and list(first.datasets) == ["tiny"]
+    assert first.suite == planning.inputs.suite.model_dump(mode="json")
+    assert read_record(Part, "part", dump(first)) == first
+    built = made_index(tmp_path / "box")
+    shipping.upload_index(work, BOX, build.key, built, tmp_path, lambda _: None)
+    adopted = ships.adopt_index(BOX, build.key)
+    second = part({}, jobs[1:])
+    assert (second.jobs, second.builds, second.indexes) == (jobs[1:], (), {build.key: adopted})
+    assert part({}, ()).images == (), "nothing is left to do, and the index is built"
+    assert ships.shipped == ["planted", "tiny"], "once each"
+
+
+def test_an_index_of_the_cache_is_shipped_with_a_part(bench: Bench, work: Objects, tmp_path: Path) -> None:
+    planning = Planning(bench, bench.suite(protocol(1)), FakeLauncher(), work)
+    jobs = planning.part().jobs
+    system = planning.inputs.system(jobs[0].cell)
+    ready = {system.image: Prepared(system, planning.planned[0].spec.image_digest, "image:tag")}
+    local = {KEY: made_index(tmp_path / "cache")}
+    made = Shipping(work, tmp_path / "cache").part(
+        PlannedPart("p-1", TYPE, 0.1, 30, jobs), RUN, jobs, planning.inputs, ready, local, lambda _: KEY
+    )
+    assert made.indexes == {KEY: shipping.find_index(work, KEY)}

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from harness.aws.connections import Connections
+from harness.aws.objects import Objects
 from harness.aws.uri import S3Uri
 from harness.errors import UsageError
-from harness.remote import bundling, user_data
-from harness.remote.records import Input
+from harness.remote import bundle, layout, user_data, worker
+from harness.remote.records import MOST_BYTES, Beat, End, Input, read
 from harness.remote.user_data import Boot, render
-from tests.aws.server import ACCESS_KEY
+from tests.aws import server
+from tests.aws.server import ACCESS_KEY, ACCOUNT
+from tests.remote.conftest import WORK
+from tests.remote.planning import BOX
 
 BOOT = Boot(S3Uri("a-bucket", "it's/here"), "s-1", "0001", Input("inputs/b.tar.gz", "0" * 64, 7), "eu-1", 3600, False)
 
@@ -79,7 +86,7 @@ def test_what_makes_no_sense_is_refused(change: dict[str, object]) -> None:
 
 
 def test_boto3_comes_with_all_that_it_needs() -> None:
-    pins = bundling.pins(*user_data.BOTO3)
+    pins = bundle.pins(*user_data.BOTO3)
     assert all(re.fullmatch(r"[a-z0-9-]+==\S+( --hash=sha256:[0-9a-f]{64})+", line) for line in pins)
     needed, waiting = set(), ["boto3"]
     while waiting:
@@ -99,17 +106,18 @@ echo "{name} $*" >>"$CALLS"
 PYTHON = r"""
 case "$*" in
     *pip*boto3.txt*) what=boto3 ;; *pip*requirements.lock*) what=packages ;; *docker.sock*) what=engine ;;
-    *boot.py\ ask*) what=ask ;; *boot.py\ fetch*) what=fetch ;; *boot.py\ end*) what=end ;; *remote.box*) what=agent ;;
+    *boot.py\ ask*) what=ask ;; *boot.py\ fetch*) what=fetch ;; *boot.py\ end*) what=end ;;
+    *remote.worker*) what=agent ;;
 esac
-[[ $FAILS != "$what" ]]
+[[ $FAILS != "$what" ]] || exit "${CODE:-1}"
 """
 
 
 class Machine:
     """A machine of stubs: Amazon Linux's package manager, or Debian's."""
 
-    def __init__(self, folder: Path, manager: str, fails: str = "") -> None:
-        self.folder, self.home, self.fails = folder, folder / "home", fails
+    def __init__(self, folder: Path, manager: str, fails: str = "", code: int = 1) -> None:
+        self.folder, self.home, self.fails, self.code = folder, folder / "home", fails, code
         (folder / "bin").mkdir()
         venv = f'mkdir -p "$3/bin"; cp {folder}/python "$3/bin/python"; [[ $FAILS != venv ]]'
         self.stub(
@@ -131,7 +139,7 @@ class Machine:
     def boot(self, boot: Boot = BOOT) -> list[str]:
         """Boot to the end; the commands that were called."""
         calls = self.folder / "calls"
-        variables = {"PATH": str(self.folder / "bin"), "CALLS": str(calls), "FAILS": self.fails}
+        variables = {"PATH": str(self.folder / "bin"), "CALLS": str(calls), "FAILS": self.fails, "CODE": str(self.code)}
         script = self.folder / "user-data"
         script.write_text(render(boot))
         subprocess.run(
@@ -164,7 +172,7 @@ def test_a_machine_of_either_kind_becomes_a_box_and_powers_off(tmp_path: Path, m
         "boot.py ask",
         "boot.py fetch",
         "requirements.lock",
-        "harness.remote.box s3://a-bucket/it's/here",
+        "harness.remote.worker s3://a-bucket/it's/here",
     ]
     places = [next(number for number, line in enumerate(calls) if what in line) for what in order]
     assert places == sorted(places)
@@ -199,7 +207,7 @@ def test_whatever_fails_it_powers_off_and_says_at_which_step(tmp_path: Path, fai
         assert told == [f"{step} 1"]
     else:
         assert not told, "there is nothing to tell it with, or the agent tells it"
-    assert [line for line in calls if "harness.remote.box" in line] or fails not in (
+    assert [line for line in calls if "harness.remote.worker" in line] or fails not in (
         "agent",
         "setsid",
         "systemctl",
@@ -207,10 +215,59 @@ def test_whatever_fails_it_powers_off_and_says_at_which_step(tmp_path: Path, fai
     )
 
 
+@pytest.mark.parametrize(("code", "told"), [(1, False), (2, True), (4, True), (137, False), (143, False)])
+def test_an_agent_that_could_not_begin_has_its_end_told(tmp_path: Path, code: int, told: bool) -> None:
+    calls = Machine(tmp_path, "dnf", "agent", code).boot()
+    ends = [line.partition("boot.py end ")[2] for line in calls if "boot.py end" in line]
+    assert ends == ([f"running the agent {code}"] if told else [])
+    assert calls[-3:] == ["shutdown -P now", "sleep 60", "poweroff -f"]
+
+
+def boot_script(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run boot.py as user data writes it, with this Python."""
+    found = re.search(r"boot\.py\" <<'END'\n(.*?)\nEND\n", render(BOOT), re.DOTALL)
+    assert found
+    folder.mkdir(exist_ok=True)
+    (folder / "boot.py").write_text(found[1])
+    variables = {"WORK": str(WORK), "PART": "0001", "HARNESS_BOX_HOME": str(folder)}
+    return subprocess.run(
+        [sys.executable, str(folder / "boot.py"), *arguments],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_machine_that_is_being_set_up_writes_to_its_own_folder(work: Objects, tmp_path: Path, aws: str) -> None:
+    server.identify(aws, ACCESS_KEY, BOX)
+    assert worker.box_id(Connections(server.REGION)) == BOX
+    box = work.below(layout.box(BOX))
+    assert boot_script(tmp_path, "ask").returncode == 0
+    beat = read(Beat, "beat", box.get(layout.BEAT, MOST_BYTES) or b"")
+    assert (beat.part, beat.instance_id, beat.phase) == ("0001", BOX.partition(":")[2], "installing")
+    (tmp_path / "log.txt").write_text(f"of {ACCOUNT} with {ACCESS_KEY}\n")
+    assert boot_script(tmp_path, "end", "installing boto3", "7").returncode == 0
+    end = read(End, "end", box.get(layout.END, MOST_BYTES) or b"")
+    assert (end.part, end.instance_id, end.ok) == ("0001", beat.instance_id, False)
+    assert end.detail == "the machine could not be set up: installing boto3 ended with exit code 7; see its log"
+    assert box.get(layout.LOG, 100) == b"of <hidden> with <hidden>\n"
+    assert boot_script(tmp_path, "end", "another", "8").returncode != 0
+    assert read(End, "end", box.get(layout.END, MOST_BYTES) or b"") == end, "the first end stays"
+    assert len(list(work.list())) == 3
+
+
+def test_another_bundle_than_was_shipped_is_not_unpacked(work: Objects, tmp_path: Path) -> None:
+    work.put("inputs/b.tar.gz", b"x")
+    done = boot_script(tmp_path, "fetch", "inputs/b.tar.gz", "0" * 64)
+    assert done.returncode != 0 and "the bundle is not what was shipped" in done.stderr
+    assert not (tmp_path / "bundle").exists()
+
+
 def test_a_machine_that_is_told_to_end_powers_off(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "dnf")
     (tmp_path / "python").write_text(
-        STUB.format(name="venv", body='case "$*" in *remote.box*) kill -TERM $PPID ;; esac')
+        STUB.format(name="venv", body='case "$*" in *remote.worker*) kill -TERM $PPID ;; esac')
     )
     assert machine.boot()[-3:] == ["shutdown -P now", "sleep 60", "poweroff -f"]
 
@@ -238,4 +295,4 @@ def test_what_fails_before_s3_is_reached_is_on_the_console(tmp_path: Path) -> No
 
 def test_a_machine_without_a_console_is_one_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "console").mkdir()
-    assert [line for line in Machine(tmp_path, "dnf").boot() if "harness.remote.box" in line]
+    assert [line for line in Machine(tmp_path, "dnf").boot() if "harness.remote.worker" in line]

@@ -6,7 +6,6 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import docker
@@ -16,15 +15,16 @@ from harness.aws.objects import Objects
 from harness.launch.docker import DockerLauncher
 from harness.launch.fake import FakeLauncher
 from harness.records import Outcome
-from harness.remote import arriving, layout, shipping
+from harness.remote import home, layout, shipping
 from harness.remote.records import MOST_BYTES, Beat, End, ShippedImage, read
+from harness.remote.shipping import Shipper
 from harness.remote.user_data import Boot, render
 from harness.store import Store
 from harness.stored_jobs import read_jobs
 from tests.aws import server
 from tests.conftest import Bench, protocol
 from tests.remote import imds, standin
-from tests.remote.planning import RUN, TYPE, Planning
+from tests.remote.planning import RUN, TYPE, Engine, Planning, uploaded
 
 pytestmark = pytest.mark.docker
 
@@ -48,7 +48,7 @@ class Shipped:
         # An image of its own: a test beside this one may keep another name for an equal one.
         with (bench.folder / "engines" / "planted" / "adapter.py").open("a") as adapter:
             adapter.write(f"# {bench.folder}\n")
-        self.bundle = shipping.bundle(work, said.append, cache=bench.cache)
+        self.bundle = Shipper(work, Engine(), bench.cache, said.append).bundle()
         path = bench.suite(protocol(trials), systems=["shipped"])
         if not whole:
             self.planning = Planning(bench, path, FakeLauncher(), work)
@@ -58,7 +58,7 @@ class Shipped:
             first = Planning(bench, path, launcher, work)
             system = first.inputs.system(first.planned[0].cell)
             prepared = launcher.prepare(system, said.append)
-            self.image = shipping.image(work, launcher.client, prepared, said.append, cache=bench.cache)
+            self.image = Shipper(work, launcher, bench.cache, said.append).image(prepared)
             self.planning = Planning(bench, path, launcher, work)  # with its image at hand
         finally:
             launcher.close()
@@ -86,8 +86,18 @@ def ship(bench: Bench, work: Objects, engine: docker.DockerClient) -> Iterator[C
         engine.images.remove(image.reference, force=True)
 
 
-def end(planning: Planning, part: str = "0001") -> End:
-    return read(End, "end", planning.run.get(layout.end(part), MOST_BYTES) or b"")
+def box_id(number: int) -> str:
+    """Return the id of a numbered instance's box."""
+    return f"{imds.ROLE_ID}:{INSTANCE.format(number)}"
+
+
+def written(work: Objects, number: int, name: str) -> bytes:
+    """Return what a box wrote, or nothing."""
+    return work.below(layout.box(box_id(number))).get(name, MOST_BYTES) or b""
+
+
+def end(work: Objects, number: int) -> End:
+    return read(End, "end", written(work, number, layout.END))
 
 
 def wait_until(condition: Callable[[], object], timeout_s: float = BOOT_S) -> None:
@@ -125,19 +135,19 @@ def test_user_data_makes_a_box_whose_jobs_come_home(
         ground, folder, user_data, imds.of(id_), fresh=fresh, on_end=lambda: terminated.append(id_)
     ) as box:
         assert box.wait(BOOT_S), box.log
-        told = end(planning)
+        told = end(work, 1)
         assert told.ok and told.instance_id == id_, (told, box.log)
         assert terminated == [id_] and not box.processes and not box.containers()
         assert "shutdown -P +30" in box.power_log and "shutdown -P now" in box.power_log
         box.keep_packages()
         assert "IMDSv1" not in box.log and not [path for path in box.metadata.asked if "identity" in path]
         log = box.log
-    assert sorted(told.handed_over) == arriving.waiting(planning.run, ()) == sorted(planning.specs)
-    assert len(part.jobs) == 2 and shipping.find_index(work, part.builds[0].key)
+    assert sorted(told.handed_over) == uploaded(work, box_id(1)) == sorted(planning.specs)
+    assert len(part.jobs) == 2 and shipping.adopt_index(work, box_id(1), part.builds[0].key)
     store = Store(tmp_path / "here", "test-suite")
     with store.held():
         for key, spec in planning.specs.items():
-            result = arriving.bring(planning.run, key, spec, store)
+            result = home.bring(work, box_id(1), key, spec, store)
             assert result.outcome is Outcome.OK, result.detail
             instance = result.instance
             assert instance and (instance.instance_id, instance.instance_type) == (id_, TYPE)
@@ -145,9 +155,9 @@ def test_user_data_makes_a_box_whose_jobs_come_home(
             assert instance.ami_id and instance.availability_zone == f"{server.REGION}a" and instance.cpu_platform
             assert result.environment.docker_version
     assert {job.run_path is not None for job in read_jobs(store.folder)} == {True}
-    beat = read(Beat, "beat", planning.run.get(layout.beat("0001"), MOST_BYTES) or b"")
+    beat = read(Beat, "beat", written(work, 1, layout.BEAT))
     assert (beat.done, beat.total, beat.instance_id) == (2, 2, id_)
-    said = (planning.run.get(layout.log("0001"), MOST_BYTES) or b"").decode()
+    said = written(work, 1, layout.LOG).decode()
     assert "loading the image of shipped" in said and "box: end: all is done" in said
     check_no_secrets(work, user_data, log, json.dumps(engine.images.get(image.digest).attrs))
 
@@ -159,27 +169,28 @@ def test_a_box_that_dies_leaves_whole_jobs_and_another_goes_on(
     planning = shipped.planning
     part = planning.part(images=shipped.images)
     with standin.booted(ground, tmp_path / "first", shipped.user_data(), imds.of(INSTANCE.format(1))) as first:
-        wait_until(lambda: arriving.waiting(planning.run, ()) and first.containers())
+        wait_until(lambda: uploaded(work, box_id(1)) and first.containers())
         first.kill()
         assert not first.processes and not first.containers()
-        beat = read(Beat, "beat", planning.run.get(layout.beat("0001"), MOST_BYTES) or b"")
-    home = arriving.waiting(planning.run, ())
-    assert 1 <= len(home) < 4 and beat.phase == "measuring"
-    assert planning.run.get(layout.end("0001"), MOST_BYTES) is None
-    left = tuple(replace(job) for job in part.jobs if job.key not in home)
+        beat = read(Beat, "beat", written(work, 1, layout.BEAT))
+    there = uploaded(work, box_id(1))
+    assert 1 <= len(there) < 4 and beat.phase == "measuring"
+    assert not written(work, 1, layout.END)
+    left = tuple(job for job in part.jobs if job.key not in there)
     planning.part("0002", images=shipped.images, jobs=left)
     with standin.booted(ground, tmp_path / "second", shipped.user_data("0002"), imds.of(INSTANCE.format(2))) as second:
         assert second.wait(BOOT_S), second.log
-        assert end(planning, "0002").ok, second.log
+        assert end(work, 2).ok, second.log
     store = Store(tmp_path / "here", "test-suite")
     with store.held():
         found = {
-            key: arriving.bring(planning.run, key, planning.specs[key], store)
-            for key in arriving.waiting(planning.run, ())
+            key: home.bring(work, box_id(number), key, planning.specs[key], store)
+            for number in (1, 2)
+            for key in uploaded(work, box_id(number))
         }
     assert found.keys() == planning.specs.keys()
     by_instance = {key: result.instance.instance_id for key, result in found.items() if result.instance}
-    assert by_instance == {key: INSTANCE.format(1 if key in home else 2) for key in found}
+    assert by_instance == {key: INSTANCE.format(1 if key in there else 2) for key in found}
 
 
 def test_a_box_that_cannot_be_set_up_says_so_and_powers_off(
@@ -195,10 +206,10 @@ def test_a_box_that_cannot_be_set_up_says_so_and_powers_off(
     user_data = re.sub(r"for try in 1 2 3 4 5|sleep \$\(\(try \* 5\)\)", _sooner, shipped.user_data())
     with standin.booted(ground, tmp_path / "instance", user_data, imds.of(INSTANCE.format(1))) as box:
         assert box.wait(BOOT_S), box.log
-        told = end(planning)
+        told = end(work, 1)
     assert not told.ok and told.instance_id == INSTANCE.format(1)
     assert told.detail == ("the machine could not be set up: fetching harness ended with exit code 1; see its log")
-    assert "the bundle is not what was shipped" in (planning.run.get(layout.log("0001"), MOST_BYTES) or b"").decode()
+    assert "the bundle is not what was shipped" in written(work, 1, layout.LOG).decode()
     check_no_secrets(work)
 
 

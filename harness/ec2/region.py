@@ -1,0 +1,170 @@
+"""What a region offers an account: machine images, subnets, zones that have a type, and quotas.  Reads alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from harness.aws.connections import Connections
+from harness.aws.failures import aws_errors
+from harness.errors import AwsError, UsageError
+from harness.instances import Instance
+
+_AL2023 = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-{}"
+_DEBIAN = "/aws/service/debian/release/12/latest/{}"
+# Made for x86_64 alone.
+_GPU = "/aws/service/ecs/optimized-ami/amazon-linux-2023/gpu/recommended/image_id"
+_DEBIAN_NAMES = {"x86_64": "amd64", "arm64": "arm64"}
+# Service Quotas' codes: running on-demand, and spot requests, in vCPUs, by the letters that types begin with;
+# an empty one: there is no such quota.
+_QUOTAS = {
+    "standard": ("L-1216C47A", "L-34B43A08"),
+    "dl": ("L-6E869C2A", "L-85EED4F7"),
+    "f": ("L-74FC7D96", "L-88CF9481"),
+    "g": ("L-DB2E81BA", "L-3819A6DF"),
+    "vt": ("L-DB2E81BA", "L-3819A6DF"),
+    "hpc": ("L-F7808C92", ""),
+    "inf": ("L-1945791B", "L-B5D1601B"),
+    "p": ("L-417A185B", "L-7212CCBC"),
+    "p5": ("L-417A185B", "L-C4BD4855"),
+    "trn": ("L-2C3B7624", "L-6B0D517C"),
+    "u-": ("L-43DA4232", ""),
+    "u7": ("L-43DA4232", ""),
+    "x": ("L-7295265B", "L-E3A00192"),
+}
+
+
+@dataclass(frozen=True)
+class Ami:
+    """A machine image: its id, where its root disk is attached, and the least size of that (GiB)."""
+
+    image_id: str
+    architecture: str
+    root_device: str
+    least_gib: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Subnet:
+    """A subnet, in one availability zone; addresses are private ones."""
+
+    subnet_id: str
+    zone: str
+    vpc: str
+    free_addresses: int
+
+
+def ami(connections: Connections, region: str, system: str, architecture: str, gpus: bool) -> Ami:
+    """Return the newest image that AWS or Debian publish, found by public parameters of SSM.
+
+    Args:
+        connections: to AWS.
+        region: where.
+        system: ``al2023`` or ``debian-12``; GPU profiles have Amazon's own with driver and container toolkit.
+        architecture: ``x86_64`` or ``arm64``.
+        gpus: whether the profile has any.
+
+    Raises:
+        UsageError: the region has none for that architecture.
+    """
+    name = _parameter(system, architecture, gpus)
+    try:
+        with aws_errors(f"looking up {name}"):
+            image_id = connections.client("ssm", region).get_parameter(Name=name)["Parameter"]["Value"]
+    except AwsError as error:
+        if error.code == "ParameterNotFound":
+            raise UsageError(f"{region} has no machine image {name}; choose another region or [ec2] ami") from error
+        raise
+    with aws_errors(f"looking at {image_id}"):
+        found = connections.client("ec2", region).describe_images(ImageIds=[image_id])["Images"]
+    if not found:
+        raise UsageError(f"{name} names {image_id}, which {region} does not have")
+    image = found[0]
+    if image["Architecture"] != architecture:
+        raise UsageError(f"{image_id} is {image['Architecture']}, asked for {architecture}; choose another type")
+    root = image["RootDeviceName"]
+    disks = [each.get("Ebs", {}) for each in image.get("BlockDeviceMappings", ()) if each.get("DeviceName") == root]
+    least = max((disk.get("VolumeSize", 0) for disk in disks), default=0)
+    return Ami(image_id, architecture, root, least, image.get("Name", image_id))
+
+
+def _parameter(system: str, architecture: str, gpus: bool) -> str:
+    if gpus and architecture != "x86_64":
+        raise UsageError(
+            f"AWS publishes no Amazon Linux 2023 with NVIDIA's driver for {architecture};"
+            " choose an x86_64 type for profiles with GPUs"
+        )
+    if gpus:
+        return _GPU
+    return _DEBIAN.format(_DEBIAN_NAMES[architecture]) if system == "debian-12" else _AL2023.format(architecture)
+
+
+def subnets(connections: Connections, region: str, wanted: str | None = None) -> list[Subnet]:
+    """Return the default VPC's subnets, or the one that is asked for.
+
+    Raises:
+        UsageError: there is none.
+    """
+    name, value = ("subnet-id", wanted) if wanted is not None else ("default-for-az", "true")
+    with aws_errors("looking for subnets"):
+        answer = connections.client("ec2", region).describe_subnets(Filters=[{"Name": name, "Values": [value]}])
+    found = [
+        Subnet(each["SubnetId"], each["AvailabilityZone"], each["VpcId"], each["AvailableIpAddressCount"])
+        for each in answer["Subnets"]
+    ]
+    if not found and wanted is not None:
+        raise UsageError(f"{region} has no subnet {wanted}; name another --subnet")
+    if not found:
+        raise UsageError(f"{region} has no default VPC; make one (`aws ec2 create-default-vpc`) or give --subnet")
+    return sorted(found, key=lambda subnet: subnet.zone)
+
+
+def zones(connections: Connections, region: str, types: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the availability zones that offer each instance type."""
+    found: dict[str, set[str]] = {name: set() for name in types}
+    with aws_errors("asking which zones offer what"):
+        pages = (
+            connections.client("ec2", region)
+            .get_paginator("describe_instance_type_offerings")
+            .paginate(
+                LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": sorted(found)}]
+            )
+        )
+        for page in pages:
+            for each in page["InstanceTypeOfferings"]:
+                if each["InstanceType"] in found:
+                    found[each["InstanceType"]].add(each["Location"])
+    return {name: tuple(sorted(places)) for name, places in found.items()}
+
+
+def quota(connections: Connections, region: str, machine: Instance, spot: bool) -> str:
+    """Return in words how many of a type the account may run at once, where that can be asked.
+
+    Raises:
+        UsageError: not a single one.
+    """
+    letters = machine.instance_type.partition(".")[0]
+    family = next((name for name in sorted(_QUOTAS, key=len, reverse=True) if letters.startswith(name)), "standard")
+    # A few families of the standard quota begin with letters of another.
+    code = _QUOTAS["standard" if letters.startswith("im") else family][int(spot)]
+    client = connections.client("service-quotas", region)
+    # A quota that was never changed for an account has the value that all accounts have.
+    for usual, ask in enumerate((client.get_service_quota, client.get_aws_default_service_quota)):
+        try:
+            with aws_errors("asking for a quota"):
+                vcpus = float(ask(ServiceCode="ec2", QuotaCode=code)["Quota"]["Value"]) if code else None
+        except (AwsError, KeyError) as error:
+            if isinstance(error, AwsError) and error.code == "NoSuchResourceException":
+                continue
+            break
+        if vcpus is None:
+            break
+        count = int(vcpus // machine.vcpus)
+        if count < 1 and not usual:
+            raise UsageError(
+                f"the account may run {vcpus:g} vCPUs of the kind of {machine.instance_type} at once, which has"
+                f" {machine.vcpus}; ask for more (Service Quotas, EC2, {code}), or choose a smaller type"
+            )
+        return f"{vcpus:g} vCPUs{' (as every account)' if usual else ''}, {count} of {machine.vcpus} vCPUs at once"
+    return "not known"

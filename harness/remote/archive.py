@@ -1,0 +1,122 @@
+"""Tar archives: the same files give the same bytes, and unpacking writes below its folder alone."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import shutil
+import tarfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
+
+from harness.errors import AwsError
+
+# Fast: images and indexes are large, and the box waits for them.
+_LEVEL = 1
+_MOST_ENTRIES = 1_000_000
+_MOST_NAME = 1024
+_CHUNK = 1 << 20
+# Control characters, and the separator of other systems.
+_ODD = re.compile(r"[\x00-\x1f\\]")
+
+# Names, and a file or its content; a name that ends in "/" is a folder's.
+Entries = Iterable[tuple[str, Path | bytes]]
+
+
+def write(target: IO[bytes], entries: Entries) -> None:
+    """Write a tar in the order given, without owners and times; files keep whether they are executable."""
+    with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name, content in entries:
+            entry = tarfile.TarInfo(name)
+            entry.mode = 0o644
+            if name.endswith("/"):
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+                tar.addfile(entry)
+            elif isinstance(content, bytes):
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content))
+            else:
+                with content.open("rb") as file:
+                    found = content.stat()
+                    entry.size = found.st_size
+                    entry.mode = 0o755 if found.st_mode & 0o100 else 0o644
+                    tar.addfile(entry, file)
+
+
+def write_gz(path: Path, entries: Entries) -> None:
+    """Write a compressed tar into a file."""
+    with compressed(path) as target:
+        write(target, entries)
+
+
+@contextmanager
+def compressed(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that compresses what is written, and records no time or name."""
+    with (
+        path.open("wb") as file,
+        gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=_LEVEL, mtime=0) as target,
+    ):
+        yield cast(IO[bytes], target)
+
+
+def unpack(
+    source: IO[bytes], folder: Path, *, what: str, most_bytes: int, allowed: Callable[[str], bool] | None = None
+) -> None:
+    """Unpack a tar, compressed or not, into an existing folder.
+
+    Args:
+        source: the tar.
+        folder: gets the files.
+        what: names the tar in errors.
+        most_bytes: the largest sum of all files.
+        allowed: accepts a name; ``None``: all names that stay in the folder.
+
+    Raises:
+        AwsError: it is damaged, cut off or too large, or holds an entry that is no plain file within the folder.
+    """
+    left, entries, seen = most_bytes, 0, set[str]()
+    try:
+        with tarfile.open(fileobj=source, mode="r|*") as tar:
+            for entry in tar:
+                name = entry.name.removesuffix("/") if entry.isdir() else entry.name
+                entries, left = entries + 1, left - entry.size
+                if left < 0 or entries > _MOST_ENTRIES:
+                    raise _bad(what, f"it holds more than {most_bytes >> 20} MiB or {_MOST_ENTRIES:,} files")
+                if not _is_plain(name) or (allowed is not None and not allowed(name)):
+                    raise _bad(what, f"{name[:80]!r} has no place in it")
+                if entry.isdir():
+                    (folder / name).mkdir(parents=True, exist_ok=True)
+                    continue
+                if not entry.isreg() or entry.issparse():
+                    raise _bad(what, f"{name[:80]!r} is no regular file")
+                if name in seen:
+                    raise _bad(what, f"{name[:80]!r} is in it twice")
+                seen.add(name)
+                _extract(tar, entry, folder / name)
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
+        raise _bad(what, f"it is damaged ({error})") from error
+
+
+def _is_plain(name: str) -> bool:
+    """Return whether a name stays below the folder that it is unpacked in."""
+    path = PurePosixPath(name)
+    plain = 0 < len(name) <= _MOST_NAME and not _ODD.search(name) and not path.is_absolute()
+    return plain and str(path) == name and ".." not in path.parts and name != "."
+
+
+def _extract(tar: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = tar.extractfile(entry)
+    assert content is not None
+    # Exclusive: no file of another entry is written through.
+    with content, path.open("xb") as file:
+        shutil.copyfileobj(content, file, _CHUNK)
+    path.chmod(0o755 if entry.mode & 0o100 else 0o644)
+
+
+def _bad(what: str, why: str) -> AwsError:
+    return AwsError(f"{what}: {why}; it is damaged, or another program wrote it", "BadTar")

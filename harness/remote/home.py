@@ -1,0 +1,169 @@
+"""Jobs of a run against the local store: brought home from boxes' folders, left to do, or interrupted.
+
+A job that arrives is a stranger's until names, sizes, hashes, seal and spec are checked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import harness
+from harness import environment, seals
+from harness.aws.objects import Objects
+from harness.errors import AwsError, FileError, UsageError
+from harness.instances import Instance
+from harness.jobs import assemble, nothing
+from harness.plan import Planned
+from harness.records import Outcome
+from harness.remote import archive, layout
+from harness.remote.records import PartJob, PlannedPart
+from harness.result import ANSWER_DEPTHS, JUDGED_HITS, Cell, Ec2Instance, Environment, Result, ResultSpec, job_key
+from harness.store import Store
+from harness.stored_jobs import LOG, RESULT, RUN, SAMPLES, read_result
+
+# Of one packed job, which is held in memory; honest ones have a few MiB.
+MOST_BYTES = 512 << 20
+_FILES = frozenset((LOG, RUN, SAMPLES, JUDGED_HITS, ANSWER_DEPTHS, RESULT))
+
+
+class Home:
+    """The store's side of a run."""
+
+    def __init__(self, planned: Iterable[Planned], stored: Iterable[Result], store: Store) -> None:
+        self._planned: dict[tuple[Cell, int], Planned] = {(job.cell, job.spec.job): job for job in planned}
+        self._lock = threading.Lock()
+        self.store = store
+        self.keys = {result.key for result in stored}
+
+    def planned(self, job: PartJob) -> Planned:
+        """Return the job as it is planned here, with the part's repetition.
+
+        Raises:
+            UsageError: it is planned otherwise than when the run began.
+        """
+        known = self._planned.get((job.cell, job.job))
+        if known is not None:
+            spec = replace(known.spec, repetition=job.repetition)
+            if job_key(spec) == job.key:
+                return replace(known, spec=spec)
+        cell = job.cell
+        raise UsageError(
+            f"{cell.system} {cell.dataset} {cell.profile}: planned otherwise than when the run in S3 began (the suite,"
+            " an image or a dataset has changed); bring them back as they were, or give another --results"
+        )
+
+    def spec(self, job: PartJob) -> ResultSpec:
+        """Return what its result must say that was measured."""
+        return self.planned(job).spec
+
+    def left(self, part: PlannedPart) -> tuple[PartJob, ...]:
+        """Return a part's jobs that are not home."""
+        return tuple(job for job in part.jobs if job.key not in self.keys)
+
+    def came(self, result: Result) -> None:
+        """Note what was stored."""
+        with self._lock:
+            self.keys.add(result.key)
+
+    def interrupt(self, job: PartJob, why: str, when: float, box: Ec2Instance | None, machine: Instance | None) -> None:
+        """Store that a job's machine was taken away.
+
+        Args:
+            job: what ran there.
+            why: one line.
+            when: of its last sign of life, seconds since 1970 by AWS' clock.
+            box: the instance, where it is known.
+            machine: facts of its type.
+        """
+        planned = self.planned(job)
+        at = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
+        about = _environment(machine, planned.spec.instance_type)
+        result = assemble(planned, at, nothing(Outcome.INTERRUPTED, why), None, None, about)
+        self.came(self.store.put(replace(result, instance=box), None, None, b"").result)
+
+
+def _environment(machine: Instance | None, instance_type: str | None) -> Environment:
+    """Return what is known of a machine that says nothing any more: what its type is."""
+    return Environment(
+        cpu_model="unknown",
+        architecture={"arm64": "aarch64"}.get(machine.architecture, machine.architecture) if machine else "unknown",
+        host_cpus=machine.vcpus if machine else 0,
+        host_memory_bytes=machine.memory_bytes if machine else 0,
+        kernel="unknown",
+        cgroup_version=None,
+        docker_version=None,
+        harness_version=harness.__version__,
+        harness_commit=environment.commit(),
+        instance_type=instance_type,
+    )
+
+
+def bring(work: Objects, box_id: str, key: str, expected: ResultSpec, store: Store) -> Result:
+    """Store a job of a box, which was planned as ``expected``; this process holds the store.
+
+    Raises:
+        AwsError: with code ``BadJob``: it is not the job that was planned; or S3 refuses.
+        StoreError: it cannot be stored, or is stored already.
+    """
+    box = work.below(layout.box(box_id))
+    place = box.place.below(layout.job(key))
+    content = box.get(layout.job(key), MOST_BYTES)
+    if content is None:
+        raise AwsError(f"{place}: there is no such job", "NoSuchKey")
+    with store.scratch(f"arrived-{key}") as folder:
+        whole = folder / key
+        whole.mkdir()
+        try:
+            result = unpack(content, whole)
+            _check(result, key, expected)
+        except AwsError as error:
+            raise AwsError(f"{place}: {error}; it is left there, and not stored", "BadJob") from error
+        return store.adopt(whole, result).result
+
+
+def unpack(content: bytes, folder: Path) -> Result:
+    """Unpack a job into an empty folder; return its result, which agrees with every file beside it.
+
+    Raises:
+        AwsError: it is no packed job, or is not whole.
+    """
+    archive.unpack(io.BytesIO(content), folder, what="a job", most_bytes=MOST_BYTES, allowed=_FILES.__contains__)
+    try:
+        result = read_result(folder / RESULT)
+    except FileError as error:
+        raise _bad(f"{error}") from error
+    files = [path for path in sorted(folder.iterdir()) if path.name != RESULT]
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    if found != result.files:
+        other = sorted(name for name in found.keys() | result.files.keys() if found.get(name) != result.files.get(name))
+        raise _bad(f"{', '.join(other)} are not as its {RESULT} says")
+    if result.key != job_key(result.spec):
+        raise _bad(f"its key {result.key[:40]!r} is not that of its spec")
+    if seals.broken(json.loads((folder / RESULT).read_bytes())):
+        raise _bad(f"its {RESULT} is not as it was sealed")
+    return result
+
+
+def _check(result: Result, key: str, expected: ResultSpec) -> None:
+    """Refuse a job that is not as it was planned."""
+    if job_key(expected) != key or result.key != key:
+        raise _bad(f"holds the job {result.key}")
+    for field in dataclasses.fields(ResultSpec):  # cannot differ under one key, unless hashes collide
+        if getattr(result.spec, field.name) != getattr(expected, field.name):
+            raise _bad(f"its {field.name} is not what was planned")
+    measured = {result.instance.instance_type if result.instance else None, result.environment.instance_type}
+    if expected.instance_type is not None and measured != {expected.instance_type}:
+        types = ", ".join(sorted(str(each) for each in measured - {expected.instance_type}))
+        raise _bad(f"planned for {expected.instance_type}, it was measured on {types}")
+
+
+def _bad(why: str) -> AwsError:
+    return AwsError(why, "BadJob")

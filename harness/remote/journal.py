@@ -1,0 +1,211 @@
+"""A run as it is written down in S3, so that any later command can go on with it; and the signs of its boxes."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from harness.aws.conditional import said_at
+from harness.aws.connections import Connections
+from harness.aws.failures import aws_errors
+from harness.aws.objects import Objects, Stored
+from harness.errors import AwsError, UsageError
+from harness.remote import layout
+from harness.remote.records import MOST_BYTES, Beat, Closed, End, Launch, Part, Run, Settled, dump, read
+
+T = TypeVar("T")
+_READERS = 16
+
+
+class AwsTime:
+    """The latest time that S3 has given in any answer, in seconds since 1970: this machine's clock may be off."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._latest = 0.0
+        self._lock = threading.Lock()
+        connections.client("s3").meta.events.register("after-call.s3", self._answered)
+
+    def _answered(self, parsed: dict[str, Any], **_others: Any) -> None:
+        at = said_at(parsed)
+        if at is not None:
+            with self._lock:
+                self._latest = max(self._latest, at.timestamp())
+
+    @property
+    def now(self) -> float:
+        """Seconds since 1970; 0 before the first answer."""
+        with self._lock:
+            return self._latest
+
+
+def run_id(suite: str, now: float) -> str:
+    """Return a name for a new run; ``now``: seconds since 1970 by AWS' clock."""
+    return f"{suite}-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+
+
+def open_runs(work: Objects) -> list[Run]:
+    """Return all runs below a work place that are not closed; those of other versions are skipped."""
+    found = []
+    for name in _folders(work):
+        place = work.below(layout.run(name))
+        if place.size(layout.CLOSED) is not None:
+            continue
+        content = place.get(layout.RUN, MOST_BYTES)
+        if content is None:
+            continue
+        try:
+            found.append(read(Run, f"{name}/{layout.RUN}", content))
+        except AwsError:
+            continue
+    return found
+
+
+def _folders(work: Objects) -> list[str]:
+    """Return names of runs: a request for each thousand, however many objects they have."""
+    prefix = work.place.key(layout.RUNS) + "/"
+    found = []
+    with aws_errors(f"listing {work.place}"):
+        pages = work.client.get_paginator("list_objects_v2").paginate(
+            Bucket=work.place.bucket, Prefix=prefix, Delimiter="/"
+        )
+        for page in pages:
+            found += [each["Prefix"].removeprefix(prefix).rstrip("/") for each in page.get("CommonPrefixes", ())]
+    return sorted(found)
+
+
+def find(work: Objects, launcher: str, suite: str, results: str, owner: str) -> Run | None:
+    """Return the open run of this launcher, suite, results folder and owner.
+
+    Raises:
+        UsageError: there are several.
+    """
+    wanted = (launcher, suite, results, owner)
+    mine = [run for run in open_runs(work) if (run.launcher, run.suite, run.results, run.owner) == wanted]
+    if len(mine) > 1:
+        names = " and ".join(run.run_id for run in mine)
+        raise UsageError(f"{names} are both open; bring one home with another --results, or remove its run.json")
+    return mine[0] if mine else None
+
+
+@dataclass
+class Signs:
+    """What one box has written; ``beat_at`` is S3's own time, in seconds since 1970."""
+
+    beat: Beat | None = None
+    beat_at: float | None = None
+    end: End | None = None
+    jobs: set[str] = field(default_factory=set)
+    indexes: set[str] = field(default_factory=set)
+
+
+class Journal:
+    """One run's records, and the folders of its boxes."""
+
+    def __init__(self, work: Objects, run: Run) -> None:
+        self.run = run
+        self.objects = work.below(layout.run(run.run_id))
+        self.launches: dict[str, Launch] = {}
+        self.settled: dict[str, Settled] = {}
+        self.signs: dict[str, Signs] = {}
+        self._work = work
+        self._read: dict[str, str] = {}
+
+    def begin(self) -> None:
+        """Write the run down."""
+        self.objects.put_new(layout.RUN, dump(self.run))
+
+    def recall(self) -> None:
+        """Read what an earlier command wrote."""
+        self.launches = self._recalled(Launch, layout.LAUNCHES)
+        self.settled = self._recalled(Settled, layout.SETTLED)
+
+    def _recalled(self, kind: type[T], folder: str) -> dict[str, T]:
+        names = [each.name for each in self.objects.list(f"{folder}/")]
+
+        def one(name: str) -> tuple[str, T | None]:
+            content = self.objects.get(name, MOST_BYTES)
+            return _stem(name), None if content is None else read(kind, name, content)
+
+        with ThreadPoolExecutor(_READERS) as pool:
+            return {name: record for name, record in pool.map(one, names) if record is not None}
+
+    def look(self, boxes: Iterable[str]) -> None:
+        """Read what these boxes have written since the last look.
+
+        Raises:
+            AwsError: S3 refuses or is not reached.
+        """
+        with ThreadPoolExecutor(_READERS) as pool:
+            for box, signs in pool.map(self._looked, dict.fromkeys(boxes)):
+                self.signs[box] = signs
+
+    def _looked(self, box: str) -> tuple[str, Signs]:
+        folder, signs = self.box(box), self.signs.get(box, Signs())
+        for each in folder.list():
+            kind, _, name = each.name.rpartition("/")
+            if each.name == layout.BEAT:
+                signs.beat = self._changed(Beat, folder, each) or signs.beat
+                signs.beat_at = each.modified.timestamp()
+            elif each.name == layout.END:
+                signs.end = self._changed(End, folder, each) or signs.end
+            elif kind == layout.JOBS:
+                signs.jobs.add(_stem(name))
+            elif kind == layout.INDEXES and name.endswith(".json"):
+                signs.indexes.add(name.partition(".")[0])
+        return box, signs
+
+    def _changed(self, kind: type[T], folder: Objects, each: Stored) -> T | None:
+        """Read a record that is new or has changed; one that is none of ours says nothing."""
+        name = str(folder.place.below(each.name))
+        if self._read.get(name) == each.etag:
+            return None
+        content = folder.get(each.name, MOST_BYTES)
+        self._read[name] = each.etag
+        try:
+            return None if content is None else read(kind, name, content)
+        except AwsError as error:
+            if error.code != "BadRecord":
+                raise
+            return None
+
+    def box(self, box: str) -> Objects:
+        """Return a box's folder."""
+        return self._work.below(layout.box(box))
+
+    def of(self, boxes: Iterable[str]) -> list[Signs]:
+        """Return what these boxes have written, as far as it was read, in their order."""
+        return [self.signs[box] for box in boxes if box in self.signs]
+
+    def put_part(self, part: Part) -> None:
+        """Write what a box is to do."""
+        self.objects.put(layout.part(part.name), dump(part))
+
+    def put_launch(self, launch: Launch) -> None:
+        """Write that a machine is about to be asked for, or what is known of it."""
+        self.objects.put(layout.launch(launch.name), dump(launch))
+        self.launches[launch.name] = launch
+
+    def drop_launch(self, name: str) -> None:
+        """Take back a launch that the service has refused."""
+        self.objects.delete([layout.launch(name)])
+        del self.launches[name]
+
+    def put_settled(self, settled: Settled) -> None:
+        """Write that nothing more comes of a launch, and what it has cost."""
+        self.objects.put_new(layout.settled(settled.name), dump(settled))
+        self.settled.setdefault(settled.name, settled)
+
+    def close(self) -> None:
+        """Write that all is home and nothing is alive."""
+        jobs = len({job for signs in self.signs.values() for job in signs.jobs})
+        usd = sum(each.usd for each in self.settled.values())
+        self.objects.put(layout.CLOSED, dump(Closed(jobs, len(self.launches), usd)))
+
+
+def _stem(name: str) -> str:
+    return name.rpartition("/")[2].rpartition(".")[0]

@@ -1,0 +1,424 @@
+"""A suite on machines elsewhere: quote, agree, ship, launch, watch, bring home.  EC2 and Batch differ in their backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+
+from harness import hardware, indexes, instances, offers, prices, storage
+from harness.aws.connections import Connections
+from harness.aws.objects import Objects
+from harness.aws.uri import S3Uri
+from harness.aws import tags
+from harness.errors import AwsError, HarnessError, ImageError, UsageError
+from harness.indexes import Index
+from harness.inputs import Inputs, Options, gather
+from harness.instances import Instance
+from harness.launch.base import Launcher, Prepared
+from harness.orchestrator import Summary
+from harness.plan import Planned
+from harness.prices import Snapshot
+from harness.progress import Screen
+from harness.records import Outcome, digest, to_json
+from harness.remote import costs, journal, machines, plan, quote
+from harness.remote.backend import Backend
+from harness.remote.board import Board
+from harness.remote.home import Home
+from harness.remote.journal import AwsTime, Journal
+from harness.remote.machines import Machine
+from harness.remote.plan import Grouping
+from harness.remote.records import PartJob, PlannedPart, Run
+from harness.remote.shipping import Shipper
+from harness.remote.watch import Pace, Patience, Terms, Watch
+from harness.result import Result
+from harness.store import Store
+from harness.stored_jobs import read_jobs
+from harness.suite import Suite
+
+# Estimates that differ by less are the same.
+_CENT = 0.01
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asks for.  ``most``: machines at once; ``cap_usd``: ``--max-usd``."""
+
+    suite: Suite
+    options: Options
+    work: S3Uri
+    region: str | None = None
+    instance: str | None = None
+    cap_usd: float | None = None
+    most: int = 8
+    spot: bool = False
+    burstable: bool = False
+    subnet: str | None = None
+    dry_run: bool = False
+    architecture: str = "x86_64"
+
+
+@dataclass(frozen=True)
+class Market:
+    """Prices and facts of the machines of one region."""
+
+    region: str
+    snapshot: Snapshot
+    known: dict[str, Instance]
+    usd_per_gib_month: float
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a backend is made of."""
+
+    request: Request
+    connections: Connections
+    market: Market
+    inputs: Inputs
+    clock: AwsTime
+    owner: str
+
+
+@dataclass(frozen=True)
+class Service:
+    """A kind of backend: ``parts`` groups jobs into parts without asking AWS; ``open`` makes one command's backend."""
+
+    name: str
+    parts: Callable[[list[Planned], Grouping], tuple[PlannedPart, ...]]
+    open: Callable[[Context], Backend]
+
+
+@dataclass(frozen=True)
+class Client:
+    """The user's side: what makes images, ships, shows and asks; and how patient it is (for tests)."""
+
+    connections: Connections
+    launcher: Launcher
+    shipper: Callable[[Objects], Shipper]
+    screen: Screen
+    agree: Callable[[str], None]
+    pace: Pace = field(default_factory=Pace)
+    patience: Patience = field(default_factory=Patience)
+
+
+@dataclass(frozen=True)
+class Done:
+    """How it ended; ``complaints`` beside those of the jobs are a line each, and any of them makes it a failure."""
+
+    summary: Summary
+    complaints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A run that could begin, or the rest of one that is open (``run``).  ``images`` are those that are made."""
+
+    images: dict[str, Prepared]
+    jobs: list[Planned]
+    stored: list[Result]
+    parts: tuple[PlannedPart, ...]
+    local: dict[str, Index]
+    run: Run | None
+
+
+def run(request: Request, client: Client, service: Service) -> Done | None:
+    """Run what is to do there; ``None``: it was a dry run.
+
+    Raises:
+        UsageError: it cannot be done so, or costs more than the cap; nothing was launched.
+        AwsError: AWS refuses or is not reached; what is launched goes on, and ends by itself.
+    """
+    client.connections.expect_owner(request.work.bucket)
+    suite_run = SuiteRun(request, client, service)
+    client.launcher.check()
+    if request.dry_run:
+        suite_run.quote(suite_run.draft(suite_run.found_images(), suite_run.open_run()))
+        return None
+    with suite_run.store.held():
+        return suite_run.run()
+
+
+def market(request: Request, connections: Connections) -> Market:
+    """Read what machines cost where they are to be.
+
+    Raises:
+        UsageError: no prices of the region are here.
+        AwsError: no region is configured.
+    """
+    region = request.region or connections.region
+    if region is None:
+        raise AwsError("no AWS region; set AWS_REGION or give --region", "NoRegion")
+    snapshot = prices.snapshot(region=f"aws/{region}", term="on-demand")
+    disk = storage.price(storage.read(), "aws", region, snapshot.as_of)
+    if disk is None:
+        raise UsageError(f"no price of storage in {region} is here; add one to instance_profiles/storage.csv")
+    return Market(region, snapshot, instances.read("aws"), disk.usd_per_gib_month)
+
+
+def choose(suite: Suite, market: Market, request: Request) -> dict[str, Machine]:
+    """Return the machine of each hardware profile of a suite."""
+    names = (*suite.profiles, *filter(None, (suite.build_profile,)))
+    wanted = machines.Wanted(suite.ec2.instances, request.instance, request.burstable, request.architecture)
+    profiles = {name: hardware.profile(name) for name in names}
+    return machines.choose(profiles, market.snapshot, market.known, offers.reserve(), wanted)
+
+
+class SuiteRun:
+    """One command."""
+
+    def __init__(self, request: Request, client: Client, service: Service) -> None:
+        self.request = request
+        self.client = client
+        self.service = service
+        self.market = market(request, client.connections)
+        self.work = Objects(client.connections, request.work)
+        self.clock = AwsTime(client.connections)
+        self.shipper = client.shipper(self.work)
+        # A wrong machine is known before a dataset is loaded.
+        self.machines = choose(request.suite, self.market, request)
+        self.inputs = gather(request.suite, request.options, client.screen)
+        self.store = Store(request.options.results, self.inputs.suite.name, request.options.shelf)
+        self.owner = tags.owner(client.connections, request.options.cache)
+        self.backend = service.open(
+            Context(request, client.connections, self.market, self.inputs, self.clock, self.owner)
+        )
+        self.complaints: list[str] = []
+        shelf = request.options.shelf
+        self._results = digest(shelf.name if shelf else str(request.options.results.resolve()))[:16]
+
+    def run(self) -> Done:
+        """Do all of it, with the results folder held."""
+        found = self.open_run()
+        # The jobs of a run that is open are known by their images.
+        draft = self.draft(self.images() if found else self.found_images(), found)
+        self.quote(draft)
+        if not draft.parts and found is None:
+            keys = frozenset(job.latest.key for job in draft.jobs if job.done and job.latest)
+            return Done(Summary(len(draft.jobs), (), keys))
+        if draft.parts:
+            self._agree(draft)
+        self._keep_inputs()
+        if found is None:
+            draft = self._with_images(draft)
+        return self._watch(draft)
+
+    def open_run(self) -> Run | None:
+        """Return the run that this very command began and did not bring to its end."""
+        try:
+            return journal.find(self.work, self.service.name, self.request.suite.name, self._results, self.owner)
+        except AwsError as error:
+            if error.code == "NoSuchBucket":
+                return None
+            raise
+
+    def found_images(self) -> dict[str, Prepared]:
+        """Return the images that are there, by name."""
+        wanted = self.inputs.images(self.inputs.cells)
+        found = {name: self.client.launcher.find(system) for name, system in wanted.items()}
+        return {name: prepared for name, prepared in found.items() if prepared is not None}
+
+    def images(self) -> dict[str, Prepared]:
+        """Make the images; one that cannot be made is a complaint, and the others go on."""
+        made = {}
+        for name, system in self.inputs.images(self.inputs.cells).items():
+            try:
+                with self.client.screen.task(f"{name}: image"):
+                    made[name] = self.client.launcher.prepare(system, self.client.screen.say)
+            except ImageError as error:
+                self.complaints.append(f"{name}: {error}")
+                self.client.screen.say(f"{name}: {error}")
+        return made
+
+    def draft(self, images: dict[str, Prepared], found: Run | None) -> Draft:
+        """Return what is to do with these images."""
+        folder = self.store.folder
+        stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
+        jobs = self._plan(images, stored)
+        local, remote = self._indexes(images, jobs)
+        if found is not None:
+            home = self.home(images, stored)
+            rest = tuple(each for part in found.parts if (each := _rest(part, home)) is not None)
+            return Draft(images, jobs, stored, rest, local, found)
+        todo, how = plan.grouping(
+            self.inputs, self.machines, images, jobs, stored, local, remote, self.market.usd_per_gib_month
+        )
+        return Draft(images, jobs, stored, self.service.parts(todo, how), local, None)
+
+    def _plan(self, images: dict[str, Prepared], stored: Iterable[Result]) -> list[Planned]:
+        fresh = self.request.options.fresh
+        return plan.jobs(self.inputs, self.machines, images, self.client.launcher.isolation, stored, fresh)
+
+    def home(self, images: dict[str, Prepared], stored: Iterable[Result]) -> Home:
+        """Return the jobs of a run with these images, against the store."""
+        return Home(self._plan(images, ()), stored, self.store)
+
+    def _indexes(
+        self, images: dict[str, Prepared], jobs: Iterable[Planned]
+    ) -> tuple[dict[str, Index], frozenset[str]]:
+        """Return the indexes that need no build: those in the cache, and keys of those in the work place."""
+        keys = plan.index_keys(self.inputs, images, jobs)
+        local = {key: found for key in keys if (found := indexes.find(self.request.options.cache, key))}
+        try:
+            remote = {key for key in keys - local.keys() if self.shipper.find_index(key) is not None}
+        except AwsError as error:
+            if error.code != "NoSuchBucket":
+                raise
+            remote = set()
+        return local, frozenset(remote)
+
+    def quote(self, draft: Draft) -> None:
+        """Show what would be launched and what it costs.
+
+        Raises:
+            UsageError: it costs more than the cap, or AWS cannot do it.
+        """
+        if not draft.parts:
+            return
+        notes = [
+            f"region: {self.market.region}; prices: {self.market.snapshot}, with disk (gp3) and a public address each"
+            + ("; spot capacity costs at most that" if self.request.spot else ""),
+            *self.backend.check(draft.parts),
+        ]
+        if draft.run:
+            notes.append(f"goes on with the open run {draft.run.run_id}")
+        quote.show(draft.parts, notes, self.machines, self._cap(draft.run), self.client.screen.console)
+
+    def _cap(self, found: Run | None) -> float | None:
+        """Return what all may cost: a run that is gone on with keeps the cap it began with, unless told otherwise."""
+        asked = self.request.cap_usd
+        return asked if asked is not None or found is None else found.cap_usd
+
+    def _agree(self, draft: Draft) -> None:
+        count = len({part.name for part in draft.parts})
+        self.client.agree(f"launch {count} parts on {self.service.name} in {self.market.region}?")
+
+    def _with_images(self, draft: Draft) -> Draft:
+        """Draft again now that all images are made; ask again where it has become more.
+
+        Raises:
+            ImageError: none could be made.
+        """
+        images = self.images()
+        cells = [cell for cell in self.inputs.cells if all(name in images for name in self.inputs.images([cell]))]
+        if not cells:
+            raise ImageError("; ".join(self.complaints))
+        self.inputs = replace(self.inputs, cells=cells)
+        after = self.draft(images, None)
+        more = (
+            costs.expected_usd(after.parts) - costs.expected_usd(draft.parts),
+            costs.worst_usd(after.parts, self.request.cap_usd) - costs.worst_usd(draft.parts, self.request.cap_usd),
+        )
+        types = {part.instance_type for part in after.parts}
+        if max(more) > _CENT / 2 or not types <= {part.instance_type for part in draft.parts}:
+            self.client.screen.say("now that the images are made, it is more:")
+            self.quote(after)
+            self._agree(after)
+        return after
+
+    def _keep_inputs(self) -> None:
+        """Store what a table needs besides the jobs."""
+        for name, dataset in self.inputs.datasets.items():
+            sample = self.inputs.samples[name]
+            ending, judgements = dataset.judgements
+            samples = {sample.sample_sha256: to_json([asdict(query) for query in sample.sample])}
+            self.store.keep_inputs(judgements, dataset.qrels_sha256, samples, ending)
+
+    def _watch(self, draft: Draft) -> Done:
+        home = self.home(draft.images, draft.stored)
+        begun = draft.run or self._begun(draft)
+        book = Journal(self.work, begun)
+
+        def put_part(part: PlannedPart, jobs: tuple[PartJob, ...]) -> None:
+            book.put_part(
+                self.shipper.part(
+                    part,
+                    begun.run_id,
+                    jobs,
+                    self.inputs,
+                    draft.images,
+                    draft.local,
+                    lambda job: home.spec(job).index_key,
+                )
+            )
+
+        self.backend.begin(begun, self.shipper.bundle())
+        if draft.run is None:
+            book.begin()
+            self.client.screen.say(f"run {begun.run_id}")
+        jobs = sum(len(part.jobs) for part in begun.parts)
+        watch = Watch(
+            self.work,
+            book,
+            home,
+            self.backend,
+            self.shipper,
+            put_part,
+            self.market.known,
+            self.clock,
+            Board(self.client.screen, begun.run_id, jobs, costs.expected_usd(begun.parts)),
+            Terms(self.request.most, self._cap(draft.run), self.client.patience),
+            self.client.pace,
+        )
+        with self._going_on(watch):
+            alive = watch.run()
+        return self._done(draft, begun, watch, alive)
+
+    def _begun(self, draft: Draft) -> Run:
+        if not self.clock.now:
+            self.work.size("runs")  # any answer says the time
+        return Run(
+            run_id=journal.run_id(self.request.suite.name, self.clock.now),
+            launcher=self.service.name,
+            suite=self.request.suite.name,
+            results=self._results,
+            owner=self.owner,
+            region=self.market.region,
+            parts=draft.parts,
+            spot=self.request.spot,
+            cap_usd=self.request.cap_usd,
+        )
+
+    @contextmanager
+    def _going_on(self, watch: Watch) -> Iterator[None]:
+        """Say to whoever stops watching that the machines do not stop, and how to go on or end them."""
+        try:
+            yield
+        except (KeyboardInterrupt, HarnessError):
+            if watch.launched:
+                last = datetime.fromtimestamp(max(each.at + each.limit_s for each in watch.launched), UTC)
+                self.client.screen.say(
+                    f"{len(watch.launched)} launches go on, and end by themselves by {last:%Y-%m-%d %H:%M} UTC once they"
+                    f" run; the same command goes on from here, {self.backend.ending} ends them"
+                )
+            raise
+
+    def _done(self, draft: Draft, begun: Run, watch: Watch, alive: list[str]) -> Done:
+        """Return what is to be said of it, from what is stored."""
+        results = {job.result.key: job.result for job in read_jobs(self.store.folder)}
+        ours = {(job.cell, job.job): job.key for part in begun.parts for job in part.jobs}
+        expected = {(job.cell, job.spec.job): job.expected for job in draft.jobs}
+        finished = [
+            (results[key], expected.get(place, Outcome.OK)) for place, key in ours.items() if key in results
+        ]
+        # What a new plan takes for done, now that all is home.
+        after = self._plan(draft.images, results.values())
+        keys = {job.latest.key for job in after if job.latest and job.latest.outcome is job.expected}
+        self.complaints += watch.given_up
+        self.client.screen.say(f"at most US$ {watch.budget.committed_usd:.2f} spent, at the dated price")
+        if alive:
+            self.complaints.append(
+                f"STILL ALIVE AND COSTING MONEY: {', '.join(alive)}; end them with {self.backend.ending}"
+            )
+        done_before = sum(job.done and (job.cell, job.spec.job) not in ours for job in draft.jobs)
+        return Done(Summary(done_before, tuple(finished), frozenset(keys)), tuple(self.complaints))
+
+
+def _rest(part: PlannedPart, home: Home) -> PlannedPart | None:
+    """Return what of a part is left to do, for the quote."""
+    left = home.left(part)
+    if not left and not (part.builds and not part.jobs):
+        return None
+    share = len(left) / len(part.jobs) if part.jobs else 1.0
+    return replace(part, jobs=left, expected_s=part.expected_s * share, worst_s=part.worst_s * share)

@@ -1,0 +1,169 @@
+"""Do one part with ``harness run --part``, and upload each job and index to the box's folder once it is stored."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from harness import indexes, suite, whole_file
+from harness.aws.objects import Objects
+from harness.errors import AwsError, FileError, HarnessError, JobError
+from harness.inputs import Options
+from harness.remote import archive, layout, shipping
+from harness.remote.records import MOST_BYTES, Assignment, Part, Status, dump, read
+from harness.result import job_key
+from harness.share import Build, Follower, Share, Wanted
+from harness.stored_jobs import StoredJob
+from harness.suite import Suite
+
+# Below the folder of the assignment.
+DATASETS = "datasets"
+# How long S3 may be out of reach at the end of a part; the jobs are safe on disk until the box's time limit.
+PATIENCE_S = 4 * 3600.0
+_FIRST_WAIT_S = 2.0
+_LONGEST_WAIT_S = 60.0
+
+
+def read_assignment(path: Path) -> Assignment:
+    """Read the file that ``--part`` names.
+
+    Raises:
+        FileError: it cannot be read.
+        AwsError: it is no assignment.
+    """
+    try:
+        content = path.read_bytes()[: MOST_BYTES + 1]
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}; only the agent of a box writes such") from error
+    return read(Assignment, str(path), content)
+
+
+def suite_of(part: Part, file: Path) -> Suite:
+    """Return a part's suite, with those of its datasets that lie beside the assignment's file."""
+    # In their order, because the overhead is measured on the first.
+    names = [name for name in map(suite.dataset_name, part.suite.get("datasets", ())) if name in part.datasets]
+    return suite.parse({**part.suite, "datasets": [f"./{DATASETS}/{name}" for name in dict.fromkeys(names)]}, file)
+
+
+def options(usual: Options, suite: Suite, part: Part, follower: Follower) -> Options:
+    """Return the options of a run that does one part alone."""
+    jobs = {(job.cell, job.job): Wanted(job.repetition, job.key) for job in part.jobs}
+    builds = tuple(Build(build.key, build.system, build.dataset) for build in part.builds)
+    types = dict.fromkeys(suite.profiles, part.instance_type)
+    return replace(usual, share=Share(jobs, follower, builds), instance_types=types)
+
+
+def pack(folder: Path) -> bytes:
+    """Pack a stored job's folder as a tar, always the same bytes."""
+    target = io.BytesIO()
+    archive.write(target, [(path.name, path) for path in sorted(folder.iterdir()) if path.is_file()])
+    return target.getvalue()
+
+
+class Uploader(Follower):
+    """Uploads jobs once they are stored, and indexes of the part once they are built.
+
+    An upload that fails is tried again after the next job, and at the end until ``patience_s`` is over.
+    """
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        work: Objects,
+        cache: Path,
+        say: Callable[[str], None],
+        *,
+        patience_s: float = PATIENCE_S,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._work, self._box_id, self._cache, self._say = work, assignment.box_id, cache, say
+        self._box = work.below(layout.box(assignment.box_id))
+        self._patience_s, self._sleep = patience_s, sleep
+        self._file = Path(assignment.status)
+        self._waiting: list[tuple[str, Callable[[], None]]] = []
+        # Index key -> how errors name the index.
+        self._unbuilt = {
+            build.key: f"the index of {build.system} on {build.dataset}" for build in assignment.part.builds
+        }
+        self.status = Status("fetching", 0, len(assignment.part.jobs))
+
+    def starts(self, key: str) -> None:
+        """Note which job runs now."""
+        self._now(replace(self.status, phase="measuring", current=key))
+
+    def stored(self, job: StoredJob) -> None:
+        """Upload a job, and what waits."""
+        key = job_key(job.result.spec)
+        # Packed when it is tried, so that jobs wait on disk, not in memory.
+        self._waiting.append((f"the job {key}", lambda: self._upload_job(key, job.folder)))
+        self._now(replace(self.status, done=self.status.done + 1, current=None))
+        self._try()
+
+    def builds(self) -> None:
+        """Note that an index is being built."""
+        self._now(replace(self.status, phase="building", current=None))
+
+    def built(self, key: str, error: JobError | None) -> None:
+        """Upload an index, if the part asks for it."""
+        name = self._unbuilt.pop(key, None)
+        if name is None:
+            return
+        if error is not None:
+            self._trouble(f"{name} was not built: {error}")
+            return
+        self._waiting.append((name, lambda: self._upload_index(key)))
+        self._try()
+
+    def finish(self) -> None:
+        """Upload what waits, however long S3 takes.  A job that still runs was cut off, and stays named.
+
+        Raises:
+            AwsError: it took too long; the status names what is left.
+        """
+        self._now(replace(self.status, phase="finishing"))
+        for name in self._unbuilt.values():
+            self._trouble(f"{name} was not built; see the log")
+        waited, wait = 0.0, _FIRST_WAIT_S
+        while (error := self._try()) is not None:
+            if waited >= self._patience_s:
+                for name, _ in self._waiting:
+                    self._trouble(f"{name} could not be handed over: {error}")
+                raise error
+            self._sleep(wait)
+            waited, wait = waited + wait, min(2 * wait, _LONGEST_WAIT_S)
+
+    def _try(self) -> AwsError | None:
+        """Upload all that waits, in order; return the error that stops it."""
+        while self._waiting:
+            name, upload = self._waiting[0]
+            try:
+                upload()
+            except AwsError as error:
+                self._say(f"{name} waits to be handed over: {error}")
+                return error
+            del self._waiting[0]
+        return None
+
+    def _upload_job(self, key: str, folder: Path) -> None:
+        # Refused where it is there already: only an earlier try of this box can have written it.
+        self._box.put_new(layout.job(key), pack(folder))
+        self._now(replace(self.status, handed_over=(*self.status.handed_over, key)))
+
+    def _upload_index(self, key: str) -> None:
+        found = indexes.find(self._cache, key)
+        if found is not None:
+            shipping.upload_index(self._work, self._box_id, key, found, self._cache, self._say)
+
+    def _trouble(self, text: str) -> None:
+        self._say(text)
+        self._now(replace(self.status, troubles=(*self.status.troubles, text)))
+
+    def _now(self, status: Status) -> None:
+        self.status = status
+        # A status that cannot be written hinders no job.
+        with contextlib.suppress(HarnessError), whole_file.writing(self._file) as path:
+            path.write_bytes(dump(self.status))
