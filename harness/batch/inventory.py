@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.aws import cloudformation
+from harness.aws import cloudformation, tags
 from harness.aws.cloudformation import Stack
 from harness.aws.connections import Connections
 from harness.aws.failures import aws_errors
-from harness.ec2 import tags
 
 # Instances of Batch have this beside the suite's tag, which boxes of EC2 have too.
 LAUNCHER_TAG, LAUNCHER = "harness:launcher", "batch"

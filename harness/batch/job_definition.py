@@ -13,13 +13,12 @@ from harness import catalog, hardware, instances, offers, records
 from harness.aws.uri import S3Uri
 from harness.base_image import BaseFile
 from harness.declared import read_toml, validate
-from harness.ec2 import machines
 from harness.errors import UsageError
 from harness.instances import Instance
 from harness.plan import cells
 from harness.prices import Snapshot
 from harness.records import Envelope
-from harness.remote import bundling, user_data
+from harness.remote import bundle, costs, machines, user_data
 from harness.suite import Suite
 
 MIB = 1 << 20
@@ -35,7 +34,6 @@ _RESERVED_SHARE, _RESERVED_MIB = 0.05, 512
 _AGENT_REGISTRY = "public.ecr.aws/docker/library"
 # Batch begins a job again whose host is lost (its status reason says so), or cannot start the agent (its container's
 # reason); a failure inside a job is a result.  Batch takes five rules, and tries again where none matches.
-ATTEMPTS = 3
 _LOST_HOST = "Host EC2*"
 _NOT_STARTED = ("CannotPull*", "CannotStart*", "DockerTimeout*")
 # Each submission fills these in.
@@ -156,7 +154,7 @@ def definition(wanted: Requirements, envelope: Envelope, instance: Instance, rol
         "PlatformCapabilities": ["EC2"],
         "Parameters": dict.fromkeys(PARAMETERS, "none"),
         "ContainerProperties": container,
-        "RetryStrategy": {"Attempts": ATTEMPTS, "EvaluateOnExit": rules},
+        "RetryStrategy": {"Attempts": costs.ATTEMPTS, "EvaluateOnExit": rules},
         "Timeout": {"AttemptDurationSeconds": wanted.timeout_s},
         "PropagateTags": True,
     }
@@ -183,7 +181,7 @@ def _identity(envelope: Envelope, instance: Instance, shared: bool, options: Opt
 
 def command(image: str, work: S3Uri, region: str) -> list[str]:
     """Return the agent's command: both scripts, packed, and their arguments; refuse one that ECS does not take."""
-    pins = "\n".join(bundling.pins(*user_data.BOTO3))
+    pins = "\n".join(bundle.pins(*user_data.BOTO3))
     packed = _packed("\0".join((_script("host.py"), _script("container.py"), pins)))
     words = ["python3", "-c", _LOADER, packed, image, str(work), region, *(f"Ref::{name}" for name in PARAMETERS)]
     size = sum(len(word) + 4 for word in words) + _LONGEST_PARAMETERS

@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness import records
-from harness.aws import cloudformation
+from harness.aws import cloudformation, tags
 from harness.aws.connections import Connections
 from harness.aws.failures import aws_errors
 from harness.aws.objects import Objects
 from harness.batch import inventory, job_definition, names
 from harness.batch.job_definition import Requirements
-from harness.ec2 import tags
 from harness.ec2.account import Account
 from harness.errors import UsageError
 from harness.instances import Instance

@@ -16,10 +16,6 @@ from harness.errors import UsageError
 if TYPE_CHECKING:
     from harness.aws.connections import Connections
     from harness.batch.job_definition import Requirements
-    from harness.cli.elsewhere import Elsewhere
-    from harness.cli.places import Opened
-    from harness.inputs import Options
-    from harness.suite import Suite
 
 _work_option = click.option(
     "--work",
@@ -90,8 +86,9 @@ def _stack_options(command: Callable[..., None]) -> Callable[..., None]:
 def up(connections: Connections, wanted: Requirements, subnets: tuple[str, ...]) -> None:
     """Deploy what SUITE needs in AWS Batch as a CloudFormation stack; a second time changes what differs."""
     from harness import cache_folder
+    from harness.aws import tags
     from harness.batch import stack
-    from harness.ec2 import account, tags
+    from harness.ec2 import account
 
     work, region = wanted.options.work, wanted.options.region
     found = account.find(connections, work, region)
@@ -154,8 +151,8 @@ def cancel(suite: str, region: str | None) -> None:
 @one_line_errors
 def ls(region: str | None) -> None:
     """Show the stacks of all suites in this region, their instances, and their jobs that wait or run."""
+    from harness.aws import tags
     from harness.batch import inventory
-    from harness.ec2 import tags
 
     connections = _connected(region)
     stacks = inventory.stacks(connections)
@@ -170,11 +167,6 @@ def ls(region: str | None) -> None:
             click.echo(f"  {job.status.lower():<8}  {job.name}")
     if not stacks:
         click.echo(f"no suite is in AWS Batch in {connections.region}")
-
-
-def run_on_batch(suite: Suite, options: Options, asked: Elsewhere, models: Path | None, place: Opened) -> int:
-    """Run a suite in AWS Batch, print the table; return the exit code."""
-    raise NotImplementedError(suite, options, asked, models, place)
 
 
 def _connected(region: str | None) -> Connections:

@@ -50,7 +50,8 @@ def held(path: Path) -> IO[bytes] | None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return lock.close()
+        lock.close()
+        return None
     return lock
 
 
