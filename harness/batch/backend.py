@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness import hardware, instances
-from harness.aws import cloudformation
-from harness.aws.cloudformation import Stack
-from harness.aws.connections import Connections
+from harness import hardware
+from harness.aws import cloudformation, tags
 from harness.aws.failures import aws_errors, concealed
-from harness.aws.uri import S3Uri
 from harness.batch import inventory, job_definition, names, stack
 from harness.batch.requirements import LEAST_TIMEOUT_S
-from harness.ec2 import quotas, tags
+from harness.ec2 import account, region
 from harness.errors import UsageError
 from harness.plan import Planned
+from harness.remote import plan
 from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, State, Submission
-from harness.remote.records import IndexBuild, Input, Launch, PlannedPart, Run
-from harness.suite import Suite
+from harness.remote.plan import Grouping
+from harness.remote.records import Input, Launch, PlannedPart, Run
+from harness.remote.run import Context, Service
 
 # The largest array that Batch takes.
 _MAXIMUM_ARRAY = 10_000
@@ -35,14 +34,11 @@ _NEW = {"status": "SUBMITTED"}
 _GONE = "AWS Batch does not know it any more"
 
 
-def job_group(job: Planned) -> Hashable:
-    """Return the part of a job: one for each system, profile and dataset."""
-    return job.cell.system, job.cell.profile, job.cell.dataset
-
-
-def build_group(build: IndexBuild) -> Hashable:
-    """Return the part of an index build: each has its own."""
-    return build.key
+def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
+    """Group jobs by system, profile and dataset; each index build is a part of its own."""
+    return plan.parts(
+        todo, how, lambda job: (job.cell.system, job.cell.profile, job.cell.dataset), lambda build: build.key
+    )
 
 
 @dataclass
@@ -61,34 +57,28 @@ class _Job:
 
 
 class BatchBackend:
-    """AWS Batch, for one command.
-
-    Args:
-        worker_role_id: of the account stack; begins the box id of each attempt.
-    """
+    """AWS Batch, for one command."""
 
     name = "batch"
 
     def __init__(
         self,
-        connections: Connections,
-        suite: Suite,
-        work: S3Uri,
-        worker_role_id: str,
-        say: Callable[[str], None],
+        context: Context,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.ending = f"`harness batch cancel {suite.name}`"
-        self._connections = connections
-        self._suite = suite
-        self._work = work
-        self._role = worker_role_id
-        self._say = say
+        self._suite = context.request.suite
+        self._work = context.request.work
+        self._connections = context.connections
+        self._region = context.market.region
+        self._known = context.market.known
+        self._say = context.say
         self._sleep = sleep
         self._clock = clock
+        self._role = ""  # begins the box id of each attempt
         self._jobs: dict[str, _Job] = defaultdict(_Job)
         self._ids: dict[str, str] = {}  # part -> the job that does it
+        self.ending = f"`harness batch cancel {self._suite.name}`"
 
     def split(self, parts: Sequence[PlannedPart]) -> tuple[Submission, ...]:
         """Return the arrays: parts that wait for an index are never in one with others."""
@@ -115,17 +105,16 @@ class BatchBackend:
         Raises:
             UsageError: with the command that mends it.
         """
-        suite, region = self._suite.name, self._connections.region or ""
+        suite = self._suite.name
         up = f"`harness batch up SUITE --work {self._work}` (give both commands the same --instance and --region)"
         found = cloudformation.find(self._connections, names.stack(suite))
         if found is None:
-            raise UsageError(f"{suite} is not in AWS Batch in {region}; make it: {up}")
+            raise UsageError(f"{suite} is not in AWS Batch in {self._region}; make it: {up}")
         if found.outputs.get(stack.WORK) != str(self._work):
             raise UsageError(f"the stack {found.name} is for another work place than {self._work}; change it: {up}")
-        known = instances.read("aws")
         for profile, instance_type in dict.fromkeys((self._profile(part), part.instance_type) for part in parts):
-            envelope, instance = hardware.profile(profile), known[instance_type]
-            digests = (job_definition.digest(envelope, instance, each, self._work, region) for each in (False, True))
+            envelope, instance = hardware.profile(profile), self._known[instance_type]
+            digests = (job_definition.digest(envelope, instance, each, self._work, self._region) for each in (False, True))
             if found.outputs.get(stack.profile_output(profile)) not in digests:
                 raise UsageError(
                     f"the stack {found.name} has no jobs of this version of harness for {profile} on {instance_type};"
@@ -137,7 +126,8 @@ class BatchBackend:
             ill = self._ill(queue, "job_queue", "queue") or self._ill(queue, "compute_environment", "environment")
             if ill:
                 raise UsageError(f"the {ill}; enable it, or make it again: `harness batch down {suite}`, then {up}")
-        return [line for each in types if (line := self._quota(known[each], found))]
+        spot = found.outputs.get(stack.SPOT) == "1"
+        return [f"{each}: quota: {region.quota(self._connections, self._region, self._known[each], spot)}" for each in types]
 
     def _ill(self, name: str, kind: str, word: str) -> str | None:
         """Return why a queue or a compute environment takes no jobs."""
@@ -153,18 +143,13 @@ class BatchBackend:
         words = (state.lower(), status.lower(), concealed(found[0].get("statusReason") or ""))
         return f"{word} {name} is {', '.join(filter(None, words))}"
 
-    def _quota(self, instance: instances.Instance, found: Stack) -> str | None:
-        quota = quotas.known(self._connections, None, instance, found.outputs.get(stack.SPOT) == "1")
-        if quota is None:
-            return None
-        line = f"{instance.instance_type}: your quota is {quota.words(instance)}"
-        if not quota.holds(instance):
-            raise UsageError(f"{line}; ask AWS for more (Service Quotas, EC2), or choose another --instance")
-        return line
-
     def begin(self, run: Run, bundle: Input) -> None:
         """Take note of the run, and of the harness that agents fetch."""
         self._run, self._bundle = run, bundle
+        found = account.find(self._connections, self._work, self._region)
+        if found is None:
+            raise UsageError(f"the account stack is gone; make it with `harness ec2 up {self._work}`")
+        self._role = found.worker_role_id
 
     def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
         """Submit a launch's job; while a job that an earlier try submitted may still show up, do nothing.
@@ -286,6 +271,11 @@ class BatchBackend:
         ill = said or self._ill(self._queue(submission.parts[0]), "compute_environment", "environment")
         return f"no instance yet: {ill or 'EC2 may have none, or your quota is used up'}"
 
+    def last_words(self, state: State) -> str:
+        """Return nothing: Batch keeps a job's words in its log."""
+        del state
+        return ""
+
     def end(self, part: str, state: State, why: str) -> None:
         """End a part's job, as far as Batch has shown it.
 
@@ -318,3 +308,6 @@ class BatchBackend:
         except KeyboardInterrupt:
             pass  # the caller reports what is alive
         return left
+
+
+SERVICE = Service("batch", parts, BatchBackend)
