@@ -64,13 +64,14 @@ class BatchBackend:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._context = context
-        self._connections = context.connections
         self._suite = context.request.suite
         self._work = context.request.work
+        self._connections = context.connections
+        self._market = context.market
+        self._say = context.say
         self._sleep = sleep
         self._clock = clock
-        self._role_id = ""  # begins the box id of each attempt
+        self._role = ""  # begins the box id of each attempt
         self._jobs: dict[str, _Job] = defaultdict(_Job)
         self._ids: dict[str, str] = {}  # part -> the job that does it
         self.ending = f"`harness batch cancel {self._suite.name}`"
@@ -100,7 +101,7 @@ class BatchBackend:
         Raises:
             UsageError: names the command that mends it.
         """
-        suite, market = self._suite.name, self._context.market
+        suite, market = self._suite.name, self._market
         options = Options(market.region, self._work)
         up = f"`harness batch up SUITE --work {self._work}` (give both commands the same --instance and --region)"
         found = cloudformation.find(self._connections, names.stack(suite))
@@ -144,10 +145,10 @@ class BatchBackend:
     def begin(self, run: Run, bundle: Input) -> None:
         """Take note of the run, and of the harness that agents fetch."""
         self._run, self._bundle = run, bundle
-        found = account.find(self._connections, self._work, self._context.market.region)
+        found = account.find(self._connections, self._work, self._market.region)
         if found is None:
             raise UsageError(f"the account stack is gone; make it with `harness ec2 up {self._work}`")
-        self._role_id = found.worker_role_id
+        self._role = found.worker_role_id
 
     def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
         """Submit a launch's job, unless one that an earlier try submitted may still show up."""
@@ -230,7 +231,7 @@ class BatchBackend:
         container, attempts = shown.get("container", {}), shown.get("attempts", ())
         tasks = [each.get("taskArn") for each in (*(attempt.get("container", {}) for attempt in attempts), container)]
         # An ECS task's id is the name of its role's session.
-        boxes = dict.fromkeys(f"{self._role_id}:{task.rpartition('/')[2]}" for task in tasks if task)
+        boxes = dict.fromkeys(f"{self._role}:{task.rpartition('/')[2]}" for task in tasks if task)
         said = [shown.get("statusReason"), container.get("reason")]
         if container.get("exitCode"):
             said.append(f"exit code {container['exitCode']}")
@@ -272,11 +273,11 @@ class BatchBackend:
         suite = self._suite.name
         found = cloudformation.find(self._connections, names.stack(suite))
         if found is not None and inventory.jobs(self._connections, found):
-            self._context.say(f"other jobs of {suite} are not finished; their instances go on")
+            self._say(f"other jobs of {suite} are not finished; their instances go on")
             return []
         left, until = inventory.machines(self._connections, suite), self._clock() + _GONE_S
         if left:
-            self._context.say(f"waiting until AWS Batch has ended {len(left)} instances; Ctrl-C leaves that to it")
+            self._say(f"waiting until AWS Batch has ended {len(left)} instances; Ctrl-C leaves that to it")
         try:
             while left and self._clock() < until:
                 self._sleep(_POLL_S)

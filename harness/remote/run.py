@@ -79,6 +79,7 @@ class Context:
     inputs: Inputs
     clock: AwsTime
     owner: str
+    say: Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,15 @@ class SuiteRun:
         self.store = Store(request.options.results, self.inputs.suite.name, request.options.shelf)
         self.owner = tags.owner(client.connections, request.options.cache)
         self.backend = service.open(
-            Context(request, client.connections, self.market, self.inputs, self.clock, self.owner)
+            Context(
+                request,
+                client.connections,
+                self.market,
+                self.inputs,
+                self.clock,
+                self.owner,
+                client.screen.say,
+            )
         )
         self.complaints: list[str] = []
         shelf = request.options.shelf

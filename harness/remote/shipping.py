@@ -132,8 +132,26 @@ class Shipper:
         return found
 
     def adopt_index(self, box_id: str, key: str) -> Input | None:
-        """Copy an index that a box built to the inputs."""
-        return adopt_index(self._work, box_id, key)
+        """Copy an index that a box built to the inputs, unless one of that key is there; ``None``: the box has none.
+
+        Raises:
+            AwsError: its record names another object than the box's own.
+        """
+        found = self.find_index(key)
+        if found is not None:
+            return found
+        name = f"{layout.box(box_id)}/{layout.index(key)}"
+        built = _read(self._work, f"{name}.json")
+        if built is None:
+            return None
+        if not _SHA256.fullmatch(built.sha256) or built.name != _bytes_name(name, built.sha256):
+            place = self._work.place.below(f"{name}.json")
+            raise AwsError(f"{place}: names no index of this box; it is left there, and not used", "BadInput")
+        if self._work.size(built.name) != built.size_bytes:
+            return None
+        ours = Input(_bytes_name(index_name(key), built.sha256), built.sha256, built.size_bytes)
+        self._work.copy(built.name, ours.name)
+        return _record(self._work, index_name(key), ours)
 
     def part(
         self,
@@ -203,45 +221,11 @@ def index_name(key: str) -> str:
     return f"{layout.INPUTS}/{layout.index(key)}"
 
 
-def index_keys(work: Objects) -> set[str]:
-    """List the keys of indexes in S3; their bytes may be gone."""
-    names = (each.name.rpartition("/")[2] for each in work.list(f"{layout.INPUTS}/{layout.INDEXES}/"))
-    return {name.partition(".")[0] for name in names if name.endswith(".json")}
-
-
-def find_index(work: Objects, key: str) -> Input | None:
-    """Find an index that is whole in S3."""
-    return _find(work, index_name(key))
-
-
 def upload_index(work: Objects, box_id: str, key: str, index: Index, cache: Path, say: Report) -> None:
     """Upload an index that this box built to the box's own folder."""
     name = f"{layout.box(box_id)}/{layout.index(key)}"
     made = _upload(work, name, f"the index {key}", lambda path: _pack_index(path, index), cache, say)
     work.put_new(f"{name}.json", dump(made))
-
-
-def adopt_index(work: Objects, box_id: str, key: str) -> Input | None:
-    """Copy an index that a box built to the inputs, unless one of that key is there; ``None``: the box has none.
-
-    Raises:
-        AwsError: its record names another object than the box's own.
-    """
-    found = find_index(work, key)
-    if found is not None:
-        return found
-    name = f"{layout.box(box_id)}/{layout.index(key)}"
-    built = _read(work, f"{name}.json")
-    if built is None:
-        return None
-    if not _SHA256.fullmatch(built.sha256) or built.name != _bytes_name(name, built.sha256):
-        place = work.place.below(f"{name}.json")
-        raise AwsError(f"{place}: names no index of this box; it is left there, and not used", "BadInput")
-    if work.size(built.name) != built.size_bytes:
-        return None
-    ours = Input(_bytes_name(index_name(key), built.sha256), built.sha256, built.size_bytes)
-    work.copy(built.name, ours.name)
-    return _record(work, index_name(key), ours)
 
 
 def _tag(client: docker.DockerClient, prepared: Prepared) -> str | None:

@@ -17,6 +17,7 @@ from harness.remote.shipping import Shipper
 from harness.result import ResultSpec, job_key
 from tests.conftest import Bench
 from tests.remote import imds
+from tests.remote.conftest import WORK
 
 TYPE = "c7g.large"
 RUN = "test-suite-20260101T000000-abcdef"
@@ -36,6 +37,19 @@ def uploaded(work: Objects, box_id: str = BOX) -> list[str]:
     """Return the keys of the jobs that a box has uploaded, sorted."""
     listed = work.below(layout.box(box_id)).list(f"{layout.JOBS}/")
     return [Path(each.name).stem for each in listed]
+
+
+def rights_of(box_id: str) -> dict[str, Any]:
+    """Return the rights that a box needs, as a policy."""
+    arn = f"arn:aws:s3:::{WORK.bucket}"
+    inputs, runs, own = (f"{arn}/{WORK.key(name, '*')}" for name in (layout.INPUTS, layout.RUNS, layout.box(box_id)))
+    statements = [
+        {"Sid": "Inputs", "Action": "s3:GetObject", "Resource": inputs},
+        {"Sid": "Runs", "Action": "s3:GetObject", "Resource": runs},
+        {"Sid": "Own", "Action": "s3:PutObject", "Resource": own},
+        {"Sid": "Who", "Action": "sts:GetCallerIdentity", "Resource": "*"},
+    ]
+    return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", **each} for each in statements]}
 
 
 class Planning:

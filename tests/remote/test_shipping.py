@@ -47,6 +47,14 @@ def shipper(work: Objects, cache: Path, said: list[str] | None = None) -> Shippe
     return Shipper(work, Engine(), cache, [].append if said is None else said.append)
 
 
+def find(work: Objects, key: str) -> Input | None:
+    return shipper(work, Path("nowhere")).find_index(key)
+
+
+def adopt(work: Objects, box_id: str, key: str) -> Input | None:
+    return shipper(work, Path("nowhere")).adopt_index(box_id, key)
+
+
 def names(objects: Objects) -> list[str]:
     return [each.name for each in objects.list()]
 
@@ -353,9 +361,9 @@ def made_index(cache: Path, text: str = "postings") -> Index:
 
 def test_an_index_is_found_there(work: Objects, tmp_path: Path, said: list[str]) -> None:
     built = made_index(tmp_path / "cache")
-    assert shipping.find_index(work, KEY) is None
+    assert find(work, KEY) is None
     shipped = shipper(work, tmp_path, said).index(KEY, built)
-    assert shipping.find_index(work, KEY) == shipped
+    assert find(work, KEY) == shipped
     other = tmp_path / "other"
     fetched = receive.index(work, KEY, shipped, other, said.append)
     found = indexes.find(other, KEY)
@@ -364,7 +372,7 @@ def test_an_index_is_found_there(work: Objects, tmp_path: Path, said: list[str])
     assert (found.folder / "sub" / "empty").is_dir()
     work.delete([shipped.name])
     assert receive.index(work, KEY, shipped, other, said.append) == found, "it is there, so it is not fetched"
-    assert shipping.find_index(work, KEY) is None, "without its bytes it is not whole"
+    assert find(work, KEY) is None, "without its bytes it is not whole"
     assert shipper(work, tmp_path, said).index(KEY, built) == shipped, "and is shipped again"
 
 
@@ -443,24 +451,24 @@ def test_an_engine_whose_images_boxes_would_not_find_is_refused_before_anything_
 
 def test_an_index_of_a_box_is_adopted_once(work: Objects, tmp_path: Path, said: list[str]) -> None:
     built = made_index(tmp_path / "cache")
-    assert shipping.adopt_index(work, BOX, KEY) is None, "the box has none yet"
+    assert adopt(work, BOX, KEY) is None, "the box has none yet"
     shipping.upload_index(work, BOX, KEY, built, tmp_path, said.append)
     assert all(name.startswith(f"boxes/{BOX}/indexes/{KEY}.") for name in names(work)) and len(names(work)) == 2
     adopted = shipper(work, tmp_path).adopt_index(BOX, KEY)
     assert adopted is not None and adopted.name.startswith(f"inputs/indexes/{KEY}.")
-    assert shipping.find_index(work, KEY) == adopted and shipping.index_keys(work) == {KEY}
+    assert find(work, KEY) == adopted
     content(work, adopted)
     fetched = receive.index(work, KEY, adopted, tmp_path / "other", said.append)
     assert fetched.facts == built.facts and indexes.content(fetched.folder) == indexes.content(built.folder)
     other = made_index(tmp_path / "another", "others")
     shipping.upload_index(work, f"{BOX}-2", KEY, other, tmp_path, said.append)
-    assert shipping.adopt_index(work, f"{BOX}-2", KEY) == adopted, "the first one stays"
+    assert adopt(work, f"{BOX}-2", KEY) == adopted, "the first one stays"
 
 
 def test_an_index_that_is_shipped_from_home_is_what_a_boxs_would_be(work: Objects, tmp_path: Path) -> None:
     built = made_index(tmp_path / "cache")
     shipping.upload_index(work, BOX, KEY, built, tmp_path, lambda _: None)
-    adopted = shipping.adopt_index(work, BOX, KEY)
+    adopted = adopt(work, BOX, KEY)
     work.delete([f"{shipping.index_name(KEY)}.json"])
     assert shipper(work, tmp_path).index(KEY, built) == adopted
 
@@ -482,7 +490,7 @@ def test_a_record_that_names_no_index_of_its_box_is_refused(work: Objects, lie: 
     work.put(f"{layout.box(BOX)}/{layout.index(KEY)}.json", dump(Input(name, sha256, 3)))
     before = names(work)
     with pytest.raises(AwsError, match="names no index of this box") as caught:
-        shipping.adopt_index(work, BOX, KEY)
+        adopt(work, BOX, KEY)
     assert caught.value.code == "BadInput" and "\n" not in str(caught.value) and names(work) == before
 
 
@@ -493,16 +501,16 @@ def test_a_record_with_no_hash_is_refused(work: Objects, sha256: str) -> None:
     work.put(made.name, b"abc")
     work.put(f"{name}.json", dump(made))
     with pytest.raises(AwsError, match="names no index of this box"):
-        shipping.adopt_index(work, BOX, KEY)
+        adopt(work, BOX, KEY)
 
 
 def test_an_index_whose_bytes_are_cut_or_gone_is_not_adopted(work: Objects, tmp_path: Path) -> None:
     shipping.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
     (packed,) = [name for name in names(work) if name.endswith(".tar.gz")]
     work.put(packed, b"cut")
-    assert shipping.adopt_index(work, BOX, KEY) is None and shipping.find_index(work, KEY) is None
+    assert adopt(work, BOX, KEY) is None and find(work, KEY) is None
     work.delete([packed])
-    assert shipping.adopt_index(work, BOX, KEY) is None
+    assert adopt(work, BOX, KEY) is None
 
 
 # ---- parts
@@ -561,4 +569,4 @@ def test_an_index_of_the_cache_is_shipped_with_a_part(bench: Bench, work: Object
     made = Shipping(work, tmp_path / "cache").part(
         PlannedPart("p-1", TYPE, 0.1, 30, jobs), RUN, jobs, planning.inputs, ready, local, lambda _: KEY
     )
-    assert made.indexes == {KEY: shipping.find_index(work, KEY)}
+    assert made.indexes == {KEY: find(work, KEY)}

@@ -21,7 +21,7 @@ from harness.errors import AwsError, FileError
 from harness.inputs import Options
 from harness.launch.fake import FakeLauncher
 from harness.progress import Screen
-from harness.remote import bundle, home, layout, shipping, upload
+from harness.remote import bundle, home, layout, upload
 from harness.remote.records import Assignment, Input, Part, Status, dump, read
 from harness.remote.upload import Uploader
 from harness.result import job_key
@@ -155,8 +155,8 @@ def test_indexes_alone_are_built_and_handed_over(planning: Planning, tmp_path: P
     box.run(box.follower())
     assert not arrived(planning) and box.status.troubles == ()
     assert not list(planning.work.list(f"{layout.INPUTS}/{layout.INDEXES}/"))
-    adopted = shipping.adopt_index(planning.work, BOX, part.builds[0].key)
-    assert adopted and shipping.find_index(planning.work, part.builds[0].key) == adopted
+    adopted = planning.shipper.adopt_index(BOX, part.builds[0].key)
+    assert adopted and planning.shipper.find_index(part.builds[0].key) == adopted
 
 
 def test_an_index_that_is_not_asked_for_stays(planning: Planning, tmp_path: Path) -> None:

@@ -15,16 +15,16 @@ from harness.aws.objects import Objects
 from harness.launch.docker import DockerLauncher
 from harness.launch.fake import FakeLauncher
 from harness.records import Outcome
-from harness.remote import home, layout, shipping
+from harness.remote import home, layout
 from harness.remote.records import MOST_BYTES, Beat, End, ShippedImage, read
 from harness.remote.shipping import Shipper
 from harness.remote.user_data import Boot, render
 from harness.store import Store
 from harness.stored_jobs import read_jobs
-from tests.aws import server
+from tests.aws import rights, server
 from tests.conftest import Bench, protocol
 from tests.remote import imds, standin
-from tests.remote.planning import RUN, TYPE, Engine, Planning, uploaded
+from tests.remote.planning import RUN, TYPE, Engine, Planning, rights_of, uploaded
 
 pytestmark = pytest.mark.docker
 
@@ -114,6 +114,13 @@ def check_no_secrets(work: Objects, *texts: str) -> None:
     assert not [secret for secret in server.SECRETS if any(secret in text for text in texts)]
 
 
+def check_rights(endpoint: str, number: int) -> None:
+    """Hold what a box asked of AWS against the few rights that it needs, and each of these against what it asked."""
+    identity = box_id(number)
+    seen = server.requests(endpoint)
+    assert rights.differing(seen, server.box_key(identity), [rights_of(identity)]) == ([], [])
+
+
 # A first boot installs all packages; so does any where none has been kept.
 @pytest.mark.parametrize("fresh", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_user_data_makes_a_box_whose_jobs_come_home(
@@ -122,6 +129,7 @@ def test_user_data_makes_a_box_whose_jobs_come_home(
     work: Objects,
     tmp_path: Path,
     engine: docker.DockerClient,
+    aws: str,
     fresh: bool,
 ) -> None:
     shipped = ship(trials=2, service_s=0.002)
@@ -143,7 +151,7 @@ def test_user_data_makes_a_box_whose_jobs_come_home(
         assert "IMDSv1" not in box.log and not [path for path in box.metadata.asked if "identity" in path]
         log = box.log
     assert sorted(told.handed_over) == uploaded(work, box_id(1)) == sorted(planning.specs)
-    assert len(part.jobs) == 2 and shipping.adopt_index(work, box_id(1), part.builds[0].key)
+    assert len(part.jobs) == 2 and planning.shipper.adopt_index(box_id(1), part.builds[0].key)
     store = Store(tmp_path / "here", "test-suite")
     with store.held():
         for key, spec in planning.specs.items():
@@ -159,6 +167,7 @@ def test_user_data_makes_a_box_whose_jobs_come_home(
     assert (beat.done, beat.total, beat.instance_id) == (2, 2, id_)
     said = written(work, 1, layout.LOG).decode()
     assert "loading the image of shipped" in said and "box: end: all is done" in said
+    check_rights(aws, 1)
     check_no_secrets(work, user_data, log, json.dumps(engine.images.get(image.digest).attrs))
 
 

@@ -21,10 +21,10 @@ from harness.remote import layout, worker
 from harness.remote.records import MOST_BYTES, Beat, End, Input, Part, read
 from harness.remote.worker import INTERVAL_VARIABLE, Worker
 from harness.store import Store
-from tests.aws import server
+from tests.aws import rights, server
 from tests.conftest import Bench, protocol
 from tests.remote import imds
-from tests.remote.planning import BOX, RUN, TYPE, Planning, uploaded
+from tests.remote.planning import BOX, RUN, TYPE, Planning, rights_of, uploaded
 
 
 @pytest.fixture
@@ -92,6 +92,22 @@ def test_a_box_writes_to_its_own_folder_alone(planning: Planning, service: imds.
     assert live(planning, tmp_path / "home"), log(planning)
     written = {each.name for each in planning.work.list()} - before
     assert len(written) == 3 + 3 + 2 * 2 and all(name.startswith(f"{layout.box(BOX)}/") for name in written)
+
+
+def test_a_box_asks_for_what_it_may_and_no_more(
+    planning: Planning, service: imds.Metadata, tmp_path: Path, aws: str
+) -> None:
+    planning.part(builds=True)
+    key = server.box_key(BOX)
+    server.identify(aws, key, BOX)
+    code = "import sys; from harness.remote import worker; worker.Worker.__init__.__defaults__ = ('fake',)\n"
+    code += "sys.exit(worker.main(sys.argv[1:]))"
+    child = [sys.executable, "-c", code, str(planning.work.place), RUN, "0001"]
+    variables = {**os.environ, **server.environment(aws, key), worker.HOME_VARIABLE: str(tmp_path / "home")}
+    del variables["AWS_EC2_METADATA_DISABLED"]
+    assert subprocess.run(child, env=variables, check=False).returncode == 0, log(planning)
+    assert end(planning).ok and uploaded(planning.work) == sorted(planning.specs)
+    assert rights.differing(server.requests(aws), key, [rights_of(BOX)]) == ([], [])
 
 
 def test_two_attempts_at_a_part_do_not_meet(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
