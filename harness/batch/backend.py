@@ -6,7 +6,10 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from harness import hardware
@@ -37,9 +40,8 @@ _GONE = "AWS Batch does not know it any more"
 
 def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
     """Group jobs by system, profile and dataset; each index build is a part of its own."""
-    return plan.parts(
-        todo, how, lambda job: (job.cell.system, job.cell.profile, job.cell.dataset), lambda build: build.key
-    )
+    group = attrgetter("cell.system", "cell.profile", "cell.dataset")
+    return plan.parts(todo, how, group, attrgetter("key"))
 
 
 @dataclass
@@ -96,11 +98,7 @@ class BatchBackend:
         return names.queue(self._suite.name, part.instance_type)
 
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
-        """Refuse parts that Batch would not run, or not as this harness; return the quotas.
-
-        Raises:
-            UsageError: names the command that mends it.
-        """
+        """Refuse parts that Batch would not run, or not as this harness, with the remedy; return the quotas."""
         suite, market = self._suite.name, self._market
         options = Options(market.region, self._work)
         up = f"`harness batch up SUITE --work {self._work}` (give both commands the same --instance and --region)"
@@ -112,22 +110,16 @@ class BatchBackend:
         for profile, instance_type in dict.fromkeys((self._profile(part), part.instance_type) for part in parts):
             envelope, instance = hardware.profile(profile), market.known[instance_type]
             digests = [job_definition.digest(envelope, instance, shared, options) for shared in (False, True)]
-            if found.outputs.get(stack.profile_output(profile)) not in digests:
-                raise UsageError(
-                    f"the stack {found.name} has no jobs of this version of harness for {profile} on {instance_type};"
-                    f" change it: {up}"
-                )
+            if found.outputs.get(names.logical("Jobs", profile)) not in digests:
+                why = f"has no jobs of this version of harness for {profile} on {instance_type}"
+                raise UsageError(f"the stack {found.name} {why}; change it: {up}")
         types = list(dict.fromkeys(part.instance_type for part in parts))
         for queue in (names.queue(suite, each) for each in types):
             ill = self._ill(queue, "job_queue", "queue") or self._ill(queue, "compute_environment", "environment")
             if ill:
                 raise UsageError(f"the {ill}; enable it, or make it again: `harness batch down {suite}`, then {up}")
-        spot = found.outputs.get(stack.SPOT) == "1"
-        known = (market.known[each] for each in types)
-        return [
-            f"{each.instance_type}: quota: {region.quota(self._connections, market.region, each, spot)}"
-            for each in known
-        ]
+        spot, quota = found.outputs.get(stack.SPOT) == "1", partial(region.quota, self._connections, market.region)
+        return [f"{each}: quota: {quota(market.known[each], spot)}" for each in types]
 
     def _ill(self, name: str, kind: str, word: str) -> str | None:
         """Return why a queue or a compute environment takes no jobs."""
@@ -156,9 +148,10 @@ class BatchBackend:
         job, first = self._jobs[launch.name], submission.parts[0]
         if job.doubted is not None and self._clock() - job.doubted < _LISTED_S:
             return
-        more: dict[str, Any] = {}
-        if len(submission.parts) > 1:  # Batch refuses an array of one
-            more["arrayProperties"] = {"size": len(submission.parts)}
+        count = len(submission.parts)
+        more: dict[str, Any] = (
+            {"arrayProperties": {"size": count}} if count > 1 else {}
+        )  # Batch refuses an array of one
         if launch.attempts != costs.ATTEMPTS:
             more["retryStrategy"] = {"attempts": launch.attempts}
         fresh, job.doubted = job.doubted is None, self._clock()
@@ -236,16 +229,10 @@ class BatchBackend:
         if container.get("exitCode"):
             said.append(f"exit code {container['exitCode']}")
         phase = _PHASES.get(shown["status"], WAITING)
-        seconds = sum(max(0, each.get("stoppedAt", 0) - each.get("startedAt", 0)) for each in attempts) / 1000
-        return State(
-            phase=phase,
-            words=shown["status"].lower(),
-            boxes=tuple(boxes),
-            attempts=max(len(attempts), len(boxes)),
-            # A reason may name the account.
-            reason=concealed(" ".join("; ".join(filter(None, said)).split()))[:300],
-            seconds=seconds if phase == ENDED else None,
-        )
+        ran_ms = sum(max(0, each.get("stoppedAt", 0) - each.get("startedAt", 0)) for each in attempts)
+        seconds = ran_ms / 1000 if phase == ENDED else None
+        reason = concealed(" ".join("; ".join(filter(None, said)).split()))[:300]  # it may name the account
+        return State(phase, shown["status"].lower(), tuple(boxes), max(len(attempts), len(boxes)), reason, seconds)
 
     def _why_waits(self, job: _Job, submission: Submission, open_: Sequence[State]) -> str:
         """Return why all open parts have waited for a host for minutes, or nothing."""
@@ -278,12 +265,10 @@ class BatchBackend:
         left, until = inventory.machines(self._connections, suite), self._clock() + _GONE_S
         if left:
             self._say(f"waiting until AWS Batch has ended {len(left)} instances; Ctrl-C leaves that to it")
-        try:
+        with suppress(KeyboardInterrupt):  # the caller reports what is alive
             while left and self._clock() < until:
                 self._sleep(_POLL_S)
                 left = inventory.machines(self._connections, suite)
-        except KeyboardInterrupt:
-            pass  # the caller reports what is alive
         return left
 
 

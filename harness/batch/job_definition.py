@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import base64
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
@@ -15,15 +15,14 @@ from harness.base_image import BaseFile
 from harness.declared import read_toml, validate
 from harness.errors import UsageError
 from harness.instances import Instance
-from harness.plan import cells
 from harness.prices import Snapshot
 from harness.records import Envelope
 from harness.remote import bundle, costs, machines, user_data
 from harness.suite import Suite
 
 MIB = 1 << 20
-# Batch takes no time-out below this.
-LEAST_TIMEOUT_S = 60
+# Batch takes no time-out below this; every submission has its own, and this one is for jobs that a user submits.
+LEAST_TIMEOUT_S, _TIMEOUT_S = 60, 86_400
 # On a shared host an agent needs this beside the envelope: harness itself, and what the engine starts for it.
 _AGENT_VCPUS, _AGENT_MIB = 1, 1024
 # Alone on its host a job asks for little: the sibling that it starts is not in its container.
@@ -65,23 +64,16 @@ class Options:
     disk_gib: int = 100
     spot: bool = False
     shared: bool = False
-    agent_image: str | None = None
+    agent_image: str = ""
 
 
 @dataclass(frozen=True)
 class Requirements:
-    """All that a suite has in Batch: the instance type of each envelope; ``timeout_s`` of any job."""
+    """All that a suite has in Batch: the instance type of each envelope."""
 
     suite: str
     options: Options
     machines: tuple[tuple[Envelope, Instance], ...]
-    timeout_s: int
-    agent_image: str
-
-    @property
-    def instances(self) -> tuple[Instance, ...]:
-        """The instance types, each once."""
-        return tuple({each.instance_type: each for _, each in self.machines}.values())
 
 
 def requirements(suite: Suite, options: Options, snapshot: Snapshot) -> Requirements:
@@ -90,18 +82,13 @@ def requirements(suite: Suite, options: Options, snapshot: Snapshot) -> Requirem
     Raises:
         UsageError: a name is unknown, or no instance type provides a profile.
     """
-    wanted = cells(suite)
-    names = {cell.profile for cell in wanted} | ({suite.build_profile} if suite.build_profile else set())
-    profiles = {name: hardware.profile(name) for name in sorted(names)}
+    profiles = {name: hardware.profile(name) for name in (*suite.profiles, *filter(None, [suite.build_profile]))}
     asked = machines.Wanted(suite.ec2.instances, options.instance, options.burstable, options.architecture)
     chosen = machines.choose(profiles, snapshot, instances.read("aws"), offers.reserve(), asked)
     pairs = tuple((envelope, chosen[name].instance) for name, envelope in profiles.items())
     for envelope, instance in pairs:
         check(envelope, instance, options.shared)
-    protocol = suite.protocol
-    whole = protocol.build_timeout_s + len(wanted) * protocol.jobs * (protocol.job_timeout_s + protocol.load_timeout_s)
-    timeout_s = max(LEAST_TIMEOUT_S, round(whole))
-    return Requirements(suite.name, options, pairs, timeout_s, options.agent_image or _agent_image())
+    return Requirements(suite.name, replace(options, agent_image=options.agent_image or _agent_image()), pairs)
 
 
 def _agent_image() -> str:
@@ -141,8 +128,8 @@ def definition(wanted: Requirements, envelope: Envelope, instance: Instance, rol
     """Return a definition in CloudFormation's form, without its name; ``role`` refers to the workers' role."""
     mounts = [{"SourceVolume": name, "ContainerPath": path, "ReadOnly": False} for name, path in _MOUNTS.items()]
     container = {
-        **_identity(envelope, instance, wanted.options.shared, wanted.options, wanted.agent_image),
-        "Image": wanted.agent_image,
+        **_identity(envelope, instance, wanted.options.shared, wanted.options),
+        "Image": wanted.options.agent_image,
         "JobRoleArn": role,
         "Volumes": [{"Name": name, "Host": {"SourcePath": path}} for name, path in _MOUNTS.items()],
         "MountPoints": mounts,
@@ -155,17 +142,17 @@ def definition(wanted: Requirements, envelope: Envelope, instance: Instance, rol
         "Parameters": dict.fromkeys(PARAMETERS, "none"),
         "ContainerProperties": container,
         "RetryStrategy": {"Attempts": costs.ATTEMPTS, "EvaluateOnExit": rules},
-        "Timeout": {"AttemptDurationSeconds": wanted.timeout_s},
+        "Timeout": {"AttemptDurationSeconds": _TIMEOUT_S},
         "PropagateTags": True,
     }
 
 
 def digest(envelope: Envelope, instance: Instance, shared: bool, options: Options) -> str:
     """Return a hash of what decides how a job runs; another copy of the agents' image decides nothing."""
-    return records.digest(_identity(envelope, instance, shared, options, ""))[:16]
+    return records.digest(_identity(envelope, instance, shared, replace(options, agent_image="")))[:16]
 
 
-def _identity(envelope: Envelope, instance: Instance, shared: bool, options: Options, image: str) -> dict[str, Any]:
+def _identity(envelope: Envelope, instance: Instance, shared: bool, options: Options) -> dict[str, Any]:
     vcpus, memory_mib = needs(envelope, instance, shared)
     required = {"VCPU": vcpus, "MEMORY": memory_mib}
     if envelope.gpus:
@@ -173,7 +160,7 @@ def _identity(envelope: Envelope, instance: Instance, shared: bool, options: Opt
         required["GPU"] = instance.gpus
     variables = {SHARED_VARIABLE: str(int(shared)), "HARNESS_GPUS": str(envelope.gpus)}
     return {
-        "Command": command(image, options.work, options.region),
+        "Command": command(options.agent_image, options.work, options.region),
         "ResourceRequirements": [{"Type": kind, "Value": str(value)} for kind, value in required.items()],
         "Environment": [{"Name": name, "Value": value} for name, value in variables.items()],
     }
@@ -182,7 +169,8 @@ def _identity(envelope: Envelope, instance: Instance, shared: bool, options: Opt
 def command(image: str, work: S3Uri, region: str) -> list[str]:
     """Return the agent's command: both scripts, packed, and their arguments; refuse one that ECS does not take."""
     pins = "\n".join(bundle.pins(*user_data.BOTO3))
-    packed = _packed("\0".join((_script("host.py"), _script("container.py"), pins)))
+    scripts = "\0".join((_script("host.py"), _script("container.py"), pins)).encode()
+    packed = base64.b64encode(zlib.compress(scripts, 9)).decode()
     words = ["python3", "-c", _LOADER, packed, image, str(work), region, *(f"Ref::{name}" for name in PARAMETERS)]
     size = sum(len(word) + 4 for word in words) + _LONGEST_PARAMETERS
     if size > _MAXIMUM_COMMAND:
@@ -191,10 +179,6 @@ def command(image: str, work: S3Uri, region: str) -> list[str]:
             f" {work} or the name of --agent-image"
         )
     return words
-
-
-def _packed(text: str) -> str:
-    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
 def _script(name: str) -> str:

@@ -40,21 +40,22 @@ def template(wanted: Requirements) -> str:
     suite, options = wanted.suite, wanted.options
     machines = {"LaunchTemplate": _launch_template(wanted)}
     others: dict[str, Resource] = {}
-    for instance in wanted.instances:
-        machines[_environment_name(instance)] = _environment(wanted, instance)
-        others[names.logical("Queue", instance.instance_type)] = _queue(suite, instance)
-    queues = ",".join(names.queue(suite, instance.instance_type) for instance in wanted.instances)
+    instances = {instance.instance_type: instance for _, instance in wanted.machines}
+    for name, instance in instances.items():
+        machines[names.logical("Machines", name)] = _environment(wanted, instance)
+        others[names.logical("Queue", name)] = _queue(suite, name)
     outputs = {
         WORK: str(options.work),
         SPOT: str(int(options.spot)),
         MACHINES: records.digest(machines)[:16],
-        inventory.QUEUES: queues,
+        inventory.QUEUES: ",".join(names.queue(suite, name) for name in instances),
     }
     for envelope, instance in wanted.machines:
         properties = job_definition.definition(wanted, envelope, instance, {"Ref": _WORKER_ROLE})
-        name = {"JobDefinitionName": names.definition(suite, envelope.name)}
-        others[profile_output(envelope.name)] = _resource("Batch::JobDefinition", {**name, **properties})
-        outputs[profile_output(envelope.name)] = job_definition.digest(envelope, instance, options.shared, options)
+        properties["JobDefinitionName"] = names.definition(suite, envelope.name)
+        logical = names.logical("Jobs", envelope.name)
+        others[logical] = _resource("Batch::JobDefinition", properties)
+        outputs[logical] = job_definition.digest(envelope, instance, options.shared, options)
     document = {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": f"AWS Batch for the suite {suite} of harness; costs nothing while no job runs",
@@ -63,11 +64,6 @@ def template(wanted: Requirements) -> str:
         "Outputs": {name: {"Value": value} for name, value in outputs.items()},
     }
     return json.dumps(document, indent=1) + "\n"
-
-
-def profile_output(profile: str) -> str:
-    """Return the output, and the resource, of a profile's job definition."""
-    return names.logical("Jobs", profile)
 
 
 def _resource(kind: str, properties: Mapping[str, Any]) -> Resource:
@@ -82,8 +78,8 @@ def _launch_template(wanted: Requirements) -> Resource:
         {"Key": tags.OWNER, "Value": {"Ref": "Owner"}},
         {"Key": "Name", "Value": names.stack(wanted.suite)},
     ]
-    size_gib = wanted.options.disk_gib
-    disk = {"VolumeSize": size_gib, "VolumeType": "gp3", "Encrypted": True, "DeleteOnTermination": True}
+    size = wanted.options.disk_gib
+    disk = {"VolumeSize": size, "VolumeType": "gp3", "Encrypted": True, "DeleteOnTermination": True}
     data = {
         # ECS' agent and ours are on the host's network: one hop.  A measured image has no network at all.
         "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 1, "HttpEndpoint": "enabled"},
@@ -92,10 +88,6 @@ def _launch_template(wanted: Requirements) -> Resource:
     }
     own = [{"ResourceType": "launch-template", "Tags": [suite]}]
     return _resource("EC2::LaunchTemplate", {"LaunchTemplateData": data, "TagSpecifications": own})
-
-
-def _environment_name(instance: Instance) -> str:
-    return names.logical("Machines", instance.instance_type)
 
 
 def _environment(wanted: Requirements, instance: Instance) -> Resource:
@@ -126,12 +118,13 @@ def _environment(wanted: Requirements, instance: Instance) -> Resource:
     return _resource("Batch::ComputeEnvironment", properties)
 
 
-def _queue(suite: str, instance: Instance) -> Resource:
+def _queue(suite: str, instance_type: str) -> Resource:
+    environment = {"Ref": names.logical("Machines", instance_type)}
     properties = {
-        "JobQueueName": names.queue(suite, instance.instance_type),
+        "JobQueueName": names.queue(suite, instance_type),
         "Priority": 1,
         "State": "ENABLED",
-        "ComputeEnvironmentOrder": [{"Order": 1, "ComputeEnvironment": {"Ref": _environment_name(instance)}}],
+        "ComputeEnvironmentOrder": [{"Order": 1, "ComputeEnvironment": environment}],
         "JobStateTimeLimitActions": [
             {"Reason": reason, "State": "RUNNABLE", "MaxTimeSeconds": _STUCK_S, "Action": "CANCEL"} for reason in _STUCK
         ],
@@ -155,7 +148,7 @@ def up(
         "HostProfileArn": account.host_profile_arn,
         "SecurityGroup": account.security_group,
         "Subnets": ",".join(_subnets(connections, account.vpc, subnets)),
-        # Stays: a stack's tags are those of its queues, which would be replaced for another value.
+        # Stays: CloudFormation would replace the queues, which have the stack's tags.
         "Owner": found.parameters.get("Owner", owner) if found else owner,
     }
     if found is not None and _changes_machines(found, text, parameters):
@@ -180,9 +173,8 @@ def _subnets(connections: Connections, vpc: str, named: Sequence[str]) -> list[s
     narrow = {"Name": "subnet-id", "Values": list(named)} if named else {"Name": "default-for-az", "Values": ["true"]}
     with aws_errors("looking for subnets"):
         filters = [{"Name": "vpc-id", "Values": [vpc]}, narrow]
-        found = sorted(
-            each["SubnetId"] for each in connections.client("ec2").describe_subnets(Filters=filters)["Subnets"]
-        )
+        described = connections.client("ec2").describe_subnets(Filters=filters)["Subnets"]
+    found = sorted(each["SubnetId"] for each in described)
     if not found or set(named) - set(found):
         raise UsageError(f"name --subnet of {vpc}, the VPC of `harness ec2 up`, with a way to the internet")
     return found

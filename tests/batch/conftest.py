@@ -32,14 +32,14 @@ def wanted() -> Make:
 
     def make(**changes: Any) -> Requirements:
         fixed = {name: changes.pop(name) for name in ("suite", "machines") if name in changes}
-        options = Options(**{"region": server.REGION, "work": uri.parse("s3://bucket/work"), **changes})
+        options = Options(
+            **{"region": server.REGION, "work": uri.parse("s3://bucket/work"), "agent_image": AGENT, **changes}
+        )
         machines = (
             (hardware.profile("cpu1-mem1"), known["m6gd.medium"]),
             (hardware.profile("cpu2-mem4"), known["c7g.xlarge"]),
         )
-        return Requirements(
-            **{"suite": "quick", "machines": machines, **fixed}, options=options, timeout_s=7200, agent_image=AGENT
-        )
+        return Requirements(**{"suite": "quick", "machines": machines, **fixed}, options=options)
 
     return make
 

@@ -534,7 +534,7 @@ def test_jobs_that_the_stack_would_run_otherwise_are_refused(
 def test_agents_of_another_harness_are_refused(
     made: Connections, backend: BatchBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_definition, "_packed", lambda _: "another")
+    monkeypatch.setattr(job_definition, "_script", lambda _: "another")
     with pytest.raises(UsageError, match="no jobs of this version of harness"):
         backend.check([part("001")])
 

@@ -232,7 +232,7 @@ def test_batch_has_what_the_template_says(connections: Connections, wanted: Make
     container = there["definitions"][0]["containerProperties"]
     assert container["jobRoleArn"] == account.worker_role_arn
     assert container["command"] == command(AGENT, wanted().options.work, server.REGION)
-    assert there["definitions"][0]["timeout"] == {"attemptDurationSeconds": 7200}
+    assert there["definitions"][0]["timeout"] == {"attemptDurationSeconds": 86_400}
 
 
 def test_a_changed_suite_changes_its_stack(connections: Connections, wanted: Make, account: Account) -> None:

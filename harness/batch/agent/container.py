@@ -97,8 +97,8 @@ def main(*given: str) -> int:
     threading.Thread(target=die_with, args=(Path(lock),), daemon=True).start()
     bucket, _, prefix = work.removeprefix("s3://").partition("/")
     place = f"{prefix}/" if prefix else ""
-    packages = hashlib.sha256(f"{sys.version} {pins}".encode()).hexdigest()[:16]
-    sys.path.insert(0, str(once(HOME / "packages" / packages, lambda folder: install(pins, folder))))
+    name = hashlib.sha256(f"{sys.version} {pins}".encode()).hexdigest()[:16]
+    sys.path.insert(0, str(once(HOME / "packages" / name, lambda folder: install(pins, folder))))
     import boto3
 
     s3 = boto3.client("s3", region_name=region)
@@ -107,12 +107,12 @@ def main(*given: str) -> int:
     own = HOME / "jobs" / Path(lock).stem
     shutil.rmtree(own, ignore_errors=True)
     own.mkdir(parents=True)
-    variables = {"PYTHONPATH": str(home), "AWS_REGION": region, "HARNESS_BOX_HOME": str(own), "HOME": str(own)}
     # Jobs that share a host must not share CPUs.
-    variables["HARNESS_CPU_LEASES"] = str(HOME / "cpus")
+    paths = {"PYTHONPATH": home, "HARNESS_BOX_HOME": own, "HOME": own, "HARNESS_CPU_LEASES": HOME / "cpus"}
+    variables = {**os.environ, "AWS_REGION": region, **{name: str(path) for name, path in paths.items()}}
     box = [sys.executable, "-m", "harness.remote.worker", work, run_id, launch["parts"][int(index)]]
     try:
-        return run(*box, env={**os.environ, **variables}, cwd=own)
+        return run(*box, env=variables, cwd=own)
     finally:
         shutil.rmtree(own, ignore_errors=True)
 
