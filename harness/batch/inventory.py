@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.aws import cloudformation
+from harness.aws import cloudformation, tags
 from harness.aws.cloudformation import Stack
 from harness.aws.connections import Connections
 from harness.aws.failures import aws_errors
-from harness.ec2 import tags
 
 # Instances of Batch have this beside the suite's tag, which boxes of EC2 have too.
 LAUNCHER_TAG, LAUNCHER = "harness:launcher", "batch"
@@ -42,14 +41,9 @@ def stacks(connections: Connections) -> list[Stack]:
     """Return the stacks of all suites in this region."""
     with aws_errors("listing stacks"):
         pages = connections.client("cloudformation").get_paginator("describe_stacks").paginate()
-        found = [
-            each["StackName"]
-            for page in pages
-            for each in page["Stacks"]
-            if any(tag["Key"] == tags.SUITE for tag in each.get("Tags", ()))
-        ]
-    read = (cloudformation.find(connections, name) for name in sorted(found))
-    return [stack for stack in read if stack is not None]
+        listed = [each for page in pages for each in page["Stacks"]]
+    names = sorted(each["StackName"] for each in listed if tags.SUITE in tags.as_dict(each.get("Tags")))
+    return [stack for name in names if (stack := cloudformation.find(connections, name))]
 
 
 def machines(connections: Connections, suite: str) -> list[str]:
@@ -58,12 +52,8 @@ def machines(connections: Connections, suite: str) -> list[str]:
     filters = [{"Name": name, "Values": values} for name, values in wanted.items()]
     with aws_errors("listing the instances of AWS Batch"):
         pages = connections.client("ec2").get_paginator("describe_instances").paginate(Filters=filters)
-        return [
-            f"{each['InstanceId']} ({each['InstanceType']} {each['State']['Name']})"
-            for page in pages
-            for reservation in page["Reservations"]
-            for each in reservation["Instances"]
-        ]
+        found = [each for page in pages for reservation in page["Reservations"] for each in reservation["Instances"]]
+    return [f"{each['InstanceId']} ({each['InstanceType']} {each['State']['Name']})" for each in found]
 
 
 def queues(stack: Stack) -> list[str]:
@@ -73,12 +63,8 @@ def queues(stack: Stack) -> list[str]:
 
 def jobs(connections: Connections, stack: Stack) -> list[Job]:
     """Return the jobs in a suite's queues that wait or run."""
-    found = {
-        job.job_id: job
-        for queue in queues(stack)
-        for status in _UNFINISHED
-        for job in listed(connections, queue, jobStatus=status)
-    }
+    pairs = ((queue, status) for queue in queues(stack) for status in _UNFINISHED)
+    found = {job.job_id: job for queue, status in pairs for job in listed(connections, queue, jobStatus=status)}
     unfinished = []
     for each in described(connections, list(found)):
         array = each.get("arrayProperties", {})
@@ -93,12 +79,8 @@ def listed(connections: Connections, queue: str, **filters: Any) -> list[Job]:
     """Return the jobs of one queue, an array once."""
     with aws_errors(f"listing the jobs of {queue}"):
         pages = connections.client("batch").get_paginator("list_jobs").paginate(jobQueue=queue, **filters)
-        return [
-            Job(each["jobId"], each["jobName"], each["status"], created=int(each.get("createdAt", 0)))
-            for page in pages
-            for each in page["jobSummaryList"]
-            if ":" not in each["jobId"]  # a child of an array
-        ]
+        found = [each for page in pages for each in page["jobSummaryList"] if ":" not in each["jobId"]]
+    return [Job(each["jobId"], each["jobName"], each["status"], created=each.get("createdAt", 0)) for each in found]
 
 
 def described(connections: Connections, ids: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -121,10 +103,9 @@ def cancel(connections: Connections, stack: Stack, say: Callable[[str], None]) -
     for job in found:
         terminate(connections, job.job_id, _CANCELLED)
         say(f"ending  {job.name}")
-    arrays = {job.job_id: job.parts for job in found if job.parts > 1}
-    if arrays:
+    children = [f"{job.job_id}:{number}" for job in found if job.parts > 1 for number in range(job.parts)]
+    if children:
         time.sleep(_GRACE_S)
-    children = [f"{job}:{number}" for job, parts in arrays.items() for number in range(parts)]
     for each in described(connections, children):
         if each["status"] not in ENDED:
             terminate(connections, each["jobId"], _CANCELLED)

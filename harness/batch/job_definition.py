@@ -1,21 +1,37 @@
-"""Job definitions: how Batch runs a part under a hardware profile."""
+"""What a suite's jobs ask of Batch: machines, vCPUs and memory, the agents' command, retries, a time-out."""
 
 from __future__ import annotations
 
 import ast
 import base64
 import zlib
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from harness import records
+from harness import catalog, hardware, instances, offers, records
 from harness.aws.uri import S3Uri
-from harness.batch.requirements import Requirements, needs
+from harness.base_image import BaseFile
+from harness.declared import read_toml, validate
 from harness.errors import UsageError
 from harness.instances import Instance
+from harness.plan import cells
+from harness.prices import Snapshot
 from harness.records import Envelope
-from harness.remote import bundling, user_data
+from harness.remote import bundle, machines, user_data
+from harness.suite import Suite
 
+MIB = 1 << 20
+# Batch takes no time-out below this.
+LEAST_TIMEOUT_S = 60
+# On a shared host an agent needs this beside the envelope: harness itself, and what the engine starts for it.
+_AGENT_VCPUS, _AGENT_MIB = 1, 1024
+# Alone on its host a job asks for little: the sibling that it starts is not in its container.
+_ALONE_MIB = 512
+# A host registers less memory than its type has: of m5 and c5 4 % and more go to the kernel and ECS' agent.
+_RESERVED_SHARE, _RESERVED_MIB = 0.05, 512
+# AWS' mirror of Docker Hub, which limits nobody; images/base/base.toml pins the image.
+_AGENT_REGISTRY = "public.ecr.aws/docker/library"
 # Batch begins a job again whose host is lost (its status reason says so), or cannot start the agent (its container's
 # reason); a failure inside a job is a result.  Batch takes five rules, and tries again where none matches.
 ATTEMPTS = 3
@@ -37,17 +53,100 @@ _LOADER = (
 _MOUNTS = {"engine": "/var/run/docker.sock", "harness": "/var/lib/harness"}
 
 
+@dataclass(frozen=True)
+class Options:
+    """The machines that the command line asks for; ``max_instances`` of each type."""
+
+    region: str
+    work: S3Uri
+    instance: str | None = None
+    burstable: bool = False
+    architecture: str | None = "x86_64"
+    max_instances: int = 4
+    disk_gib: int = 100
+    spot: bool = False
+    shared: bool = False
+    agent_image: str | None = None
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """All that a suite has in Batch: the instance type of each envelope; ``timeout_s`` of any job."""
+
+    suite: str
+    options: Options
+    machines: tuple[tuple[Envelope, Instance], ...]
+    timeout_s: int
+    agent_image: str
+
+    @property
+    def instances(self) -> tuple[Instance, ...]:
+        """The instance types, each once."""
+        return tuple({each.instance_type: each for _, each in self.machines}.values())
+
+
+def requirements(suite: Suite, options: Options, snapshot: Snapshot) -> Requirements:
+    """Choose the instance type of each profile of a suite.
+
+    Raises:
+        UsageError: a name is unknown, or no instance type provides a profile.
+    """
+    wanted = cells(suite)
+    names = {cell.profile for cell in wanted} | ({suite.build_profile} if suite.build_profile else set())
+    profiles = {name: hardware.profile(name) for name in sorted(names)}
+    asked = machines.Wanted(suite.ec2.instances, options.instance, options.burstable, options.architecture)
+    chosen = machines.choose(profiles, snapshot, instances.read("aws"), offers.reserve(), asked)
+    pairs = tuple((envelope, chosen[name].instance) for name, envelope in profiles.items())
+    for envelope, instance in pairs:
+        check(envelope, instance, options.shared)
+    protocol = suite.protocol
+    whole = protocol.build_timeout_s + len(wanted) * protocol.jobs * (protocol.job_timeout_s + protocol.load_timeout_s)
+    timeout_s = max(LEAST_TIMEOUT_S, round(whole))
+    return Requirements(suite.name, options, pairs, timeout_s, options.agent_image or _agent_image())
+
+
+def _agent_image() -> str:
+    """Return the official Python image by digest, from AWS' mirror."""
+    path = catalog.images_dir() / "base" / "base.toml"
+    base = validate(BaseFile, read_toml(path), path)
+    return f"{_AGENT_REGISTRY}/{base.image}@{base.digest}"
+
+
+def check(envelope: Envelope, instance: Instance, shared: bool) -> None:
+    """Refuse a job that Batch would take and never run, or that would share a GPU."""
+    if shared and envelope.gpus:
+        raise UsageError(f"profile {envelope.name}: jobs cannot share a GPU; leave out --shared, or the profile")
+    vcpus, memory_mib = needs(envelope, instance, shared)
+    room = room_mib(instance)
+    if vcpus > instance.vcpus or memory_mib > room or envelope.gpus > instance.gpus:
+        raise UsageError(
+            f"profile {envelope.name} needs {vcpus} vCPU, {memory_mib} MiB and {envelope.gpus} GPU;"
+            f" {instance.instance_type} leaves a job {instance.vcpus} vCPU, {room} MiB and {instance.gpus} GPU;"
+            " choose a larger --instance"
+        )
+
+
+def needs(envelope: Envelope, instance: Instance, shared: bool) -> tuple[int, int]:
+    """Return vCPUs and MiB that a job asks for: all vCPUs, unless hosts are shared."""
+    if not shared:
+        return instance.vcpus, _ALONE_MIB
+    return envelope.cpus + _AGENT_VCPUS, -(-envelope.memory_bytes // MIB) + _AGENT_MIB
+
+
+def room_mib(instance: Instance) -> int:
+    """Return MiB that a host surely registers: a job that asks for more waits for ever."""
+    return int(instance.memory_bytes / MIB * (1 - _RESERVED_SHARE)) - _RESERVED_MIB
+
+
 def definition(wanted: Requirements, envelope: Envelope, instance: Instance, role: Any) -> dict[str, Any]:
     """Return a definition in CloudFormation's form, without its name; ``role`` refers to the workers' role."""
-    options = wanted.options
+    mounts = [{"SourceVolume": name, "ContainerPath": path, "ReadOnly": False} for name, path in _MOUNTS.items()]
     container = {
-        **_identity(envelope, instance, options.shared, options.work, options.region, wanted.agent_image),
+        **_identity(envelope, instance, wanted.options.shared, wanted.options, wanted.agent_image),
         "Image": wanted.agent_image,
         "JobRoleArn": role,
         "Volumes": [{"Name": name, "Host": {"SourcePath": path}} for name, path in _MOUNTS.items()],
-        "MountPoints": [
-            {"SourceVolume": name, "ContainerPath": path, "ReadOnly": False} for name, path in _MOUNTS.items()
-        ],
+        "MountPoints": mounts,
     }
     again = [{"OnReason": reason, "Action": "RETRY"} for reason in _NOT_STARTED]
     rules = [{"OnStatusReason": _LOST_HOST, "Action": "RETRY"}, *again, {"OnStatusReason": "*", "Action": "EXIT"}]
@@ -62,14 +161,12 @@ def definition(wanted: Requirements, envelope: Envelope, instance: Instance, rol
     }
 
 
-def digest(envelope: Envelope, instance: Instance, shared: bool, work: S3Uri, region: str) -> str:
+def digest(envelope: Envelope, instance: Instance, shared: bool, options: Options) -> str:
     """Return a hash of what decides how a job runs; another copy of the agents' image decides nothing."""
-    return records.digest(_identity(envelope, instance, shared, work, region, ""))[:16]
+    return records.digest(_identity(envelope, instance, shared, options, ""))[:16]
 
 
-def _identity(
-    envelope: Envelope, instance: Instance, shared: bool, work: S3Uri, region: str, image: str
-) -> dict[str, Any]:
+def _identity(envelope: Envelope, instance: Instance, shared: bool, options: Options, image: str) -> dict[str, Any]:
     vcpus, memory_mib = needs(envelope, instance, shared)
     required = {"VCPU": vcpus, "MEMORY": memory_mib}
     if envelope.gpus:
@@ -77,19 +174,17 @@ def _identity(
         required["GPU"] = instance.gpus
     variables = {SHARED_VARIABLE: str(int(shared)), "HARNESS_GPUS": str(envelope.gpus)}
     return {
-        "Command": command(image, work, region),
+        "Command": command(image, options.work, options.region),
         "ResourceRequirements": [{"Type": kind, "Value": str(value)} for kind, value in required.items()],
         "Environment": [{"Name": name, "Value": value} for name, value in variables.items()],
     }
 
 
 def command(image: str, work: S3Uri, region: str) -> list[str]:
-    """Return the agent's command: both scripts, packed, and what they are to do.
-
-    Raises:
-        UsageError: ECS would refuse it as too long.
-    """
-    words = ["python3", "-c", _LOADER, _packed(), image, str(work), region, *(f"Ref::{name}" for name in PARAMETERS)]
+    """Return the agent's command: both scripts, packed, and their arguments; refuse one that ECS does not take."""
+    pins = "\n".join(bundle.pins(*user_data.BOTO3))
+    packed = _packed("\0".join((_script("host.py"), _script("container.py"), pins)))
+    words = ["python3", "-c", _LOADER, packed, image, str(work), region, *(f"Ref::{name}" for name in PARAMETERS)]
     size = sum(len(word) + 4 for word in words) + _LONGEST_PARAMETERS
     if size > _MAXIMUM_COMMAND:
         raise UsageError(
@@ -99,14 +194,12 @@ def command(image: str, work: S3Uri, region: str) -> list[str]:
     return words
 
 
-def _packed() -> str:
-    """Pack both scripts without comments, and the pins."""
-    pins = "\n".join(bundling.pins(*user_data.BOTO3))
-    whole = "\0".join((_script("host.py"), _script("container.py"), pins))
-    return base64.b64encode(zlib.compress(whole.encode(), 9)).decode()
+def _packed(text: str) -> str:
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
 def _script(name: str) -> str:
+    """Return a script without comments and docstrings."""
     tree = ast.parse((resources.files("harness.batch") / "agent" / name).read_text(encoding="utf-8"))
     for each in ast.walk(tree):
         if isinstance(each, (ast.FunctionDef, ast.ClassDef, ast.Module)) and ast.get_docstring(each, clean=False):

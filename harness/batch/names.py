@@ -5,24 +5,23 @@ from __future__ import annotations
 import hashlib
 import re
 
-_PREFIX = "harness"
 # Batch and CloudFormation take 128 characters.
 _MAXIMUM = 128
 
 
 def stack(suite: str) -> str:
     """Return the name of a suite's CloudFormation stack."""
-    return _safe(f"{_PREFIX}-batch-{suite}", "[^A-Za-z0-9-]")
+    return _safe(f"harness-batch-{suite}", "[^A-Za-z0-9-]")
 
 
 def definition(suite: str, profile: str) -> str:
     """Return the job definition of a hardware profile."""
-    return _safe(f"{_PREFIX}-{suite}-{profile}")
+    return _safe(f"harness-{suite}-{profile}")
 
 
 def queue(suite: str, instance_type: str) -> str:
     """Return the queue, and the compute environment, of an instance type."""
-    return _safe(f"{_PREFIX}-{suite}-{instance_type}")
+    return _safe(f"harness-{suite}-{instance_type}")
 
 
 def job(run_id: str, submission: str) -> str:
@@ -33,8 +32,7 @@ def job(run_id: str, submission: str) -> str:
 def logical(*words: str) -> str:
     """Return a name inside a template: letters and digits; distinct words stay distinct."""
     text = "-".join(words)
-    camel = "".join(word[:1].upper() + word[1:] for word in re.split("[^A-Za-z0-9]+", text) if word)
-    return f"{camel[:200]}{_hash(text)}"
+    return re.sub("[^A-Za-z0-9]", "", text.title())[:200] + _hash(text)
 
 
 def _safe(text: str, forbidden: str = "[^A-Za-z0-9_-]") -> str:

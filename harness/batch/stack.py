@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness import records
-from harness.aws import cloudformation
+from harness.aws import cloudformation, tags
 from harness.aws.connections import Connections
 from harness.aws.failures import aws_errors
 from harness.aws.objects import Objects
 from harness.batch import inventory, job_definition, names
-from harness.batch.requirements import Requirements
-from harness.ec2 import tags
+from harness.batch.job_definition import Requirements
 from harness.ec2.account import Account
 from harness.errors import UsageError
 from harness.instances import Instance
@@ -55,9 +54,7 @@ def template(wanted: Requirements) -> str:
         properties = job_definition.definition(wanted, envelope, instance, {"Ref": _WORKER_ROLE})
         name = {"JobDefinitionName": names.definition(suite, envelope.name)}
         others[profile_output(envelope.name)] = _resource("Batch::JobDefinition", {**name, **properties})
-        outputs[profile_output(envelope.name)] = job_definition.digest(
-            envelope, instance, options.shared, options.work, options.region
-        )
+        outputs[profile_output(envelope.name)] = job_definition.digest(envelope, instance, options.shared, options)
     document = {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": f"AWS Batch for the suite {suite} of harness; costs nothing while no job runs",
@@ -150,12 +147,7 @@ def up(
     subnets: Sequence[str],
     say: Callable[[str], None],
 ) -> None:
-    """Deploy the stack and wait.
-
-    Raises:
-        UsageError: machines would change under unfinished jobs.
-        AwsError: AWS refuses, or a resource failed.
-    """
+    """Deploy the stack and wait; refuse to change machines under unfinished jobs."""
     name, text = names.stack(wanted.suite), template(wanted)
     found = cloudformation.find(connections, name)
     parameters = {
@@ -184,29 +176,20 @@ def _changes_machines(found: cloudformation.Stack, text: str, parameters: Mappin
 
 
 def _subnets(connections: Connections, vpc: str, named: Sequence[str]) -> list[str]:
-    """Return the named subnets, or the default ones of the account stack's VPC.
-
-    Raises:
-        UsageError: there are none, or they are of another VPC.
-    """
-    filters = {"vpc-id": vpc} if named else {"vpc-id": vpc, "default-for-az": "true"}
-    asked: dict[str, Any] = {"Filters": [{"Name": name, "Values": [value]} for name, value in filters.items()]}
-    if named:
-        asked["Filters"].append({"Name": "subnet-id", "Values": list(named)})
+    """Return the named subnets, or the default ones, of the account stack's VPC."""
+    narrow = {"Name": "subnet-id", "Values": list(named)} if named else {"Name": "default-for-az", "Values": ["true"]}
     with aws_errors("looking for subnets"):
-        found = sorted(each["SubnetId"] for each in connections.client("ec2").describe_subnets(**asked)["Subnets"])
+        filters = [{"Name": "vpc-id", "Values": [vpc]}, narrow]
+        found = sorted(
+            each["SubnetId"] for each in connections.client("ec2").describe_subnets(Filters=filters)["Subnets"]
+        )
     if not found or set(named) - set(found):
         raise UsageError(f"name --subnet of {vpc}, the VPC of `harness ec2 up`, with a way to the internet")
     return found
 
 
 def down(connections: Connections, suite: str, say: Callable[[str], None]) -> list[str]:
-    """Delete the stack and wait; return a line for each instance that is still alive.
-
-    Raises:
-        UsageError: jobs are not finished.
-        AwsError: AWS refuses, or a resource cannot be deleted.
-    """
+    """Delete the stack, unless jobs are unfinished; return a line for each instance that is still alive."""
     name = names.stack(suite)
     found = cloudformation.find(connections, name)
     jobs = inventory.jobs(connections, found) if found else []

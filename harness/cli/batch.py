@@ -15,11 +15,7 @@ from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from harness.aws.connections import Connections
-    from harness.batch.requirements import Requirements
-    from harness.cli.elsewhere import Elsewhere
-    from harness.cli.places import Opened
-    from harness.inputs import Options
-    from harness.suite import Suite
+    from harness.batch.job_definition import Requirements
 
 _work_option = click.option(
     "--work",
@@ -70,14 +66,15 @@ def _stack_options(command: Callable[..., None]) -> Callable[..., None]:
     )
     @wraps(command)
     def wrapped(suite: Path, work: str, region: str | None, subnets: tuple[str, ...] = (), **chosen: Any) -> None:
-        from harness import prices, suite as suites
+        from harness import prices
+        from harness import suite as suites
         from harness.aws import uri
-        from harness.batch import requirements
+        from harness.batch import job_definition
 
         connections = _connected(region)
-        options = requirements.Options(connections.region or "", uri.parse(work), **chosen)
+        options = job_definition.Options(connections.region or "", uri.parse(work), **chosen)
         market = prices.snapshot(region=f"aws/{options.region}", term="on-demand")
-        command(connections, requirements.requirements(suites.load(suite), options, market), subnets)
+        command(connections, job_definition.requirements(suites.load(suite), options, market), subnets)
 
     return wrapped
 
@@ -89,8 +86,9 @@ def _stack_options(command: Callable[..., None]) -> Callable[..., None]:
 def up(connections: Connections, wanted: Requirements, subnets: tuple[str, ...]) -> None:
     """Deploy what SUITE needs in AWS Batch as a CloudFormation stack; a second time changes what differs."""
     from harness import cache_folder
+    from harness.aws import tags
     from harness.batch import stack
-    from harness.ec2 import account, tags
+    from harness.ec2 import account
 
     work, region = wanted.options.work, wanted.options.region
     found = account.find(connections, work, region)
@@ -153,8 +151,8 @@ def cancel(suite: str, region: str | None) -> None:
 @one_line_errors
 def ls(region: str | None) -> None:
     """Show the stacks of all suites in this region, their instances, and their jobs that wait or run."""
+    from harness.aws import tags
     from harness.batch import inventory
-    from harness.ec2 import tags
 
     connections = _connected(region)
     stacks = inventory.stacks(connections)
@@ -169,11 +167,6 @@ def ls(region: str | None) -> None:
             click.echo(f"  {job.status.lower():<8}  {job.name}")
     if not stacks:
         click.echo(f"no suite is in AWS Batch in {connections.region}")
-
-
-def run_on_batch(suite: Suite, options: Options, asked: Elsewhere, models: Path | None, place: Opened) -> int:
-    """Run a suite in AWS Batch, print the table; return the exit code."""
-    raise NotImplementedError(suite, options, asked, models, place)
 
 
 def _connected(region: str | None) -> Connections:

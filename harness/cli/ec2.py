@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.elsewhere import agree
+from harness.cli.cloud import agree
 from harness.console import columns, one_line_errors
 from harness.errors import AwsError
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
+from harness.ec2.account import Account
 
 from harness.aws import uri
 from harness.aws.connections import Connections
 from harness.batch import inventory, job_definition, names, stack
 from harness.batch.backend import BatchBackend, build_group, job_group
 from harness.ec2 import quotas
-from harness.ec2.account import Account
 from harness.errors import AwsError, UsageError
 from harness.remote.backend import State, Submission
 from harness.remote.records import IndexBuild, Input, Launch, PartJob, PlannedPart, Run
@@ -393,7 +393,7 @@ def test_the_end_waits_for_batchs_own_instances_alone(
         waited.append(seconds)
         connections.client("ec2").terminate_instances(InstanceIds=[mine])
 
-    monkeypatch.setattr(backend, "_sleep", sleep)
+    monkeypatch.setattr(backend, "sleep", sleep)
     assert backend.alive() == []
     assert len(waited) == 1
     assert "ended 1 instances" in said[0]
@@ -470,7 +470,7 @@ def test_jobs_that_the_stack_would_run_otherwise_are_refused(
 def test_agents_of_another_harness_are_refused(
     made: Connections, backend: BatchBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_definition, "_packed", lambda: "another")
+    monkeypatch.setattr(job_definition, "_packed", lambda _: "another")
     with pytest.raises(UsageError, match="no jobs of this version of harness"):
         backend.check([part("001")])
 

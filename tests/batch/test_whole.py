@@ -17,13 +17,13 @@ from typing import Any
 import docker
 import pytest
 from click.testing import CliRunner
+from harness.batch.kinds import Place
+from harness.batch.watching import Pace
 
 from harness.aws import uri
 from harness.aws.connections import Connections
 from harness.batch import cancelling, ending, kinds, names, policy, running
 from harness.batch import engine as batch_engine
-from harness.batch.kinds import Place
-from harness.batch.watching import Pace
 from harness.cli import main
 from harness.ec2 import policy as ec2_policy
 from harness.ec2 import preflight

@@ -242,9 +242,7 @@ def test_something_alive_at_the_end_is_said_loudly(plain: Field, monkeypatch: py
 
     def undying(*arguments: object, **keys: object) -> list[fleet.Seen]:
         found = really(*arguments, **keys)  # type: ignore[arg-type]
-        return [
-            replace(box, state="shutting-down") if box.part == "builds" and not box.alive else box for box in found
-        ]
+        return [replace(box, state="shutting-down") if box.part == "builds" and not box.alive else box for box in found]
 
     monkeypatch.setattr("harness.ec2.fleet.instances", undying)
     monkeypatch.setattr(backend, "LAST_WAIT_S", 0.0)

@@ -57,7 +57,9 @@ def part_job(number: int) -> PartJob:
 
 def part(name: str = "p", *numbers: int, **changes: Any) -> PlannedPart:
     jobs = tuple(map(part_job, numbers or range(3)))
-    return replace(PlannedPart(name, "m6i.large", 0.36, 30, jobs, expected_s=600, worst_s=7200, measured=True), **changes)
+    return replace(
+        PlannedPart(name, "m6i.large", 0.36, 30, jobs, expected_s=600, worst_s=7200, measured=True), **changes
+    )
 
 
 def packed(spec: ResultSpec) -> bytes:

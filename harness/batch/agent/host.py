@@ -26,20 +26,19 @@ LABEL = "harness.batch"
 STOP_S = 20
 
 
-class Engine(http.client.HTTPConnection):
-    """A connection to the host's engine."""
-
-    def connect(self) -> None:
-        """Open it."""
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(SOCKET)
+def engine() -> http.client.HTTPConnection:
+    """Connect to the host's engine."""
+    connection = http.client.HTTPConnection("localhost")
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect(SOCKET)
+    return connection
 
 
 def ask(method: str, path: str, body: Any = None, *, missing: bool = False) -> http.client.HTTPResponse:
     """Ask the engine; with ``missing`` an absent container is no error."""
-    engine = Engine("localhost")
-    engine.request(method, path, json.dumps(body) if body else None, {"Content-Type": "application/json"})
-    answer = engine.getresponse()
+    connection = engine()
+    connection.request(method, path, json.dumps(body) if body else None, {"Content-Type": "application/json"})
+    answer = connection.getresponse()
     if answer.status >= 400 and not (missing and answer.status in (404, 409)):
         raise SystemExit(f"harness: the engine refuses {method} {path.partition('?')[0]}: {answer.read(500)!r}")
     return answer
@@ -102,7 +101,7 @@ def main(image: str, script: str, *rest: str) -> int:
         threading.Thread(target=ask, args=("POST", f"{sibling}/stop?t={STOP_S}")).start()
 
     signal.signal(signal.SIGTERM, stop)
-    ended = Engine("localhost")
+    ended = engine()
     ended.request("POST", f"{sibling}/wait?condition=removed")
     ask("POST", f"{sibling}/start")
     # The sibling's words, frame by frame, are this job's log.
