@@ -19,7 +19,7 @@ from harness.batch.job_definition import LEAST_TIMEOUT_S, Options
 from harness.ec2 import account, region
 from harness.errors import UsageError
 from harness.plan import Planned
-from harness.remote import plan
+from harness.remote import costs, plan
 from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, State, Submission
 from harness.remote.plan import Grouping
 from harness.remote.records import Input, Launch, PlannedPart, Run
@@ -56,25 +56,28 @@ class _Job:
     ended: dict[str, State] = field(default_factory=dict)
 
 
-@dataclass
 class BatchBackend:
-    """AWS Batch, for one command; the account stack's ``worker_role_id`` begins the box id of each attempt."""
+    """AWS Batch, for one command."""
 
-    connections: Connections
-    suite: Suite
-    work: S3Uri
-    worker_role_id: str
-    say: Callable[[str], None]
-    sleep: Callable[[float], None] = time.sleep
-    clock: Callable[[], float] = time.monotonic
-    name: str = field(default="batch", init=False)
-    _jobs: dict[str, _Job] = field(default_factory=lambda: defaultdict(_Job), init=False)
-    _ids: dict[str, str] = field(default_factory=dict, init=False)  # part -> the job that does it
+    name = "batch"
 
-    @property
-    def ending(self) -> str:
-        """The command that ends what goes on."""
-        return f"`harness batch cancel {self.suite.name}`"
+    def __init__(
+        self,
+        context: Context,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._suite = context.request.suite
+        self._work = context.request.work
+        self._connections = context.connections
+        self._market = context.market
+        self._say = context.say
+        self._sleep = sleep
+        self._clock = clock
+        self._role = ""  # begins the box id of each attempt
+        self._jobs: dict[str, _Job] = defaultdict(_Job)
+        self._ids: dict[str, str] = {}  # part -> the job that does it
+        self.ending = f"`harness batch cancel {self._suite.name}`"
 
     def split(self, parts: Sequence[PlannedPart]) -> tuple[Submission, ...]:
         """Return the arrays: parts that wait for an index are never in one with others."""
@@ -90,10 +93,10 @@ class BatchBackend:
         return tuple(made)
 
     def _profile(self, part: PlannedPart) -> str:
-        return part.jobs[0].cell.profile if part.jobs else self.suite.build_profile or ""
+        return part.jobs[0].cell.profile if part.jobs else self._suite.build_profile or ""
 
     def _queue(self, part: PlannedPart) -> str:
-        return names.queue(self.suite.name, part.instance_type)
+        return names.queue(self._suite.name, part.instance_type)
 
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
         """Refuse parts that Batch would not run, or not as this harness; return the quotas.
@@ -101,18 +104,16 @@ class BatchBackend:
         Raises:
             UsageError: names the command that mends it.
         """
-        suite, known = self.suite.name, instances.read("aws")
-        options = Options(self.connections.region or "", self.work)
-        up = f"`harness batch up SUITE --work {self.work}` (give both commands the same --instance and --region)"
-        if not self.worker_role_id:
-            raise UsageError(f"not there yet: the account stack; `harness ec2 up {self.work}` makes it")
-        found = cloudformation.find(self.connections, names.stack(suite))
+        suite, market = self._suite.name, self._market
+        options = Options(market.region, self._work)
+        up = f"`harness batch up SUITE --work {self._work}` (give both commands the same --instance and --region)"
+        found = cloudformation.find(self._connections, names.stack(suite))
         if found is None:
             raise UsageError(f"{suite} is not in AWS Batch in {options.region}; make it: {up}")
-        if found.outputs.get(stack.WORK) != str(self.work):
-            raise UsageError(f"the stack {found.name} is for another work place than {self.work}; change it: {up}")
+        if found.outputs.get(stack.WORK) != str(self._work):
+            raise UsageError(f"the stack {found.name} is for another work place than {self._work}; change it: {up}")
         for profile, instance_type in dict.fromkeys((self._profile(part), part.instance_type) for part in parts):
-            envelope, instance = hardware.profile(profile), known[instance_type]
+            envelope, instance = hardware.profile(profile), market.known[instance_type]
             digests = [job_definition.digest(envelope, instance, shared, options) for shared in (False, True)]
             if found.outputs.get(stack.profile_output(profile)) not in digests:
                 raise UsageError(
@@ -125,14 +126,17 @@ class BatchBackend:
             if ill:
                 raise UsageError(f"the {ill}; enable it, or make it again: `harness batch down {suite}`, then {up}")
         spot = found.outputs.get(stack.SPOT) == "1"
-        where = options.region
-        return [f"{each}: quota: {region.quota(self.connections, where, known[each], spot)}" for each in types]
+        known = (market.known[each] for each in types)
+        return [
+            f"{each.instance_type}: quota: {region.quota(self._connections, market.region, each, spot)}"
+            for each in known
+        ]
 
     def _ill(self, name: str, kind: str, word: str) -> str | None:
         """Return why a queue or a compute environment takes no jobs."""
         key = re.sub("_(.)", lambda found: found[1].upper(), f"{kind}s")
         with aws_errors(f"looking for the {word} {name}"):
-            described = getattr(self.connections.client("batch"), f"describe_{kind}s")(**{key: [name]})[key]
+            described = getattr(self._connections.client("batch"), f"describe_{kind}s")(**{key: [name]})[key]
         found = next((each for each in described if each["status"] != "DELETED"), None)
         if found is None:
             return f"{word} {name} is missing"
@@ -144,29 +148,33 @@ class BatchBackend:
     def begin(self, run: Run, bundle: Input) -> None:
         """Take note of the run, and of the harness that agents fetch."""
         self._run, self._bundle = run, bundle
+        found = account.find(self._connections, self._work, self._market.region)
+        if found is None:
+            raise UsageError(f"the account stack is gone; make it with `harness ec2 up {self._work}`")
+        self._role = found.worker_role_id
 
     def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
         """Submit a launch's job, unless one that an earlier try submitted may still show up."""
         del note
         job, first = self._jobs[launch.name], submission.parts[0]
-        if job.doubted is not None and self.clock() - job.doubted < _LISTED_S:
+        if job.doubted is not None and self._clock() - job.doubted < _LISTED_S:
             return
         more: dict[str, Any] = {}
         if len(submission.parts) > 1:  # Batch refuses an array of one
             more["arrayProperties"] = {"size": len(submission.parts)}
-        if launch.attempts != job_definition.ATTEMPTS:
+        if launch.attempts != costs.ATTEMPTS:
             more["retryStrategy"] = {"attempts": launch.attempts}
-        fresh, job.doubted = job.doubted is None, self.clock()
+        fresh, job.doubted = job.doubted is None, self._clock()
         values = (self._run.run_id, launch.name, self._bundle.name, self._bundle.sha256)
         with aws_errors(f"submitting {launch.name}"):
             # Batch makes two jobs of two equal requests, so that none is sent a second time.
-            answer = self.connections.client("batch", attempts=1).submit_job(
+            answer = self._connections.client("batch", attempts=1).submit_job(
                 jobName=names.job(self._run.run_id, launch.name),
                 jobQueue=self._queue(first),
-                jobDefinition=names.definition(self.suite.name, self._profile(first)),
+                jobDefinition=names.definition(self._suite.name, self._profile(first)),
                 parameters=dict(zip(job_definition.PARAMETERS, values, strict=True)),
                 timeout={"attemptDurationSeconds": max(LEAST_TIMEOUT_S, launch.limit_s)},
-                tags={tags.RUN: self._run.run_id, tags.SUITE: self.suite.name, tags.OWNER: self._run.owner},
+                tags={tags.RUN: self._run.run_id, tags.SUITE: self._suite.name, tags.OWNER: self._run.owner},
                 propagateTags=True,
                 **more,
             )
@@ -179,7 +187,7 @@ class BatchBackend:
         return {part: state for launch in launches for part, state in self._look(launch.name, submissions[launch.name])}
 
     def _look(self, name: str, submission: Submission) -> Iterator[tuple[str, State]]:
-        job, now, parts = self._jobs[name], self.clock(), [part.name for part in submission.parts]
+        job, now, parts = self._jobs[name], self._clock(), [part.name for part in submission.parts]
         if job.job_id is None or (job.doubted is not None and now - job.doubted < _FORGOTTEN_S):
             self._find(job, submission)
         if job.job_id is None:
@@ -191,7 +199,7 @@ class BatchBackend:
         self._ids |= zip(parts, ids, strict=True)
         open_ids = [each for part, each in zip(parts, ids, strict=True) if part not in job.ended]
         asked = list(dict.fromkeys([job.job_id, *open_ids])) if open_ids else []
-        found = {each["jobId"]: each for each in inventory.described(self.connections, asked)}
+        found = {each["jobId"]: each for each in inventory.described(self._connections, asked)}
         job.unseen = (now if job.unseen is None else job.unseen) if asked and not found else None
         forgotten = job.unseen is not None and now - job.unseen >= _FORGOTTEN_S
         # Batch makes the children some time after their array: until then they are as it is.
@@ -213,20 +221,20 @@ class BatchBackend:
         name = names.job(self._run.run_id, submission.name)
         # With a filter Batch lists jobs in all states, and those whose name begins so.
         filters = [{"name": "JOB_NAME", "values": [name]}]
-        listed = inventory.listed(self.connections, self._queue(submission.parts[0]), filters=filters)
+        listed = inventory.listed(self._connections, self._queue(submission.parts[0]), filters=filters)
         found = sorted((each for each in listed if each.name == name), key=lambda each: (each.created, each.job_id))
         if found:
             job.job_id = found[0].job_id
         for twin in found[1:]:
             if twin.status not in inventory.ENDED:
-                inventory.terminate(self.connections, twin.job_id, "harness: submitted twice")
+                inventory.terminate(self._connections, twin.job_id, "harness: submitted twice")
 
     def _state(self, shown: Mapping[str, Any]) -> State:
         """Read a job, or a child of an array, as Batch describes it."""
         container, attempts = shown.get("container", {}), shown.get("attempts", ())
         tasks = [each.get("taskArn") for each in (*(attempt.get("container", {}) for attempt in attempts), container)]
         # An ECS task's id is the name of its role's session.
-        boxes = dict.fromkeys(f"{self.worker_role_id}:{task.rpartition('/')[2]}" for task in tasks if task)
+        boxes = dict.fromkeys(f"{self._role}:{task.rpartition('/')[2]}" for task in tasks if task)
         said = [shown.get("statusReason"), container.get("reason")]
         if container.get("exitCode"):
             said.append(f"exit code {container['exitCode']}")
@@ -244,7 +252,7 @@ class BatchBackend:
 
     def _why_waits(self, job: _Job, submission: Submission, open_: Sequence[State]) -> str:
         """Return why all open parts have waited for a host for minutes, or nothing."""
-        now = self.clock()
+        now = self._clock()
         waits = bool(open_) and all(state.words == "runnable" for state in open_)
         job.stuck = (now if job.stuck is None else job.stuck) if waits else None
         if job.stuck is None or now - job.stuck < _PATIENCE_S:
@@ -254,29 +262,29 @@ class BatchBackend:
         return f"no instance yet: {ill or 'EC2 may have none, or your quota is used up'}"
 
     def last_words(self, state: State) -> str:
-        """Return nothing: Batch keeps a job's words in its log."""
+        """Return nothing: Batch keeps the words of a job in its log."""
         del state
         return ""
 
     def end(self, part: str, state: State, why: str) -> None:
         """End a part's job, as far as Batch has shown it."""
         if state.phase != ENDED and part in self._ids:
-            inventory.terminate(self.connections, self._ids[part], f"harness: {why}")
+            inventory.terminate(self._connections, self._ids[part], f"harness: {why}")
 
     def alive(self) -> list[str]:
         """Wait until Batch has ended the suite's instances, unless others use them; return a line for each left."""
-        suite = self.suite.name
-        found = cloudformation.find(self.connections, names.stack(suite))
-        if found is not None and inventory.jobs(self.connections, found):
-            self.say(f"other jobs of {suite} are not finished; their instances go on")
+        suite = self._suite.name
+        found = cloudformation.find(self._connections, names.stack(suite))
+        if found is not None and inventory.jobs(self._connections, found):
+            self._say(f"other jobs of {suite} are not finished; their instances go on")
             return []
-        left, until = inventory.machines(self.connections, suite), self.clock() + _GONE_S
+        left, until = inventory.machines(self._connections, suite), self._clock() + _GONE_S
         if left:
-            self.say(f"waiting until AWS Batch has ended {len(left)} instances; Ctrl-C leaves that to it")
+            self._say(f"waiting until AWS Batch has ended {len(left)} instances; Ctrl-C leaves that to it")
         try:
-            while left and self.clock() < until:
-                self.sleep(_POLL_S)
-                left = inventory.machines(self.connections, suite)
+            while left and self._clock() < until:
+                self._sleep(_POLL_S)
+                left = inventory.machines(self._connections, suite)
         except KeyboardInterrupt:
             pass  # the caller reports what is alive
         return left

@@ -18,7 +18,7 @@ from harness.instances import Instance
 from harness.plan import cells
 from harness.prices import Snapshot
 from harness.records import Envelope
-from harness.remote import bundle, machines, user_data
+from harness.remote import bundle, costs, machines, user_data
 from harness.suite import Suite
 
 MIB = 1 << 20
@@ -34,7 +34,6 @@ _RESERVED_SHARE, _RESERVED_MIB = 0.05, 512
 _AGENT_REGISTRY = "public.ecr.aws/docker/library"
 # Batch begins a job again whose host is lost (its status reason says so), or cannot start the agent (its container's
 # reason); a failure inside a job is a result.  Batch takes five rules, and tries again where none matches.
-ATTEMPTS = 3
 _LOST_HOST = "Host EC2*"
 _NOT_STARTED = ("CannotPull*", "CannotStart*", "DockerTimeout*")
 # Each submission fills these in.
@@ -155,7 +154,7 @@ def definition(wanted: Requirements, envelope: Envelope, instance: Instance, rol
         "PlatformCapabilities": ["EC2"],
         "Parameters": dict.fromkeys(PARAMETERS, "none"),
         "ContainerProperties": container,
-        "RetryStrategy": {"Attempts": ATTEMPTS, "EvaluateOnExit": rules},
+        "RetryStrategy": {"Attempts": costs.ATTEMPTS, "EvaluateOnExit": rules},
         "Timeout": {"AttemptDurationSeconds": wanted.timeout_s},
         "PropagateTags": True,
     }

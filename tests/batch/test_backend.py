@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,19 +15,28 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from harness.ec2.account import Account
 
+from harness import instances
 from harness.aws import uri
 from harness.aws.connections import Connections
 from harness.batch import inventory, job_definition, names, stack
-from harness.batch.backend import BatchBackend, build_group, job_group
-from harness.ec2 import quotas
+from harness.batch.backend import BatchBackend, parts
+from harness.ec2 import account as accounts
+from harness.ec2.account import Account
 from harness.errors import AwsError, UsageError
-from harness.remote.backend import State, Submission
+from harness.plan import Planned
+from harness.remote import costs
+from harness.remote.backend import Backend, State, Submission
+from harness.remote.estimates import Estimate
+from harness.remote.machines import Machine
+from harness.remote.plan import Grouping, Missing
 from harness.remote.records import IndexBuild, Input, Launch, PartJob, PlannedPart, Run
+from harness.remote.run import Context
 from harness.result import Cell
 from tests.aws import server
 from tests.batch.conftest import ROLE_ID, Make
 from tests.jobs import planned
 
+KNOWN = instances.read("aws")
 WORK = uri.parse("s3://bucket/work")
 BUNDLE = Input("inputs/bundles/x.tar.gz", "0" * 64, 1)
 QUEUE = names.queue("quick", "c7g.xlarge")
@@ -71,13 +82,20 @@ def said() -> list[str]:
 
 
 @pytest.fixture
-def begun(connections: Connections, clock: Clock, said: list[str]) -> Callable[[], BatchBackend]:
+def begun(
+    connections: Connections, account: Account, clock: Clock, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], BatchBackend]:
     """Makes the backend of one more command for the same run."""
+    monkeypatch.setattr(accounts, "find", lambda *_: account)
+    suite = SimpleNamespace(name="quick", build_profile="cpu1-mem1")
+    request: Any = SimpleNamespace(suite=suite, work=WORK)
+    market: Any = SimpleNamespace(region=server.REGION, known=KNOWN)
+    unused: Any = None
 
     def make() -> BatchBackend:
-        suite: Any = SimpleNamespace(name="quick", build_profile="cpu1-mem1")
-        made = BatchBackend(connections, suite, WORK, ROLE_ID, said.append, clock.sleep, clock)
-        made.begin(Run("run", "quick", "r", "owner", server.REGION, ()), BUNDLE)
+        context = Context(request, connections, market, unused, unused, "owner", said.append)
+        made = BatchBackend(context, clock.sleep, clock)
+        made.begin(Run("run", "batch", "quick", "r", "owner", server.REGION, ()), BUNDLE)
         return made
 
     return make
@@ -88,23 +106,72 @@ def backend(begun: Callable[[], BatchBackend]) -> BatchBackend:
     return begun()
 
 
+LARGE, XLARGE = Machine(KNOWN["m6i.large"], 0.096), Machine(KNOWN["m6i.xlarge"], 0.192)
+
+
+def how(*missing: str, build_machine: Machine | None = XLARGE) -> Grouping:
+    """Every job takes a minute; these indexes are nowhere yet."""
+    found = {}
+    for key in missing:
+        system, _, dataset = key.partition("-")
+        found[key] = Missing(IndexBuild(key, system, dataset), Estimate(60, 7200, False))
+    machines = {"small": LARGE, "big": XLARGE, "builds": XLARGE}
+    return Grouping(machines, lambda _: Estimate(60, 7200, True), found, build_machine)
+
+
 def test_a_part_is_a_system_on_a_profile_and_a_dataset() -> None:
-    jobs = [planned(s, p, d, n) for n in range(3) for s in "ab" for p in ("small", "big") for d in ("d", "e")]
-    assert len({job_group(job) for job in jobs}) == 8
-    assert build_group(IndexBuild("k", "a", "d")) != build_group(IndexBuild("l", "a", "d"))
+    todo = [planned(s, p, d, n) for n in range(3) for s in "ab" for p in ("small", "big") for d in ("d", "e")]
+    made = parts(todo, how())
+    assert len(made) == 8
+    assert all(len(each.jobs) == 3 and len({job.cell for job in each.jobs}) == 1 for each in made)
+    assert len({job.key for each in made for job in each.jobs}) == len(todo)
+    assert len({each.name for each in made}) == 8
+
+
+def test_an_index_is_built_once_by_a_job_of_its_own_that_others_wait_for(backend: BatchBackend) -> None:
+    made = parts([planned("a", "small"), planned("a", "big"), planned("c", "small")], how("a-d"))
+    assert [(len(each.builds), len(each.jobs), each.needs) for each in made] == [
+        (1, 0, ()),
+        (0, 1, ("a-d",)),
+        (0, 1, ("a-d",)),
+        (0, 1, ()),
+    ]
+    assert all(not (each.builds & each.needs) for each in backend.split(made))
+
+
+def test_without_a_build_profile_the_first_that_needs_an_index_builds_it(backend: BatchBackend) -> None:
+    made = parts([planned("a", "small"), planned("a", "big")], how("a-d", build_machine=None))
+    assert [(len(each.builds), each.needs) for each in made] == [(1, ()), (0, ("a-d",))]
+    assert sorted((len(each.builds), len(each.needs)) for each in backend.split(made)) == [(0, 1), (1, 0)]
+
+
+def test_five_thousand_jobs_are_a_few_arrays(backend: BatchBackend) -> None:
+    """Each job is looked at a constant number of times: all of it takes a fraction of a second."""
+    looked: Counter[str] = Counter()
+
+    def estimate(job: Planned) -> Estimate:
+        looked[job.spec.index_key] += 1
+        return Estimate(60, 7200, True)
+
+    todo = [planned(s, p, f"d{d}", n) for s in "ab" for p in ("small", "big") for d in range(250) for n in range(5)]
+    found = backend.split(parts(todo, replace(how(), estimate=estimate)))
+    assert len(todo) == looked.total() == 5000
+    assert [len(each.parts) for each in found] == [250] * 4
+    assert sum(len(each.jobs) for submission in found for each in submission.parts) == 5000
+    assert found == backend.split(parts(todo, how()))
 
 
 def test_parts_of_a_system_and_profile_are_one_array(backend: BatchBackend) -> None:
-    parts = [part("001", "a"), part("002", "a", "cpu1-mem1"), part("003", "a", dataset="e"), part("004", "c")]
-    found = backend.split(parts)
+    planned_parts = [part("001", "a"), part("002", "a", "cpu1-mem1"), part("003", "a", dataset="e"), part("004", "c")]
+    found = backend.split(planned_parts)
     assert [[each.name for each in submission.parts] for submission in found] == [["001", "003"], ["002"], ["004"]]
     assert len({each.name for each in found}) == 3
-    assert backend.split(parts) == found
+    assert backend.split(planned_parts) == found
 
 
 def test_parts_that_wait_for_an_index_are_never_in_one_array_with_others(backend: BatchBackend) -> None:
-    parts = [part("001", builds=("k",)), part("002", needs=("k",)), part("003"), part("004", needs=("k",))]
-    found = backend.split(parts)
+    planned_parts = [part("001", builds=("k",)), part("002", needs=("k",)), part("003"), part("004", needs=("k",))]
+    found = backend.split(planned_parts)
     assert [[each.name for each in submission.parts] for submission in found] == [["001"], ["002", "004"], ["003"]]
     assert [bool(each.needs) for each in found] == [False, True, False]
     assert len({each.name for each in found}) == 3
@@ -132,7 +199,7 @@ def _configure(endpoint: str, use_docker: bool) -> None:
         assert answer.status == 201
 
 
-def launch_of(submission: Submission, attempts: int = job_definition.ATTEMPTS, limit_s: int = 600) -> Launch:
+def launch_of(submission: Submission, attempts: int = costs.ATTEMPTS, limit_s: int = 600) -> Launch:
     return Launch(submission.name, tuple(each.name for each in submission.parts), limit_s, attempts, 0.0, 0.1)
 
 
@@ -393,7 +460,7 @@ def test_the_end_waits_for_batchs_own_instances_alone(
         waited.append(seconds)
         connections.client("ec2").terminate_instances(InstanceIds=[mine])
 
-    monkeypatch.setattr(backend, "sleep", sleep)
+    monkeypatch.setattr(backend, "_sleep", sleep)
     assert backend.alive() == []
     assert len(waited) == 1
     assert "ended 1 instances" in said[0]
@@ -434,12 +501,10 @@ def test_an_array_is_ended_by_one_request_and_its_stragglers_one_by_one(
     assert ended == ["j", "j:240"]
 
 
-def test_a_run_that_batch_can_do_is_quoted_with_its_quota(
-    made: Connections, backend: BatchBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(quotas, "known", lambda *_: quotas.Quota("L-1", 32))
-    [line] = backend.check([part("001"), part("002", profile="cpu2-mem4")])
-    assert "c7g.xlarge: your quota is" in line
+def test_a_run_that_batch_can_do_is_quoted_with_its_quota(made: Connections, backend: BatchBackend) -> None:
+    checked: Backend = backend
+    [line] = checked.check([part("001"), part("002", profile="cpu2-mem4")])
+    assert line.startswith("c7g.xlarge: quota: ")
 
 
 def test_a_suite_without_a_stack_names_the_command(connections: Connections, backend: BatchBackend) -> None:
@@ -479,7 +544,7 @@ def test_another_copy_of_the_agents_image_and_shared_hosts_will_do(
     made: Connections, wanted: Make, account: Account, backend: BatchBackend
 ) -> None:
     stack.up(made, wanted(shared=True), account, "owner", (), lambda _: None)
-    assert backend.check([part("001")]) == []  # moto knows no quota
+    assert backend.check([part("001")])
 
 
 @pytest.mark.parametrize(
@@ -515,6 +580,7 @@ def test_a_queue_that_takes_no_jobs_is_refused(
 def test_a_quota_of_nothing_is_said_before_anything_is_submitted(
     made: Connections, backend: BatchBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quotas, "known", lambda *_: quotas.Quota("L-1", 0))
-    with pytest.raises(UsageError, match="ask AWS for more"):
+    client = made.client("service-quotas", server.REGION)
+    monkeypatch.setattr(client, "get_service_quota", lambda **_: {"Quota": {"Value": 0.0}})
+    with pytest.raises(UsageError, match="the account may run 0 vCPUs"):
         backend.check([part("001")])

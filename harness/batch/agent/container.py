@@ -110,7 +110,7 @@ def main(*given: str) -> int:
     variables = {"PYTHONPATH": str(home), "AWS_REGION": region, "HARNESS_BOX_HOME": str(own), "HOME": str(own)}
     # Jobs that share a host must not share CPUs.
     variables["HARNESS_CPU_LEASES"] = str(HOME / "cpus")
-    box = [sys.executable, "-m", "harness.remote.box", work, run_id, launch["parts"][int(index)]]
+    box = [sys.executable, "-m", "harness.remote.worker", work, run_id, launch["parts"][int(index)]]
     try:
         return run(*box, env={**os.environ, **variables}, cwd=own)
     finally:
