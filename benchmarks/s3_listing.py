@@ -1,8 +1,8 @@
-"""Time reads of 10,000 jobs in S3, with and without the means that make them fast.
+"""Time reads of 10,000 jobs in S3: the first, and the second with nothing new.
 
 ``python -m benchmarks.s3_listing`` starts moto's server on loopback, puts the jobs of ``benchmarks.reprice`` there, and
 mirrors them into empty caches and into caches that are up to date.  moto is one Python process, and S3 answers many
-requests at once: so moto answers each request once, and its answers are replayed after ``--latency-ms``.
+requests at once: so moto answers each request once, and its answers are replayed after each of ``--latency-ms``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,10 @@ from botocore.awsrequest import AWSResponse
 
 from benchmarks import reprice
 from harness.aws.connections import Connections
-from harness.aws.objects import Stored
 from harness.aws.uri import S3Uri
 from harness.s3 import mirror
-from harness.s3.mirror import Wants, make_index, sync
-from harness.s3.names import Place, Tree
-from harness.s3.seen import Seen, _md5
+from harness.s3.mirror import Wants, Watch, sync
+from harness.s3.names import Place
 from harness.stored_jobs import RESULT
 from tests.aws import server
 
@@ -43,9 +41,8 @@ def main() -> None:
     """Fill, and time."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=10_000)
-    parser.add_argument("--latency-ms", type=float, default=50.0)
+    parser.add_argument("--latency-ms", type=float, nargs="+", default=[50, 200])
     arguments = parser.parse_args()
-    mirror._MAKE_INDEX_FROM = arguments.jobs + 1
     with tempfile.TemporaryDirectory() as name, server.running(Path(name, "moto.log")) as endpoint:
         os.environ.update(server.environment(endpoint))
         folder, connections = Path(name), Connections()
@@ -53,9 +50,9 @@ def main() -> None:
         models = reprice._measured(folder)
         reprice._copy(models[:5], folder / "results", arguments.jobs // 5)
         _fill(endpoint, folder / "results")
-        replay = Replay(arguments.latency_ms / 1000)
+        replay = Replay()
         with replay.patched():
-            _time(folder, connections, replay)
+            _time(folder, connections, replay, arguments.latency_ms)
 
 
 def _fill(endpoint: str, results: Path) -> None:
@@ -70,12 +67,12 @@ def _fill(endpoint: str, results: Path) -> None:
 
 
 class Replay:
-    """Answers of moto, given again after a pause; a write forgets the listings."""
+    """Answers of moto to reads, given again after a pause."""
 
-    def __init__(self, latency_s: float) -> None:
+    def __init__(self) -> None:
         self.requests: Counter[str] = Counter()
         self.new = 0
-        self._latency_s = latency_s
+        self.latency_s = 0.0
         self._send = botocore.httpsession.URLLib3Session.send
         self._answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
         self._bodies: dict[bytes, bytes] = {}
@@ -88,15 +85,13 @@ class Replay:
             yield
 
     def _answer(self, request: Any) -> AWSResponse:
-        listing = "list-type=" in request.url
-        kind = request.method if request.method != "GET" else "LIST" if listing else "GET"
         with self._lock:
-            self.requests[kind] += 1
-            answer = self._answers.get(request.url) if request.method == "GET" else None
+            self.requests["LIST" if "list-type=" in request.url else request.method] += 1
+            answer = self._answers.get(request.url)
         if answer is None:
             answer = self._ask(request)
         else:
-            time.sleep(self._latency_s)
+            time.sleep(self.latency_s)
         status, headers, body = answer
         return AWSResponse(request.url, status, headers, _Raw(body))
 
@@ -107,10 +102,7 @@ class Replay:
         with self._lock:
             self.new += 1
             answer = response.status_code, response.headers, self._bodies.setdefault(body, body)
-            if request.method == "GET":
-                self._answers[request.url] = answer
-            else:
-                self._answers = {url: each for url, each in self._answers.items() if "list-type=" not in url}
+            self._answers[request.url] = answer
         return answer
 
 
@@ -121,61 +113,34 @@ class _Raw(io.BytesIO):
         yield self.read()
 
 
-def _time(folder: Path, connections: Connections, replay: Replay) -> None:
-    def read(cache: str, wants: Wants = Wants.FIGURES) -> Tree:
-        return sync(Place(_PLACE, folder / cache), connections, wants).tree
+def _time(folder: Path, connections: Connections, replay: Replay, latencies_ms: Sequence[float]) -> None:
+    def read(cache: str, wants: Wants = Wants.FIGURES, *, thorough: bool = False) -> None:
+        sync(Place(_PLACE, folder / cache), connections, wants, Watch(), thorough=thorough)
 
-    def reads(title: str, cache: str, wants: Wants = Wants.FIGURES) -> None:
-        for number in ("first", "second"):
-            with _timed(f"{title}, {number} read", replay):
-                read(cache, wants)
-
-    with _timed("moto itself: all that tables are made of, empty cache", replay):
-        tree = read("moto")
-    with _timed("write the index", replay):
-        make_index(Place(_PLACE, folder / "moto"), connections, tree, f"{_PLACE.prefix}/bench")
-    with _plain_listing(), _timed("moto itself: plain listing, nothing new", replay):
+    with _timed("moto itself, first read of all that makes tables", replay):
         read("moto")
-    with _timed("moto itself: ranges, nothing new", replay):
+    with _timed("moto itself, second read", replay):
         read("moto")
-    reads("records: index, versions, ranges", "all-records", Wants.RECORDS)
-    with mock.patch.object(mirror, "_ASK_INDEX_FROM", 1 << 30):
-        reads("records: no index", "no-index-records", Wants.RECORDS)
-    reads("tables: index, versions, ranges", "all")
-    with mock.patch.object(mirror, "_ASK_INDEX_FROM", 1 << 30):
-        reads("tables: no index", "no-index")
-    with _plain_listing():
-        reads("tables: no ranges", "no-ranges")
-    for title, holds in (("sizes", _by_size), ("MD5 of every file", _by_md5)):
-        with (
-            mock.patch.object(Seen, "holds", holds),
-            mock.patch.object(Seen, "remember", lambda *_: None),
-            _timed(f"tables: no versions but {title}, second read", replay),
-        ):
-            read("all")
-    with (
-        mock.patch.object(mirror, "_ASK_INDEX_FROM", 1 << 30),
-        mock.patch.object(Seen, "holds", _by_size),
-        mock.patch.object(Seen, "remember", lambda *_: None),
-        _plain_listing(),
-    ):
-        reads("tables: none of the three", "none")
+    for latency_ms in latencies_ms:
+        replay.latency_s = latency_ms / 1000
+        print(f"{latency_ms:g} ms for each request:")
+        if latency_ms == latencies_ms[0]:
+            with _timed("first read of records", replay):
+                read("records", Wants.RECORDS)
+            with _timed("first read of all that makes tables", replay):
+                read("tables")
+        with _timed("second read", replay):
+            read("moto")
+        with _one_listing(), _timed("second read, one listing instead of ranges", replay):
+            read("moto")
+        with _timed("second read, MD5 of every file instead of size and time", replay):
+            read("moto", thorough=True)
     print(f"peak memory of this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
 
 
-def _plain_listing() -> Any:
-    return mock.patch.object(mirror, "listed", lambda objects, prefix, _pool: list(objects.list(prefix)))
-
-
-def _by_size(self: Seen, each: Stored, **_: bool) -> bool:
-    try:
-        return self._place.path(each.name).stat().st_size == each.size_bytes
-    except OSError:
-        return False
-
-
-def _by_md5(self: Seen, each: Stored, **_: bool) -> bool:
-    return _by_size(self, each) and _md5(self._place.path(each.name)) == each.etag
+def _one_listing() -> Any:
+    usual = mirror.list_ranges
+    return mock.patch.object(mirror, "list_ranges", lambda objects, prefix, _, pool: usual(objects, prefix, (), pool))
 
 
 @contextmanager
