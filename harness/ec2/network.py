@@ -1,4 +1,4 @@
-"""Where instances stand: subnets by availability zone, and a security group that lets nothing in."""
+"""Subnets by availability zone, and the instance types that a zone offers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from dataclasses import dataclass
 
 from harness.aws.connections import Connections
 from harness.aws.failures import aws_errors
-from harness.ec2 import tags
 from harness.errors import UsageError
-
-GROUP = "ir-harness"
 
 
 @dataclass(frozen=True)
@@ -72,61 +69,3 @@ def offered(connections: Connections, region: str | None, types: set[str]) -> di
                 if each["InstanceType"] in found:
                     found[each["InstanceType"]].add(each["Location"])
     return {name: tuple(sorted(zones)) for name, zones in found.items()}
-
-
-def security_group(connections: Connections, region: str | None, vpc: str) -> str | None:
-    """Our security group in a VPC, if there is one.
-
-    Raises:
-        UsageError: it lets something in.
-    """
-    with aws_errors("looking for the security group"):
-        found = connections.client("ec2", region).describe_security_groups(
-            Filters=[
-                {"Name": "group-name", "Values": [GROUP]},
-                {"Name": "vpc-id", "Values": [vpc]},
-                {"Name": "tag-key", "Values": [tags.OWNER]},
-            ]
-        )["SecurityGroups"]
-    if not found:
-        return None
-    if found[0]["IpPermissions"]:
-        raise UsageError(
-            f"security group {found[0]['GroupId']} lets something in, and boxes need nothing;"
-            " remove its inbound rules, or `harness ec2 down` and `up`"
-        )
-    return str(found[0]["GroupId"])
-
-
-def make_security_group(connections: Connections, region: str | None, vpc: str, owner: str) -> str:
-    """Our security group in a VPC, made where there is none."""
-    there = security_group(connections, region, vpc)
-    if there is not None:
-        return there
-    with aws_errors("making the security group"):
-        made = connections.client("ec2", region).create_security_group(
-            GroupName=GROUP,
-            Description="ir-harness: nothing comes in",
-            VpcId=vpc,
-            TagSpecifications=[{"ResourceType": "security-group", "Tags": tags.as_list({tags.OWNER: owner})}],
-        )
-    return str(made["GroupId"])
-
-
-def groups(connections: Connections, region: str, owner: str | None = None) -> list[str]:
-    """Our security groups in a region.
-
-    Args:
-        connections: to AWS.
-        region: which.
-        owner: whose; ``None``: anybody's who uses harness on the account.
-
-    Raises:
-        AwsError: they cannot be listed.
-    """
-    filters = [{"Name": "tag-key", "Values": [tags.OWNER]}]
-    if owner is not None:
-        filters.append({"Name": f"tag:{tags.OWNER}", "Values": [owner]})
-    with aws_errors(f"listing security groups in {region}"):
-        found = connections.client("ec2", region).describe_security_groups(Filters=filters)["SecurityGroups"]
-    return sorted(each["GroupId"] for each in found)

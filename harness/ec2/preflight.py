@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 from harness.aws.connections import Connections
-from harness.aws.failures import aws_errors
 from harness.aws.uri import S3Uri
-from harness.ec2 import amis, network, quotas
+from harness.ec2 import account, amis, network, quotas
+from harness.ec2.account import Account
 from harness.ec2.amis import Ami
 from harness.ec2.machines import Machine
 from harness.ec2.network import Subnet
 from harness.ec2.quotas import Quota
-from harness.errors import AwsError, UsageError
+from harness.errors import UsageError
 from harness.remote import user_data
-
-
-def role(work: S3Uri) -> str:
-    """The name of the role and instance profile that `harness ec2 up` makes for a work place."""
-    return f"ir-harness-{hashlib.sha256(str(work).encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True)
@@ -31,7 +25,7 @@ class Ground:
     zones: dict[str, tuple[str, ...]]
     amis: dict[tuple[str, bool], Ami]
     quotas: dict[str, Quota | None]
-    security_group: str | None
+    account: Account | None
     missing: tuple[str, ...]
 
 
@@ -74,27 +68,15 @@ def look(
             )
     kinds = {(machine.instance.architecture, bool(gpus)) for machine, gpus in wanted}
     found = {(arch, gpus): amis.find(connections, region, system, arch, int(gpus)) for arch, gpus in sorted(kinds)}
-    group = network.security_group(connections, region, subnets[0].vpc)
-    missing = [] if group else [f"the security group {network.GROUP}"]
-    if not _has_profile(connections, role(work)):
-        missing.append(f"the instance profile {role(work)}")
+    made = account.find(connections, work, region)
+    if made is not None:
+        account.check_reaper(connections, made)
     return Ground(
         region=region,
         subnets=tuple(subnets),
         zones=zones,
         amis=found,
         quotas={name: quotas.known(connections, region, machine.instance, spot) for name, machine in machines.items()},
-        security_group=group,
-        missing=tuple(missing),
+        account=made,
+        missing=() if made else (f"the account stack {account.stack_name(work, region)}",),
     )
-
-
-def _has_profile(connections: Connections, name: str) -> bool:
-    try:
-        with aws_errors(f"looking for the instance profile {name}"):
-            found = connections.client("iam").get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
-    except AwsError as error:
-        if error.code == "NoSuchEntity":
-            return False
-        raise
-    return bool(found["Roles"])  # without its role EC2 refuses it
