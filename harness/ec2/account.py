@@ -34,14 +34,13 @@ def handler(event, context):
     now = datetime.datetime.fromisoformat(event["time"])
     ec2, failed = boto3.client("ec2"), []
     states = ["pending", "running", "stopping", "stopped"]
-    filters = [{"Name": "tag-key", "Values": [key]} for key in ("harness:owner", "harness:expiry")]
-    filters.append({"Name": "instance-state-name", "Values": states})
+    filters = [{"Name": "tag-key", "Values": ["harness:owner"]}, {"Name": "instance-state-name", "Values": states}]
     for page in ec2.get_paginator("describe_instances").paginate(Filters=filters):
         for box in (each for one in page["Reservations"] for each in one["Instances"]):
-            expiry = {tag["Key"]: tag["Value"] for tag in box["Tags"]}["harness:expiry"]
+            expiry = {tag["Key"]: tag["Value"] for tag in box["Tags"]}.get("harness:expiry")
             try:
-                if datetime.datetime.fromisoformat(expiry) > now:
-                    continue
+                if expiry is None or datetime.datetime.fromisoformat(expiry) > now:
+                    continue  # hosts of Batch have none: Batch ends them
             except (TypeError, ValueError):
                 print(box["InstanceId"], "has no expiry that can be read:", expiry)
             try:

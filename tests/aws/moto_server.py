@@ -256,6 +256,9 @@ def _answered(environ: dict[str, Any], start_response: Any) -> list[bytes]:
             answer = str(comings.after(int(asked["after"]))).encode()
         case "/tests/identity":
             identities[asked["key"]] = asked["userid"]
+        case "/tests/pend":
+            found = ec2_backends[DEFAULT_ACCOUNT_ID][asked["region"]].get_instance(asked["instance"])
+            found._state.name, found._state.code = "pending", 0
         case "/tests/requests":
             answer = json.dumps(requests.seen).encode()
         case "/tests/objects" if environ["REQUEST_METHOD"] == "PUT":

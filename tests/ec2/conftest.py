@@ -15,7 +15,7 @@ from harness import inputs, suite
 from harness.aws.connections import Connections
 from harness.aws.objects import Objects
 from harness.aws.uri import S3Uri
-from harness.ec2 import drafting, running, setup
+from harness.ec2 import account, drafting, running
 from harness.ec2.conductor import Pace
 from harness.ec2.deciding import Patience
 from harness.ec2.drafting import Drafter, Request
@@ -39,6 +39,8 @@ from tests.ec2.boxes import Boxes
 WORK = S3Uri("harness-work", "some/prefix")
 # How much quicker AWS' clock runs here: its seconds are whole ones.
 SPEED = 20
+# That boxes may be of.
+TYPES = ("m6i.large", "m6i.xlarge")
 QUICK = Patience(first_beat_s=120 * SPEED, beat_s=60 * SPEED, shown_s=2, hold_s=1)
 PROTOCOL = protocol(3)
 
@@ -149,7 +151,7 @@ def launched_and_terminated(*regions: str) -> tuple[int, int]:
 
 @pytest.fixture
 def ground(aws: str) -> None:
-    setup.up(Connections(REGION), WORK, REGION, lambda _line: None)
+    account.up(Connections(REGION), WORK, REGION, "0123456789ab", TYPES, lambda _line: None)
 
 
 @pytest.fixture
