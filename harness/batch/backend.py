@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness import hardware, instances
+from harness import hardware
 from harness.aws import cloudformation, tags
-from harness.aws.connections import Connections
 from harness.aws.failures import aws_errors, concealed
-from harness.aws.uri import S3Uri
 from harness.batch import inventory, job_definition, names, stack
 from harness.batch.job_definition import LEAST_TIMEOUT_S, Options
 from harness.ec2 import account, region
@@ -24,7 +22,6 @@ from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, State, Subm
 from harness.remote.plan import Grouping
 from harness.remote.records import Input, Launch, PlannedPart, Run
 from harness.remote.run import Context, Service
-from harness.suite import Suite
 
 # The largest array that Batch takes.
 _MAXIMUM_ARRAY = 10_000
@@ -290,10 +287,4 @@ class BatchBackend:
         return left
 
 
-def _open(context: Context) -> BatchBackend:
-    found = account.find(context.connections, context.request.work, context.market.region)
-    role = found.worker_role_id if found else ""
-    return BatchBackend(context.connections, context.request.suite, context.request.work, role, context.say)
-
-
-SERVICE = Service("batch", parts, _open)
+SERVICE = Service("batch", parts, BatchBackend)

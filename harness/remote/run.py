@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 
-from harness import hardware, indexes, instances, offers, prices, storage
+from harness import cache_folder, hardware, indexes, instances, offers, prices, storage
 from harness.aws import tags
 from harness.aws.connections import Connections
 from harness.aws.objects import Objects
@@ -181,7 +181,7 @@ class SuiteRun:
         self.machines = choose(request.suite, self.market, request)
         self.inputs = gather(request.suite, request.options, client.screen)
         self.store = Store(request.options.results, self.inputs.suite.name, request.options.shelf)
-        self.owner = tags.owner(client.connections, request.options.cache)
+        self.owner = tags.owner(client.connections, cache_folder.default())
         self.backend = service.open(
             Context(
                 request,

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
-from harness.ec2.account import Account
 
 from harness import instances
 from harness.aws import uri

@@ -287,10 +287,10 @@ def test_the_cap_holds_when_the_command_is_dead_and_no_user_data_ever_ran(plain:
         plain.run(plain.client(pace=Pace(0.05, nap)), cap_usd=cap)
     launched, terminated = launched_and_terminated()
     assert launched > 0 and terminated == 0
-    reaper.tick(plain.endpoint)
+    assert reaper.tick(plain.endpoint, WORK)
     assert launched_and_terminated() == (launched, 0), "it is not due yet"
     server.forward(plain.endpoint, 30 * 3600)
-    reaper.tick(plain.endpoint)
+    assert reaper.tick(plain.endpoint, WORK)
     assert launched_and_terminated() == (launched, launched)
     tags = [
         {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
