@@ -16,13 +16,13 @@ import tempfile
 import time
 from pathlib import Path
 
+from harness.ec2.conductor import Pace
+from harness.ec2.drafting import Drafter
 from rich.console import Console
 
 from harness.aws.connections import Connections
 from harness.aws.objects import Objects
 from harness.ec2 import drafting, setup
-from harness.ec2.conductor import Pace
-from harness.ec2.drafting import Drafter
 from harness.launch.fake import FakeLauncher
 from harness.progress import Screen
 from tests.aws import server

@@ -1,103 +1,158 @@
-"""How long it takes to see what is stored in S3: 10,000 jobs of four objects, with and without an index.
+"""Time reads of 10,000 jobs in S3: the first, and the second with nothing new.
 
 ``python -m benchmarks.s3_listing`` starts moto's server on loopback, puts the jobs of ``benchmarks.reprice`` there, and
-mirrors them into empty caches and into one that is up to date.  moto is one Python process: S3 itself answers many
-requests at once, so requests are printed beside seconds.
+mirrors them into empty caches and into caches that are up to date.  moto is one Python process, and S3 answers many
+requests at once: so moto answers each request once, and its answers are replayed after each of ``--latency-ms``.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import resource
 import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+import botocore.httpsession
+from botocore.awsrequest import AWSResponse
 
 from benchmarks import reprice
-from harness.aws.connections import CONNECTIONS, Connections
-from harness.aws.objects import Objects
+from harness.aws.connections import Connections
 from harness.aws.uri import S3Uri
 from harness.s3 import mirror
-from harness.s3.mirror import Wants, make_index, sync
+from harness.s3.mirror import Wants, Watch, sync
 from harness.s3.names import Place
 from harness.stored_jobs import RESULT
 from tests.aws import server
 
 _PLACE = S3Uri("bench-bucket", "results")
+_AT_ONCE = 2000
 
 
 def main() -> None:
     """Fill, and time."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=10_000)
-    parser.add_argument("--all", action="store_true", help="also fetch all that tables are made of")
-    asked = parser.parse_args()
-    mirror._MAKE_INDEX_FROM = asked.jobs + 1  # only when it is asked for
+    parser.add_argument("--latency-ms", type=float, nargs="+", default=[50, 200])
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, server.running(Path(name, "moto.log")) as endpoint:
         os.environ.update(server.environment(endpoint))
         folder, connections = Path(name), Connections()
         connections.client("s3").create_bucket(Bucket=_PLACE.bucket)
         models = reprice._measured(folder)
-        reprice._copy(models[:5], folder / "results", asked.jobs // 5)
-        with _timed(f"put {asked.jobs:,} jobs"):
-            _fill(Objects(connections, _PLACE), folder / "results")
-        _time(folder, connections, asked.all)
+        reprice._copy(models[:5], folder / "results", arguments.jobs // 5)
+        _fill(endpoint, folder / "results")
+        replay = Replay()
+        with replay.patched():
+            _time(folder, connections, replay, arguments.latency_ms)
 
 
-def _fill(objects: Objects, results: Path) -> None:
+def _fill(endpoint: str, results: Path) -> None:
     paths = [path for path in results.rglob("*") if path.is_file()]
-    size = sum(path.stat().st_size for path in paths if path.name == RESULT)
-    print(f"{len(paths):,} objects, results.json together {size / 2**20:.0f} MiB")
-    with ThreadPoolExecutor(CONNECTIONS) as pool:
-        for _ in pool.map(lambda path: objects.put(path.relative_to(results).as_posix(), path.read_bytes()), paths):
-            pass
+    size = sum(path.stat().st_size for path in paths)
+    records = sum(path.stat().st_size for path in paths if path.name == RESULT)
+    print(f"{len(paths):,} objects of {size / 2**20:,.0f} MiB, records alone {records / 2**20:,.0f} MiB")
+    for start in range(0, len(paths), _AT_ONCE):
+        some = paths[start : start + _AT_ONCE]
+        contents = {_PLACE.key(path.relative_to(results).as_posix()): path.read_bytes() for path in some}
+        server.put(endpoint, _PLACE.bucket, contents)
 
 
-def _time(folder: Path, connections: Connections, everything: bool) -> None:
-    def place(cache: str) -> Place:
-        return Place(_PLACE, folder / cache)
+class Replay:
+    """Answers of moto to reads, given again after a pause."""
 
-    with _timed("records, no index, empty cache"):
-        tree = sync(place("one"), connections, Wants.RECORDS).tree
-    with _timed("records, nothing new"):
-        sync(place("one"), connections, Wants.RECORDS)
-    with _timed("make the index"):
-        make_index(place("one"), connections, tree, f"{_PLACE.prefix}/bench")
-    with _timed("records, with index, empty cache"):
-        sync(place("two"), connections, Wants.RECORDS)
-    if everything:
-        with _timed("all that tables are made of, with index, records there"):
-            sync(place("two"), connections, Wants.FIGURES)
-        with _timed("all, nothing new"):
-            sync(place("two"), connections, Wants.FIGURES)
+    def __init__(self) -> None:
+        self.requests: Counter[str] = Counter()
+        self.new = 0
+        self.latency_s = 0.0
+        self._send = botocore.httpsession.URLLib3Session.send
+        self._answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
+        self._bodies: dict[bytes, bytes] = {}
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def patched(self) -> Iterator[None]:
+        """Replay while this lasts."""
+        with mock.patch.object(botocore.httpsession.URLLib3Session, "send", lambda _, each: self._answer(each)):
+            yield
+
+    def _answer(self, request: Any) -> AWSResponse:
+        with self._lock:
+            self.requests["LIST" if "list-type=" in request.url else request.method] += 1
+            answer = self._answers.get(request.url)
+        if answer is None:
+            answer = self._ask(request)
+        else:
+            time.sleep(self.latency_s)
+        status, headers, body = answer
+        return AWSResponse(request.url, status, headers, _Raw(body))
+
+    def _ask(self, request: Any) -> tuple[int, dict[str, str], bytes]:
+        # moto is one process: more requests at once make it no faster.
+        response = self._send(botocore.httpsession.URLLib3Session(), request)
+        body = response.raw.data if request.stream_output else response.content
+        with self._lock:
+            self.new += 1
+            answer = response.status_code, response.headers, self._bodies.setdefault(body, body)
+            self._answers[request.url] = answer
+        return answer
+
+
+class _Raw(io.BytesIO):
+    """The body of an answer as botocore reads it."""
+
+    def stream(self, **_: Any) -> Iterator[bytes]:
+        yield self.read()
+
+
+def _time(folder: Path, connections: Connections, replay: Replay, latencies_ms: Sequence[float]) -> None:
+    def read(cache: str, wants: Wants = Wants.FIGURES, *, thorough: bool = False) -> None:
+        sync(Place(_PLACE, folder / cache), connections, wants, Watch(), thorough=thorough)
+
+    with _timed("moto itself, first read of all that makes tables", replay):
+        read("moto")
+    with _timed("moto itself, second read", replay):
+        read("moto")
+    for latency_ms in latencies_ms:
+        replay.latency_s = latency_ms / 1000
+        print(f"{latency_ms:g} ms for each request:")
+        if latency_ms == latencies_ms[0]:
+            with _timed("first read of records", replay):
+                read("records", Wants.RECORDS)
+            with _timed("first read of all that makes tables", replay):
+                read("tables")
+        with _timed("second read", replay):
+            read("moto")
+        with _one_listing(), _timed("second read, one listing instead of ranges", replay):
+            read("moto")
+        with _timed("second read, MD5 of every file instead of size and time", replay):
+            read("moto", thorough=True)
     print(f"peak memory of this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
 
 
+def _one_listing() -> Any:
+    usual = mirror.list_ranges
+    return mock.patch.object(mirror, "list_ranges", lambda objects, prefix, _, pool: usual(objects, prefix, (), pool))
+
+
 @contextmanager
-def _timed(what: str) -> Iterator[None]:
-    from botocore.client import BaseClient
-
-    usual, asked = BaseClient._make_api_call, Counter[str]()
-
-    def counted(self: Any, operation: str, parameters: Any) -> Any:
-        asked[operation] += 1
-        return usual(self, operation, parameters)
-
-    BaseClient._make_api_call = counted
+def _timed(title: str, replay: Replay) -> Iterator[None]:
+    replay.requests.clear()
+    replay.new = 0
     started, own = time.monotonic(), time.process_time()
-    try:
-        yield
-    finally:
-        BaseClient._make_api_call = usual
+    yield
     took, own = time.monotonic() - started, time.process_time() - own
-    told = ", ".join(f"{count:,} {name}" for name, count in sorted(asked.items()))
-    print(f"{what:56} {took:8.2f} s (own CPU {own:.2f} s)   {told}", flush=True)
+    requests = ", ".join(f"{count:,} {kind}" for kind, count in sorted(replay.requests.items()))
+    moto = f" ({replay.new:,} by moto)" if replay.new else ""
+    print(f"{title:56} {took:8.2f} s (own CPU {own:.2f} s)   {requests}{moto}", flush=True)
 
 
 if __name__ == "__main__":

@@ -111,10 +111,10 @@ def _folder(results: Place, cache: Path, say: Callable[[str], None]) -> Path:
         if str(results).startswith("s3:/") and not Path(results).is_dir():
             raise UsageError(f'{results}: a path keeps one of the two slashes; give the text "s3://..." instead')
         return Path(results)
-    from harness.s3 import opening
+    from harness.s3.location import open_to_read
     from harness.s3.mirror import Wants, Watch
 
-    return opening.mirrored(results, cache, Wants.FIGURES, Watch(say))
+    return open_to_read(results, cache, Wants.FIGURES, Watch(say))
 
 
 def of_table(table: Table) -> pd.DataFrame:

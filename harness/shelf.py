@@ -1,4 +1,4 @@
-"""What a store is told to do besides writing its own folder: see :mod:`harness.s3.shelf`."""
+"""What a store is told to do besides writing its own folder: see :mod:`harness.s3.publish`."""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ class Connections:
         self._session: Any = None
         self._clients: dict[tuple[str, str | None, int], Any] = {}
         self._lock = threading.Lock()
+        self._expected: dict[str, str] = {}
 
     @property
     def region(self) -> str | None:
@@ -57,8 +58,30 @@ class Connections:
                 )
                 with aws_errors(f"connecting to {service}"):
                     made = self._open().client(service, region_name=region, config=config)
+                if service == "s3":
+                    made.meta.events.register("provide-client-params.s3", self._with_owner)
                 self._clients[service, region, attempts] = made
             return self._clients[service, region, attempts]
+
+    def expect_owner(self, bucket: str) -> None:
+        """Have every S3 request to a bucket refused unless the bucket is of our own account.
+
+        Raises:
+            AwsError: AWS does not say which account this is.
+        """
+        with aws_errors("asking AWS which account this is"):
+            account = self.client("sts").get_caller_identity()["Account"]
+        self._expected[bucket] = account
+
+    def _with_owner(self, params: dict[str, Any], model: Any, **_: Any) -> dict[str, Any]:
+        taken = model.input_shape.members if model.input_shape else {}
+        source = params.get("CopySource", "")
+        named = {
+            "ExpectedBucketOwner": params.get("Bucket"),
+            "ExpectedSourceBucketOwner": source["Bucket"] if isinstance(source, dict) else source.partition("/")[0],
+        }
+        more = {key: self._expected[of] for key, of in named.items() if key in taken and of in self._expected}
+        return {**more, **params}
 
     def _open(self) -> Any:
         if self._session is None:

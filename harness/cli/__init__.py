@@ -27,7 +27,6 @@ from harness.cli import (
     pool,
     reprice,
     robustness,
-    s3,
     tables,
     viable,
 )
@@ -41,7 +40,7 @@ def main() -> None:
 
 
 _MODULES = (
-    *(measuring, viable, tables, leaderboard, reprice, exchange, s3, money, images, machine),
+    *(measuring, viable, tables, leaderboard, reprice, exchange, money, images, machine),
     *(compare, evaluate, robustness, pool, judgements, leakage, embed, frechet),
     *(ec2, batch),
 )

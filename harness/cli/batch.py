@@ -96,7 +96,7 @@ def up(connections: Connections, wanted: Requirements, subnets: tuple[str, ...])
         raise UsageError(
             f"{work} has no stack of roles in {region}; an administrator makes it: `harness ec2 up {work}`"
         )
-    owner = tags.owner(connections, cache_folder.usual())
+    owner = tags.owner(connections, cache_folder.default())
     stack.up(connections, wanted, found, owner, subnets, click.echo)
     click.echo(
         f"costs nothing until `harness run ... --launcher batch`; `harness batch down {wanted.suite}` removes it"

@@ -73,7 +73,9 @@ _OPTIONS = (
         show_default=True,
         help="ec2: at most this many at once; 1: one hardware profile after the other.",
     ),
-    click.option("--spot", is_flag=True, help="ec2: spot capacity; the same command measures again what it interrupts."),
+    click.option(
+        "--spot", is_flag=True, help="ec2: spot capacity; the same command measures again what it interrupts."
+    ),
     click.option(
         "--burstable", is_flag=True, help="ec2, batch: allow burstable types, whose latency depends on CPU credits."
     ),
@@ -86,7 +88,9 @@ _OPTIONS = (
     ),
     click.option("--subnet", help="ec2: this subnet.  [default: those of the default VPC]"),
     click.option("--yes", is_flag=True, help="ec2, batch: do not ask whether to go on."),
-    click.option("--dry-run", is_flag=True, help="ec2, batch: show what would be launched and what it costs, and stop."),
+    click.option(
+        "--dry-run", is_flag=True, help="ec2, batch: show what would be launched and what it costs, and stop."
+    ),
 )
 
 

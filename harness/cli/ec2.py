@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.elsewhere import agree
+from harness import cache_folder
+from harness.cli.cloud import agree
 from harness.console import columns, one_line_errors
-from harness.errors import AwsError
+from harness.errors import AwsError, UsageError
 
 if TYPE_CHECKING:
     from harness.aws.connections import Connections
     from harness.ec2.fleet import Seen
     from harness.ec2.reaping import Found
-    from harness.ec2.records import Run
+    from harness.remote.records import Run
 
 _region_option = click.option("--region", help="The region.  [default: the one that AWS is configured for]")
 _one_region_option = click.option("--region", help="This region alone.  [default: all of the account]")
@@ -24,40 +27,115 @@ _owners_option = click.option("--all-owners", is_flag=True, help="Also what othe
 
 @click.group()
 def ec2() -> None:
-    """What harness has on EC2: prepare (up), look (ls), end (reap), remove (down)."""
+    """EC2: set up an account (up, template), look (ls), end (reap), remove (down)."""
+
+
+_work_argument = click.argument("work", metavar="s3://BUCKET[/PREFIX]")
+_suites_argument = click.argument("suites", nargs=-1, metavar="[SUITE]...", type=click.Path(path_type=Path))
+_instance_option = click.option("--instance", "instances", multiple=True, metavar="TYPE", help="Allow this type too.")
+_image_option = click.option("--agent-image", metavar="IMAGE", help="Image of Batch's agents, where it is in ECR.")
 
 
 @ec2.command()
-@click.argument("work", metavar="s3://BUCKET[/PREFIX]")
+@_work_argument
+@_suites_argument
 @_region_option
+@_instance_option
 @click.option("--subnet", help="The security group is for this subnet's VPC.  [default: the default VPC]")
+@_image_option
 @one_line_errors
-def up(work: str, region: str | None, subnet: str | None) -> None:
-    """Make what `harness run --launcher ec2 --work s3://...` stands on: bucket, role, security group.
+def up(
+    work: str,
+    suites: tuple[Path, ...],
+    region: str | None,
+    instances: tuple[str, ...],
+    subnet: str | None,
+    agent_image: str | None,
+) -> None:
+    """Deploy the account stack: bucket, roles, security group, the deadline on AWS's side.
 
-    Nothing of it costs money but what lies in the bucket.  Twice is as good as once.
+    Boxes may be of the instance types of these suites; of no suite: of all hardware profiles.  Nothing of it costs
+    money but the bucket's content.  A second call changes only what differs.
     """
+    from harness.aws import tags
     from harness.aws.uri import parse
-    from harness.ec2 import setup
+    from harness.ec2 import account
 
     connections, place = _connected(region), parse(work)
-    setup.up(connections, place, _region(connections), click.echo, subnet)
+    here = _region(connections)
+    types = _types(suites, instances, here)
+    owner = tags.owner(connections, cache_folder.default())
+    account.up(connections, place, here, owner, types, click.echo, subnet=subnet, agent_image=agent_image)
     there = f" --subnet {subnet}" if subnet else ""
     click.echo(f"next: harness run SUITE --launcher ec2 --work {place}{there} --dry-run")
 
 
 @ec2.command()
-@click.argument("work", metavar="s3://BUCKET[/PREFIX]")
+@_work_argument
+@_suites_argument
 @_region_option
-@click.option("--results-too", is_flag=True, help="Delete what lies below the work place too: inputs, runs' traces.")
+@_instance_option
+@_image_option
+@click.option("--policy", type=click.Choice(["boundary", "keeper", "runner"]), help="Print this policy instead.")
+@one_line_errors
+def template(
+    work: str,
+    suites: tuple[Path, ...],
+    region: str | None,
+    instances: tuple[str, ...],
+    agent_image: str | None,
+    policy: str | None,
+) -> None:
+    """Print the CloudFormation template that `harness ec2 up` deploys.
+
+    Its roles need the boundary, which an administrator makes once: `--policy boundary`.
+    """
+    from harness.aws.uri import parse
+    from harness.ec2 import account
+
+    place, here = parse(work), _region(_connected(region))
+    types = _types(suites, instances, here)
+    text = account.policy(policy, place, here, types) if policy else account.template(place, here, types, agent_image)
+    click.echo(text, nl=False)
+
+
+def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> list[str]:
+    """Return the instance types of the suites' profiles, or of all profiles, and those named."""
+    from harness import hardware, instances, offers, prices, suite
+    from harness.remote import machines
+
+    known, snapshot = instances.read("aws"), prices.snapshot(region=f"aws/{region}", term="on-demand")
+    for name in named:
+        machines.check_known(name, known)
+    found = set(named)
+    loaded = [suite.load(path) for path in suites]
+    for each in loaded:
+        names = (*each.profiles, *filter(None, (each.build_profile,)))
+        wanted = machines.Wanted(each.ec2.instances)
+        profiles = {name: hardware.profile(name) for name in names}
+        found |= {box.name for box in machines.choose(profiles, snapshot, known, offers.reserve(), wanted).values()}
+    for name, envelope in ({} if loaded else hardware.profiles()).items():
+        with suppress(UsageError):  # no type of the region has room for it
+            found.add(
+                machines.choose({name: envelope}, snapshot, known, offers.reserve(), machines.Wanted())[name].name
+            )
+    return sorted(found)
+
+
+@ec2.command()
+@_work_argument
+@_region_option
+@click.option("--results-too", is_flag=True, help="Delete the objects below the work place too: inputs, runs, boxes.")
 @one_line_errors
 def down(work: str, region: str | None, results_too: bool) -> None:
     """Remove what `harness ec2 up` made.  Refuses while an instance is alive, in any region."""
+    from harness.aws import tags
     from harness.aws.uri import parse
-    from harness.ec2 import removal
+    from harness.ec2 import account
 
     connections = _connected(region)
-    removal.down(connections, parse(work), _region(connections), click.echo, results_too=results_too)
+    owner = tags.owner(connections, cache_folder.default())
+    account.down(connections, parse(work), _region(connections), owner, click.echo, results_too=results_too)
 
 
 @ec2.command()
@@ -70,11 +148,9 @@ def ls(work: str | None, region: str | None, all_owners: bool) -> None:
     connections = _connected(region)
     found, owner = _found(connections, region, all_owners)
     _show(found, owner)
-    for group in found.groups:
-        click.echo(f"security group {group.group_id} in {group.region}: costs nothing; `harness ec2 down` removes it")
     runs = _open_runs(connections, work) if work is not None else []
     for run in runs:
-        jobs = sum(len(group.jobs) for group in run.groups)
+        jobs = sum(len(part.jobs) for part in run.parts)
         click.echo(f"open run {run.run_id}: {jobs} jobs, {run.region}; the `harness run` that began it goes on with it")
     failed = _told(found, {run.region for run in runs} | {region or _region(connections)})
     for line in failed:
@@ -131,14 +207,15 @@ def _region(connections: Connections) -> str:
 
 
 def _found(connections: Connections, region: str | None, all_owners: bool) -> tuple[Found, str]:
-    from harness.ec2 import reaping, tags
+    from harness.aws import tags
+    from harness.ec2 import reaping
 
-    owner = tags.owner(connections)
+    owner = tags.owner(connections, cache_folder.default())
     return reaping.look(connections, region, None if all_owners else owner), owner
 
 
 def _show(found: Found, owner: str) -> None:
-    from harness.ec2 import tags
+    from harness.aws import tags
 
     if found.others:
         # Also ours, should we be known to AWS by another name today.
@@ -184,10 +261,10 @@ def _open_runs(connections: Connections, work: str) -> list[Run]:
     """Runs that lie there; none where the bucket is gone, or was never made."""
     from harness.aws.objects import Objects
     from harness.aws.uri import parse
-    from harness.ec2 import book
+    from harness.remote import journal
 
     try:
-        return book.open_runs(Objects(connections, parse(work)))
+        return journal.open_runs(Objects(connections, parse(work)))
     except AwsError as error:
         if error.code != "NoSuchBucket":
             raise

@@ -51,7 +51,7 @@ def mirrored(
     Args:
         names: of parameters that :func:`harness.console.results_path` reads.
         wants: which files of each job the command reads.
-        thorough: read again what the mirror has from an earlier time.
+        thorough: compare the content of the mirror's files too.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -73,11 +73,11 @@ def readable(
     """The folder of results to read."""
     if not isinstance(results, str):
         return results
-    from harness.s3 import opening
+    from harness.s3.location import open_to_read
     from harness.s3.mirror import Wants
 
     with watching(results) as watch:
-        return opening.mirrored(results, _absolute(cache), Wants[wants], watch, thorough=thorough)
+        return open_to_read(results, _absolute(cache), Wants[wants], watch, thorough=thorough)
 
 
 def of_suite(results: Path | str, suite: str, cache: Path, wants: Wanted = "FIGURES") -> Path:
@@ -95,11 +95,11 @@ def writable(results: Path | str, cache: Path) -> Iterator[Opened]:
     if not isinstance(results, str):
         yield Opened(results, _absolute(cache))
         return
-    from harness.s3 import opening
+    from harness.s3.location import open_to_write
     from harness.s3.mirror import Watch
 
     with named_as_given(cache):
-        folder, shelf = opening.writable(results, _absolute(cache), Watch(_say))
+        folder, shelf = open_to_write(results, _absolute(cache), Watch(_say))
         yield Opened(folder, _absolute(cache), shelf)
 
 

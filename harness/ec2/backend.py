@@ -258,9 +258,7 @@ class Ec2:
         # A living one goes before one that has ended, should there ever be two.
         shown = {box.part: box for box in sorted(self._boxes(), key=lambda box: box.alive)}
         return {
-            launch.name: self._shown(launch, shown[launch.name])
-            if launch.name in shown
-            else self._not_shown(launch)
+            launch.name: self._shown(launch, shown[launch.name]) if launch.name in shown else self._not_shown(launch)
             for launch in launches
         }
 

@@ -8,10 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from harness.aws import tags
 from harness.aws.connections import Connections
 from harness.aws.failures import aws_errors, concealed
-from harness.aws import tags
-
 from harness.errors import AwsError
 
 # The most that one request ends.

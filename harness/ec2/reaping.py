@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from harness.aws import tags
 from harness.aws.connections import Connections
 from harness.aws.failures import aws_errors
-from harness.ec2 import fleet, network, tags
+from harness.ec2 import fleet
 from harness.ec2.fleet import Seen, Unseen
 from harness.errors import AwsError
 
@@ -26,20 +27,11 @@ class Volume:
 
 
 @dataclass(frozen=True)
-class Group:
-    """A security group: costs nothing, and stays until `harness ec2 down`."""
-
-    group_id: str
-    region: str
-
-
-@dataclass(frozen=True)
 class Found:
     """What is there, and the regions that could not be looked at; ``others``: living instances of other owners."""
 
     instances: tuple[Seen, ...]
     volumes: tuple[Volume, ...]
-    groups: tuple[Group, ...]
     failed: tuple[Unseen, ...]
     others: int = 0
 
@@ -61,10 +53,9 @@ def look(connections: Connections, region: str | None, owner: str | None) -> Fou
         AwsError: the regions cannot be listed.
     """
 
-    def one(name: str) -> list[Seen | Volume | Group]:
+    def one(name: str) -> list[Seen | Volume]:
         boxes = [box for box in fleet.instances(connections, name) if box.alive]
-        groups = [Group(each, name) for each in network.groups(connections, name, owner)]
-        return [*boxes, *volumes(connections, name, owner), *groups]
+        return [*boxes, *volumes(connections, name, owner)]
 
     found, failed = fleet.everywhere(connections, one, region)
     boxes = [each for each in found if isinstance(each, Seen)]
@@ -72,7 +63,6 @@ def look(connections: Connections, region: str | None, owner: str | None) -> Fou
     return Found(
         asked,
         tuple(each for each in found if isinstance(each, Volume)),
-        tuple(each for each in found if isinstance(each, Group)),
         tuple(failed),
         len(boxes) - len(asked),
     )

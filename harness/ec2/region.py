@@ -127,9 +127,7 @@ def zones(connections: Connections, region: str, types: Iterable[str]) -> dict[s
         pages = (
             connections.client("ec2", region)
             .get_paginator("describe_instance_type_offerings")
-            .paginate(
-                LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": sorted(found)}]
-            )
+            .paginate(LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": sorted(found)}])
         )
         for page in pages:
             for each in page["InstanceTypeOfferings"]:

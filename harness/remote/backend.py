@@ -57,9 +57,13 @@ class State:
 class Backend(Protocol):
     """One service, for one command."""
 
-    name: str
-    # How to end what goes on, for people.
-    ending: str
+    @property
+    def name(self) -> str:
+        """The service's name, as ``--launcher`` takes it."""
+
+    @property
+    def ending(self) -> str:
+        """The command that ends what goes on, for people."""
 
     def split(self, parts: tuple[PlannedPart, ...]) -> tuple[Submission, ...]:
         """Return the requests that parts are launched with."""

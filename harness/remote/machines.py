@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from harness import offers
-from harness.errors import UnknownName, UsageError
+from harness.errors import UsageError, did_you_mean
 from harness.instances import Instance
 from harness.offers import GIB, Reserve
 from harness.prices import Snapshot
@@ -110,8 +110,7 @@ def _asked(
     reserve: Reserve,
     wanted: Wanted,
 ) -> Machine:
-    if name not in known:
-        raise UnknownName("instance type", name, known) if len(known) < 50 else _unknown(name, known)
+    check_known(name, known)
     instance, usd = known[name], snapshot.price_of(name)
     if usd is None:
         raise UsageError(f"{name} has no price in {snapshot}, so that no bill can be foretold; choose another type")
@@ -134,13 +133,13 @@ def _asked(
     return Machine(instance, usd, remark if instance.vcpus == envelope.cpus else None)
 
 
-def _unknown(name: str, known: Mapping[str, Instance]) -> UsageError:
-    from harness.errors import did_you_mean
-
-    return UsageError(
-        f"unknown instance type {name!r}{did_you_mean(name, known)};"
-        " `harness instances` and instance_profiles/instances/aws.csv list those known"
-    )
+def check_known(name: str, known: Mapping[str, Instance]) -> None:
+    """Refuse an instance type that AWS does not have."""
+    if name not in known:
+        raise UsageError(
+            f"unknown instance type {name!r}{did_you_mean(name, known)};"
+            " `harness instances` and instance_profiles/instances/aws.csv list those known"
+        )
 
 
 def _too_small(instance: Instance, envelope: Envelope, reserve: Reserve) -> str | None:

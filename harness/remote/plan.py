@@ -31,7 +31,7 @@ _IMAGE_FACTOR, _DATA_FACTOR = 3.0, 2.5
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes that boxes fetch: images by system, corpora by dataset, indexes by key; ``image_bytes``: of unknown ones."""
+    """Bytes of images by system, corpora by dataset, indexes by key; ``image_bytes``: of an unknown image."""
 
     images: Mapping[str, int] = field(default_factory=dict)
     corpora: Mapping[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""A suite on machines elsewhere: quote, agree, ship, launch, watch, bring home.  EC2 and Batch differ in their backend."""
+"""A suite on EC2 or Batch: quote, agree, ship, launch, watch, bring home; the two differ in their backend alone."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 
-from harness import hardware, indexes, instances, offers, prices, storage
+from harness import cache_folder, hardware, indexes, instances, offers, prices, storage
+from harness.aws import tags
 from harness.aws.connections import Connections
 from harness.aws.objects import Objects
 from harness.aws.uri import S3Uri
-from harness.aws import tags
 from harness.errors import AwsError, HarnessError, ImageError, UsageError
 from harness.indexes import Index
 from harness.inputs import Inputs, Options, gather
@@ -181,7 +181,7 @@ class SuiteRun:
         self.machines = choose(request.suite, self.market, request)
         self.inputs = gather(request.suite, request.options, client.screen)
         self.store = Store(request.options.results, self.inputs.suite.name, request.options.shelf)
-        self.owner = tags.owner(client.connections, request.options.cache)
+        self.owner = tags.owner(client.connections, cache_folder.default())
         self.backend = service.open(
             Context(
                 request,
@@ -263,9 +263,7 @@ class SuiteRun:
         """Return the jobs of a run with these images, against the store."""
         return Home(self._plan(images, ()), stored, self.store)
 
-    def _indexes(
-        self, images: dict[str, Prepared], jobs: Iterable[Planned]
-    ) -> tuple[dict[str, Index], frozenset[str]]:
+    def _indexes(self, images: dict[str, Prepared], jobs: Iterable[Planned]) -> tuple[dict[str, Index], frozenset[str]]:
         """Return the indexes that need no build: those in the cache, and keys of those in the work place."""
         keys = plan.index_keys(self.inputs, images, jobs)
         local = {key: found for key in keys if (found := indexes.find(self.request.options.cache, key))}
@@ -398,8 +396,8 @@ class SuiteRun:
             if watch.launched:
                 last = datetime.fromtimestamp(max(each.at + each.limit_s for each in watch.launched), UTC)
                 self.client.screen.say(
-                    f"{len(watch.launched)} launches go on, and end by themselves by {last:%Y-%m-%d %H:%M} UTC once they"
-                    f" run; the same command goes on from here, {self.backend.ending} ends them"
+                    f"{len(watch.launched)} launches go on, and end by themselves by {last:%Y-%m-%d %H:%M} UTC; the"
+                    f" same command goes on from here, {self.backend.ending} ends them"
                 )
             raise
 
@@ -408,9 +406,7 @@ class SuiteRun:
         results = {job.result.key: job.result for job in read_jobs(self.store.folder)}
         ours = {(job.cell, job.job): job.key for part in begun.parts for job in part.jobs}
         expected = {(job.cell, job.spec.job): job.expected for job in draft.jobs}
-        finished = [
-            (results[key], expected.get(place, Outcome.OK)) for place, key in ours.items() if key in results
-        ]
+        finished = [(results[key], expected.get(place, Outcome.OK)) for place, key in ours.items() if key in results]
         # What a new plan takes for done, now that all is home.
         after = self._plan(draft.images, results.values())
         keys = {job.latest.key for job in after if job.latest and job.latest.outcome is job.expected}

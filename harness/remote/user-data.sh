@@ -12,9 +12,8 @@ off() { # whatever happened
     local code=$?
     trap - EXIT
     set +e
-    # An agent that could begin tells its end itself: its code is 1, or a signal's.
-    if [[ $code -ne 0 && ! ($step == "running the agent" && ($code -eq 1 || $code -ge 128)) &&
-        -x $home/venv/bin/python ]]; then
+    # An agent that could begin (its code is not 2) tells its end itself.
+    if [[ $code -ne 0 && ($step != "running the agent" || $code -eq 2) && -x $home/venv/bin/python ]]; then
         "$home/venv/bin/python" "$home/boot.py" end "$step" "$code"
     fi
     shutdown -P now

@@ -1,7 +1,8 @@
 """The agent of a box: ``python -m harness.remote.worker s3://WORK RUN PART``.
 
 Fetches the inputs of its part, runs ``harness run --part`` in a process of its own, and writes to the box's folder in
-S3: a beat every half minute, and at the end how it went, whatever happened.  Exit code 0: every job is uploaded.
+S3: a beat every half minute, and at the end how it went, whatever happened.  Exit code 0: every job is uploaded; 1: not
+all, as its end says; 2: the agent could not begin and has written nothing.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from harness.remote.records import MOST_BYTES, Assignment, Beat, End, Part, Stat
 
 HOME_VARIABLE = "HARNESS_BOX_HOME"
 INTERVAL_VARIABLE = "HARNESS_BEAT_S"
+NOT_BEGUN = 2
 _HOME = "/var/lib/harness"
 _MOST_LOG_BYTES = 256 << 10
 _UNKNOWN = "unknown"
@@ -250,7 +252,7 @@ def main(arguments: list[str]) -> int:
     """Run the agent with ``WORK RUN PART``; return its exit code."""
     if len(arguments) != 3:
         sys.stderr.write("harness: python -m harness.remote.worker s3://WORK RUN PART\n")
-        return 2
+        return NOT_BEGUN
     signal.signal(signal.SIGTERM, _terminated)
     home = Path(os.environ.get(HOME_VARIABLE) or _HOME).absolute()
     try:
@@ -262,7 +264,7 @@ def main(arguments: list[str]) -> int:
             return 0 if worker.live() else 1
     except HarnessError as error:
         sys.stderr.write(f"harness: {error}\n")
-        return error.exit_code
+        return NOT_BEGUN
 
 
 if __name__ == "__main__":

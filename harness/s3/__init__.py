@@ -1,6 +1,4 @@
-"""Results in S3: the same tree as on disk, mirrored into the cache to be read, and written so that nothing is ever
-overwritten.
+"""Results in S3: the tree of a results folder, mirrored into the cache to be read.
 
-A mirror is a folder like any other, so all that reads results reads it.  Objects are the truth: each command lists them
-all, and fetches what is new.
+The objects are the truth: each command lists all of them, and fetches the new ones.
 """

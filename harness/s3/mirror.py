@@ -1,253 +1,314 @@
-"""S3 -> the mirror: lists every object, fetches what is new, removes what has gone."""
+"""Mirror a results folder in S3: list every object, fetch the new ones, remove files whose objects have gone.
+
+A file of the mirror has its object's size and time, so that a listing alone shows that it is there.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise, takewhile
+from pathlib import Path
+from typing import IO
 
 from harness import leftovers, origins, seals, stored_jobs
 from harness.aws.connections import CONNECTIONS, Connections
+from harness.aws.failures import aws_errors
 from harness.aws.objects import Objects, Stored
 from harness.aws.uri import S3Uri
-from harness.errors import AwsError
+from harness.errors import AwsError, StoreError
 from harness.result import ANSWER_DEPTHS, JUDGED_HITS
-from harness.s3 import index
-from harness.s3.fetching import Moved
-from harness.s3.job import Job, Landing
-from harness.s3.listing import listed
-from harness.s3.names import INPUTS, Place, Tree, home_of, kept, suite_of
-from harness.s3.seen import Seen
+from harness.s3.names import INPUTS, Listing, Place, may_be_mirrored, suite_of
+from harness.stored_jobs import RESULT
 
-# An index is asked from so many results on that would each be a request, and made anew from so many on.
-_ASK_INDEX_FROM = 16
-_MAKE_INDEX_FROM = 100
-# How often a listing is made anew because something changed while it was read.
+# Listings of one place before it counts as changing all the time.
 _ROUNDS = 4
-_SHOWN = 3
+# Files of the mirror between two cuts of a listing: a page has 1,000 keys, some of them not in the mirror.
+_RANGE = 700
+_CHUNK = 1 << 20
+_TRIES = 5
+_PAUSE_S = 0.2
+# Failures after the answer began, where boto3 does not try again.
+_TRY_AGAIN = ("Unreached", "IncompleteReadError", "FlexibleChecksumError", "Damaged")
 
 
 class Wants(Enum):
-    """Which files of a job are fetched: its record, all that tables are made of, or all."""
+    """Which files of a job are fetched: its record, all files that make tables, or all."""
 
-    RECORDS = frozenset({stored_jobs.RESULT})
+    RECORDS = frozenset({RESULT})
     FIGURES = RECORDS | {stored_jobs.SAMPLES, stored_jobs.RUN, JUDGED_HITS, ANSWER_DEPTHS}
     ALL = FIGURES | {stored_jobs.LOG}
 
 
 @dataclass
 class Watch:
-    """Who is told: ``say`` takes a line, ``progress`` how many of how many jobs are fetched."""
+    """Callbacks: ``say`` takes a line, ``progress`` the number of fetched jobs and of all."""
 
     say: Callable[[str], None] = lambda _: None
     progress: Callable[[int, int], None] = lambda _done, _total: None
 
 
-@dataclass
-class Synced:
-    """What a place holds, and how many results were fetched one by one, by suite."""
-
-    tree: Tree
-    one_by_one: dict[str, int] = field(default_factory=dict)
+class _Moved(Exception):
+    """An object is no longer as it was listed: list again."""
 
 
-def sync(
-    place: Place, connections: Connections, wants: Wants, watch: Watch | None = None, *, thorough: bool = False
-) -> Synced:
+def sync(place: Place, connections: Connections, wants: Wants, watch: Watch, *, thorough: bool = False) -> None:
     """Bring the mirror of a place up to date.
 
-    Args:
-        place: what to mirror; where it is a part of a suite, the suite's judgements and samples come too.
-        connections: to S3.
-        wants: which files of each job; what is there already stays.
-        watch: is told of what takes long.
-        thorough: read what the mirror has, and do not rely on what is remembered of it.
+    With a part of a suite come the suite's judgements and samples. ``thorough`` compares the content of the mirror's
+    files too, and not their size and time alone.
 
     Raises:
         AwsError: there is no such bucket, it may not be read, or it is not reached.
+        StoreError: the mirror cannot be written.
     """
-    watch = watch or Watch()
+    objects = Objects(connections, S3Uri(place.uri.bucket))
     for _ in range(_ROUNDS):
+        pool = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="s3")
         try:
-            with _pool() as pool:
-                return _Round(place, connections, wants, watch, pool).run(thorough)
-        except Moved:
+            _Round(place, objects, wants.value, watch, pool).run(thorough)
+            return
+        except _Moved:
             continue
-    raise AwsError(f"{place.uri}: changes again and again while it is read; wait for whoever writes there", "Changing")
-
-
-@contextmanager
-def _pool() -> Iterator[Executor]:
-    """Threads that do not go on with what waits once something went wrong."""
-    pool = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="s3")
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-class _Round:
-    """One listing, and all that follows from it."""
-
-    def __init__(self, place: Place, connections: Connections, wants: Wants, watch: Watch, pool: Executor) -> None:
-        self._place = place
-        self._objects = Objects(connections, S3Uri(place.uri.bucket))
-        self._wants = wants
-        self._watch = watch
-        self._pool = pool
-
-    def run(self, thorough: bool) -> Synced:
-        # Before the listing: what others publish meanwhile is in S3 before it is here, and must not look gone.
-        before = tuple(_files(self._place))
-        tree = self._listed()
-        if tree.refused:
-            shown = ", ".join(repr(name) for name in tree.refused[:_SHOWN])
-            which = f"{len(tree.refused):,} objects that lie where no results folder has any ({shown})"
-            self._watch.say(f"{self._place.uri}: left out {which}")
-        for line in tree.oversize[:_SHOWN]:
-            self._watch.say(line)
-        if len(tree.oversize) > _SHOWN:
-            self._watch.say(f"{self._place.uri}: {len(tree.oversize) - _SHOWN:,} more objects are too large")
-        seen = Seen(self._place)
-        missing = {
-            folder: new
-            for folder, files in tree.jobs.items()
-            if (
-                new := [
-                    each
-                    for name, each in files.items()
-                    if name in self._wants.value and not seen.holds(each, thorough=thorough)
-                ]
-            )
-        }
-        others = [each for each in tree.others.values() if not seen.holds(each, thorough=thorough)]
-        synced = Synced(tree)
-        held: list[Stored] = []
-        try:
-            self._fetch(synced, missing, others, held)
         finally:
-            seen.remember(held)
-        _remove(self._place, before, tree)
-        return synced
+            pool.shutdown(cancel_futures=True)
+    raise AwsError(
+        f"{place.uri}: changes again and again while it is read; wait for the run that writes it", "Changing"
+    )
 
-    def _listed(self) -> Tree:
-        tree = Tree()
-        tree.add(listed(self._objects, self._place.prefix, self._pool))
-        prefix = self._place.prefix
+
+@dataclass
+class _Round:
+    """One listing of a place, and all that follows from it."""
+
+    place: Place
+    objects: Objects
+    wants: frozenset[str]
+    watch: Watch
+    pool: Executor
+
+    def run(self, thorough: bool) -> None:
+        """List, fetch, remove; _Moved: an object changed meanwhile."""
+        # Before the listing: jobs that others publish meanwhile are in S3 before they are here, and must not look gone.
+        before = sorted(_files(self.place))
+        listing = self._list(before)
+        for line in listing.left_out():
+            self.watch.say(f"{self.place.uri}: {line}")
+        absent = {
+            folder: missing
+            for folder, files in listing.jobs.items()
+            if (missing := [name for name in files if name in self.wants and not self._has(files[name], thorough)])
+        }
+        others = [stored for stored in listing.others.values() if not self._has(stored, thorough)]
+        if absent or others:
+            with leftovers.scratch(self.place.cache / "s3" / ".partial", "sync") as scratch:
+                waiting: list[Future[None]] = [self.pool.submit(self._fetch, stored, scratch) for stored in others]
+                for folder, missing in absent.items():
+                    waiting.append(self.pool.submit(self._fetch_job, listing.jobs[folder], missing, scratch))
+                for number, done in enumerate(as_completed(waiting), 1):
+                    done.result()
+                    self.watch.progress(number, len(waiting))
+        there = {stored.name for files in listing.jobs.values() for stored in files.values()} | listing.others.keys()
+        _remove(self.place, [key for key in before if key not in there])
+
+    def _list(self, before: Sequence[str]) -> Listing:
+        """List the place, and the files above it that belong to it."""
+        prefix = self.place.prefix
+        listing = Listing(list_ranges(self.objects, prefix, before, self.pool))
         above = set()
-        for suite in {suite_of(job) for job in tree.jobs}:
+        for suite in {suite_of(job) for job in listing.jobs}:
             if not f"{suite}/".startswith(prefix):
                 above |= {f"{suite}/{seals.MANIFEST}", *(f"{suite}/{name}/" for name in INPUTS)}
-            home = home_of(suite)
+            home = suite.rpartition("/")[0]
             if not f"{home}/".startswith(prefix):
                 above.add(f"{home}/{origins.FILE}".removeprefix("/"))
-        for found in self._pool.map(self._above, sorted(above)):
-            tree.add(found)
-        return tree
+        for found in self.pool.map(self._list_above, sorted(above)):
+            listing.add(found)
+        return listing
 
-    def _above(self, prefix: str) -> list[Stored]:
-        """What lies above the place that was named, as far as whoever may read the place may read it."""
+    def _list_above(self, prefix: str) -> list[Stored]:
+        """List objects above the place, if the user may."""
         try:
-            return list(self._objects.list(prefix))
+            return list(self.objects.list(prefix))
         except AwsError as error:
             if error.code != "AccessDenied":
                 raise
-            self._watch.say(
-                f"{self._place.uri}: read without {S3Uri(self._place.uri.bucket, prefix)}, which is not permitted"
-            )
+            which = S3Uri(self.place.uri.bucket, prefix)
+            self.watch.say(f"{self.place.uri}: read without {which}, which is not permitted")
             return []
 
-    def _fetch(
-        self, synced: Synced, missing: dict[str, list[Stored]], others: list[Stored], held: list[Stored]
-    ) -> None:
-        """Fetch what is missing; what has come is added to ``held`` as it comes."""
-        if not missing and not others:
-            return
-        with leftovers.scratch(self._place.cache / "s3" / ".partial", "sync") as scratch:
-            landing = Landing(self._place, self._objects, scratch)
-            texts = self._indexed(synced.tree, missing)
-            waiting: list[Future[list[Stored]]] = [self._pool.submit(landing.others, each) for each in others]
-            for folder, new in missing.items():
-                job = Job(folder, synced.tree.jobs[folder], new, self._wants.value, texts.get(folder))
-                waiting.append(self._pool.submit(landing.job, job))
-                if job.record_is_new and job.text is None:
-                    suite = suite_of(folder)
-                    synced.one_by_one[suite] = synced.one_by_one.get(suite, 0) + 1
-            for number, each in enumerate(as_completed(waiting), 1):
-                held += each.result()
-                self._watch.progress(number, len(waiting))
+    def _has(self, stored: Stored, thorough: bool) -> bool:
+        """Return whether the mirror has an object: its size and time, or else its MD5."""
+        path = self.place.path(stored.name)
+        try:
+            found = path.stat()
+            if found.st_size != stored.size_bytes:
+                return False
+            same_time = found.st_mtime_ns == _time_ns(stored)
+            if same_time and not thorough:
+                return True
+            if _md5(path) != stored.etag:
+                return False
+        except OSError:
+            return False
+        if not same_time:
+            with suppress(OSError):  # this user may only read the mirror
+                os.utime(path, ns=(_time_ns(stored), _time_ns(stored)))
+        return True
 
-    def _indexed(self, tree: Tree, missing: dict[str, list[Stored]]) -> dict[str, bytes]:
-        """What indexes hold of the results that are missing, by job."""
-        wanted = {
-            each.name: each for new in missing.values() for each in new if each.name.endswith(f"/{stored_jobs.RESULT}")
-        }
-        found: dict[str, bytes] = {}
-        if len(wanted) < _ASK_INDEX_FROM:
-            return found
+    def _fetch_job(self, files: Mapping[str, Stored], missing: Sequence[str], scratch: Path) -> None:
+        """Fetch the missing files of a job, its record last, because a record says that the job is whole."""
+        record, sink = files[RESULT], io.BytesIO()
+        if RESULT in missing:
+            fetch(self.objects, record, sink)
+        else:
+            with suppress(OSError):  # another process removed it
+                sink.write(self.place.path(record.name).read_bytes())
+        hashes = _hashes(sink.getvalue())
+        rest = {name: files[name] for name in missing if name != RESULT}
+        if lacking := (hashes.keys() & self.wants) - files.keys():
+            # Written after their page of the listing was made, and before the record's page.
+            folder = record.name.removesuffix(RESULT)
+            now = {stored.name.removeprefix(folder): stored for stored in self.objects.list(folder)}
+            rest |= {name: now[name] for name in lacking & now.keys()}
+        for name, stored in rest.items():
+            self._fetch(stored, scratch, hashes.get(name))
+        if RESULT in missing:
+            with self._landing(record, scratch) as partial:
+                partial.write_bytes(sink.getvalue())
 
-        def take(each: Stored, text: bytes) -> None:
-            found[each.name.rpartition("/")[0]] = text
+    def _fetch(self, stored: Stored, scratch: Path, sha256: str | None = None) -> None:
+        with self._landing(stored, scratch) as partial, partial.open("wb") as sink:
+            fetch(self.objects, stored, sink, sha256)
 
-        # One may lie anywhere; those of the suites in question alone are worth their bytes.
-        suites = {suite_of(name.rpartition("/")[0]) for name in wanted}
-        for each in (tree.indexes[suite] for suite in sorted(suites & tree.indexes.keys())):
-            index.texts(self._objects, each, wanted, take)
-        return found
+    @contextmanager
+    def _landing(self, stored: Stored, scratch: Path) -> Iterator[Path]:
+        """Yield a path whose file becomes the mirror's file of an object."""
+        partial, target = scratch / secrets.token_hex(8), self.place.path(stored.name)
+        try:
+            yield partial
+            os.utime(partial, ns=(_time_ns(stored), _time_ns(stored)))
+            if target.is_dir():
+                shutil.rmtree(target)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            partial.replace(target)
+        except FileNotFoundError as error:  # another process removed the folder, which was empty
+            raise _Moved(stored.name) from error
+        except OSError as error:
+            raise StoreError(
+                f"{target}: cannot be written: {error.strerror or error}; make room or choose another --cache"
+            ) from error
 
 
-def keep_index(place: Place, connections: Connections, synced: Synced) -> None:
-    """Make the indexes anew of suites of which many results had to be fetched one by one, if that is permitted."""
-    for suite, count in synced.one_by_one.items():
-        # Of a part of a suite, an index of the whole could not be made.
-        if count >= _MAKE_INDEX_FROM and f"{suite}/".startswith(place.prefix):
-            with suppress(AwsError):  # whoever may only read reads without
-                make_index(place, connections, synced.tree, suite)
+def list_ranges(objects: Objects, prefix: str, known: Sequence[str], pool: Executor) -> list[Stored]:
+    """List every object below a prefix, in ranges that are cut at known keys.
+
+    A page of a listing names the next one, so one listing is one request after another.
+    """
+
+    def list_range(ends: tuple[str | None, str | None]) -> list[Stored]:
+        start, end = ends
+        return list(takewhile(lambda stored: end is None or stored.name <= end, objects.list(prefix, after=start)))
+
+    cuts = [None, *known[_RANGE::_RANGE], None]
+    return [stored for some in pool.map(list_range, pairwise(cuts)) for stored in some]
 
 
-def make_index(place: Place, connections: Connections, tree: Tree, suite: str) -> int:
-    """Write the index of a suite that was synced whole; return how many results it holds."""
-    results = {
-        files[stored_jobs.RESULT].name: files[stored_jobs.RESULT]
-        for folder, files in tree.jobs.items()
-        if suite_of(folder) == suite
-    }
-    return index.write(Objects(connections, S3Uri(place.uri.bucket)), place, suite, results)
+def fetch(objects: Objects, stored: Stored, sink: IO[bytes], sha256: str | None = None) -> None:
+    """Read an object into an empty file, again where it breaks off or arrives damaged.
+
+    ``sha256`` is the content's by the job's record, for objects whose ETag is no MD5.
+
+    Raises:
+        _Moved: the object is no longer as it was listed.
+        AwsError: it cannot be read.
+    """
+    before = None
+    for number in range(1, _TRIES + 1):
+        try:
+            content = _fetch_once(objects, stored, sink)
+            # Twice the same: S3 has it so, and `harness verify` says that it is damaged.
+            if sha256 is None or content in (None, sha256, before):
+                return
+            before = content
+            raise _damaged(objects, stored)
+        except AwsError as error:
+            if error.code in ("NoSuchKey", "404", "PreconditionFailed", "412"):
+                raise _Moved(stored.name) from error
+            if error.code not in _TRY_AGAIN or number == _TRIES:
+                raise
+        sink.seek(0)
+        sink.truncate()
+        time.sleep(_PAUSE_S * 2**number)
+
+
+def _fetch_once(objects: Objects, stored: Stored, sink: IO[bytes]) -> str | None:
+    """Read an object; return its SHA-256 unless its ETag proved the content."""
+    md5, sha256, size = hashlib.md5(usedforsecurity=False), hashlib.sha256(), 0
+    bucket, key = objects.place.bucket, objects.place.key(stored.name)
+    with aws_errors(f"reading {objects.place.below(stored.name)}"):
+        answer = objects.client.get_object(Bucket=bucket, Key=key, IfMatch=f'"{stored.etag}"')
+        with closing(answer["Body"]) as body:
+            while size <= stored.size_bytes and (chunk := body.read(_CHUNK)):
+                size += len(chunk)
+                md5.update(chunk)
+                sha256.update(chunk)
+                sink.write(chunk)
+    # The ETag of an object in parts is longer; where KMS or the customer encrypts, it only looks like an MD5.
+    plain = answer.get("ServerSideEncryption", "AES256") == "AES256" and "SSECustomerAlgorithm" not in answer
+    proves = plain and len(stored.etag) == 32
+    if size != stored.size_bytes or (proves and md5.hexdigest() != stored.etag):
+        raise _damaged(objects, stored)
+    return None if proves else sha256.hexdigest()
+
+
+def _damaged(objects: Objects, stored: Stored) -> AwsError:
+    where = objects.place.below(stored.name)
+    return AwsError(f"{where}: arrived damaged {_TRIES} times; check the network and try again", "Damaged")
+
+
+def _hashes(record: bytes) -> dict[str, str]:
+    """Return the hashes of the files that a record names; a damaged record names none."""
+    try:
+        return {str(name): str(sha256) for name, sha256 in json.loads(record)["files"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def _time_ns(stored: Stored) -> int:
+    """Return when an object was written, in the whole seconds that S3 lists."""
+    return int(stored.modified.timestamp()) * 10**9
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def _files(place: Place) -> Iterator[str]:
-    """The keys of all files in the mirror of a place that may be an object's."""
-    waiting = [place.folder]
-    while waiting:
-        folder = waiting.pop()
-        try:
-            with os.scandir(folder) as entries:
-                inside = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-        except OSError:  # nothing was ever mirrored, or another process removed it
-            continue
-        for name, is_folder in inside:
-            if is_folder and name != stored_jobs.STAGING:
-                waiting.append(folder / name)
-            elif not is_folder and kept(key := place.key(folder / name)):
+    """Yield the keys of all files in the mirror of a place that may be an object's."""
+    for folder, folders, names in os.walk(place.folder):
+        folders[:] = [name for name in folders if name != stored_jobs.STAGING]
+        for name in names:
+            if may_be_mirrored(key := place.key(Path(folder, name))):
                 yield key
 
 
-def _remove(place: Place, before: Iterable[str], tree: Tree) -> None:
-    """Remove files whose objects have gone, a job's record before the rest."""
-    there = {each.name for files in tree.jobs.values() for each in files.values()} | tree.others.keys()
-    gone = [key for key in before if key not in there]
-    for key in sorted(gone, key=lambda key: not key.endswith(f"/{stored_jobs.RESULT}")):
+def _remove(place: Place, gone: Sequence[str]) -> None:
+    """Remove files of the mirror, a job's record before the rest, and folders that become empty."""
+    for key in sorted(gone, key=lambda key: not key.endswith(f"/{RESULT}")):
         place.path(key).unlink(missing_ok=True)
     for folder in {place.path(key).parent for key in gone}:
-        for each in (folder, *folder.parents):
-            if each == place.bucket_folder:
-                break
-            try:
-                each.rmdir()
-            except FileNotFoundError:  # went with another
-                continue
-            except OSError:  # it is not empty
-                break
+        with suppress(OSError):  # not empty, or removed with another
+            for path in takewhile(lambda path: path != place.bucket_folder, (folder, *folder.parents)):
+                path.rmdir()

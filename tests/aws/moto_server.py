@@ -44,7 +44,7 @@ import moto.core.responses
 import moto.core.utils
 import moto_stacks
 from moto import server
-from moto.batch.models import BatchBackend, Job
+from moto.batch.models import BatchBackend, Job, batch_backends
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.core.base_backend import BaseBackend
 from moto.core.exceptions import JsonRESTError
@@ -119,7 +119,10 @@ class Comings:
 class Requests:
     """Every signed request since the last reset; what was uploaded is not kept."""
 
-    _HEADERS = ("if-match", "if-none-match", "x-amz-copy-source", "x-amz-target")
+    _HEADERS = (
+        *("if-match", "if-none-match", "x-amz-copy-source", "x-amz-target"),
+        *("x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"),
+    )
 
     def __init__(self) -> None:
         self.seen: list[dict[str, Any]] = []
@@ -147,15 +150,33 @@ class Requests:
                 "query": query,
                 "headers": {name: environ[key] for name, key in names.items() if key in environ},
                 "body": body.decode("utf-8", "replace"),
-                "tags": self._tags(region, dict(parse_qsl(body.decode())).values()) if service == "ec2" else {},
+                **self._state(service, region, body),
             }
         )
+
+    def _state(self, service: str, region: str, body: bytes) -> dict[str, Any]:
+        """What is true of that which a request names, before it is answered: tags, a role's boundary."""
+        if service == "ec2":
+            return {"tags": self._tags(region, dict(parse_qsl(body.decode())).values())}
+        if service == "batch" and (name := json.loads(body or b"{}").get("jobId")):
+            return {"tags": {name: dict(_job_tags(region, name))}}
+        if service == "iam" and (name := dict(parse_qsl(body.decode())).get("RoleName")):
+            known = [role for role in iam_backends[DEFAULT_ACCOUNT_ID]["aws"].get_roles() if role.name == name]
+            return {"tags": {}, "boundary": next((role.permissions_boundary_arn for role in known), None)}
+        return {"tags": {}}
 
     def _tags(self, region: str, words: Iterable[str]) -> dict[str, dict[str, str]]:
         """The tags that what a request names has, before it is answered."""
         backend = ec2_backends[DEFAULT_ACCOUNT_ID][region]
         ids = {word: backend.launch_template_name_to_ids.get(word, word) for word in words}
         return {word: dict(backend.tags[name]) for word, name in ids.items() if name in backend.tags}
+
+
+def _job_tags(region: str, name: str) -> dict[str, str]:
+    backend = batch_backends[DEFAULT_ACCOUNT_ID][region]
+    job = backend.get_job_by_id(name)
+    found: dict[str, str] = backend.list_tags_for_resource(job.arn) if job else {}
+    return found
 
 
 clock, comings, requests = Clock(), Comings(), Requests()
@@ -252,6 +273,9 @@ def _answered(environ: dict[str, Any], start_response: Any) -> list[bytes]:
             answer = str(comings.after(int(asked["after"]))).encode()
         case "/tests/identity":
             identities[asked["key"]] = asked["userid"]
+        case "/tests/pend":
+            found = ec2_backends[DEFAULT_ACCOUNT_ID][asked["region"]].get_instance(asked["instance"])
+            found._state.name, found._state.code = "pending", 0
         case "/tests/requests":
             answer = json.dumps(requests.seen).encode()
         case "/tests/objects" if environ["REQUEST_METHOD"] == "PUT":

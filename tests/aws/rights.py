@@ -1,7 +1,8 @@
 """What IAM would say: every request that moto's server saw, held against the policy of whoever sent it.
 
 moto enforces nothing.  Here a policy's statements are read as IAM reads them, as far as ours go: actions and resources
-with stars, the conditions below, what is denied before what is allowed.
+with stars and variables (``${aws:userid}``), the conditions below, what is denied before what is allowed.  What a stack
+needs of its deployer is recorded as any request is: ``moto_stacks.py`` sends requests with the deployer's key.
 """
 
 from __future__ import annotations
@@ -9,8 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -47,6 +47,7 @@ _OF_BUCKETS = {
     ("PUT", "lifecycle"): "PutLifecycleConfiguration",
     ("GET", "policy"): "GetBucketPolicy",
     ("PUT", "policy"): "PutBucketPolicy",
+    ("DELETE", "policy"): "DeleteBucketPolicy",
     ("GET", "location"): "GetBucketLocation",
 }
 _SAYS_WHAT = ("partNumber", "uploads", "uploadId", "list-type", "delete")
@@ -66,11 +67,15 @@ _KINDS = {
     "vol": "volume",
     "vpc": "vpc",
 }
+_ACCOUNT = {"aws:resourceaccount": server.ACCOUNT, "aws:principalaccount": server.ACCOUNT}
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A right that a request needs: ``who`` is an access key; ``context`` holds condition keys, in lower case."""
+    """A right that a request needs: ``who`` is an access key; ``context`` holds condition keys, in lower case.
+
+    Keys of several values, as ``aws:TagKeys``, have them in one string, parted by commas.
+    """
 
     who: str
     action: str
@@ -90,8 +95,9 @@ def asked(requests: Iterable[Mapping[str, Any]], who: str) -> Iterator[Asked]:
     for each in requests:
         if each["who"] != who:
             continue
-        reader = {"s3": _of_s3, "ec2": _of_ec2, "iam": _of_iam, "batch": _of_batch}.get(each["service"], _of_others)
-        yield from reader(each)
+        for right in _READERS.get(each["service"], _of_others)(each):
+            userid = {"aws:userid": each["userid"]} if each.get("userid") else {}
+            yield replace(right, context={**_ACCOUNT, **userid, **right.context})
 
 
 def _of_s3(request: Mapping[str, Any]) -> Iterator[Asked]:
@@ -131,6 +137,9 @@ def _of_ec2(request: Mapping[str, Any]) -> Iterator[Asked]:
     if operation.startswith(("Describe", "Get")):
         yield from _of_others(request)
         return
+    tagging = _request_tags(
+        dict(zip(*(_values(given, rf"Tag\.\d+\.{word}") for word in ("Key", "Value")), strict=True))
+    )
 
     def arn(kind: str, name: str) -> str:
         owner = "" if kind == "image" else server.ACCOUNT
@@ -139,7 +148,7 @@ def _of_ec2(request: Mapping[str, Any]) -> Iterator[Asked]:
     made = _MADE.get(operation, ())
     for kind in made:
         tags = _tags_asked(given, kind)
-        context = {f"aws:requesttag/{key.lower()}": value for key, value in tags.items()}
+        context = _request_tags(tags)
         if kind == "instance":
             context["ec2:instancetype"] = given["InstanceType"]
         yield Asked(request["who"], f"ec2:{operation}", arn(kind, "*"), context)
@@ -155,8 +164,9 @@ def _of_ec2(request: Mapping[str, Any]) -> Iterator[Asked]:
     for name, kind in sorted(named.items()):
         tags = request["tags"].get(name, {})
         context = {f"aws:resourcetag/{key.lower()}": value for key, value in tags.items()}
-        yield Asked(request["who"], f"ec2:{operation}", arn(kind, name), context)
-    if profile := given.get("IamInstanceProfile.Name"):  # ours has the name of its role
+        yield Asked(request["who"], f"ec2:{operation}", arn(kind, name), {**context, **tagging})
+    profile = given.get("IamInstanceProfile.Name") or given.get("IamInstanceProfile.Arn", "").rpartition("/")[2]
+    if profile:  # ours has the name of its role
         yield _passed(request["who"], f"arn:aws:iam::{server.ACCOUNT}:role/{profile}", "ec2.amazonaws.com")
     assert made or named, f"EC2 was asked what is not known here: {request['body'][:200]}"
 
@@ -172,29 +182,44 @@ def _tags_asked(given: Mapping[str, str], kind: str) -> dict[str, str]:
     return found
 
 
+def _values(given: Mapping[str, str], name: str) -> list[str]:
+    return [value for key, value in sorted(given.items()) if re.fullmatch(name, key)]
+
+
+def _request_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    keys = {"aws:tagkeys": ",".join(tags)} if tags else {}
+    return {**keys, **{f"aws:requesttag/{key.lower()}": value for key, value in tags.items()}}
+
+
 def _passed(who: str, role: str, service: str) -> Asked:
     return Asked(who, "iam:PassRole", role, {"iam:passedtoservice": service})
 
 
 def _of_iam(request: Mapping[str, Any]) -> Iterator[Asked]:
-    given, operation = dict(parse_qsl(request["body"])), _operation(request)
-    role, profile = (
-        f"arn:aws:iam::{server.ACCOUNT}:{kind}/{given.get(name, '')}"
-        for kind, name in (("role", "RoleName"), ("instance-profile", "InstanceProfileName"))
-    )
+    given, operation, who = dict(parse_qsl(request["body"])), _operation(request), request["who"]
+    names = {"role": "RoleName", "instance-profile": "InstanceProfileName", "policy": "PolicyName"}
+    arns = {
+        kind: f"arn:aws:iam::{server.ACCOUNT}:{kind}/{given[name]}" for kind, name in names.items() if name in given
+    }
+    if "PolicyArn" in given:
+        arns["policy"] = given["PolicyArn"]
     if service := given.get("AWSServiceName"):
-        role = f"arn:aws:iam::{server.ACCOUNT}:role/aws-service-role/{service}/AWSServiceRole"
+        arns["role"] = f"arn:aws:iam::{server.ACCOUNT}:role/aws-service-role/{service}/AWSServiceRole"
     if operation == "AddRoleToInstanceProfile":
-        yield _passed(request["who"], role, "ec2.amazonaws.com")
-    resource = "*" if operation.startswith("List") and "RoleName" not in given else role
-    resource = profile if "InstanceProfileName" in given else resource
-    yield Asked(request["who"], f"iam:{operation}", resource)
+        yield _passed(who, arns["role"], "ec2.amazonaws.com")
+    order = ("instance-profile", "role", "policy")
+    resource = next((arns[kind] for kind in order if kind in arns), "*")
+    boundary = given.get("PermissionsBoundary") or request.get("boundary")
+    context = {"iam:permissionsboundary": boundary} if boundary else {}
+    if "PolicyArn" in given and "role" in arns:
+        context["iam:policyarn"] = given["PolicyArn"]
+    yield Asked(who, f"iam:{operation}", resource, context)
     if operation.startswith("Create") and any(name.startswith("Tags.") for name in given):
-        yield Asked(request["who"], f"iam:Tag{operation.removeprefix('Create')}", resource)
+        yield Asked(who, f"iam:Tag{operation.removeprefix('Create')}", resource, context)
 
 
 def _of_batch(request: Mapping[str, Any]) -> Iterator[Asked]:
-    operation = _operation(request)
+    operation, who = _operation(request), request["who"]
     given = json.loads(request["body"] or "{}")
 
     def arn(kind: str, name: str) -> str:
@@ -211,12 +236,62 @@ def _of_batch(request: Mapping[str, Any]) -> Iterator[Asked]:
         named = [arn("job", given["jobId"])]
     if operation == "TagResource":
         named = [unquote(request["path"]).partition("/tags/")[2]]
+    tagging = _request_tags(given.get("tags", {}))
     for name in named or ["*"]:
-        yield Asked(request["who"], f"batch:{operation}", name)
-        if "tags" in given and operation.startswith(("Create", "Register", "Submit")):
-            yield Asked(request["who"], "batch:TagResource", arn("job", "*") if operation == "SubmitJob" else name)
-    if role := given.get("containerProperties", {}).get("jobRoleArn"):
-        yield _passed(request["who"], role, "ecs-tasks.amazonaws.com")
+        tags = request.get("tags", {}).get(name.rpartition("/")[2], {})
+        context = {f"aws:resourcetag/{key.lower()}": value for key, value in tags.items()}
+        yield Asked(who, f"batch:{operation}", name, {**context, **tagging})
+        if tagging and operation.startswith(("Create", "Register", "Submit")):
+            tagged = arn("job", "*") if operation == "SubmitJob" else name
+            yield Asked(who, "batch:TagResource", tagged, tagging)
+    container = given.get("containerProperties", {})
+    for role in filter(None, (container.get("jobRoleArn"), container.get("executionRoleArn"))):
+        yield _passed(who, role, "ecs-tasks.amazonaws.com")
+    if profile := given.get("computeResources", {}).get("instanceRole"):  # ours has the name of its role
+        role = f"arn:aws:iam::{server.ACCOUNT}:role/{profile.rpartition('/')[2]}"
+        yield _passed(who, role, "ec2.amazonaws.com")
+    if role := given.get("serviceRole"):
+        yield _passed(who, role, "batch.amazonaws.com")
+
+
+def _of_stacks(request: Mapping[str, Any]) -> Iterator[Asked]:
+    given, operation = dict(parse_qsl(request["body"])), _operation(request)
+    name = given.get("StackName")
+    here = f"arn:aws:cloudformation:{request['region']}:{server.ACCOUNT}"
+    resource = "*" if name is None else name if name.startswith("arn:") else f"{here}:stack/{name}/*"
+    yield Asked(request["who"], f"cloudformation:{operation}", resource)
+    if any(key.startswith("Tags.") for key in given):
+        yield Asked(request["who"], "cloudformation:TagResource", resource)
+    if role := given.get("RoleARN"):
+        yield _passed(request["who"], role, "cloudformation.amazonaws.com")
+
+
+def _of_events(request: Mapping[str, Any]) -> Iterator[Asked]:
+    given, operation = json.loads(request["body"] or "{}"), _operation(request)
+    name = given.get("Name") or given.get("Rule")
+    resource = f"arn:aws:events:{request['region']}:{server.ACCOUNT}:rule/{name}" if name else "*"
+    yield Asked(request["who"], f"events:{operation}", resource)
+    if given.get("Tags"):
+        yield Asked(request["who"], "events:TagResource", resource)
+
+
+def _of_lambda(request: Mapping[str, Any]) -> Iterator[Asked]:
+    given, operation = json.loads(request["body"] or "{}"), _operation(request)
+    found = re.search(r"/functions/([^/]+)|/tags/(.+)", unquote(request["path"]))
+    name = given.get("FunctionName") or (found and (found[1] or found[2])) or "*"
+    here = f"arn:aws:lambda:{request['region']}:{server.ACCOUNT}:function"
+    resource = name if name.startswith("arn:") else f"{here}:{name}"
+    yield Asked(request["who"], f"lambda:{operation}", resource)
+    if given.get("Tags") and operation == "CreateFunction":
+        yield Asked(request["who"], "lambda:TagResource", resource)
+    if role := given.get("Role"):
+        yield _passed(request["who"], role, "lambda.amazonaws.com")
+
+
+def _of_ssm(request: Mapping[str, Any]) -> Iterator[Asked]:
+    name = json.loads(request["body"])["Name"]
+    region, account = request["region"], "" if name.startswith("/aws/") else server.ACCOUNT
+    yield Asked(request["who"], f"ssm:{_operation(request)}", f"arn:aws:ssm:{region}:{account}:parameter{name}")
 
 
 def _operation(request: Mapping[str, Any]) -> str:
@@ -226,8 +301,8 @@ def _operation(request: Mapping[str, Any]) -> str:
     if found := re.search(r"(?:^|&)Action=(\w+)", request["body"]):
         return found[1]
     for (method, uri), name in _paths(request["service"]).items():
-        if method == request["method"] and re.fullmatch(re.sub(r"\{.*?\}", ".+", uri), request["path"]):
-            return name
+        if method == request["method"] and re.fullmatch(re.sub(r"\{.*?\}", ".+", uri), request["path"].rstrip("/")):
+            return re.sub(r"\d{8}v?\d*$", "", name)  # of Lambda's the date is no part of the right
     raise AssertionError(f"{request['service']} was asked what is not known here: {request['path']}")
 
 
@@ -236,7 +311,21 @@ def _paths(service: str) -> dict[tuple[str, str], str]:
     """Operations by method and path."""
     model = botocore.session.get_session().get_service_model(service)
     operations = [model.operation_model(name) for name in model.operation_names]
-    return {(each.http["method"], each.http["requestUri"]): each.name for each in operations}
+    uris = {(each.http["method"], each.http["requestUri"].rstrip("/")): each.name for each in operations}
+    # "functions/{name}/policy" before "functions/{name}"
+    return dict(sorted(uris.items(), key=lambda item: -len(re.sub(r"\{.*?\}", "", item[0][1]))))
+
+
+_READERS = {
+    "s3": _of_s3,
+    "ec2": _of_ec2,
+    "iam": _of_iam,
+    "batch": _of_batch,
+    "cloudformation": _of_stacks,
+    "events": _of_events,
+    "lambda": _of_lambda,
+    "ssm": _of_ssm,
+}
 
 
 def allows(policies: Sequence[Policy], right: Asked) -> bool:
@@ -250,7 +339,7 @@ def allows(policies: Sequence[Policy], right: Asked) -> bool:
 def may(policy: Policy, action: str, resource: str, **context: str) -> bool:
     """As :func:`allows`; condition keys with ``_`` for ``:`` and ``-``."""
     named = {name.replace("_", ":", 1).replace("_", "-").lower(): value for name, value in context.items()}
-    return allows([policy], Asked("", action, resource, named))
+    return allows([policy], Asked("", action, resource, {**_ACCOUNT, **named}))
 
 
 def unused(policies: Sequence[Policy], rights: Iterable[Asked]) -> list[str]:
@@ -281,31 +370,57 @@ def differing(
 
 def _holds(statement: Mapping[str, Any], right: Asked) -> bool:
     return (
-        any(fnmatchcase(right.action.lower(), each.lower()) for each in _list(statement["Action"]))
-        and any(fnmatchcase(right.resource, each) for each in _list(statement["Resource"]))
+        any(_like(right.action.lower(), each.lower(), {}) for each in _list(statement["Action"]))
+        and any(_like(right.resource, each, right.context) for each in _list(statement["Resource"]))
         and all(
-            _meets(operator, right.context.get(key.lower()), _list(wanted))
+            _meets(operator, right.context.get(key.lower()), _list(wanted), right.context)
             for operator, keys in statement.get("Condition", {}).items()
             for key, wanted in keys.items()
         )
     )
 
 
-def _meets(operator: str, given: str | None, wanted: Sequence[str]) -> bool:
-    match operator:
-        case "Null":
-            return (given is None) == (wanted[0] == "true")
-        case "StringEquals":
-            return given in wanted
-        case "StringLike":
-            return given is not None and any(fnmatchcase(given, each) for each in wanted)
-        case "StringLikeIfExists":
-            return given is None or any(fnmatchcase(given, each) for each in wanted)
+def _like(text: str, pattern: str, context: Mapping[str, str]) -> bool:
+    """Return whether a text is of a pattern with stars; a variable that the request does not have fits nothing."""
+    regex = ""
+    for part in re.split(r"(\$\{[^}]*\}|\*|\?)", pattern):
+        if part in ("*", "?"):
+            regex += {"*": ".*", "?": "."}[part]
+        elif part.startswith("${"):
+            value = context.get(part[2:-1].lower())
+            if value is None:
+                return False
+            regex += re.escape(value)
+        else:
+            regex += re.escape(part)
+    return re.fullmatch(regex, text, re.DOTALL) is not None
+
+
+def _meets(operator: str, given: str | None, wanted: Sequence[str], context: Mapping[str, str]) -> bool:
+    base = operator.removesuffix("IfExists")
+    if base != operator and given is None:
+        return True
+    if base == "Null":
+        return (given is None) == (wanted[0] == "true")
+    for word, join in (("ForAllValues:", all), ("ForAnyValue:", any)):
+        if base.startswith(word):
+            values = given.split(",") if given else []
+            return join(_meets(base.removeprefix(word), each, wanted, context) for each in values)
+    match base:
+        case "StringEquals" | "ArnEquals":
+            return given is not None and any(_equal(given, each, context) for each in wanted)
+        case "StringLike" | "ArnLike":
+            return given is not None and any(_like(given, each, context) for each in wanted)
         case "StringNotEquals":
-            return given not in wanted
+            return given is None or not any(_equal(given, each, context) for each in wanted)
         case "Bool":
             return given == wanted[0]
     raise AssertionError(f"{operator} is not known here")
+
+
+def _equal(text: str, wanted: str, context: Mapping[str, str]) -> bool:
+    found = re.sub(r"\$\{([^}]*)\}", lambda name: context.get(name[1].lower(), name[0]), wanted)
+    return text == found
 
 
 def _list(value: str | list[str]) -> list[str]:
@@ -325,3 +440,13 @@ def of_role(name: str) -> list[Policy]:
         each["PolicyDocument"] if isinstance(each["PolicyDocument"], dict) else json.loads(each["PolicyDocument"])
         for each in made
     ]
+
+
+def of_policy(name: str) -> Policy:
+    """A managed policy of the tests' account, in its present version."""
+    import boto3
+
+    iam, arn = boto3.client("iam", region_name=server.REGION), f"arn:aws:iam::{server.ACCOUNT}:policy/{name}"
+    version = iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]
+    document: Policy = iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]
+    return document

@@ -23,14 +23,16 @@ from tests.aws import quick_clients
 ACCESS_KEY = "AKIAPLANTED7KEY7ID7X"
 SECRET_KEY = "planted/secret/Q7xW9zR2mK4vT8bN1cJ5hL3pF6dG0sYa"
 TOKEN = "planted-session-token-Zk83JxQ"
-# Who signs so is a box of EC2, a job of Batch, a user at his commands, or one who sets up: each may do something else.
+# Who signs so is a box of EC2, a job of Batch, a user at his commands, one who sets up, or the function that ends late
+# boxes: each may do something else.
 BOX_KEY = "AKIAPLANTED7KEY7BOXX"
 JOB_KEY = "AKIAPLANTED7KEY7JOBX"
 RUNNER_KEY = "AKIAPLANTED7KEY7RUNX"
 KEEPER_KEY = "AKIAPLANTED7KEY7KEEP"
+REAPER_KEY = "AKIAPLANTED7KEY7REAP"
 ACCOUNT = "123456789012"  # moto's
 REGION = "us-east-1"
-SECRETS = (ACCESS_KEY, BOX_KEY, JOB_KEY, RUNNER_KEY, KEEPER_KEY, SECRET_KEY, TOKEN, ACCOUNT)
+SECRETS = (ACCESS_KEY, BOX_KEY, JOB_KEY, RUNNER_KEY, KEEPER_KEY, REAPER_KEY, SECRET_KEY, TOKEN, ACCOUNT)
 
 
 @contextmanager
@@ -96,6 +98,11 @@ def identify(endpoint: str, key: str, userid: str) -> None:
     """Have STS answer ``userid`` (``<RoleId>:<instance or task id>``) to an access key, until the next reset."""
     asked = urllib.parse.urlencode({"key": key, "userid": userid})
     _ask(urllib.request.Request(f"{endpoint}/tests/identity?{asked}", method="POST"))
+
+
+def pend(endpoint: str, region: str, instance_id: str) -> None:
+    """Have an instance be pending, as one that EC2 has not started yet."""
+    _ask(f"{endpoint}/tests/pend?region={region}&instance={instance_id}")
 
 
 def put(endpoint: str, bucket: str, objects: Mapping[str, bytes]) -> None:

@@ -38,6 +38,8 @@ WORK = S3Uri("harness-work", "some/prefix")
 # How much quicker AWS' clock runs here: its seconds are whole ones.
 SPEED = 20
 QUICK = Patience(first_beat_s=120 * SPEED, beat_s=60 * SPEED, again_s=SPEED, linger_s=600 * SPEED)
+# That boxes may be of.
+TYPES = ("c6a.large", "m6i.large", "m6i.xlarge")
 PROTOCOL = protocol(3)
 PROFILES = ("cpu1-mem256m", "cpu1-mem1")
 
@@ -146,7 +148,7 @@ def launched_and_terminated(*regions: str) -> tuple[int, int]:
 
 @pytest.fixture
 def ground(aws: str) -> None:
-    account.up(Connections(REGION), WORK, REGION, lambda _line: None)
+    account.up(Connections(REGION), WORK, REGION, "0123456789ab", TYPES, lambda _line: None)
 
 
 @pytest.fixture

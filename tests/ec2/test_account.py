@@ -11,14 +11,14 @@ from pathlib import Path
 import boto3
 import pytest
 from click.testing import CliRunner, Result
+from harness.ec2.book import Book
+from harness.ec2.records import Run
 
 from harness.aws.connections import Connections
 from harness.aws.objects import Objects
 from harness.aws.uri import S3Uri
 from harness.cli import main
 from harness.ec2 import amis, fleet, network, policy, preflight, removal, setup, tags
-from harness.ec2.book import Book
-from harness.ec2.records import Run
 from harness.errors import AwsError
 from tests.aws.rights import Asked, allows, may
 from tests.aws.server import REGION, SECRETS

@@ -15,8 +15,8 @@ import harness.remote
 from harness.aws.connections import Connections
 from harness.aws.objects import Objects
 from harness.cli import main
-from harness.remote.watch import Pace
 from harness.launch.fake import FakeLauncher
+from harness.remote.watch import Pace
 from tests.aws.server import REGION, SECRETS
 from tests.ec2.conftest import WORK, FakeShipper, Field, launched_and_terminated
 

@@ -242,9 +242,7 @@ def test_something_alive_at_the_end_is_said_loudly(plain: Field, monkeypatch: py
 
     def undying(*arguments: object, **keys: object) -> list[fleet.Seen]:
         found = really(*arguments, **keys)  # type: ignore[arg-type]
-        return [
-            replace(box, state="shutting-down") if box.part == "builds" and not box.alive else box for box in found
-        ]
+        return [replace(box, state="shutting-down") if box.part == "builds" and not box.alive else box for box in found]
 
     monkeypatch.setattr("harness.ec2.fleet.instances", undying)
     monkeypatch.setattr(backend, "LAST_WAIT_S", 0.0)
@@ -289,10 +287,10 @@ def test_the_cap_holds_when_the_command_is_dead_and_no_user_data_ever_ran(plain:
         plain.run(plain.client(pace=Pace(0.05, nap)), cap_usd=cap)
     launched, terminated = launched_and_terminated()
     assert launched > 0 and terminated == 0
-    reaper.tick(plain.endpoint)
+    assert reaper.tick(plain.endpoint, WORK)
     assert launched_and_terminated() == (launched, 0), "it is not due yet"
     server.forward(plain.endpoint, 30 * 3600)
-    reaper.tick(plain.endpoint)
+    assert reaper.tick(plain.endpoint, WORK)
     assert launched_and_terminated() == (launched, launched)
     tags = [
         {tag["Key"]: tag["Value"] for tag in instance["Tags"]}

@@ -11,11 +11,11 @@ from pathlib import Path
 import boto3
 import pytest
 from click.testing import CliRunner
+from harness.ec2.conductor import Pace
 
 from harness.aws.uri import S3Uri
 from harness.cli import main
 from harness.ec2 import policy, preflight
-from harness.ec2.conductor import Pace
 from tests.aws.server import REGION
 from tests.conftest import Bench
 from tests.ec2.conftest import FakeShipper, Field, launched_and_terminated

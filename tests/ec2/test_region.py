@@ -90,7 +90,9 @@ def test_each_type_counts_against_its_quota(aws: str, instance_type: str, spot: 
 
 
 def test_a_quota_that_does_not_exist_is_not_asked_for(aws: str) -> None:
-    assert region.quota(Connections(REGION), REGION, replace(LARGE, instance_type="hpc6a.48xlarge"), True) == "not known"
+    assert (
+        region.quota(Connections(REGION), REGION, replace(LARGE, instance_type="hpc6a.48xlarge"), True) == "not known"
+    )
 
 
 def test_a_quota_that_was_never_changed_has_the_usual_value(aws: str) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from harness import instances, offers
-from harness.remote.machines import Machine, Wanted, choose
 from harness.errors import UsageError
 from harness.prices import Snapshot
 from harness.records import Envelope
+from harness.remote.machines import Machine, Wanted, choose
 
 GIB = 1 << 30
 SMALL = Envelope("cpu1-mem1", 1, GIB)

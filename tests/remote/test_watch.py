@@ -57,7 +57,9 @@ def part_job(number: int) -> PartJob:
 
 def part(name: str = "p", *numbers: int, **changes: Any) -> PlannedPart:
     jobs = tuple(map(part_job, numbers or range(3)))
-    return replace(PlannedPart(name, "m6i.large", 0.36, 30, jobs, expected_s=600, worst_s=7200, measured=True), **changes)
+    return replace(
+        PlannedPart(name, "m6i.large", 0.36, 30, jobs, expected_s=600, worst_s=7200, measured=True), **changes
+    )
 
 
 def packed(spec: ResultSpec) -> bytes:
@@ -246,7 +248,7 @@ def test_a_part_waits_for_the_index_that_another_builds(scene: Scene) -> None:
     )
     watch._tick()
     assert [launch.name for launch in scene.backend.launched] == ["builds", "p"]
-    assert shipping.find_index(scene.work, key) is not None, "it lies among the inputs now"
+    assert Indexes(scene.work).find_index(key) is not None, "it lies among the inputs now"
 
 
 def test_an_index_that_nobody_builds_any_more_keeps_nobody_waiting(scene: Scene) -> None:
@@ -272,14 +274,12 @@ def test_a_box_that_is_silent_or_taken_away_is_ended(
 ) -> None:
     watch = scene.watch(part())
     watch._tick()
+    at = NOW
     if beat is not None:
         scene.beat("p", **beat)
-        watch._tick()
-        at = watch._signs(scene.backend.states["p"])[-1].beat_at
-        assert at is not None
+        (stored,) = scene.box("p").list()
+        at = stored.modified.timestamp()
         scene.backend.states["p"] = replace(scene.backend.states["p"], launched=at)
-    else:
-        at = NOW
     scene.clock.now = at + silent_s - 2 if silent_s else at
     watch._tick()
     assert (scene.backend.ended == []) == bool(silent_s)

@@ -241,3 +241,18 @@ def test_a_box_that_is_told_to_end_says_so(
 def test_wrong_arguments_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert worker.main(["s3://x"]) == 2
     assert capsys.readouterr().err.startswith("harness: python -m harness.remote.worker")
+
+
+def test_a_box_that_does_not_know_itself_ends_with_a_line(
+    planning: Planning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """User data tells the end then: the agent knows no folder where it may."""
+    before = len(list(planning.work.list()))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv(worker.HOME_VARIABLE, str(tmp_path / "home"))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert worker.main([str(planning.work.place), RUN, "0001"]) == worker.NOT_BEGUN == 2
+    said = capsys.readouterr().err
+    assert said.startswith("harness: asking AWS for this box's id: no AWS credentials") and said.count("\n") == 1
+    assert len(list(planning.work.list())) == before

@@ -14,7 +14,7 @@ from harness.aws.connections import Connections
 from harness.aws.objects import Objects
 from harness.aws.uri import S3Uri
 from harness.cli import main
-from harness.s3.mirror import Synced, Wants, Watch, sync
+from harness.s3.mirror import Wants, Watch, sync
 from harness.s3.names import Place
 from tests.aws import server
 
@@ -43,9 +43,9 @@ class Bucket:
     def place(self, prefix: str = "results") -> Place:
         return Place(S3Uri("bucket", prefix), self.cache)
 
-    def sync(self, prefix: str = "results", wants: Wants = Wants.ALL, *, thorough: bool = False) -> Synced:
+    def sync(self, prefix: str = "results", wants: Wants = Wants.ALL, *, thorough: bool = False) -> None:
         self.said: list[str] = []
-        return sync(self.place(prefix), self.connections, wants, Watch(self.said.append), thorough=thorough)
+        sync(self.place(prefix), self.connections, wants, Watch(self.said.append), thorough=thorough)
 
 
 @pytest.fixture

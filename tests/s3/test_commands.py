@@ -168,7 +168,7 @@ def test_all_that_take_results_take_them_in_s3() -> None:
 
     for name, command in main.commands.items():
         for parameter in command.params:
-            if parameter.name in ("results", "others", "contested") and name != "s3-index":
+            if parameter.name in ("results", "others", "contested"):
                 assert getattr(parameter.type, "func", None) is results_path, (name, parameter.name)
 
 

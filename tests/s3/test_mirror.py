@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sqlite3
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import boto3
 import botocore.endpoint
 import pytest
 from botocore import exceptions
 from botocore.awsrequest import AWSResponse
+from botocore.config import Config
 from botocore.httpsession import URLLib3Session
 from botocore.response import StreamingBody
 
 from harness.errors import AwsError, HarnessError, UsageError
-from harness.s3 import fetching, mirror
+from harness.s3 import mirror
 from harness.s3.mirror import Wants
-from harness.s3.names import Place, Tree
+from harness.s3.names import Listing, Place
 from tests import shelf
+from tests.aws import server
 from tests.s3.conftest import Bucket, tree
 from tests.shelf import Made
 
@@ -38,7 +41,7 @@ def made(tmp_path: Path, bucket: Bucket) -> Path:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits between tries."""
-    monkeypatch.setattr(fetching, "_PAUSE_S", 0)
+    monkeypatch.setattr(mirror, "_PAUSE_S", 0)
 
     class NoTime:
         @staticmethod
@@ -76,21 +79,33 @@ def test_what_is_new_is_fetched_alone(made: Path, bucket: Bucket, requests: list
     assert requests.count("GetObject") == 4 + 1, "the manifest too"
 
 
-@pytest.mark.parametrize("damage", ["lost", "garbled"])
-def test_without_what_is_remembered_nothing_is_fetched_again(
-    damage: str, made: Path, bucket: Bucket, requests: list[str]
+def test_files_of_other_times_and_equal_content_are_not_fetched_again(
+    made: Path, bucket: Bucket, requests: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket.sync()
-    (record,) = (bucket.cache / "s3" / ".seen").glob("*.sqlite")
-    record.unlink() if damage == "lost" else record.write_bytes(b"x" * 8192)
+    for path in bucket.place().folder.rglob("*.*"):  # as a copy of the cache, or jobs that were measured here
+        os.utime(path)
     requests.clear()
-    for _ in range(2):
-        bucket.sync()
+    bucket.sync()
+    monkeypatch.setattr(mirror, "_md5", lambda _: pytest.fail("hashed twice"))
+    bucket.sync()
     assert "GetObject" not in requests
     assert tree(bucket.place().folder) == tree(made)
-    with sqlite3.connect(record) as database:
-        assert database.execute("SELECT count(*) FROM seen").fetchone() == (4 * 4 + 3,)
-    database.close()
+
+
+def test_a_listing_in_ranges_misses_nothing(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, requests: list[str]
+) -> None:
+    names = [f"top/s{suite}/x{system}/f{number}" for suite in range(2) for system in range(9) for number in range(3)]
+    names += ["top/loose", "top/s0/a", "top/s1/x3", "top/~last", "top/\u00e9t\u00e9/f", "topper/not-this"]
+    server.put(bucket.endpoint, "bucket", dict.fromkeys(names, b""))
+    monkeypatch.setattr(mirror, "_RANGE", 4)
+    known = sorted(["top/gone", "top/s0/x5/gone", "top/s1/x9", *names[:54:2]])
+    requests.clear()
+    with ThreadPoolExecutor(4) as pool:
+        found = [stored.name for stored in mirror.list_ranges(bucket.objects, "top/", known, pool)]
+    assert found == sorted(name for name in names if name.startswith("top/"))
+    assert requests == ["ListObjectsV2"] * 8
 
 
 def test_what_went_from_s3_goes_here(made: Path, bucket: Bucket) -> None:
@@ -122,6 +137,7 @@ def test_what_was_changed_here_or_there_comes_anew(made: Path, bucket: Bucket) -
     there = next(name for name in bucket.names() if name.endswith("run.trec.gz"))
     content = bucket.objects.get(there, 1 << 30)
     assert content is not None
+    server.forward(bucket.endpoint, 2)  # S3 lists whole seconds
     bucket.objects.put(there, bytes(reversed(content)))  # as long as before
     bucket.sync()
     assert here.read_bytes() == (made / here.relative_to(bucket.place().folder)).read_bytes()
@@ -181,8 +197,7 @@ _JOB = "results/quick/a/scifact/single_stream/cpu1-mem1/0123456789abcdef"
     ],
 )
 def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
-    found = Tree()
-    found.add([_listed(name)])
+    found = Listing([_listed(name)])
     assert not found.jobs and not found.others
     assert found.refused == [name]
 
@@ -199,8 +214,7 @@ def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
     ],
 )
 def test_names_that_are_none_of_a_stores_are_left_alone(name: str) -> None:
-    found = Tree()
-    found.add([_listed(name)])
+    found = Listing([_listed(name)])
     assert not found.jobs and not found.others and not found.refused
 
 
@@ -218,13 +232,13 @@ def test_a_place_that_no_folder_can_be_is_refused(prefix: str, bucket: Bucket) -
         bucket.place(prefix)
 
 
-def test_a_file_larger_than_any_is_left_out_and_said() -> None:
-    """It makes nothing else of the place unreadable."""
-    tree, other = Tree(), _JOB[:-1] + "0"
-    tree.add([_listed(f"{_JOB}/result.json", size=1 << 30), _listed(f"{other}/result.json")])
-    assert set(tree.jobs) == {other}
-    [line] = tree.oversize
-    assert "is none of ours" in line
+def test_an_oversize_file_is_left_out_with_a_line() -> None:
+    """All other files of the place stay readable."""
+    other = _JOB[:-1] + "0"
+    found = Listing([_listed(f"{_JOB}/result.json", size=1 << 30), _listed(f"{other}/result.json")])
+    assert set(found.jobs) == {other}
+    (line,) = found.left_out()
+    assert line == f"left out 1 objects that are larger than harness writes any; remove them ('{_JOB}/result.json')"
 
 
 def _listed(name: str, size: int = 2) -> Any:
@@ -315,7 +329,11 @@ def test_an_etag_that_is_no_md5_proves_nothing_and_stops_nothing(made: Path, buc
 
 
 def test_where_no_etag_proves_it_the_record_does(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "proof", lambda _: False)
+    # An ETag of KMS only looks like an MD5, and S3 keeps no checksum of its own here.
+    client = boto3.client("s3", config=Config(request_checksum_calculation="when_required"))
+    for path in made.rglob("samples.parquet"):
+        key = f"results/{path.relative_to(made).as_posix()}"
+        client.put_object(Bucket="bucket", Key=key, Body=path.read_bytes(), ServerSideEncryption="aws:kms")
     usual, damaged = StreamingBody.read, []
 
     def read(self: StreamingBody, amt: int | None = None) -> bytes:
@@ -337,7 +355,7 @@ def test_where_no_etag_proves_it_the_record_does(made: Path, bucket: Bucket, mon
 def test_what_changes_while_it_is_read_is_listed_again(
     made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual, changed = mirror.listed, []
+    usual, changed = mirror.list_ranges, []
 
     def listed(*arguments: Any) -> Any:
         found = usual(*arguments)
@@ -347,7 +365,7 @@ def test_what_changes_while_it_is_read_is_listed_again(
             bucket.objects.delete([name])
         return found
 
-    monkeypatch.setattr(mirror, "listed", listed)
+    monkeypatch.setattr(mirror, "list_ranges", listed)
     bucket.sync()
     assert len(changed) == 2
     assert len(list(bucket.place().folder.rglob("result.json"))) == 3
@@ -356,9 +374,9 @@ def test_what_changes_while_it_is_read_is_listed_again(
 def test_a_file_written_after_its_page_was_listed_is_not_missed(
     made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = mirror.listed
+    usual = mirror.list_ranges
     monkeypatch.setattr(
-        mirror, "listed", lambda *given: [each for each in usual(*given) if not each.name.endswith("log.txt.gz")]
+        mirror, "list_ranges", lambda *given: [each for each in usual(*given) if not each.name.endswith("log.txt.gz")]
     )
     bucket.sync()
     assert tree(bucket.place().folder) == tree(made)
@@ -368,7 +386,7 @@ def test_what_another_process_adds_meanwhile_is_not_taken_for_gone(
     made: Path, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket.sync()
-    usual = mirror.listed
+    usual = mirror.list_ranges
 
     def listed(*arguments: Any) -> Any:
         found = usual(*arguments)
@@ -382,7 +400,7 @@ def test_what_another_process_adds_meanwhile_is_not_taken_for_gone(
             path.write_bytes(content)
         return found
 
-    monkeypatch.setattr(mirror, "listed", listed)
+    monkeypatch.setattr(mirror, "list_ranges", listed)
     bucket.sync()
     assert list(bucket.place().folder.glob("quick/z/**/result.json"))
 
@@ -390,7 +408,7 @@ def test_what_another_process_adds_meanwhile_is_not_taken_for_gone(
 def test_reading_needs_no_right_to_write(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     from botocore.client import BaseClient
 
-    from harness.s3 import opening
+    from harness.s3.location import open_to_read
 
     usual, refused = BaseClient._make_api_call, []
 
@@ -401,9 +419,8 @@ def test_reading_needs_no_right_to_write(made: Path, bucket: Bucket, monkeypatch
         return usual(self, operation, parameters)
 
     monkeypatch.setattr(BaseClient, "_make_api_call", call)
-    monkeypatch.setattr(mirror, "_MAKE_INDEX_FROM", 1)
-    folder = opening.mirrored("s3://bucket/results", bucket.cache, Wants.ALL, mirror.Watch())
-    assert tree(folder) == tree(made) and refused == ["PutObject"]
+    folder = open_to_read("s3://bucket/results", bucket.cache, Wants.ALL, mirror.Watch())
+    assert tree(folder) == tree(made) and refused == []
 
 
 def test_what_lies_above_and_may_not_be_read_is_left_out(

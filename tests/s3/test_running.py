@@ -27,11 +27,11 @@ from harness.inputs import Options
 from harness.launch.fake import FakeLauncher
 from harness.orchestrator import Summary
 from harness.progress import Screen
-from harness.s3 import lock, shelf
+from harness.s3 import lock, publish
 from harness.s3.lock import Lock
 from harness.s3.mirror import Watch
 from harness.s3.names import Place
-from harness.s3.shelf import Shelf
+from harness.s3.publish import Publisher
 from tests.aws import server
 from tests.chance import chance
 from tests.conftest import Bench
@@ -159,8 +159,8 @@ def directly(bench: Bench, bucket: Bucket, cache: Path, below: str = "") -> Summ
     """The run alone, without the table after it."""
     path = bench.suite(profiles=["cpu1-mem256m", "cpu2-mem4"])
     place = Place(parse(HERE), cache)
-    shelf = Shelf(place, bucket.connections, Watch())
-    options = Options(place.folder / below, cache, path.parent, shelf=shelf)
+    publisher = Publisher(place, bucket.connections, Watch())
+    options = Options(place.folder / below, cache, path.parent, shelf=publisher)
     return orchestrator.run(suite.load(path), options, FakeLauncher(), Screen(Console(quiet=True)))
 
 
@@ -288,6 +288,26 @@ def test_a_job_that_is_there_under_the_same_key_is_not_overwritten_while_running
     assert planted[0].get("result.json", 100) == b"somebody else's"
 
 
+def test_a_file_whose_answer_got_lost_is_no_conflict_and_a_strangers_is(
+    run: Call, bucket: Bucket, harness: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = conditional.put
+    planted = b"a stranger's"
+
+    def put(objects: Objects, name: str, content: bytes, over: str | None) -> conditional.Written | None:
+        written = usual(objects, name, planted if name == "run.trec.gz" and planted else content, over)
+        return written if name == ".lock" else usual(objects, name, content, over)  # botocore's own retry
+
+    with monkeypatch.context() as patch:
+        patch.setattr(conditional, "put", put)
+        refused = run()
+        assert refused.exit_code == 1 and "run.trec.gz: another run writes it" in refused.stderr.splitlines()[-1]
+        assert records(bucket) == []
+        planted = b""
+        assert run().exit_code == 0
+    check_whole(bucket, harness, 2)
+
+
 @pytest.fixture
 def folder(bucket: Bucket) -> Objects:
     return bucket.objects.below("suite")
@@ -304,10 +324,10 @@ def test_of_two_writers_one_is_told_to_wait(run: Call, bench: Bench, bucket: Buc
 
 
 def test_machines_that_share_a_cache_are_different_holders(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = shelf._machine()
-    assert first == shelf._machine()
+    first = publish._machine()
+    assert first == publish._machine()
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: "another machine")
-    assert shelf._machine() != first
+    assert publish._machine() != first
 
 
 def test_a_clone_of_this_machine_is_another_holder(folder: Objects) -> None:
@@ -461,7 +481,6 @@ def test_the_policy_on_the_page_permits_what_is_done_and_no_more(
     requests.clear()
     assert run().exit_code == 0
     assert harness("report", HERE, "--cache", other(bench)).exit_code == 0
-    assert harness("s3-index", HERE).exit_code == 0
     needs = {"ListObjectsV2": "s3:ListBucket", "DeleteObjects": "s3:DeleteObject"}
     assert {needs.get(name, f"s3:{name}") for name in requests} == permitted
     check_whole(bucket, harness, 2)

@@ -1,0 +1,420 @@
+"""The account stack of a work place: bucket, roles, security group, and the deadline on AWS's side."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.aws import cloudformation, tags
+from harness.aws.connections import Connections
+from harness.aws.failures import aws_errors
+from harness.aws.objects import Objects
+from harness.aws.uri import S3Uri
+from harness.ec2 import fleet, policies
+from harness.ec2 import region as regions
+from harness.errors import AwsError, UsageError
+from harness.remote import layout, user_data
+
+# Inputs and traces of runs are of no use after that: results are fetched.
+EXPIRES_DAYS = 90
+FOLDERS = ("inputs", layout.RUNS, "boxes")
+_MADE = "harness:made"
+_REAPER_MINUTES = 5
+# Ends each box whose time is over.  An expiry that cannot be read is over; one failure spares no other box.
+_REAPER = """\
+import datetime
+
+import boto3
+from botocore.exceptions import ClientError
+
+
+def handler(event, context):
+    now = datetime.datetime.fromisoformat(event["time"])
+    ec2, failed = boto3.client("ec2"), []
+    states = ["pending", "running", "stopping", "stopped"]
+    filters = [{"Name": "tag-key", "Values": ["harness:owner"]}, {"Name": "instance-state-name", "Values": states}]
+    for page in ec2.get_paginator("describe_instances").paginate(Filters=filters):
+        for box in (each for one in page["Reservations"] for each in one["Instances"]):
+            expiry = {tag["Key"]: tag["Value"] for tag in box["Tags"]}.get("harness:expiry")
+            try:
+                if expiry is None or datetime.datetime.fromisoformat(expiry) > now:
+                    continue  # hosts of Batch have none: Batch ends them
+            except (TypeError, ValueError):
+                print(box["InstanceId"], "has no expiry that can be read:", expiry)
+            try:
+                ec2.terminate_instances(InstanceIds=[box["InstanceId"]])
+                print("ended", box["InstanceId"])
+            except ClientError as error:
+                failed.append(str(error))
+    if failed:
+        raise RuntimeError("; ".join(failed))
+"""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Account:
+    """Outputs of an account stack; ``worker_profile`` is the name of the boxes' instance profile."""
+
+    region: str
+    vpc: str
+    security_group: str
+    worker_role_id: str
+    worker_role_arn: str
+    worker_profile: str
+    host_profile_arn: str
+    instance_types: tuple[str, ...]
+    reaper_rule: str
+
+
+def stack_name(work: S3Uri, region: str) -> str:
+    """Return the name of the account stack, which all its resources' names begin with."""
+    return f"ir-harness-{hashlib.sha256(f'{work} {region}'.encode()).hexdigest()[:8]}"
+
+
+def find(connections: Connections, work: S3Uri, region: str) -> Account | None:
+    """Return what the account stack made; ``None``: there is none, or one of another version of harness."""
+    stack = cloudformation.find(_at(connections, region), stack_name(work, region))
+    if stack is None or set(_outputs()) - set(stack.outputs):
+        return None
+    found = dict(stack.outputs)
+    return Account(
+        region=region,
+        vpc=found["Vpc"],
+        security_group=found["SecurityGroup"],
+        worker_role_id=found["WorkerRoleId"],
+        worker_role_arn=found["WorkerRoleArn"],
+        worker_profile=found["WorkerProfile"],
+        host_profile_arn=found["HostProfileArn"],
+        instance_types=tuple(found["InstanceTypes"].split(",")),
+        reaper_rule=found["ReaperRule"],
+    )
+
+
+def check_reaper(connections: Connections, account: Account) -> None:
+    """See that AWS ends late boxes by itself.
+
+    Raises:
+        UsageError: the rule is missing or disabled.
+    """
+    rule, state = account.reaper_rule, "missing"
+    try:
+        with aws_errors(f"looking at the rule {rule}"):
+            state = connections.client("events", account.region).describe_rule(Name=rule)["State"].lower()
+    except AwsError as error:
+        if error.code != "ResourceNotFoundException":
+            raise
+    if state != "enabled":
+        raise UsageError(
+            f"the rule {rule}, by which AWS ends late boxes, is {state};"
+            " enable it, or remove the account stack and make it anew: `harness ec2 down`, `harness ec2 up`"
+        )
+
+
+def up(
+    connections: Connections,
+    work: S3Uri,
+    region: str,
+    owner: str,
+    types: Sequence[str],
+    say: Say,
+    *,
+    subnet: str | None = None,
+    agent_image: str | None = None,
+) -> None:
+    """Deploy the account stack, and what must be there before it.
+
+    Args:
+        types: instance types that boxes may be of.
+        subnet: the security group is for its VPC; ``None``: for the default VPC.
+        agent_image: the image of Batch's agents, if hosts fetch it from ECR.
+
+    Raises:
+        AwsError: AWS refuses, the bucket is another account's, or the stack failed.
+        UsageError: the work place names an account, or there is no such subnet.
+    """
+    user_data.refuse_accounts(work)
+    connections = _at(connections, region)
+    connections.expect_owner(work.bucket)
+    vpc = regions.subnets(connections, region, subnet)[0].vpc
+    name = stack_name(work, region)
+    stack = cloudformation.find(connections, name)
+    makes = stack.parameters.get("MakeBucket") == "yes" if stack and stack.outputs else False
+    if not makes:
+        makes = not _exists(connections, work.bucket)
+        if not makes and not is_ours(connections, work.bucket):
+            say(f"left as it is: bucket {work.bucket}, which harness did not make; see that it is private")
+    _linked_roles(connections, say)
+    _boundary(connections, work, region, say)
+    parameters = {"Vpc": vpc, "InstanceTypes": ",".join(sorted(types)), "MakeBucket": "yes" if makes else "no"}
+    text = template(work, region, types, agent_image)
+    cloudformation.deploy(connections, name, text, parameters, {tags.OWNER: owner}, say, named_iam=True)
+    say(f"attach the policy {name}-runner to whoever runs")
+
+
+def down(connections: Connections, work: S3Uri, region: str, owner: str, say: Say, *, results_too: bool) -> None:
+    """Remove the account stack, and the bucket if harness made it and it is empty.
+
+    Args:
+        results_too: delete the objects below the work place first.
+
+    Raises:
+        UsageError: instances that use it are alive.
+        AwsError: AWS refuses.
+    """
+    connections = _at(connections, region)
+    connections.expect_owner(work.bucket)
+    name = stack_name(work, region)
+    _refuse_alive(connections, work, owner, region)
+    if cloudformation.delete(connections, name, say):
+        say(f"kept: policy {name}-boundary, which costs nothing and is an administrator's")
+    _remove_objects(connections, work, say, results_too)
+
+
+def template(work: S3Uri, region: str, types: Iterable[str], agent_image: str | None = None) -> str:
+    """Return the account stack's template (JSON) for a work place and a region."""
+    name = stack_name(work, region)
+    runner = policies.runner(work, name, {"Ref": "InstanceTypes"}, "${SecurityGroup.GroupId}")
+    resources = {
+        **_bucket(work),
+        "SecurityGroup": _resource(
+            "EC2::SecurityGroup", GroupDescription=f"{name}: nothing comes in", VpcId={"Ref": "Vpc"}
+        ),
+        **_role("Worker", name, policies.trust("ec2.amazonaws.com", "ecs-tasks.amazonaws.com"), policies.worker(work)),
+        **_role("Host", name, policies.trust("ec2.amazonaws.com"), policies.host(agent_image or "")),
+        **_role("Reaper", name, policies.trust("lambda.amazonaws.com"), policies.reaper(name), profile=False),
+        "ReaperFunction": _resource(
+            "Lambda::Function",
+            FunctionName=f"{name}-reaper",
+            Runtime="python3.13",
+            Handler="index.handler",
+            Role={"Fn::GetAtt": ["ReaperRole", "Arn"]},
+            Timeout=120,
+            Code={"ZipFile": _REAPER},
+        ),
+        "ReaperRule": _resource(
+            "Events::Rule",
+            Name=f"{name}-reaper",
+            Description="ends boxes of ir-harness whose time is over",
+            ScheduleExpression=f"rate({_REAPER_MINUTES} minutes)",
+            State="ENABLED",
+            Targets=[{"Id": "reaper", "Arn": {"Fn::GetAtt": ["ReaperFunction", "Arn"]}}],
+        ),
+        "ReaperPermission": _resource(
+            "Lambda::Permission",
+            Action="lambda:InvokeFunction",
+            FunctionName={"Ref": "ReaperFunction"},
+            Principal="events.amazonaws.com",
+            SourceArn={"Fn::GetAtt": ["ReaperRule", "Arn"]},
+        ),
+        "RunnerPolicy": _resource(
+            "IAM::ManagedPolicy", ManagedPolicyName=f"{name}-runner", PolicyDocument=policies.in_template(runner)
+        ),
+    }
+    bucket = {"Type": "String", "AllowedValues": ["yes", "no"], "Default": "yes"}
+    document = {
+        "AWSTemplateFormatVersion": "2010-09-09",
+        "Description": f"ir-harness: what runs through {work} need in {region}; costs nothing but the bucket's content",
+        "Parameters": {
+            "Vpc": {"Type": "AWS::EC2::VPC::Id", "Description": "where boxes live; the default VPC will do"},
+            "InstanceTypes": {
+                "Type": "CommaDelimitedList",
+                "Default": ",".join(sorted(types)),
+                "Description": "that boxes may be of",
+            },
+            "MakeBucket": {**bucket, "Description": f"no: the bucket {work.bucket} exists"},
+        },
+        "Conditions": {"MakesBucket": {"Fn::Equals": [{"Ref": "MakeBucket"}, "yes"]}},
+        "Resources": resources,
+        "Outputs": {key: {"Value": value} for key, value in _outputs().items()},
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def policy(which: str, work: S3Uri, region: str, types: Sequence[str]) -> str:
+    """Return a policy (JSON) for an administrator: ``boundary``, ``keeper`` or ``runner``, of any account."""
+    import boto3
+
+    name = stack_name(work, region)
+    made = {
+        "boundary": policies.boundary(work, name),
+        "keeper": policies.keeper(work, name),
+        "runner": policies.runner(work, name, list(types)),
+    }[which]
+    partition = boto3.session.Session().get_partition_for_region(region)
+    return json.dumps(policies.printed(made, partition, region), indent=2) + "\n"
+
+
+def _outputs() -> dict[str, Any]:
+    return {
+        "Vpc": {"Ref": "Vpc"},
+        "SecurityGroup": {"Fn::GetAtt": ["SecurityGroup", "GroupId"]},
+        "WorkerRoleId": {"Fn::GetAtt": ["WorkerRole", "RoleId"]},
+        "WorkerRoleArn": {"Fn::GetAtt": ["WorkerRole", "Arn"]},
+        "WorkerProfile": {"Ref": "WorkerProfile"},
+        "HostProfileArn": {"Fn::GetAtt": ["HostProfile", "Arn"]},
+        "InstanceTypes": {"Fn::Join": [",", {"Ref": "InstanceTypes"}]},
+        "ReaperRule": {"Ref": "ReaperRule"},
+    }
+
+
+def _resource(kind: str, **properties: Any) -> dict[str, Any]:
+    return {"Type": f"AWS::{kind}", "Properties": properties}
+
+
+def _role(
+    logical: str, name: str, trust: dict[str, Any], policy: dict[str, Any], *, profile: bool = True
+) -> dict[str, Any]:
+    own = f"{name}-{logical.lower()}"
+    made = {
+        f"{logical}Role": _resource(
+            "IAM::Role",
+            RoleName=own,
+            AssumeRolePolicyDocument=trust,
+            PermissionsBoundary={"Fn::Sub": f"arn:${{AWS::Partition}}:iam::${{AWS::AccountId}}:policy/{name}-boundary"},
+            Policies=[{"PolicyName": "harness", "PolicyDocument": policies.in_template(policy)}],
+        )
+    }
+    if profile:
+        roles = [{"Ref": f"{logical}Role"}]
+        made[f"{logical}Profile"] = _resource("IAM::InstanceProfile", InstanceProfileName=own, Roles=roles)
+    return made
+
+
+def _bucket(work: S3Uri) -> dict[str, Any]:
+    """Return the bucket: private, encrypted, without requests in plain text; it outlives the stack."""
+    rules = [
+        {
+            "Id": folder,
+            "Status": "Enabled",
+            "Prefix": f"{work.key(folder)}/",
+            "ExpirationInDays": EXPIRES_DAYS,
+            "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 7},
+        }
+        for folder in FOLDERS
+    ]
+    private = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
+    properties = {
+        "BucketName": work.bucket,
+        "PublicAccessBlockConfiguration": dict.fromkeys(private, True),
+        "BucketEncryption": {
+            "ServerSideEncryptionConfiguration": [{"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]
+        },
+        "LifecycleConfiguration": {"Rules": rules},
+        "Tags": [{"Key": _MADE, "Value": "yes"}],
+    }
+    keep = {
+        "Condition": "MakesBucket",
+        "DeletionPolicy": "RetainExceptOnCreate",
+        "UpdateReplacePolicy": "Retain",
+    }
+    policy = {"Bucket": {"Ref": "Bucket"}, "PolicyDocument": policies.in_template(policies.bucket(work))}
+    return {
+        "Bucket": {**_resource("S3::Bucket", **properties), **keep},
+        "BucketPolicy": {**_resource("S3::BucketPolicy", **policy), **keep},
+    }
+
+
+def _at(connections: Connections, region: str) -> Connections:
+    return connections if connections.region == region else Connections(region)
+
+
+def _exists(connections: Connections, bucket: str) -> bool:
+    try:
+        with aws_errors(f"looking at the bucket {bucket}"):
+            connections.client("s3").head_bucket(Bucket=bucket)
+    except AwsError as error:
+        if error.code in ("404", "NoSuchBucket"):
+            return False
+        raise
+    return True
+
+
+def is_ours(connections: Connections, bucket: str) -> bool:
+    """Return whether harness made a bucket."""
+    try:
+        with aws_errors(f"looking at the tags of {bucket}"):
+            found = tags.as_dict(connections.client("s3").get_bucket_tagging(Bucket=bucket)["TagSet"])
+    except AwsError as error:
+        if error.code == "NoSuchTagSet":
+            return False
+        raise
+    return _MADE in found
+
+
+def _linked_roles(connections: Connections, say: Say) -> None:
+    """Make the services' own roles, so that who runs needs no right for it."""
+    for service in policies.LINKED:
+        try:
+            with aws_errors(f"making the role of {service}"):
+                connections.client("iam").create_service_linked_role(AWSServiceName=service)
+        except AwsError as error:
+            if error.code not in ("InvalidInput", "EntityAlreadyExists"):  # it exists
+                raise
+        else:
+            say(f"made: the role of {service}")
+
+
+def _boundary(connections: Connections, work: S3Uri, region: str, say: Say) -> None:
+    """Make the boundary where it is missing; who sets up by the keeper's policy may only look."""
+    name, client = f"{stack_name(work, region)}-boundary", connections.client("iam")
+    with aws_errors("asking AWS which account this is"):
+        caller = connections.client("sts").get_caller_identity()
+    partition, account = caller["Arn"].split(":")[1], caller["Account"]
+    try:
+        with aws_errors(f"looking for the policy {name}"):
+            client.get_policy(PolicyArn=f"arn:{partition}:iam::{account}:policy/{name}")
+    except AwsError as error:
+        if error.code != "NoSuchEntity":
+            raise
+        document = policies.printed(policies.boundary(work, stack_name(work, region)), partition, region, account)
+        with aws_errors(f"making the policy {name}, which takes an administrator"):
+            client.create_policy(PolicyName=name, PolicyDocument=json.dumps(document))
+        say(f"made: policy {name}")
+
+
+def _refuse_alive(connections: Connections, work: S3Uri, owner: str, region: str) -> None:
+    """See that nobody uses what is to be removed: the bucket is for all regions and all users."""
+
+    def alive(where: str) -> list[fleet.Seen]:
+        return [box for box in fleet.instances(connections, where) if box.alive]
+
+    found, failed = fleet.everywhere(connections, alive)
+    for unseen in failed:
+        if not unseen.denied or unseen.region == region:
+            raise AwsError(f"whether instances are alive in {unseen}; nothing was removed", "Unseen")
+    profiles = {box.region: f"{stack_name(work, box.region)}-worker" for box in found}
+    users = [box for box in found if box.tags.get(tags.OWNER) == owner or box.profile == profiles[box.region]]
+    if users:
+        where = ", ".join(sorted({box.region for box in users}))
+        whose = "" if all(box.tags.get(tags.OWNER) == owner for box in users) else " --all-owners"
+        raise UsageError(
+            f"{len(users)} instances are alive in {where}; `harness ec2 reap{whose}` ends them, then try again"
+        )
+
+
+def _remove_objects(connections: Connections, work: S3Uri, say: Say, results_too: bool) -> None:
+    if not _exists(connections, work.bucket):
+        return
+    objects = Objects(connections, work)
+    names = [each.name for folder in FOLDERS for each in objects.list(f"{folder}/")]
+    if names and not results_too:
+        say(f"kept: {len(names)} objects below {work}, which cost their storage; --results-too deletes them")
+        return
+    if names:
+        say(f"removed: {objects.delete(names)} objects below {work}")
+    if not is_ours(connections, work.bucket):
+        return
+    try:
+        with aws_errors(f"removing the bucket {work.bucket}"):
+            connections.client("s3").delete_bucket(Bucket=work.bucket)
+    except AwsError as error:
+        if error.code != "BucketNotEmpty":
+            raise
+        say(f"kept: bucket {work.bucket}, which holds other objects")
+    else:
+        say(f"removed: bucket {work.bucket}")

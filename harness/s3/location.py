@@ -1,0 +1,29 @@
+"""Open ``s3://bucket/prefix`` as a folder: to read it, or to write into it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.aws.connections import Connections
+from harness.aws.uri import parse
+from harness.s3.mirror import Wants, Watch, sync
+from harness.s3.names import Place
+from harness.s3.publish import Publisher, waiting_jobs
+
+
+def open_to_read(text: str, cache: Path, wants: Wants, watch: Watch, *, thorough: bool = False) -> Path:
+    """Return a folder with the files that are in S3 now; see :func:`harness.s3.mirror.sync`."""
+    place = Place(parse(text), cache)
+    sync(place, Connections(), wants, watch, thorough=thorough)
+    if waiting := waiting_jobs(place):
+        watch.say(
+            f"{place.uri}: {len(waiting):,} jobs that a run measured here are not in S3 yet, and left out; the next "
+            "`harness run` into it publishes them"
+        )
+    return place.folder
+
+
+def open_to_write(text: str, cache: Path, watch: Watch) -> tuple[Path, Publisher]:
+    """Return the folder to run in, and its publisher, which asks S3 only once it is held."""
+    place = Place(parse(text), cache)
+    return place.folder, Publisher(place, Connections(), watch)
