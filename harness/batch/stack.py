@@ -71,11 +71,10 @@ def _resource(kind: str, properties: Mapping[str, Any]) -> Resource:
 
 
 def _launch_template(wanted: Requirements) -> Resource:
-    suite = {"Key": tags.SUITE, "Value": wanted.suite}
+    own = [{"Key": tags.SUITE, "Value": wanted.suite}, {"Key": tags.OWNER, "Value": {"Ref": "Owner"}}]
     of_hosts = [
-        suite,
+        *own,
         {"Key": inventory.LAUNCHER_TAG, "Value": inventory.LAUNCHER},
-        {"Key": tags.OWNER, "Value": {"Ref": "Owner"}},
         {"Key": "Name", "Value": names.stack(wanted.suite)},
     ]
     size = wanted.options.disk_gib
@@ -86,8 +85,8 @@ def _launch_template(wanted: Requirements) -> Resource:
         "BlockDeviceMappings": [{"DeviceName": _ROOT_DEVICE, "Ebs": disk}],
         "TagSpecifications": [{"ResourceType": kind, "Tags": of_hosts} for kind in ("instance", "volume")],
     }
-    own = [{"ResourceType": "launch-template", "Tags": [suite]}]
-    return _resource("EC2::LaunchTemplate", {"LaunchTemplateData": data, "TagSpecifications": own})
+    specifications = [{"ResourceType": "launch-template", "Tags": own}]
+    return _resource("EC2::LaunchTemplate", {"LaunchTemplateData": data, "TagSpecifications": specifications})
 
 
 def _environment(wanted: Requirements, instance: Instance) -> Resource:

@@ -136,7 +136,8 @@ def runner(work: S3Uri, name: str, instance_types: Any, security_group: str = "*
             _allow("LookAtImages", "ssm", ["GetParameter"], f"{_ARN}:ssm:*::parameter/aws/service/*"),
             _allow("WhoAmI", "sts", ["GetCallerIdentity"]),
             _allow("LookAtTheReaper", "events", ["DescribeRule"], f"{_ARN}:events:{_HERE}:rule/{name}-reaper"),
-            _allow("LookAtTheAccountStack", "cloudformation", ["DescribeStacks"], _stacks(name)),
+            # Without a name, as `harness batch ls` asks, CloudFormation takes no resource.
+            _allow("LookAtStacks", "cloudformation", ["DescribeStacks"]),
             _allow("LaunchBoxes", "ec2", ["RunInstances"], _ec2("instance"), planned),
             _allow("LaunchTheirDisks", "ec2", ["RunInstances"], _ec2("volume"), owned),
             _allow(
@@ -161,7 +162,7 @@ def runner(work: S3Uri, name: str, instance_types: Any, security_group: str = "*
                 _s3(work, work.key("*")),
                 _OWN_ACCOUNT,
             ),
-            _allow("SuiteStacks", "cloudformation", _STACKS, stacks),
+            _allow("SuiteStacks", "cloudformation", [each for each in _STACKS if each != "DescribeStacks"], stacks),
             _allow("Batch", "batch", manage, [f"{_ARN}:batch:{_HERE}:{kind}/harness-*" for kind in kinds]),
             # Batch has no word for "at submission": who submits with tags may tag jobs.
             _allow("TagJobs", "batch", ["TagResource"], f"{_ARN}:batch:{_HERE}:job/*", owned),

@@ -18,6 +18,7 @@ from pathlib import Path
 import docker
 
 from harness import base_image, cache_folder
+from tests.aws import server
 
 # What jobs mount, and this process' own place in it.
 MOUNTED = Path("/var/lib/harness")
@@ -68,19 +69,38 @@ def packages() -> Iterator[Path]:
         _clear(place)
 
 
+# Signs as the ECS task that the container is: ``tests/aws/moto_server.py`` knows these keys.
+_CREDENTIALS = """
+import hashlib, json, os
+task = f"{{os.environ['AWS_BATCH_JOB_ID']}} {{os.environ.get('AWS_BATCH_JOB_ATTEMPT', '1')}}"
+key = "AKIAPLANTED7" + hashlib.sha256(task.encode()).hexdigest()[:8].upper()
+print(json.dumps({{"Version": 1, "AccessKeyId": key, "SecretAccessKey": {secret!r}, "SessionToken": {token!r}}}))
+"""
+_CONFIG = "[default]\ncredential_process = python3 /opt/credentials.py\n"
+
+
 @contextmanager
 def image(engine: docker.DockerClient, told: dict[str, str]) -> Iterator[str]:
-    """An image whose containers have this environment; its name."""
+    """An image whose containers have this environment, but for credentials; its name."""
     base = base_image.ensure(engine, cache_folder.usual().expanduser(), print)
+    own_keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    told = {name: value for name, value in told.items() if name not in own_keys}
+    told |= {"AWS_CONFIG_FILE": "/opt/aws-config", "HARNESS_BOX_HOME": str(HOST)}
     with packages() as own:
         lines = [f"FROM {base}", "COPY pip.py /usr/lib/python3/dist-packages/pip.py"]
-        lines += [f'ENV {name}="{value}"' for name, value in {**told, "HARNESS_BOX_HOME": HOST}.items()]
-        files = {"Dockerfile": "\n".join(lines), "pip.py": _PIP.format(site=str(own))}
+        lines += ["COPY credentials.py aws-config /opt/"]
+        lines += [f'ENV {name}="{value}"' for name, value in told.items()]
+        files = {
+            "Dockerfile": "\n".join(lines),
+            "pip.py": _PIP.format(site=str(own)),
+            "credentials.py": _CREDENTIALS.format(secret=server.SECRET_KEY, token=server.TOKEN),
+            "aws-config": _CONFIG,
+        }
         context = io.BytesIO()
         with tarfile.open(fileobj=context, mode="w") as tar:
             for name, text in files.items():
                 entry = tarfile.TarInfo(name)
-                entry.size = len(text.encode())
+                entry.size, entry.mode = len(text.encode()), 0o644
                 tar.addfile(entry, io.BytesIO(text.encode()))
         context.seek(0)
         tag = f"{NAME}-{os.getpid()}:latest"

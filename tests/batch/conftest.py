@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from harness.ec2.account import Account
 
 from harness import hardware, instances
 from harness.aws import uri
 from harness.aws.connections import Connections
 from harness.batch.job_definition import Options, Requirements
+from harness.ec2.account import Account
 from tests.aws import server
 
 AGENT = "python@sha256:" + "a" * 64

@@ -113,7 +113,7 @@ def bundle() -> bytes:
         for name, text in {
             "harness/__init__.py": "",
             "harness/remote/__init__.py": "",
-            "harness/remote/box.py": _BOX.replace("{leases}", leases.VARIABLE),
+            "harness/remote/worker.py": _BOX.replace("{leases}", leases.VARIABLE),
             "requirements.lock": "boto3==1 --hash=sha256:0\n",
         }.items():
             entry = tarfile.TarInfo(name)

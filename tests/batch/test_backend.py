@@ -80,24 +80,26 @@ def said() -> list[str]:
     return []
 
 
+def backend_of(
+    connections: Connections, clock: Clock | None = None, say: Callable[[str], None] = print
+) -> BatchBackend:
+    """The backend of one more command for the same run."""
+    clock = clock or Clock()
+    request: Any = SimpleNamespace(suite=SimpleNamespace(name="quick", build_profile="cpu1-mem1"), work=WORK)
+    market: Any = SimpleNamespace(region=server.REGION, known=KNOWN)
+    unused: Any = None
+    made = BatchBackend(Context(request, connections, market, unused, unused, "owner", say), clock.sleep, clock)
+    made.begin(Run("run", "batch", "quick", "r", "owner", server.REGION, ()), BUNDLE)
+    return made
+
+
 @pytest.fixture
 def begun(
     connections: Connections, account: Account, clock: Clock, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], BatchBackend]:
     """Makes the backend of one more command for the same run."""
     monkeypatch.setattr(accounts, "find", lambda *_: account)
-    suite = SimpleNamespace(name="quick", build_profile="cpu1-mem1")
-    request: Any = SimpleNamespace(suite=suite, work=WORK)
-    market: Any = SimpleNamespace(region=server.REGION, known=KNOWN)
-    unused: Any = None
-
-    def make() -> BatchBackend:
-        context = Context(request, connections, market, unused, unused, "owner", said.append)
-        made = BatchBackend(context, clock.sleep, clock)
-        made.begin(Run("run", "batch", "quick", "r", "owner", server.REGION, ()), BUNDLE)
-        return made
-
-    return make
+    return lambda: backend_of(connections, clock, said.append)
 
 
 @pytest.fixture
@@ -185,13 +187,13 @@ def test_an_array_is_not_larger_than_batch_takes(backend: BatchBackend) -> None:
 @pytest.fixture
 def made(aws: str, connections: Connections, wanted: Make, account: Account) -> Iterator[Connections]:
     """A suite's stack that is up; Batch ends jobs at once."""
-    _configure(aws, use_docker=False)
+    configure(aws, use_docker=False)
     stack.up(connections, wanted(), account, "owner", (), lambda _: None)
     yield connections
-    _configure(aws, use_docker=True)
+    configure(aws, use_docker=True)
 
 
-def _configure(endpoint: str, use_docker: bool) -> None:
+def configure(endpoint: str, use_docker: bool) -> None:
     content = json.dumps({"batch": {"use_docker": use_docker}}).encode()
     request = urllib.request.Request(f"{endpoint}/moto-api/config", content, method="POST")
     with urllib.request.urlopen(request, timeout=30) as answer:

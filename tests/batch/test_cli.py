@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from harness.ec2.account import Account
 
 from harness.aws.connections import Connections
 from harness.cli import main
 from harness.ec2 import account as accounts
+from harness.ec2.account import Account
 from tests.aws import server
 from tests.conftest import Bench
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.ec2.account import Account
 
 from harness import hardware, instances
 from harness.aws import cloudformation, uri
 from harness.aws.connections import Connections
 from harness.batch import inventory, names, stack
 from harness.batch.job_definition import Requirements, check, command, needs, room_mib
+from harness.ec2.account import Account
 from harness.errors import UsageError
 from tests.aws import server
 from tests.batch.conftest import AGENT, Make
