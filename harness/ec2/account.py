@@ -23,7 +23,7 @@ EXPIRES_DAYS = 90
 FOLDERS = ("inputs", layout.RUNS, "boxes")
 _MADE = "harness:made"
 _REAPER_MINUTES = 5
-# Ends each box whose time is over.  An expiry that cannot be read is over; one failure spares no other box.
+# Ends each box whose time is over.  An unreadable expiry is over; hosts of Batch have none, and Batch ends them.
 _REAPER = """\
 import datetime
 
@@ -33,22 +33,23 @@ from botocore.exceptions import ClientError
 
 def handler(event, context):
     now = datetime.datetime.fromisoformat(event["time"])
-    ec2, failed = boto3.client("ec2"), []
+    ec2, late, failed = boto3.client("ec2"), [], []
     states = ["pending", "running", "stopping", "stopped"]
     filters = [{"Name": "tag-key", "Values": ["harness:owner"]}, {"Name": "instance-state-name", "Values": states}]
     for page in ec2.get_paginator("describe_instances").paginate(Filters=filters):
         for box in (each for one in page["Reservations"] for each in one["Instances"]):
             expiry = {tag["Key"]: tag["Value"] for tag in box["Tags"]}.get("harness:expiry")
             try:
-                if expiry is None or datetime.datetime.fromisoformat(expiry) > now:
-                    continue  # hosts of Batch have none: Batch ends them
+                if expiry is not None and datetime.datetime.fromisoformat(expiry) <= now:
+                    late.append(box["InstanceId"])
             except (TypeError, ValueError):
-                print(box["InstanceId"], "has no expiry that can be read:", expiry)
-            try:
-                ec2.terminate_instances(InstanceIds=[box["InstanceId"]])
-                print("ended", box["InstanceId"])
-            except ClientError as error:
-                failed.append(str(error))
+                late.append(box["InstanceId"])
+    for name in late:
+        try:
+            ec2.terminate_instances(InstanceIds=[name])
+            print("ended", name)
+        except ClientError as error:
+            failed.append(str(error))
     if failed:
         raise RuntimeError("; ".join(failed))
 """
