@@ -7,9 +7,11 @@ import datetime
 import boto3
 import pytest
 
+from harness.aws import tags
 from harness.aws.connections import Connections
 from harness.aws.uri import S3Uri
-from harness.ec2 import account, amis, tags
+from harness.ec2 import account
+from harness.ec2 import region as regions
 from harness.errors import UsageError
 from tests.aws import reaper, rights, server
 from tests.aws.server import REGION
@@ -36,7 +38,7 @@ def start(count: int = 1, *, after_s: float | str | None = 600, owner: str | Non
         expiry = at.strftime("%Y-%m-%dT%H:%M:%SZ")
     marks = {key: value for key, value in ((tags.EXPIRY, expiry), (tags.OWNER, owner)) if value}
     answer = client.run_instances(
-        ImageId=amis.find(Connections(REGION), REGION, "al2023", "x86_64", 0).image_id,
+        ImageId=regions.ami(Connections(REGION), REGION, "al2023", "x86_64", False).image_id,
         InstanceType="m6i.large",
         MinCount=count,
         MaxCount=count,

@@ -37,9 +37,11 @@ def test_no_capacity_in_any_zone_gives_up_the_part_alone(plain: Field) -> None:
 
     Injected(connections, "ec2.RunInstances", refuse)
     with plain.boxes() as boxes:
-        (complaint,) = plain.run(plain.client(connections)).complaints
-        assert "no zone has a m6i.large now" in complaint and "--launcher batch waits" in complaint
-        assert plain.closed() and sorted(boxes.worked) == ["builds", PROFILES[0]]
+        # Builds have the same machine here; who needs their indexes builds them.
+        complaints = plain.run(plain.client(connections)).complaints
+        assert complaints and all("no zone has a m6i.large now" in line for line in complaints)
+        assert all("--launcher batch waits" in line for line in complaints)
+        assert plain.closed() and boxes.worked == [PROFILES[0]]
         assert plain.run().complaints == ()
     whole(plain)
 
