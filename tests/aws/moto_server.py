@@ -75,6 +75,10 @@ _load = amis.load_resource
 _IMAGES = ("al2023-ami-2023", "al2023-ami-ecs-gpu-hvm")
 
 
+# So begin the access keys of ECS tasks.
+TASK_KEY = "AKIAPLANTED7"
+
+
 class Clock:
     """AWS' clock: the true time until it is told to run quicker, or is put forward."""
 
@@ -239,7 +243,9 @@ def _started(self: Job) -> None:
     task = hashlib.sha256(f"{self.job_id} {len(self.attempts)}".encode()).hexdigest()[:32]
     arn = f"arn:aws:ecs:{self.backend.region_name}:{self.backend.account_id}:task/harness/{task}"
     self.latest_attempt["container"]["taskArn"] = arn
-    identities[f"AKIAPLANTED7{task[:8].upper()}"] = f"AROAPLANTEDWORKER:{task}"
+    role = (self.job_definition.container_properties or {}).get("jobRoleArn")
+    ids = {each.arn: each.id for each in iam_backends[DEFAULT_ACCOUNT_ID]["aws"].get_roles()}
+    identities[f"{TASK_KEY}{task[:8].upper()}"] = f"{ids[role]}:{task}"
 
 
 def _details(self: Job) -> dict[str, Any]:

@@ -10,28 +10,24 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import docker
 import pytest
 from click.testing import CliRunner
-from harness.batch.kinds import Place
-from harness.batch.watching import Pace
 
-from harness.aws import uri
+from harness.aws import cloudformation, uri
 from harness.aws.connections import Connections
-from harness.batch import cancelling, ending, kinds, names, policy, running
-from harness.batch import engine as batch_engine
+from harness.batch import backend, inventory
 from harness.cli import main
-from harness.ec2 import policy as ec2_policy
-from harness.ec2 import preflight
+from harness.ec2 import account, policies
 from harness.records import Outcome
+from harness.remote.watch import Pace
 from harness.stored_jobs import StoredJob, read_jobs
 from tests.aws import rights, server
 from tests.batch import agents
-from tests.batch.test_making import everything
+from tests.batch.test_stack import everything
 from tests.conftest import Bench, write_dataset
 from tests.remote import imds
 
@@ -39,13 +35,6 @@ pytestmark = pytest.mark.docker
 
 TYPE = "c5.large"
 WORK = "s3://harness-work/a/place"
-# Rights of the user that the page's commands do not use: to cancel, and to bring up what has changed.
-UNUSED = [
-    "Jobs batch:TerminateJob",
-    "Templates ec2:CreateLaunchTemplateVersion",
-    "Roles iam:UpdateAssumeRolePolicy",
-    "FindBatchsRole iam:ListRoles",
-]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +42,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClient)
     """An AWS whose Batch starts containers, and the image that its agents are made of."""
     folder = tmp_path_factory.mktemp("aws")
     with server.running(folder / "moto.log") as endpoint, imds.running(imds.of(instance_type=TYPE)) as metadata:
-        told = server.environment(endpoint, server.JOB_KEY)
+        told = server.environment(endpoint)
         del told["AWS_EC2_METADATA_DISABLED"]
         told["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = metadata.endpoint
         with agents.image(engine, told) as image:
@@ -63,25 +52,31 @@ def cloud(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClient)
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """AWS is looked at more often than users look at it."""
-    monkeypatch.setattr(running, "Pace", partial(Pace, interval_s=1))
-    for module, name in ((kinds, "_POLL_S"), (ending, "_POLL_S"), (batch_engine, "_PAUSE_S"), (cancelling, "_GRACE_S")):
+    monkeypatch.setattr(Pace.__init__, "__defaults__", (1.0, *(Pace.__init__.__defaults__ or ())[1:]))
+    for module, name in ((inventory, "_POLL_S"), (inventory, "_GRACE_S"), (backend, "_POLL_S")):
         monkeypatch.setattr(module, name, 0.3)
+    monkeypatch.setattr(cloudformation, "_POLL_S", 0.3)
 
 
 @pytest.fixture
-def place(cloud: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Place:
+def connections(cloud: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Connections:
     server.reset(cloud[0])
     for name, value in server.environment(cloud[0]).items():
         monkeypatch.setenv(name, value)
-    made = Place(Connections(server.REGION))
-    made.client("s3").create_bucket(Bucket="harness-work")
-    return made
+    return Connections(server.REGION)
+
+
+@pytest.fixture
+def set_up(connections: Connections) -> None:
+    """An administrator has set up the account."""
+    account.up(connections, uri.parse(WORK), server.REGION, "owner", [TYPE], print)
 
 
 def harness(bench: Bench, *arguments: str, code: int = 0) -> str:
     """Run a command as a user types it."""
     environment = {"HARNESS_WORK": WORK, **os.environ, "HARNESS_CACHE": str(bench.cache), "COLUMNS": "200"}
-    environment["AWS_ACCESS_KEY_ID"] = server.RUNNER_KEY
+    keeper = arguments[:2] in (("ec2", "up"), ("ec2", "down"))
+    environment["AWS_ACCESS_KEY_ID"] = server.KEEPER_KEY if keeper else server.RUNNER_KEY
     with chdir(bench.folder):
         done = CliRunner(env=environment).invoke(main, arguments, catch_exceptions=False)
     said = done.stdout + done.stderr
@@ -110,21 +105,21 @@ def no_secrets(folder: Path) -> None:
             assert not [secret for secret in server.SECRETS if secret.encode() in content], path
 
 
-def stored_in_s3(place: Place, bucket: str) -> dict[str, bytes]:
-    """Return what runs have left in a bucket, by object name."""
-    s3 = place.client("s3")
+def stored_in_s3(connections: Connections, bucket: str) -> dict[str, bytes]:
+    """Return what runs and boxes have left in a bucket, by object name."""
+    s3 = connections.client("s3")
     listed = s3.list_objects_v2(Bucket=bucket).get("Contents", [])
-    names = [each["Key"] for each in listed if "/runs/" in f"/{each['Key']}"]
+    names = [each["Key"] for each in listed if each["Key"].startswith(("runs/", "boxes/"))]
     return {name: s3.get_object(Bucket=bucket, Key=name)["Body"].read() for name in names}
 
 
-def submitted(place: Place) -> list[dict[str, Any]]:
+def submitted(connections: Connections) -> list[dict[str, Any]]:
     """All jobs that Batch was ever given, children of arrays left out."""
-    jobs = place.client("batch").describe_jobs(jobs=[])["jobs"]
+    jobs = connections.client("batch").describe_jobs(jobs=[])["jobs"]
     return [each for each in jobs if ":" not in each["jobId"]]
 
 
-def check_measured(bench: Bench, place: Place, bucket: str) -> None:
+def check_measured(bench: Bench, connections: Connections, bucket: str) -> None:
     """Check that two datasets of one system were one array, which waited for the job that built their index."""
     results = [job.result for job in read_jobs(bench.results / "quickstart")]
     assert [result.outcome for result in results] == [Outcome.OK, Outcome.OK]
@@ -134,24 +129,32 @@ def check_measured(bench: Bench, place: Place, bucket: str) -> None:
         assert result.shared_host is False
         assert result.effective is not None
         assert result.effective.memory_bytes == result.spec.envelope.memory_bytes
-    assert sorted(each.get("arrayProperties", {}).get("size", 1) for each in submitted(place)) == [1, 2]
+    assert sorted(each.get("arrayProperties", {}).get("size", 1) for each in submitted(connections)) == [1, 2]
     no_secrets(bench.results)
-    left = stored_in_s3(place, bucket)
-    assert left
+    left = stored_in_s3(connections, bucket)
+    boxes = {name.split("/")[1] for name in left if name.startswith("boxes/")}
+    assert len(boxes) == 3, "an index build, and two parts"
     for name, content in left.items():
         assert not [secret for secret in server.SECRETS if secret.encode() in content], name
-    policies = rights.of_role(names.role("quickstart", server.REGION, "job"))
-    assert rights.differing(server.requests(os.environ["AWS_ENDPOINT_URL"]), server.JOB_KEY, policies) == ([], [])
-    logs = place.client("logs").filter_log_events(logGroupName="/aws/batch/job")["events"]
+    requests = server.requests(os.environ["AWS_ENDPOINT_URL"])
+    role = f"{account.stack_name(uri.parse(f's3://{bucket}'), server.REGION)}-worker"
+    keys = {each["who"] for each in requests if each["userid"] in boxes}
+    assert len(keys) == 3
+    for key in keys:
+        assert rights.differing(requests, key, rights.of_role(role))[0] == []
+    logs = connections.client("logs").filter_log_events(logGroupName="/aws/batch/job")["events"]
     assert not [secret for secret in server.SECRETS if secret in str([each["message"] for each in logs])]
 
 
 def test_the_page_takes_a_user_from_nothing_to_a_table_and_back(
-    bench: Bench, cloud: tuple[str, str], place: Place, monkeypatch: pytest.MonkeyPatch, engine: docker.DockerClient
+    bench: Bench,
+    cloud: tuple[str, str],
+    connections: Connections,
+    monkeypatch: pytest.MonkeyPatch,
+    engine: docker.DockerClient,
 ) -> None:
     """Every command of docs/batch.md, in its order; only the suite behind the name is a small one."""
     monkeypatch.setenv("HARNESS_AGENT_IMAGE", cloud[1])
-    place.client("s3").delete_bucket(Bucket="harness-work")
     write_dataset(bench.folder / "other", queries=3)
     made = bench.suite(
         '[ec2]\ninstances = { cpu1-mem256m = "c5.large", cpu1-mem1 = "c5.large" }\n', datasets=["../tiny", "../other"]
@@ -172,35 +175,36 @@ def test_the_page_takes_a_user_from_nothing_to_a_table_and_back(
         words = words[: words.index(">")] if target else words
         if words[:2] == ["batch", "up"]:
             too_early = harness(bench, "run", words[2], "--launcher", "batch", "--yes", code=2)
-            assert "not in AWS Batch yet" in too_early
+            assert "quickstart is not in AWS Batch in us-east-1; make it: `harness batch up" in too_early
         said[command] = harness(bench, *words)
         if "--max-usd" in words:
-            check_measured(bench, place, "my-harness")
+            check_measured(bench, connections, "my-harness")
             harness(bench, *words)
-            assert len(submitted(place)) == 2, "nothing was left to do, and nothing more is submitted"
+            assert len(submitted(connections)) == 2, "nothing was left to do, and nothing more is submitted"
         if target:
             (bench.folder / target).write_text(said[command])
-    assert said["harness batch up suites/quickstart.toml"].count("made ") > 5
+    assert "made: stack harness-batch-quickstart" in said["harness batch up suites/quickstart.toml"]
     ran = next(text for command, text in said.items() if "--max-usd" in command)
     assert "planted" in ran and "c5.large" in ran and "tiny" in ran and "other" in ran
     assert "AWSTemplateFormatVersion" in (bench.folder / "harness-batch.json").read_text()
-    assert "nothing of harness" in said["harness batch ls"]
-    assert not place.client("s3").list_buckets()["Buckets"]
-    left = everything(place)
+    assert "no suite is in AWS Batch" in said["harness batch ls"]
+    assert not connections.client("s3").list_buckets()["Buckets"]
+    left = everything(connections)
     assert not any(left.values()), left
     assert not agents.siblings(engine)
-    bucket, asked = uri.parse("s3://my-harness"), server.requests(cloud[0])
-    shared = [each(bucket, preflight.role(bucket)) for each in (ec2_policy.runner, ec2_policy.keeper)]
-    denied, _ = rights.differing(asked, server.RUNNER_KEY, [policy.user(), *shared])
-    assert denied == []
-    assert rights.differing(asked, server.RUNNER_KEY, [policy.user()])[1] == UNUSED
+    place = uri.parse("s3://my-harness")
+    runner = policies.runner(place, account.stack_name(place, server.REGION), [TYPE])
+    printed = policies.printed(runner, "aws", server.REGION, server.ACCOUNT)
+    assert rights.differing(server.requests(cloud[0]), server.RUNNER_KEY, [printed])[0] == []
 
 
 @contextmanager
 def started(bench: Bench) -> Iterator[subprocess.Popen[bytes]]:
     """An orchestrator that runs beside the test, and is killed at its end."""
-    command = [sys.executable, "-m", "harness", "run", "test-suite.toml", "--launcher", "batch", "--instance", TYPE]
+    command = [sys.executable, "-m", "tests.ec2.typed", "run", "test-suite.toml", "--launcher", "batch"]
+    command += ["--instance", TYPE]
     environment = {"HARNESS_WORK": WORK, **os.environ, "HARNESS_CACHE": str(bench.cache)}
+    environment |= {"AWS_ACCESS_KEY_ID": server.RUNNER_KEY, "PYTHONPATH": str(Path(__file__).parents[2])}
     with (bench.folder / "orchestrator.log").open("wb") as log:
         child = subprocess.Popen(
             [*command, "--yes"], cwd=bench.folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -213,14 +217,14 @@ def started(bench: Bench) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_what_lies_about_its_envelope_is_refused_once_whoever_watches(
-    bench: Bench, cloud: tuple[str, str], place: Place
+    bench: Bench, cloud: tuple[str, str], connections: Connections, set_up: None
 ) -> None:
     """On a shared host; its orchestrator is killed as soon as something is submitted, and the next one goes on."""
     bench.plant("boasts", threads=99)
     bench.suite(systems=["boasts"])
     up(bench, cloud, "--shared")
     with started(bench) as child:
-        wait(lambda: submitted(place), child)
+        wait(lambda: submitted(connections), child)
     said = run(bench, code=1)
     assert "goes on with the open run" in said
     [job] = stored(bench)
@@ -228,13 +232,13 @@ def test_what_lies_about_its_envelope_is_refused_once_whoever_watches(
     assert "99 threads" in (job.result.detail or "")
     assert job.result.shared_host is True
     # A measured failure is a result: its job has done what it could, and was begun once.
-    assert [(each["status"], len(each["attempts"])) for each in submitted(place)] == [("SUCCEEDED", 1)] * 2
+    assert [(each["status"], len(each["attempts"])) for each in submitted(connections)] == [("SUCCEEDED", 1)] * 2
     harness(bench, "batch", "down", "test-suite.toml")
-    assert not any(everything(place).values())
+    assert not any(everything(connections).values())
 
 
 def test_cancelled_it_ends_everywhere_and_says_what_was_interrupted(
-    bench: Bench, cloud: tuple[str, str], place: Place, engine: docker.DockerClient
+    bench: Bench, cloud: tuple[str, str], connections: Connections, set_up: None, engine: docker.DockerClient
 ) -> None:
     bench.plant("slow", service_s=60)
     bench.suite(systems=["slow"])
@@ -257,7 +261,7 @@ def test_cancelled_it_ends_everywhere_and_says_what_was_interrupted(
     assert job.result.outcome is Outcome.INTERRUPTED, said
     assert "cancelled by harness batch cancel" in (job.result.detail or ""), job.result.detail
     harness(bench, "batch", "down", "test-suite")
-    assert not any(everything(place).values())
+    assert not any(everything(connections).values())
 
 
 def wait(done: Callable[[], Any], child: subprocess.Popen[bytes] | None = None) -> None:
