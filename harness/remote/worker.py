@@ -22,8 +22,8 @@ from typing import IO
 import docker
 
 import harness
-from harness import leftovers
-from harness.aws import metadata, uri
+from harness import instance_metadata, leftovers
+from harness.aws import uri
 from harness.aws.connections import Connections
 from harness.aws.failures import aws_errors, concealed
 from harness.aws.objects import Objects
@@ -69,7 +69,7 @@ class Worker:
     def live(self) -> bool:
         """Do the part; return whether all of it is done.  Every failure is told."""
         self._status_file.unlink(missing_ok=True)
-        found = metadata.instance()
+        found = instance_metadata.instance()
         self._beat = replace(self._beat, instance_id=found.instance_id if found else _UNKNOWN)
         detail, asked = "the agent was ended", False
         pulse = threading.Thread(target=self._beats, name="pulse", daemon=True)
@@ -170,7 +170,7 @@ class Worker:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         count, until_beat = 0, 0.0
         while True:
-            notice = metadata.spot_notice()
+            notice = instance_metadata.spot_notice()
             noticed = notice is not None and notice != self._beat.notice
             if noticed:
                 self._beat = replace(self._beat, notice=notice)

@@ -22,11 +22,11 @@ from harness.batch.backend import BatchBackend, parts
 from harness.ec2 import account as accounts
 from harness.ec2.account import Account
 from harness.errors import AwsError, UsageError
+from harness.estimates import Estimate
+from harness.machines import Machine
 from harness.plan import Planned
 from harness.remote import costs
 from harness.remote.backend import Backend, State, Submission
-from harness.remote.estimates import Estimate
-from harness.remote.machines import Machine
 from harness.remote.plan import Grouping, Missing
 from harness.remote.records import IndexBuild, Input, Launch, PartJob, PlannedPart, Run
 from harness.remote.run import Context
