@@ -86,9 +86,8 @@ def backend_of(
     """The backend of one more command for the same run."""
     clock = clock or Clock()
     request: Any = SimpleNamespace(suite=SimpleNamespace(name="quick", build_profile="cpu1-mem1"), work=WORK)
-    market: Any = SimpleNamespace(region=server.REGION, known=KNOWN)
     unused: Any = None
-    made = BatchBackend(Context(request, connections, market, unused, unused, "owner", say), clock.sleep, clock)
+    made = BatchBackend(Context(request, connections, server.REGION, KNOWN, unused, "owner", say), clock.sleep, clock)
     made.begin(Run("run", "batch", "quick", "r", "owner", server.REGION, ()), BUNDLE)
     return made
 
