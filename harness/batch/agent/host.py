@@ -96,11 +96,8 @@ def main(image: str, script: str, *rest: str) -> int:
         raise SystemExit("harness: another agent has this job already")
     sweep()
     sibling = f"/containers/{create(image, ['python3', '-c', script, str(path), index, *rest], name, path)}"
-
-    def stop(*_: Any) -> None:
-        threading.Thread(target=ask, args=("POST", f"{sibling}/stop?t={STOP_S}")).start()
-
-    signal.signal(signal.SIGTERM, stop)
+    stop = ("POST", f"{sibling}/stop?t={STOP_S}")
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=ask, args=stop).start())
     ended = engine()
     ended.request("POST", f"{sibling}/wait?condition=removed")
     ask("POST", f"{sibling}/start")
