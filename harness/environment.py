@@ -12,15 +12,14 @@ from functools import cache
 from pathlib import Path
 
 import harness
-from harness import cgroup
-from harness.aws import metadata
+from harness import cgroup, instance_metadata
 from harness.launch import gpu, host
 from harness.result import Ec2Instance, Environment
 
 
 def instance() -> Ec2Instance | None:
     """This machine, if it is one of EC2."""
-    found = metadata.instance()
+    found = instance_metadata.instance()
     return replace(found, cpu_platform=cpu_model()) if found else None
 
 

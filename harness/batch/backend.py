@@ -69,7 +69,7 @@ class BatchBackend:
         self._suite = context.request.suite
         self._work = context.request.work
         self._connections = context.connections
-        self._market = context.market
+        self._region, self._known = context.region, context.known
         self._say = context.say
         self._sleep = sleep
         self._clock = clock
@@ -99,8 +99,8 @@ class BatchBackend:
 
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
         """Refuse parts that Batch would not run, or not as this harness, with the remedy; return the quotas."""
-        suite, market = self._suite.name, self._market
-        options = Options(market.region, self._work)
+        suite = self._suite.name
+        options = Options(self._region, self._work)
         up = f"`harness batch up SUITE --work {self._work}` (give both commands the same --instance and --region)"
         found = cloudformation.find(self._connections, names.stack(suite))
         if found is None:
@@ -108,7 +108,7 @@ class BatchBackend:
         if found.outputs.get(stack.WORK) != str(self._work):
             raise UsageError(f"the stack {found.name} is for another work place than {self._work}; change it: {up}")
         for profile, instance_type in dict.fromkeys((self._profile(part), part.instance_type) for part in parts):
-            envelope, instance = hardware.profile(profile), market.known[instance_type]
+            envelope, instance = hardware.profile(profile), self._known[instance_type]
             digests = [job_definition.digest(envelope, instance, shared, options) for shared in (False, True)]
             if found.outputs.get(names.logical("Jobs", profile)) not in digests:
                 why = f"has no jobs of this version of harness for {profile} on {instance_type}"
@@ -117,8 +117,8 @@ class BatchBackend:
         for queue in (names.queue(suite, each) for each in types):
             if ill := self._ill(queue, "job_queue", "queue") or self._ill(queue, "compute_environment", "environment"):
                 raise UsageError(f"the {ill}; enable it, or make it again: `harness batch down {suite}`, then {up}")
-        spot, quota = found.outputs.get(stack.SPOT) == "1", partial(region.quota, self._connections, market.region)
-        return [f"{each}: quota: {quota(market.known[each], spot)}" for each in types]
+        spot, quota = found.outputs.get(stack.SPOT) == "1", partial(region.quota, self._connections, self._region)
+        return [f"{each}: quota: {quota(self._known[each], spot)}" for each in types]
 
     def _ill(self, name: str, kind: str, word: str) -> str | None:
         """Return why a queue or a compute environment takes no jobs."""
@@ -136,7 +136,7 @@ class BatchBackend:
     def begin(self, run: Run, bundle: Input) -> None:
         """Take note of the run, and of the harness that agents fetch."""
         self._run, self._bundle = run, bundle
-        found = account.find(self._connections, self._work, self._market.region)
+        found = account.find(self._connections, self._work, self._region)
         if found is None:
             raise UsageError(f"the account stack is gone; make it with `harness ec2 up {self._work}`")
         self._role = found.worker_role_id

@@ -9,15 +9,16 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
-from harness import catalog, hardware, instances, offers, records
+from harness import catalog, hardware, machines, records
 from harness.aws.uri import S3Uri
 from harness.base_image import BaseFile
 from harness.declared import read_toml, validate
 from harness.errors import UsageError
 from harness.instances import Instance
+from harness.machines import Choice
 from harness.prices import Snapshot
 from harness.records import Envelope
-from harness.remote import bundle, costs, machines, user_data
+from harness.remote import bundle, costs, user_data
 from harness.suite import Suite
 
 MIB = 1 << 20
@@ -82,10 +83,9 @@ def requirements(suite: Suite, options: Options, snapshot: Snapshot) -> Requirem
     Raises:
         UsageError: a name is unknown, or no instance type provides a profile.
     """
-    profiles = {name: hardware.profile(name) for name in (*suite.profiles, *filter(None, [suite.build_profile]))}
-    asked = machines.Wanted(suite.ec2.instances, options.instance, options.burstable, options.architecture)
-    chosen = machines.choose(profiles, snapshot, instances.read("aws"), offers.reserve(), asked)
-    pairs = tuple((envelope, chosen[name].instance) for name, envelope in profiles.items())
+    choice = Choice(options.instance, options.burstable, options.architecture)
+    chosen = machines.of_suite(suite, snapshot, choice)
+    pairs = tuple((hardware.profile(name), machine.instance) for name, machine in chosen.items())
     for envelope, instance in pairs:
         check(envelope, instance, options.shared)
     return Requirements(suite.name, replace(options, agent_image=options.agent_image or _agent_image()), pairs)

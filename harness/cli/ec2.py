@@ -101,24 +101,18 @@ def template(
 
 def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> list[str]:
     """Return the instance types of the suites' profiles, or of all profiles, and those named."""
-    from harness import hardware, instances, offers, prices, suite
-    from harness.remote import machines
+    from harness import hardware, instances, machines, prices, suite
+    from harness.machines import Choice
 
-    known, snapshot = instances.read("aws"), prices.snapshot(region=f"aws/{region}", term="on-demand")
+    snapshot = prices.snapshot(region=f"aws/{region}", term="on-demand")
     for name in named:
-        machines.check_known(name, known)
+        machines.check_known(name, instances.read("aws"))
     found = set(named)
-    loaded = [suite.load(path) for path in suites]
-    for each in loaded:
-        names = (*each.profiles, *filter(None, (each.build_profile,)))
-        wanted = machines.Wanted(each.ec2.instances)
-        profiles = {name: hardware.profile(name) for name in names}
-        found |= {box.name for box in machines.choose(profiles, snapshot, known, offers.reserve(), wanted).values()}
-    for name, envelope in ({} if loaded else hardware.profiles()).items():
+    for path in suites:
+        found |= {box.name for box in machines.of_suite(suite.load(path), snapshot, Choice()).values()}
+    for name, envelope in ({} if suites else hardware.profiles()).items():
         with suppress(UsageError):  # no type of the region has room for it
-            found.add(
-                machines.choose({name: envelope}, snapshot, known, offers.reserve(), machines.Wanted())[name].name
-            )
+            found.add(machines.choose({name: envelope}, snapshot, Choice(), {})[name].name)
     return sorted(found)
 
 

@@ -72,8 +72,8 @@ class Ec2:
     def __init__(self, context: Context) -> None:
         self._request = context.request
         self._connections = context.connections
-        self._region = context.market.region
-        self._known = context.market.known
+        self._region = context.region
+        self._known = context.known
         self._clock = context.clock
         self._owner = context.owner
         self._account: account.Account | None = None

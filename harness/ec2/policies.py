@@ -119,7 +119,7 @@ def runner(work: S3Uri, name: str, instance_types: Any, security_group: str = "*
         security_group: the only one that boxes may have.
     """
     look = ["Images", "InstanceTypeOfferings", "Instances", "LaunchTemplateVersions", "LaunchTemplates", "Regions"]
-    look += ["SecurityGroups", "Subnets", "Volumes"]
+    look += ["Subnets", "Volumes"]
     batch_look = [f"Describe{each}" for each in ("ComputeEnvironments", "JobDefinitions", "JobQueues", "Jobs")]
     kinds = ("compute-environment", "job-queue", "job-definition")
     manage = [f"{verb}{each}" for each in ("ComputeEnvironment", "JobQueue") for verb in ("Create", "Delete", "Update")]
@@ -134,7 +134,6 @@ def runner(work: S3Uri, name: str, instance_types: Any, security_group: str = "*
             _allow("LookAtBatch", "batch", [*batch_look, "ListJobs"]),
             _allow("LookAtQuotas", "servicequotas", ["GetAWSDefaultServiceQuota", "GetServiceQuota"]),
             _allow("LookAtImages", "ssm", ["GetParameter"], f"{_ARN}:ssm:*::parameter/aws/service/*"),
-            _allow("WhoAmI", "sts", ["GetCallerIdentity"]),
             _allow("LookAtTheReaper", "events", ["DescribeRule"], f"{_ARN}:events:{_HERE}:rule/{name}-reaper"),
             # Without a name, as `harness batch ls` asks, CloudFormation takes no resource.
             _allow("LookAtStacks", "cloudformation", ["DescribeStacks"]),
@@ -201,7 +200,6 @@ def keeper(work: S3Uri, name: str) -> Policy:
     return _policy(
         [
             _allow("Look", "ec2", look),
-            _allow("WhoAmI", "sts", ["GetCallerIdentity"]),
             _allow("AccountStack", "cloudformation", _STACKS, _stacks("ir-harness-*")),
             _allow("RolesWithinTheBoundary", "iam", ["CreateRole", "DeleteRolePolicy", "PutRolePolicy"], roles, held),
             _allow("Roles", "iam", [*role, "UpdateAssumeRolePolicy"], roles),

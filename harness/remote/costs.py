@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from harness.estimates import Estimate
 from harness.remote.backend import Submission
-from harness.remote.estimates import Estimate
 from harness.remote.records import Launch, PlannedPart
 
 # EC2 bills by the second, at least these.

@@ -7,16 +7,15 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from harness import leftovers
+from harness import estimates, leftovers
+from harness.estimates import Estimate, Estimates
 from harness.indexes import Index
 from harness.inputs import Inputs, plan_on
 from harness.launch.base import Prepared
+from harness.machines import Machine
 from harness.plan import Planned, index_key, order
 from harness.records import Isolation
-from harness.remote import estimates
 from harness.remote.costs import Rate
-from harness.remote.estimates import Estimate, Estimates
-from harness.remote.machines import Machine
 from harness.remote.records import IndexBuild, PartJob, PlannedPart
 from harness.result import Result, job_key
 

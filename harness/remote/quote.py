@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from harness.errors import UsageError
+from harness.machines import Machine
 from harness.remote import costs
-from harness.remote.machines import Machine
 from harness.remote.records import PlannedPart
 
 # More rows than these are joined by instance type.

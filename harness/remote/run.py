@@ -7,27 +7,26 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 
-from harness import cache_folder, hardware, indexes, instances, offers, prices, storage
+from harness import cache_folder, indexes, instances, machines, prices, storage
 from harness.aws import tags
 from harness.aws.connections import Connections
 from harness.aws.objects import Objects
 from harness.aws.uri import S3Uri
 from harness.errors import AwsError, HarnessError, ImageError, UsageError
 from harness.indexes import Index
-from harness.inputs import Inputs, Options, gather
+from harness.inputs import Options, gather
 from harness.instances import Instance
 from harness.launch.base import Launcher, Prepared
+from harness.machines import Choice
 from harness.orchestrator import Summary
 from harness.plan import Planned
-from harness.prices import Snapshot
 from harness.progress import Screen
 from harness.records import Outcome, digest, to_json
-from harness.remote import costs, journal, machines, plan, quote
+from harness.remote import costs, journal, plan, quote
 from harness.remote.backend import Backend
 from harness.remote.board import Board
 from harness.remote.home import Home
 from harness.remote.journal import AwsTime, Journal
-from harness.remote.machines import Machine
 from harness.remote.plan import Grouping
 from harness.remote.records import PartJob, PlannedPart, Run
 from harness.remote.shipping import Shipper
@@ -60,23 +59,13 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Market:
-    """Prices and facts of the machines of one region."""
-
-    region: str
-    snapshot: Snapshot
-    known: dict[str, Instance]
-    usd_per_gib_month: float
-
-
-@dataclass(frozen=True)
 class Context:
     """What a backend is made of."""
 
     request: Request
     connections: Connections
-    market: Market
-    inputs: Inputs
+    region: str
+    known: dict[str, Instance]
     clock: AwsTime
     owner: str
     say: Callable[[str], None]
@@ -141,58 +130,32 @@ def run(request: Request, client: Client, service: Service) -> Done | None:
         return suite_run.run()
 
 
-def market(request: Request, connections: Connections) -> Market:
-    """Read what machines cost where they are to be.
-
-    Raises:
-        UsageError: no prices of the region are here.
-        AwsError: no region is configured.
-    """
-    region = request.region or connections.region
-    if region is None:
-        raise AwsError("no AWS region; set AWS_REGION or give --region", "NoRegion")
-    snapshot = prices.snapshot(region=f"aws/{region}", term="on-demand")
-    disk = storage.price(storage.read(), "aws", region, snapshot.as_of)
-    if disk is None:
-        raise UsageError(f"no price of storage in {region} is here; add one to instance_profiles/storage.csv")
-    return Market(region, snapshot, instances.read("aws"), disk.usd_per_gib_month)
-
-
-def choose(suite: Suite, market: Market, request: Request) -> dict[str, Machine]:
-    """Return the machine of each hardware profile of a suite."""
-    names = (*suite.profiles, *filter(None, (suite.build_profile,)))
-    wanted = machines.Wanted(suite.ec2.instances, request.instance, request.burstable, request.architecture)
-    profiles = {name: hardware.profile(name) for name in names}
-    return machines.choose(profiles, market.snapshot, market.known, offers.reserve(), wanted)
-
-
 class SuiteRun:
     """One command."""
 
     def __init__(self, request: Request, client: Client, service: Service) -> None:
-        self.request = request
-        self.client = client
-        self.service = service
-        self.market = market(request, client.connections)
+        self.request, self.client, self.service = request, client, service
+        region = request.region or client.connections.region
+        if region is None:
+            raise AwsError("no AWS region; set AWS_REGION or give --region", "NoRegion")
+        self.region = region
+        self.known = instances.read("aws")
+        self.snapshot = prices.snapshot(region=f"aws/{region}", term="on-demand")
+        disk = storage.price(storage.read(), "aws", region, self.snapshot.as_of)
+        if disk is None:
+            raise UsageError(f"no price of storage in {region} is here; add one to instance_profiles/storage.csv")
+        self.usd_per_gib_month = disk.usd_per_gib_month
         self.work = Objects(client.connections, request.work)
         self.clock = AwsTime(client.connections)
         self.shipper = client.shipper(self.work)
         # A wrong machine is known before a dataset is loaded.
-        self.machines = choose(request.suite, self.market, request)
+        choice = Choice(request.instance, request.burstable, request.architecture)
+        self.machines = machines.of_suite(request.suite, self.snapshot, choice)
         self.inputs = gather(request.suite, request.options, client.screen)
-        self.store = Store(request.options.results, self.inputs.suite.name, request.options.shelf)
+        self.store = Store(request.options.results, request.suite.name, request.options.shelf)
         self.owner = tags.owner(client.connections, cache_folder.default())
-        self.backend = service.open(
-            Context(
-                request,
-                client.connections,
-                self.market,
-                self.inputs,
-                self.clock,
-                self.owner,
-                client.screen.say,
-            )
-        )
+        context = Context(request, client.connections, region, self.known, self.clock, self.owner, client.screen.say)
+        self.backend = service.open(context)
         self.complaints: list[str] = []
         shelf = request.options.shelf
         self._results = digest(shelf.name if shelf else str(request.options.results.resolve()))[:16]
@@ -251,7 +214,7 @@ class SuiteRun:
             rest = tuple(each for part in found.parts if (each := _rest(part, home)) is not None)
             return Draft(images, jobs, stored, rest, local, found)
         todo, how = plan.grouping(
-            self.inputs, self.machines, images, jobs, stored, local, remote, self.market.usd_per_gib_month
+            self.inputs, self.machines, images, jobs, stored, local, remote, self.usd_per_gib_month
         )
         return Draft(images, jobs, stored, self.service.parts(todo, how), local, None)
 
@@ -284,7 +247,7 @@ class SuiteRun:
         if not draft.parts:
             return
         notes = [
-            f"region: {self.market.region}; prices: {self.market.snapshot}, with disk (gp3) and a public address each"
+            f"region: {self.region}; prices: {self.snapshot}, with disk (gp3) and a public address each"
             + ("; spot capacity costs at most that" if self.request.spot else ""),
             *self.backend.check(draft.parts),
         ]
@@ -299,7 +262,7 @@ class SuiteRun:
 
     def _agree(self, draft: Draft) -> None:
         count = len({part.name for part in draft.parts})
-        self.client.agree(f"launch {count} parts on {self.service.name} in {self.market.region}?")
+        self.client.agree(f"launch {count} parts on {self.service.name} in {self.region}?")
 
     def _with_images(self, draft: Draft) -> Draft:
         """Draft again now that all images are made; ask again where it has become more.
@@ -362,7 +325,7 @@ class SuiteRun:
             self.backend,
             self.shipper,
             put_part,
-            self.market.known,
+            self.known,
             self.clock,
             Board(self.client.screen, begun.run_id, jobs, costs.expected_usd(begun.parts)),
             Terms(self.request.most, self._cap(draft.run), self.client.patience),
@@ -381,7 +344,7 @@ class SuiteRun:
             suite=self.request.suite.name,
             results=self._results,
             owner=self.owner,
-            region=self.market.region,
+            region=self.region,
             parts=draft.parts,
             spot=self.request.spot,
             cap_usd=self.request.cap_usd,

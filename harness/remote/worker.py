@@ -14,7 +14,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -23,8 +22,8 @@ from typing import IO
 import docker
 
 import harness
-from harness import leftovers
-from harness.aws import metadata, uri
+from harness import instance_metadata, leftovers
+from harness.aws import uri
 from harness.aws.connections import Connections
 from harness.aws.failures import aws_errors, concealed
 from harness.aws.objects import Objects
@@ -63,18 +62,20 @@ class Worker:
         self._run, self._box = work.below(layout.run(run_id)), work.below(layout.box(box_id))
         self._home, self._log = home, log
         self._log_file, self._status_file, self._cache = home / "log.txt", home / "status.json", home / "cache"
-        self._instance_id = _UNKNOWN
+        self._beat = Beat(part, _UNKNOWN, "fetching")
+        self._interval_s = float(os.environ.get(INTERVAL_VARIABLE) or 30.0)
+        self._stop = threading.Event()
 
     def live(self) -> bool:
         """Do the part; return whether all of it is done.  Every failure is told."""
         self._status_file.unlink(missing_ok=True)
-        found = metadata.instance()
-        self._instance_id = found.instance_id if found else _UNKNOWN
+        found = instance_metadata.instance()
+        self._beat = replace(self._beat, instance_id=found.instance_id if found else _UNKNOWN)
         detail, asked = "the agent was ended", False
-        pulse = Pulse(self._box, Beat(self._part, self._instance_id, "fetching"), self._look, self._upload_log)
+        pulse = threading.Thread(target=self._beats, name="pulse", daemon=True)
         try:
-            with pulse:
-                detail = self._do(found.instance_type if found else None)
+            pulse.start()
+            detail = self._do(found.instance_type if found else None)
         except HarnessError as error:
             detail = str(error)
         except KeyboardInterrupt:
@@ -83,10 +84,15 @@ class Worker:
             detail = f"the agent failed: {type(error).__name__}: {error}"
             raise
         finally:
-            if detail and pulse.notice:
-                detail = f"{detail}; EC2 announced: {pulse.notice}"
+            self._stop.set()
+            if pulse.is_alive():
+                pulse.join()
+            self._write_beat()  # the state at the end
+            notice = self._beat.notice
+            if detail and notice:
+                detail = f"{detail}; EC2 announced: {notice}"
             self._say(f"end: {detail or 'all is done'}")
-            self._end(detail, cut_off=asked or pulse.notice is not None or _ENGINE_LOST in detail)
+            self._end(detail, cut_off=asked or notice is not None or _ENGINE_LOST in detail)
         return not detail
 
     def _do(self, instance_type: str | None) -> str:
@@ -158,12 +164,31 @@ class Worker:
         except (OSError, AwsError):
             return None
 
-    def _look(self, beat: Beat) -> Beat:
-        """Bring a beat up to date."""
-        status = self._status()
-        if status is None:
-            return beat
-        return replace(beat, phase=status.phase, done=status.done, total=status.total, current=status.current)
+    def _beats(self) -> None:
+        """Write beats, and the log with some of them, until the part is over."""
+        with contextlib.suppress(OSError):  # the measured system comes first
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        count, until_beat = 0, 0.0
+        while True:
+            notice = instance_metadata.spot_notice()
+            noticed = notice is not None and notice != self._beat.notice
+            if noticed:
+                self._beat = replace(self._beat, notice=notice)
+            if noticed or until_beat <= 0:
+                self._write_beat()
+                if count % _LOG_EVERY == 0 or noticed:
+                    self._upload_log()
+                count, until_beat = count + 1, self._interval_s
+            pause = min(until_beat, _NOTICE_S)
+            if self._stop.wait(pause):
+                return
+            until_beat -= pause
+
+    def _write_beat(self) -> None:
+        if now := self._status():
+            self._beat = replace(self._beat, phase=now.phase, done=now.done, total=now.total, current=now.current)
+        with contextlib.suppress(AwsError):  # a beat that S3 does not take is left out
+            self._box.put(layout.BEAT, dump(self._beat))
 
     def _say(self, text: str) -> None:
         self._log.write(f"box: {text}\n".encode("utf-8", "replace"))
@@ -178,7 +203,7 @@ class Worker:
         status = self._status()
         line = " ".join(concealed(detail).split())[:1000]
         handed_over = status.handed_over if status else ()
-        end = End(self._part, self._instance_id, not detail, line, handed_over, bool(detail) and cut_off)
+        end = End(self._part, self._beat.instance_id, not detail, line, handed_over, bool(detail) and cut_off)
         for _ in range(_TRIES):
             try:
                 self._upload_log()
@@ -188,54 +213,6 @@ class Worker:
                 time.sleep(_WAIT_S)
             else:
                 return
-
-
-class Pulse:
-    """A thread that writes beats until it is stopped; ``look`` brings a beat up to date, ``log`` uploads the log."""
-
-    def __init__(self, box: Objects, first: Beat, look: Callable[[Beat], Beat], log: Callable[[], None]) -> None:
-        self._box, self._beat, self._look, self._log = box, first, look, log
-        self._stop = threading.Event()
-        self._interval_s = float(os.environ.get(INTERVAL_VARIABLE) or 30.0)
-        self._thread = threading.Thread(target=self._beats, name="pulse", daemon=True)
-
-    def __enter__(self) -> Pulse:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._write()  # the state at the end
-
-    @property
-    def notice(self) -> str | None:
-        """The spot interruption that EC2 has announced."""
-        return self._beat.notice
-
-    def _beats(self) -> None:
-        with contextlib.suppress(OSError):  # the measured system comes first
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-        count, until_beat = 0, 0.0
-        while True:
-            notice = metadata.spot_notice()
-            noticed = notice is not None and notice != self._beat.notice
-            if noticed:
-                self._beat = replace(self._beat, notice=notice)
-            if noticed or until_beat <= 0:
-                self._write()
-                if count % _LOG_EVERY == 0 or noticed:
-                    self._log()
-                count, until_beat = count + 1, self._interval_s
-            pause = min(until_beat, _NOTICE_S)
-            if self._stop.wait(pause):
-                return
-            until_beat -= pause
-
-    def _write(self) -> None:
-        self._beat = self._look(self._beat)
-        with contextlib.suppress(AwsError):  # a beat that S3 does not take is left out
-            self._box.put(layout.BEAT, dump(self._beat))
 
 
 def box_id(connections: Connections) -> str:

@@ -12,7 +12,8 @@ And where it is stricter: it reads a bucket's policy without its conditions, so 
 TLS; here it asks no bucket (``tests/aws/rights.py`` does).
 
 And where it is lenient: AWS Batch takes its own service-linked role unless another is named, and does what an update
-asks; CloudFormation is mended in ``moto_stacks.py``; STS says who a box is (``/tests/identity``).
+asks; EC2 keeps a security group while a network interface has it; STS says who a box is (``/tests/identity``).
+CloudFormation is mended in ``moto_stacks.py``.
 
 And where it is slow: of its images it makes those that runs take alone, what never changes it looks up once, what it
 forgets it does not first make anew, it answers many requests on one connection, and it writes no log of them.
@@ -49,8 +50,10 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.core.base_backend import BaseBackend
 from moto.core.exceptions import JsonRESTError
 from moto.core.responses import BaseResponse
+from moto.ec2.exceptions import DependencyViolationError
 from moto.ec2.models import amis, ec2_backends
 from moto.ec2.models.instances import Instance, InstanceBackend
+from moto.ec2.models.security_groups import SecurityGroupBackend
 from moto.iam.access_control import PermissionResult
 from moto.iam.models import iam_backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication
@@ -64,6 +67,7 @@ _run = InstanceBackend.run_instances
 _dispatch = DomainDispatcherApplication.__call__
 _make_environment = BatchBackend.create_compute_environment
 _change_environment = BatchBackend.update_compute_environment
+_delete_group = SecurityGroupBackend.delete_security_group
 _caller = STSBackend.get_caller_identity
 _begin, _container = Job._start_attempt, Job._container_details
 _alone, _in_turn, _if_so = threading.Lock(), threading.Lock(), threading.Lock()
@@ -204,6 +208,12 @@ def _run_instances(self: InstanceBackend, *arguments: Any, **keys: Any) -> Any:
         comings.add()
 
 
+def _free_group(self: Any, name: str | None = None, group_id: str | None = None) -> None:
+    if any(group_id == group.id for eni in self.enis.values() for group in eni.group_set):
+        raise DependencyViolationError(f"resource {group_id} has a dependent object")
+    _delete_group(self, name, group_id)
+
+
 def _environment(self: BatchBackend, *arguments: Any, **keys: Any) -> Any:
     if not keys.get("service_role"):
         keys["service_role"] = _linked_role("batch.amazonaws.com")
@@ -338,6 +348,7 @@ def mend() -> None:
     Instance.terminate = _terminate  # type: ignore[method-assign]
     InstanceBackend.run_instances = _run_instances  # type: ignore[method-assign]
     FakeBucket.get_permission = _unasked  # type: ignore[method-assign,assignment]
+    SecurityGroupBackend.delete_security_group = _free_group  # type: ignore[method-assign]
     BatchBackend.create_compute_environment = _environment  # type: ignore[method-assign]
     BatchBackend.update_compute_environment = _changed_environment  # type: ignore[method-assign]
     STSBackend.get_caller_identity = _identity  # type: ignore[method-assign]

@@ -22,11 +22,11 @@ from harness.batch.backend import BatchBackend, parts
 from harness.ec2 import account as accounts
 from harness.ec2.account import Account
 from harness.errors import AwsError, UsageError
+from harness.estimates import Estimate
+from harness.machines import Machine
 from harness.plan import Planned
 from harness.remote import costs
 from harness.remote.backend import Backend, State, Submission
-from harness.remote.estimates import Estimate
-from harness.remote.machines import Machine
 from harness.remote.plan import Grouping, Missing
 from harness.remote.records import IndexBuild, Input, Launch, PartJob, PlannedPart, Run
 from harness.remote.run import Context
@@ -86,9 +86,8 @@ def backend_of(
     """The backend of one more command for the same run."""
     clock = clock or Clock()
     request: Any = SimpleNamespace(suite=SimpleNamespace(name="quick", build_profile="cpu1-mem1"), work=WORK)
-    market: Any = SimpleNamespace(region=server.REGION, known=KNOWN)
     unused: Any = None
-    made = BatchBackend(Context(request, connections, market, unused, unused, "owner", say), clock.sleep, clock)
+    made = BatchBackend(Context(request, connections, server.REGION, KNOWN, unused, "owner", say), clock.sleep, clock)
     made.begin(Run("run", "batch", "quick", "r", "owner", server.REGION, ()), BUNDLE)
     return made
 

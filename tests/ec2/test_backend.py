@@ -72,7 +72,7 @@ def launched(plain: Field) -> Iterator[Launched]:
     """After every test all that was launched is ended, and nothing is left."""
     connections = Connections(REGION)
     made = plain.suite_run()
-    context = Context(made.request, connections, made.market, made.inputs, made.clock, made.owner, [].append)
+    context = Context(made.request, connections, REGION, KNOWN, made.clock, made.owner, [].append)
     made.work.size("runs")  # any answer says the time
     yield Launched(plain, connections, Ec2(context), at=round(made.clock.now))
     ids = [box.instance_id for box in fleet.instances(connections, REGION) if box.alive]

@@ -47,7 +47,6 @@ def rights_of(box_id: str) -> dict[str, Any]:
         {"Sid": "Inputs", "Action": "s3:GetObject", "Resource": inputs},
         {"Sid": "Runs", "Action": "s3:GetObject", "Resource": runs},
         {"Sid": "Own", "Action": "s3:PutObject", "Resource": own},
-        {"Sid": "Who", "Action": "sts:GetCallerIdentity", "Resource": "*"},
     ]
     return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", **each} for each in statements]}
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import instances
+from harness import estimates, instances
 from harness.ec2 import backend as ec2
+from harness.estimates import Estimate, Estimates
+from harness.machines import Machine
 from harness.records import Outcome
-from harness.remote import costs, estimates
+from harness.remote import costs
 from harness.remote.backend import Submission
 from harness.remote.costs import Budget, Rate
-from harness.remote.estimates import Estimate, Estimates
-from harness.remote.machines import Machine
 from harness.remote.plan import Grouping, Missing, Sizes
 from harness.remote.records import IndexBuild, Launch, PlannedPart
 from tests import build

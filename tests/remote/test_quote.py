@@ -10,8 +10,8 @@ from rich.console import Console
 
 from harness import instances
 from harness.errors import UsageError
+from harness.machines import Machine
 from harness.remote import costs, quote
-from harness.remote.machines import Machine
 from harness.remote.records import IndexBuild, PartJob, PlannedPart
 from harness.result import Cell
 

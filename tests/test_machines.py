@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness import instances, offers
+from harness import offers
 from harness.errors import UsageError
+from harness.machines import Choice, Machine, choose
 from harness.prices import Snapshot
 from harness.records import Envelope
-from harness.remote.machines import Machine, Wanted, choose
 
 GIB = 1 << 30
 SMALL = Envelope("cpu1-mem1", 1, GIB)
@@ -16,7 +16,8 @@ SMALL = Envelope("cpu1-mem1", 1, GIB)
 
 def chosen(snapshot: Snapshot, *profiles: Envelope, **wanted: object) -> dict[str, Machine]:
     named = {profile.name: profile for profile in profiles or (SMALL,)}
-    return choose(named, snapshot, instances.read("aws"), offers.reserve(), Wanted(**wanted))  # type: ignore[arg-type]
+    declared = wanted.pop("declared", {})
+    return choose(named, snapshot, Choice(**wanted), declared)  # type: ignore[arg-type]
 
 
 def test_the_cheapest_with_room_beside_the_host(snapshot: Snapshot) -> None:
@@ -57,7 +58,7 @@ def test_the_suite_names_one_and_the_command_line_all(snapshot: Snapshot) -> Non
     other = Envelope("cpu1-mem2", 1, 2 * GIB)
     both = chosen(snapshot, SMALL, other, declared={"cpu1-mem2": "m6i.xlarge"})
     assert both["cpu1-mem2"].name == "m6i.xlarge" and both["cpu1-mem1"].name != "m6i.xlarge"
-    everywhere = chosen(snapshot, SMALL, other, declared={"cpu1-mem2": "m6i.xlarge"}, everywhere="m6i.large")
+    everywhere = chosen(snapshot, SMALL, other, declared={"cpu1-mem2": "m6i.xlarge"}, instance="m6i.large")
     assert {machine.name for machine in everywhere.values()} == {"m6i.large"}
 
 
@@ -77,11 +78,11 @@ def test_the_suite_names_one_and_the_command_line_all(snapshot: Snapshot) -> Non
 )
 def test_what_cannot_be_is_refused(snapshot: Snapshot, name: str, profile: Envelope, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        chosen(snapshot, profile, everywhere=name)
+        chosen(snapshot, profile, instance=name)
 
 
 def test_burstable_types_when_asked_for(snapshot: Snapshot) -> None:
-    assert chosen(snapshot, everywhere="t3.large", burstable=True)["cpu1-mem1"].name == "t3.large"
+    assert chosen(snapshot, instance="t3.large", burstable=True)["cpu1-mem1"].name == "t3.large"
 
 
 def test_gpus_that_the_machine_image_has_a_driver_for(snapshot: Snapshot) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import environment
-from harness.aws import metadata
+from harness import environment, instance_metadata
 from harness.result import Ec2Instance
 from tests.aws import server
 from tests.remote import imds
@@ -30,7 +29,7 @@ def test_an_instance_knows_itself_and_names_no_account(service: imds.Metadata) -
     expected = Ec2Instance(
         "i-0123456789abcdef0", "c7g.large", f"{server.REGION}a", "ami-0123456789abcdef0", "on-demand"
     )
-    assert metadata.instance() == expected
+    assert instance_metadata.instance() == expected
     service.paths |= {"placement/group-name": "together", "placement/host-id": "h-1"}
     found = environment.instance()
     assert found and (found.placement_group, found.host_id) == ("together", "h-1")
@@ -43,34 +42,34 @@ def test_metadata_is_asked_for_on_ec2_alone(
     service: imds.Metadata, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv(ENDPOINT)
-    monkeypatch.setattr(metadata, "_DMI", tmp_path)
-    monkeypatch.setattr(metadata, "_USUAL", service.endpoint)
+    monkeypatch.setattr(instance_metadata, "_DMI", tmp_path)
+    monkeypatch.setattr(instance_metadata, "_USUAL", service.endpoint)
     (tmp_path / "sys_vendor").write_text("QEMU\n")
-    assert metadata.instance() is None and metadata.spot_notice() is None and service.tokens == set()
+    assert instance_metadata.instance() is None and instance_metadata.spot_notice() is None and service.tokens == set()
     (tmp_path / "sys_vendor").write_text("Amazon EC2\n")
-    assert metadata.instance() is not None
+    assert instance_metadata.instance() is not None
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    assert metadata.instance() is None
+    assert instance_metadata.instance() is None
 
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1", "file:///etc", "nonsense"])
 def test_a_service_that_does_not_answer_is_none(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_EC2_METADATA_DISABLED", raising=False)
     monkeypatch.setenv(ENDPOINT, endpoint)
-    assert metadata.instance() is None and metadata.spot_notice() is None
+    assert instance_metadata.instance() is None and instance_metadata.spot_notice() is None
 
 
 def test_nonsense_is_not_taken_for_an_answer(service: imds.Metadata) -> None:
     service.paths["ami-id"] = "<html>\x1b[2J"
-    found = metadata.instance()
+    found = instance_metadata.instance()
     assert found and found.ami_id is None
     service.paths["instance-type"] = "x" * 200
-    assert metadata.instance() is None
+    assert instance_metadata.instance() is None
 
 
 def test_a_spot_notice_is_read(service: imds.Metadata) -> None:
-    assert metadata.spot_notice() is None
+    assert instance_metadata.spot_notice() is None
     service.announce(time="2026-05-05T10:00:00Z")
-    assert metadata.spot_notice() == "terminate at 2026-05-05T10:00:00Z"
+    assert instance_metadata.spot_notice() == "terminate at 2026-05-05T10:00:00Z"
     service.paths["spot/instance-action"] = "[]"
-    assert metadata.spot_notice() == "an interruption"
+    assert instance_metadata.spot_notice() == "an interruption"
