@@ -27,9 +27,8 @@ _PARAMETERS = {
     "Subnets": ("List<AWS::EC2::Subnet::Id>", "Subnets with a way to S3, ECS and a package index"),
     "Owner": ("String", "Value of the tag harness:owner of instances and disks"),
 }
-# Batch ends a job that waits for ever for one of these reasons after its own least time.
+# Batch ends a job that waits for ever for one of these reasons, after 600 s: its own least time.
 _STUCK = ("MISCONFIGURATION:COMPUTE_ENVIRONMENT_MAX_RESOURCE", "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT")
-_STUCK_S = 600
 _ROOT_DEVICE = "/dev/xvda"  # of the ECS-optimised images
 
 Resource = dict[str, Any]
@@ -121,7 +120,7 @@ def _queue(suite: str, instance_type: str) -> Resource:
         "State": "ENABLED",
         "ComputeEnvironmentOrder": [{"Order": 1, "ComputeEnvironment": environment}],
         "JobStateTimeLimitActions": [
-            {"Reason": reason, "State": "RUNNABLE", "MaxTimeSeconds": _STUCK_S, "Action": "CANCEL"} for reason in _STUCK
+            {"Reason": reason, "State": "RUNNABLE", "MaxTimeSeconds": 600, "Action": "CANCEL"} for reason in _STUCK
         ],
     }
     return _resource("Batch::JobQueue", properties)

@@ -1,7 +1,6 @@
 """Agent in the container that Batch starts: has the host's engine start a sibling, and follows it to its end.
 
 Arguments: image, the sibling's script, and the script's own arguments but for lock and number.
-Batch cannot pin CPUs, nor share the host's pids and cgroups with a container; the engine can.
 """
 
 from __future__ import annotations
