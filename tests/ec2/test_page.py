@@ -11,14 +11,14 @@ from pathlib import Path
 import boto3
 import pytest
 from click.testing import CliRunner
-from harness.ec2.conductor import Pace
 
 from harness.aws.uri import S3Uri
 from harness.cli import main
-from harness.ec2 import policy, preflight
+from harness.ec2 import policies
+from harness.remote.watch import Pace
 from tests.aws.server import REGION
 from tests.conftest import Bench
-from tests.ec2.conftest import FakeShipper, Field, launched_and_terminated
+from tests.ec2.conftest import PROFILES, FakeShipper, Field, launched_and_terminated
 from tests.ec2.test_command import _Engine
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "ec2.md").read_text(encoding="utf-8")
@@ -32,10 +32,8 @@ def _block(title: str) -> object:
     return json.loads(found[1])
 
 
-def test_the_policies_are_those_that_are_made() -> None:
-    assert _block("policy of the boxes") == policy.box(WORK)
-    assert _block("policy of who runs") == policy.runner(WORK, preflight.role(WORK))
-    assert _block("policy of who makes and removes") == policy.keeper(WORK, preflight.role(WORK))
+def test_the_boxes_policy_is_the_one_that_is_made() -> None:
+    assert _block("policy of the boxes") == policies.printed(policies.worker(WORK), "aws", REGION)
 
 
 def _commands() -> list[list[str]]:
@@ -49,13 +47,13 @@ def test_each_command_from_nothing_to_the_table_and_back(
 ) -> None:
     """The paper's suite is a small one here; boxes are threads that do what boxes do."""
     monkeypatch.setattr("harness.launch.docker.DockerLauncher", _Engine)
-    monkeypatch.setattr("harness.ec2.shipper.S3Shipper", lambda work, *_: FakeShipper(work))
-    monkeypatch.setattr(Pace.__init__, "__defaults__", (0.1, 5.0, time.sleep))
+    monkeypatch.setattr("harness.remote.shipping.Shipper", lambda work, *_: FakeShipper(work))
+    monkeypatch.setattr(Pace.__init__, "__defaults__", (0.1, time.sleep))
     monkeypatch.setattr("tests.ec2.conftest.WORK", WORK)
     monkeypatch.setenv("HARNESS_CACHE", str(bench.cache))
     monkeypatch.chdir(bench.folder)
     field = Field(bench, aws)
-    path = field.bench.suite(field.text, systems=list(field.systems))
+    path = field.bench.suite(field.text, systems=list(field.systems), profiles=list(PROFILES))
     commands = [[str(path) if word == PAPER else word for word in command] for command in _commands()]
     assert len(commands) == 7
     said = []
@@ -70,7 +68,7 @@ def test_each_command_from_nothing_to_the_table_and_back(
         assert result.exit_code == 0, (command, result.output, result.exception)
         said.append(result.output)
     assert "never more than US$" in said[1]
-    assert "9 jobs run" in said[2] and (bench.folder / "results" / "test-suite" / "report.html").exists()
+    assert "18 jobs run" in said[2] and (bench.folder / "results" / "test-suite" / "report.html").exists()
     assert launched_and_terminated()[0] == launched_and_terminated()[1] > 0
     assert "nothing of ours is alive" in said[4]
     assert "no instance" in said[-1]
