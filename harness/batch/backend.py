@@ -115,8 +115,7 @@ class BatchBackend:
                 raise UsageError(f"the stack {found.name} {why}; change it: {up}")
         types = list(dict.fromkeys(part.instance_type for part in parts))
         for queue in (names.queue(suite, each) for each in types):
-            ill = self._ill(queue, "job_queue", "queue") or self._ill(queue, "compute_environment", "environment")
-            if ill:
+            if ill := self._ill(queue, "job_queue", "queue") or self._ill(queue, "compute_environment", "environment"):
                 raise UsageError(f"the {ill}; enable it, or make it again: `harness batch down {suite}`, then {up}")
         spot, quota = found.outputs.get(stack.SPOT) == "1", partial(region.quota, self._connections, self._region)
         return [f"{each}: quota: {quota(self._known[each], spot)}" for each in types]

@@ -34,14 +34,12 @@ _RESERVED_SHARE, _RESERVED_MIB = 0.05, 512
 _AGENT_REGISTRY = "public.ecr.aws/docker/library"
 # Batch begins a job again whose host is lost (its status reason says so), or cannot start the agent (its container's
 # reason); a failure inside a job is a result.  Batch takes five rules, and tries again where none matches.
-_LOST_HOST = "Host EC2*"
-_NOT_STARTED = ("CannotPull*", "CannotStart*", "DockerTimeout*")
+_LOST_HOST, _NOT_STARTED = "Host EC2*", ("CannotPull*", "CannotStart*", "DockerTimeout*")
 # Each submission fills these in.
 PARAMETERS = ("run", "submission", "bundle", "sha256")
 SHARED_VARIABLE = "HARNESS_SHARED_HOST"
 # ECS takes 8192 characters of overrides: the command with its parameters, and variables that Batch adds.
-_MAXIMUM_COMMAND = 7000
-_LONGEST_PARAMETERS = 512
+_MAXIMUM_COMMAND, _LONGEST_PARAMETERS = 7000, 512
 # Unpacks both scripts and the pins, and becomes the first script.
 _LOADER = (
     "import base64,sys,zlib;a=sys.argv;"

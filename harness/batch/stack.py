@@ -27,9 +27,8 @@ _PARAMETERS = {
     "Subnets": ("List<AWS::EC2::Subnet::Id>", "Subnets with a way to S3, ECS and a package index"),
     "Owner": ("String", "Value of the tag harness:owner of instances and disks"),
 }
-# Batch ends a job that waits for ever for one of these reasons after its own least time.
+# Batch ends a job that waits for ever for one of these reasons, after 600 s: its own least time.
 _STUCK = ("MISCONFIGURATION:COMPUTE_ENVIRONMENT_MAX_RESOURCE", "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT")
-_STUCK_S = 600
 _ROOT_DEVICE = "/dev/xvda"  # of the ECS-optimised images
 
 Resource = dict[str, Any]
@@ -71,12 +70,8 @@ def _resource(kind: str, properties: Mapping[str, Any]) -> Resource:
 
 
 def _launch_template(wanted: Requirements) -> Resource:
-    own = [{"Key": tags.SUITE, "Value": wanted.suite}, {"Key": tags.OWNER, "Value": {"Ref": "Owner"}}]
-    of_hosts = [
-        *own,
-        {"Key": inventory.LAUNCHER_TAG, "Value": inventory.LAUNCHER},
-        {"Key": "Name", "Value": names.stack(wanted.suite)},
-    ]
+    own: dict[str, Any] = {tags.SUITE: wanted.suite, tags.OWNER: {"Ref": "Owner"}}
+    of_hosts = tags.as_list(own | {inventory.LAUNCHER_TAG: inventory.LAUNCHER, "Name": names.stack(wanted.suite)})
     size = wanted.options.disk_gib
     disk = {"VolumeSize": size, "VolumeType": "gp3", "Encrypted": True, "DeleteOnTermination": True}
     data = {
@@ -85,7 +80,7 @@ def _launch_template(wanted: Requirements) -> Resource:
         "BlockDeviceMappings": [{"DeviceName": _ROOT_DEVICE, "Ebs": disk}],
         "TagSpecifications": [{"ResourceType": kind, "Tags": of_hosts} for kind in ("instance", "volume")],
     }
-    specifications = [{"ResourceType": "launch-template", "Tags": own}]
+    specifications = [{"ResourceType": "launch-template", "Tags": tags.as_list(own)}]
     return _resource("EC2::LaunchTemplate", {"LaunchTemplateData": data, "TagSpecifications": specifications})
 
 
@@ -125,7 +120,7 @@ def _queue(suite: str, instance_type: str) -> Resource:
         "State": "ENABLED",
         "ComputeEnvironmentOrder": [{"Order": 1, "ComputeEnvironment": environment}],
         "JobStateTimeLimitActions": [
-            {"Reason": reason, "State": "RUNNABLE", "MaxTimeSeconds": _STUCK_S, "Action": "CANCEL"} for reason in _STUCK
+            {"Reason": reason, "State": "RUNNABLE", "MaxTimeSeconds": 600, "Action": "CANCEL"} for reason in _STUCK
         ],
     }
     return _resource("Batch::JobQueue", properties)
@@ -150,13 +145,11 @@ def up(
         # Stays: CloudFormation would replace the queues, which have the stack's tags.
         "Owner": found.parameters.get("Owner", owner) if found else owner,
     }
-    if found is not None and _changes_machines(found, text, parameters):
-        jobs = len(inventory.jobs(connections, found))
-        if jobs:
-            raise UsageError(
-                f"{jobs} jobs of {wanted.suite} are not finished, and their machines would change; wait, or end them:"
-                f" `harness batch cancel {wanted.suite}`"
-            )
+    if found and _changes_machines(found, text, parameters) and (jobs := inventory.jobs(connections, found)):
+        raise UsageError(
+            f"{len(jobs)} jobs of {wanted.suite} are not finished, and their machines would change; wait, or end them:"
+            f" `harness batch cancel {wanted.suite}`"
+        )
     own = {tags.SUITE: wanted.suite, tags.OWNER: parameters["Owner"]}
     store = Objects(connections, wanted.options.work)
     cloudformation.deploy(connections, name, text, parameters, own, say, store=store)
@@ -183,8 +176,7 @@ def down(connections: Connections, suite: str, say: Callable[[str], None]) -> li
     """Delete the stack, unless jobs are unfinished; return a line for each instance that is still alive."""
     name = names.stack(suite)
     found = cloudformation.find(connections, name)
-    jobs = inventory.jobs(connections, found) if found else []
-    if jobs:
+    if found and (jobs := inventory.jobs(connections, found)):
         raise UsageError(f"{len(jobs)} jobs of {suite} are not finished; end them: `harness batch cancel {suite}`")
     if not cloudformation.delete(connections, name, say):
         say(f"not there: stack {name}")

@@ -1,7 +1,6 @@
 """Agent in the container that Batch starts: has the host's engine start a sibling, and follows it to its end.
 
 Arguments: image, the sibling's script, and the script's own arguments but for lock and number.
-Batch cannot pin CPUs, nor share the host's pids and cgroups with a container; the engine can.
 """
 
 from __future__ import annotations
@@ -96,11 +95,8 @@ def main(image: str, script: str, *rest: str) -> int:
         raise SystemExit("harness: another agent has this job already")
     sweep()
     sibling = f"/containers/{create(image, ['python3', '-c', script, str(path), index, *rest], name, path)}"
-
-    def stop(*_: Any) -> None:
-        threading.Thread(target=ask, args=("POST", f"{sibling}/stop?t={STOP_S}")).start()
-
-    signal.signal(signal.SIGTERM, stop)
+    stop = ("POST", f"{sibling}/stop?t={STOP_S}")
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=ask, args=stop).start())
     ended = engine()
     ended.request("POST", f"{sibling}/wait?condition=removed")
     ask("POST", f"{sibling}/start")
