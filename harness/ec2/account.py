@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from harness.aws import cloudformation, tags
@@ -23,36 +24,7 @@ EXPIRES_DAYS = 90
 FOLDERS = ("inputs", layout.RUNS, "boxes")
 _MADE = "harness:made"
 _REAPER_MINUTES = 5
-# Ends each box whose time is over.  An unreadable expiry is over; hosts of Batch have none, and Batch ends them.
-_REAPER = """\
-import datetime
-
-import boto3
-from botocore.exceptions import ClientError
-
-
-def handler(event, context):
-    now = datetime.datetime.fromisoformat(event["time"])
-    ec2, late, failed = boto3.client("ec2"), [], []
-    states = ["pending", "running", "stopping", "stopped"]
-    filters = [{"Name": "tag-key", "Values": ["harness:owner"]}, {"Name": "instance-state-name", "Values": states}]
-    for page in ec2.get_paginator("describe_instances").paginate(Filters=filters):
-        for box in (each for one in page["Reservations"] for each in one["Instances"]):
-            expiry = {tag["Key"]: tag["Value"] for tag in box["Tags"]}.get("harness:expiry")
-            try:
-                if expiry is not None and datetime.datetime.fromisoformat(expiry) <= now:
-                    late.append(box["InstanceId"])
-            except (TypeError, ValueError):
-                late.append(box["InstanceId"])
-    for name in late:
-        try:
-            ec2.terminate_instances(InstanceIds=[name])
-            print("ended", name)
-        except ClientError as error:
-            failed.append(str(error))
-    if failed:
-        raise RuntimeError("; ".join(failed))
-"""
+_REAPER = Path(__file__).with_name("reaper.py")
 
 Say = Callable[[str], None]
 
@@ -80,20 +52,15 @@ def stack_name(work: S3Uri, region: str) -> str:
 def find(connections: Connections, work: S3Uri, region: str) -> Account | None:
     """Return what the account stack made; ``None``: there is none, or one of another version of harness."""
     stack = cloudformation.find(_at(connections, region), stack_name(work, region))
-    if stack is None or set(_outputs()) - set(stack.outputs):
+    outputs = {_camel(each.name): each.name for each in fields(Account) if each.name != "region"}
+    if stack is None or set(outputs) - set(stack.outputs):
         return None
-    found = dict(stack.outputs)
-    return Account(
-        region=region,
-        vpc=found["Vpc"],
-        security_group=found["SecurityGroup"],
-        worker_role_id=found["WorkerRoleId"],
-        worker_role_arn=found["WorkerRoleArn"],
-        worker_profile=found["WorkerProfile"],
-        host_profile_arn=found["HostProfileArn"],
-        instance_types=tuple(found["InstanceTypes"].split(",")),
-        reaper_rule=found["ReaperRule"],
-    )
+    found: dict[str, Any] = {outputs[key]: value for key, value in stack.outputs.items() if key in outputs}
+    return Account(region=region, **{**found, "instance_types": tuple(found["instance_types"].split(","))})
+
+
+def _camel(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
 
 
 def check_reaper(connections: Connections, account: Account) -> None:
@@ -195,7 +162,7 @@ def template(work: S3Uri, region: str, types: Iterable[str], agent_image: str | 
             Handler="index.handler",
             Role={"Fn::GetAtt": ["ReaperRole", "Arn"]},
             Timeout=120,
-            Code={"ZipFile": _REAPER},
+            Code={"ZipFile": _REAPER.read_text(encoding="utf-8")},
         ),
         "ReaperRule": _resource(
             "Events::Rule",
@@ -231,7 +198,16 @@ def template(work: S3Uri, region: str, types: Iterable[str], agent_image: str | 
         },
         "Conditions": {"MakesBucket": {"Fn::Equals": [{"Ref": "MakeBucket"}, "yes"]}},
         "Resources": resources,
-        "Outputs": {key: {"Value": value} for key, value in _outputs().items()},
+        "Outputs": {
+            "Vpc": {"Value": {"Ref": "Vpc"}},
+            "SecurityGroup": {"Value": {"Fn::GetAtt": ["SecurityGroup", "GroupId"]}},
+            "WorkerRoleId": {"Value": {"Fn::GetAtt": ["WorkerRole", "RoleId"]}},
+            "WorkerRoleArn": {"Value": {"Fn::GetAtt": ["WorkerRole", "Arn"]}},
+            "WorkerProfile": {"Value": {"Ref": "WorkerProfile"}},
+            "HostProfileArn": {"Value": {"Fn::GetAtt": ["HostProfile", "Arn"]}},
+            "InstanceTypes": {"Value": {"Fn::Join": [",", {"Ref": "InstanceTypes"}]}},
+            "ReaperRule": {"Value": {"Ref": "ReaperRule"}},
+        },
     }
     return json.dumps(document, indent=2) + "\n"
 
@@ -248,19 +224,6 @@ def policy(which: str, work: S3Uri, region: str, types: Sequence[str]) -> str:
     }[which]
     partition = boto3.session.Session().get_partition_for_region(region)
     return json.dumps(policies.printed(made, partition, region), indent=2) + "\n"
-
-
-def _outputs() -> dict[str, Any]:
-    return {
-        "Vpc": {"Ref": "Vpc"},
-        "SecurityGroup": {"Fn::GetAtt": ["SecurityGroup", "GroupId"]},
-        "WorkerRoleId": {"Fn::GetAtt": ["WorkerRole", "RoleId"]},
-        "WorkerRoleArn": {"Fn::GetAtt": ["WorkerRole", "Arn"]},
-        "WorkerProfile": {"Ref": "WorkerProfile"},
-        "HostProfileArn": {"Fn::GetAtt": ["HostProfile", "Arn"]},
-        "InstanceTypes": {"Fn::Join": [",", {"Ref": "InstanceTypes"}]},
-        "ReaperRule": {"Ref": "ReaperRule"},
-    }
 
 
 def _resource(kind: str, **properties: Any) -> dict[str, Any]:

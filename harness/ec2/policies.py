@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from harness.aws import tags
@@ -18,7 +17,7 @@ Policy = dict[str, Any]
 # IAM's limit for a managed policy, whitespace not counted.
 MANAGED_CHARACTERS = 6144
 _ARN = "arn:${AWS::Partition}"
-_HERE = "${AWS::Region}:${AWS::AccountId}"
+_NONE: Policy = {}
 _IAM = f"{_ARN}:iam::${{AWS::AccountId}}"
 _OURS = {"StringLike": {f"aws:ResourceTag/{tags.OWNER}": "*"}}
 # A bucket of the same name in another account gets and gives nothing.
@@ -30,7 +29,7 @@ LINKED = ("batch.amazonaws.com", "ecs.amazonaws.com", "spot.amazonaws.com")
 
 def trust(*services: str) -> Policy:
     """Return who may take a role: these services."""
-    return _policy([{"Effect": "Allow", "Principal": {"Service": list(services)}, "Action": "sts:AssumeRole"}])
+    return _policy({"Effect": "Allow", "Principal": {"Service": list(services)}, "Action": "sts:AssumeRole"})
 
 
 def worker(work: S3Uri) -> Policy:
@@ -38,73 +37,56 @@ def worker(work: S3Uri) -> Policy:
 
     ``aws:userid`` is ``<role id>:<instance or task id>``.  A box lists nothing, so S3 answers 403 for a missing object.
     """
-    own = f"{work.key('boxes')}/${{aws:userid}}/*"
     read = [_s3(work, work.key(name, "*")) for name in ("inputs", layout.RUNS)]
+    own = _s3(work, f"{work.key('boxes')}/${{aws:userid}}/*")
     return _policy(
-        [
-            _allow("ReadInputsAndRuns", "s3", ["GetObject"], read, _OWN_ACCOUNT),
-            _allow("WriteItsOwnFolder", "s3", ["PutObject"], _s3(work, own), _OWN_ACCOUNT),
-        ]
+        _allow("ReadInputsAndRuns", "s3", "GetObject", read, _OWN_ACCOUNT),
+        _allow("WriteItsOwnFolder", "s3", "PutObject", own, _OWN_ACCOUNT),
     )
 
 
 def host(agent_image: str | None) -> Policy:
     """Let the ECS agent on Batch's hosts do its part, and fetch the agents' image where that is in ECR.
 
-    Args:
-        agent_image: the image; ``None``: any of the region's registries, for the boundary.
+    ``agent_image``: ``None`` is any image, for the boundary.
     """
-    agent = ["DeregisterContainerInstance", "DiscoverPollEndpoint", "Poll", "RegisterContainerInstance"]
-    agent += ["StartTelemetrySession", "Submit*", "UpdateContainerInstancesState"]
-    logs = f"{_ARN}:logs:{_HERE}:log-group:/aws/batch/job:*"
+    agent = "DeregisterContainerInstance DiscoverPollEndpoint Poll RegisterContainerInstance StartTelemetrySession"
     statements = [
-        _allow("Cluster", "ecs", agent),
-        _allow("ClusterTags", "ec2", ["DescribeTags"]),
-        _allow("JobLogs", "logs", ["CreateLogStream", "PutLogEvents"], logs),
+        _allow("Cluster", "ecs", f"{agent} Submit* UpdateContainerInstancesState"),
+        _allow("ClusterTags", "ec2", "DescribeTags"),
+        _allow("JobLogs", "logs", "CreateLogStream PutLogEvents", _arn("logs", "log-group:/aws/batch/job:*")),
     ]
     found = _ECR.match(agent_image) if agent_image is not None else None
     if agent_image is None or found:
         name = f"{found['region']}:{found['account']}:repository/{found['name']}" if found else "*:*:repository/*"
-        fetch = ["BatchCheckLayerAvailability", "BatchGetImage", "GetDownloadUrlForLayer"]
+        fetch = "BatchCheckLayerAvailability BatchGetImage GetDownloadUrlForLayer"
         statements += [
-            _allow("RegistryLogin", "ecr", ["GetAuthorizationToken"]),
+            _allow("RegistryLogin", "ecr", "GetAuthorizationToken"),
             _allow("AgentImage", "ecr", fetch, f"{_ARN}:ecr:{name}"),
         ]
-    return _policy(statements)
+    return _policy(*statements)
 
 
 def reaper(name: str) -> Policy:
     """Let the function that ends late boxes see instances, end those of harness, and write its log."""
-    log = f"{_ARN}:logs:{_HERE}:log-group:/aws/lambda/{name}-reaper"
+    log = _arn("logs", f"log-group:/aws/lambda/{name}-reaper")
     return _policy(
-        [
-            _allow("FindBoxes", "ec2", ["DescribeInstances"]),
-            _allow("EndBoxes", "ec2", ["TerminateInstances"], _ec2("instance"), _OURS),
-            _allow("Log", "logs", ["CreateLogGroup", "CreateLogStream", "PutLogEvents"], [log, f"{log}:*"]),
-        ]
+        _allow("FindBoxes", "ec2", "DescribeInstances"),
+        _allow("EndBoxes", "ec2", "TerminateInstances", _ec2("instance"), _OURS),
+        _allow("Log", "logs", "CreateLogGroup CreateLogStream PutLogEvents", [log, f"{log}:*"]),
     )
 
 
 def boundary(work: S3Uri, name: str) -> Policy:
     """Return the most that any role of a work place may ever do, whoever writes its policy."""
-    parts = (worker(work), host(None), reaper(name))
-    return _policy([statement for part in parts for statement in part["Statement"]])
+    return _policy(*(each for part in (worker(work), host(None), reaper(name)) for each in part["Statement"]))
 
 
 def bucket(work: S3Uri) -> Policy:
     """Return the policy of a bucket that harness made: it refuses requests without TLS."""
-    return _policy(
-        [
-            {
-                "Sid": "TlsAlone",
-                "Effect": "Deny",
-                "Principal": "*",
-                "Action": "s3:*",
-                "Resource": [_s3(work), _s3(work, "*")],
-                "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-            }
-        ]
-    )
+    plain = {"Bool": {"aws:SecureTransport": "false"}}
+    both = [_s3(work), _s3(work, "*")]
+    return _policy({**_allow("TlsAlone", "s3", "*", both, plain), "Effect": "Deny", "Principal": "*"})
 
 
 def runner(work: S3Uri, name: str, instance_types: Any, security_group: str = "*") -> Policy:
@@ -113,68 +95,46 @@ def runner(work: S3Uri, name: str, instance_types: Any, security_group: str = "*
     Nothing here changes what a role may do; of IAM there is ``PassRole`` on the worker's and the hosts' role.
 
     Args:
-        work: the work place.
         name: of the account stack.
         instance_types: that boxes may be of: a list, or a reference in a template.
         security_group: the only one that boxes may have.
     """
-    look = ["Images", "InstanceTypeOfferings", "Instances", "LaunchTemplateVersions", "LaunchTemplates", "Regions"]
-    look += ["Subnets", "Volumes"]
-    batch_look = [f"Describe{each}" for each in ("ComputeEnvironments", "JobDefinitions", "JobQueues", "Jobs")]
-    kinds = ("compute-environment", "job-queue", "job-definition")
-    manage = [f"{verb}{each}" for each in ("ComputeEnvironment", "JobQueue") for verb in ("Create", "Delete", "Update")]
-    manage += ["DeregisterJobDefinition", "RegisterJobDefinition", "SubmitJob", "TagResource", "UntagResource"]
+    look = "DescribeImages DescribeInstanceTypeOfferings DescribeInstances DescribeLaunchTemplateVersions"
+    look += " DescribeLaunchTemplates DescribeRegions DescribeSubnets DescribeVolumes GetConsoleOutput"
+    jobs = "DescribeComputeEnvironments DescribeJobDefinitions DescribeJobQueues DescribeJobs ListJobs"
+    manage = "CreateComputeEnvironment CreateJobQueue DeleteComputeEnvironment DeleteJobQueue DeregisterJobDefinition"
+    manage += " RegisterJobDefinition SubmitJob TagResource UntagResource UpdateComputeEnvironment UpdateJobQueue"
+    batch = [_arn("batch", f"{kind}/harness-*") for kind in ("compute-environment", "job-definition", "job-queue")]
     request = {f"aws:RequestTag/{tag}": "*" for tag in (tags.OWNER, tags.EXPIRY)}
     planned = {"StringLike": request, "StringEquals": {"ec2:InstanceType": instance_types}}
     owned = {"StringLike": {f"aws:RequestTag/{tags.OWNER}": "*"}}
-    stacks = _stacks("harness-*")
+    beside = [_ec2(kind) for kind in ("network-interface", "spot-instances-request", "subnet")]
+    beside += [f"{_ARN}:ec2:*::image/*", _arn("ec2", f"security-group/{security_group}")]
+    objects, templates = _s3(work, work.key("*")), _ec2("launch-template")
     return _policy(
-        [
-            _allow("Look", "ec2", [*(f"Describe{each}" for each in look), "GetConsoleOutput"]),
-            _allow("LookAtBatch", "batch", [*batch_look, "ListJobs"]),
-            _allow("LookAtQuotas", "servicequotas", ["GetAWSDefaultServiceQuota", "GetServiceQuota"]),
-            _allow("LookAtImages", "ssm", ["GetParameter"], f"{_ARN}:ssm:*::parameter/aws/service/*"),
-            _allow("LookAtTheReaper", "events", ["DescribeRule"], f"{_ARN}:events:{_HERE}:rule/{name}-reaper"),
-            # Without a name, as `harness batch ls` asks, CloudFormation takes no resource.
-            _allow("LookAtStacks", "cloudformation", ["DescribeStacks"]),
-            _allow("LaunchBoxes", "ec2", ["RunInstances"], _ec2("instance"), planned),
-            _allow("LaunchTheirDisks", "ec2", ["RunInstances"], _ec2("volume"), owned),
-            _allow(
-                "LaunchWith",
-                "ec2",
-                ["RunInstances"],
-                [
-                    f"{_ARN}:ec2:*::image/*",
-                    *(_ec2(kind) for kind in ("network-interface", "spot-instances-request", "subnet")),
-                    f"{_ARN}:ec2:{_HERE}:security-group/{security_group}",
-                ],
-            ),
-            _tagging("RunInstances", "CreateLaunchTemplate"),
-            _allow("EndBoxes", "ec2", ["DeleteVolume", "TerminateInstances"], "*", _OURS),
-            _passing("BoxesRole", f"{name}-worker", "ec2.amazonaws.com", "ecs-tasks.amazonaws.com"),
-            _passing("HostsRole", f"{name}-host", "batch.amazonaws.com", "ec2.amazonaws.com"),
-            _allow("WorkPlace", "s3", ["ListBucket"], _s3(work), _OWN_ACCOUNT),
-            _allow(
-                "WorkPlaceObjects",
-                "s3",
-                ["DeleteObject", "GetObject", "PutObject"],
-                _s3(work, work.key("*")),
-                _OWN_ACCOUNT,
-            ),
-            _allow("SuiteStacks", "cloudformation", [each for each in _STACKS if each != "DescribeStacks"], stacks),
-            _allow("Batch", "batch", manage, [f"{_ARN}:batch:{_HERE}:{kind}/harness-*" for kind in kinds]),
-            # Batch has no word for "at submission": who submits with tags may tag jobs.
-            _allow("TagJobs", "batch", ["TagResource"], f"{_ARN}:batch:{_HERE}:job/*", owned),
-            _allow("EndJobs", "batch", ["TerminateJob"], f"{_ARN}:batch:{_HERE}:job/*", _OURS),
-            _allow("MakeLaunchTemplates", "ec2", ["CreateLaunchTemplate"], _ec2("launch-template")),
-            _allow(
-                "LaunchTemplates",
-                "ec2",
-                ["CreateLaunchTemplateVersion", "DeleteLaunchTemplate"],
-                _ec2("launch-template"),
-                _OURS,
-            ),
-        ]
+        _allow("Look", "ec2", look),
+        _allow("LookAtBatch", "batch", jobs),
+        _allow("LookAtQuotas", "servicequotas", "GetAWSDefaultServiceQuota GetServiceQuota"),
+        _allow("LookAtImages", "ssm", "GetParameter", f"{_ARN}:ssm:*::parameter/aws/service/*"),
+        _allow("LookAtTheReaper", "events", "DescribeRule", _arn("events", f"rule/{name}-reaper")),
+        # Without a name, as `harness batch ls` asks, CloudFormation takes no resource.
+        _allow("LookAtStacks", "cloudformation", "DescribeStacks"),
+        _allow("LaunchBoxes", "ec2", "RunInstances", _ec2("instance"), planned),
+        _allow("LaunchTheirDisks", "ec2", "RunInstances", _ec2("volume"), owned),
+        _allow("LaunchWith", "ec2", "RunInstances", beside),
+        _tagging("RunInstances", "CreateLaunchTemplate"),
+        _allow("EndBoxes", "ec2", "DeleteVolume TerminateInstances", "*", _OURS),
+        _passing("BoxesRole", f"{name}-worker", "ec2.amazonaws.com", "ecs-tasks.amazonaws.com"),
+        _passing("HostsRole", f"{name}-host", "batch.amazonaws.com", "ec2.amazonaws.com"),
+        _allow("WorkPlace", "s3", "ListBucket", _s3(work), _OWN_ACCOUNT),
+        _allow("WorkPlaceObjects", "s3", "DeleteObject GetObject PutObject", objects, _OWN_ACCOUNT),
+        _allow("SuiteStacks", "cloudformation", _STACKS, _stacks("harness-*")),
+        _allow("Batch", "batch", manage, batch),
+        # Batch has no word for "at submission": who submits jobs with tags may tag jobs.
+        _allow("TagJobs", "batch", "TagResource", _arn("batch", "job/*"), owned),
+        _allow("EndJobs", "batch", "TerminateJob", _arn("batch", "job/*"), _OURS),
+        _allow("MakeLaunchTemplates", "ec2", "CreateLaunchTemplate", templates),
+        _allow("LaunchTemplates", "ec2", "CreateLaunchTemplateVersion DeleteLaunchTemplate", templates, _OURS),
     )
 
 
@@ -183,45 +143,40 @@ def keeper(work: S3Uri, name: str) -> Policy:
 
     The boundary itself, and the runner's policy once it is attached to somebody, are an administrator's to change.
     """
-    roles, profiles = f"{_IAM}:role/{name}-*", f"{_IAM}:instance-profile/{name}-*"
-    held = {"StringLike": {"iam:PermissionsBoundary": f"{_IAM}:policy/{name}-boundary"}}
-    runners = f"{_IAM}:policy/{name}-runner"
+    roles, boundary_arn = f"{_IAM}:role/{name}-*", f"{_IAM}:policy/{name}-boundary"
+    held = {"StringLike": {"iam:PermissionsBoundary": boundary_arn}}
     linked = [f"{_IAM}:role/aws-service-role/{each}/*" for each in LINKED]
-    buckets = ["DeleteBucket", "DeleteBucketPolicy", "GetBucketTagging", "ListBucket"]
-    buckets += ["PutBucketPolicy", "PutBucketPublicAccessBlock", "PutBucketTagging", "PutEncryptionConfiguration"]
-    buckets += ["PutLifecycleConfiguration"]
-    profile = ["AddRoleToInstanceProfile", "CreateInstanceProfile", "DeleteInstanceProfile", "GetInstanceProfile"]
-    profile += ["RemoveRoleFromInstanceProfile", "TagInstanceProfile"]
-    function = ["AddPermission", "CreateFunction", "DeleteFunction", "GetFunction", "RemovePermission", "TagResource"]
-    function += ["UpdateFunctionCode", "UpdateFunctionConfiguration"]
-    rule = ["DeleteRule", "DescribeRule", "ListTargetsByRule", "PutRule", "PutTargets", "RemoveTargets", "TagResource"]
-    look = [f"Describe{each}" for each in ("Instances", "Regions", "SecurityGroups", "Subnets", "Vpcs")]
-    role = ["DeleteRole", "GetRole", "GetRolePolicy", "ListAttachedRolePolicies", "ListRolePolicies", "TagRole"]
+    role = "DeleteRole GetRole GetRolePolicy ListAttachedRolePolicies ListRolePolicies TagRole UpdateAssumeRolePolicy"
+    profile = "AddRoleToInstanceProfile CreateInstanceProfile DeleteInstanceProfile GetInstanceProfile"
+    profile += " RemoveRoleFromInstanceProfile TagInstanceProfile"
+    policy = "CreatePolicy DeletePolicy DeletePolicyVersion GetPolicy ListPolicyVersions"
+    function = "AddPermission CreateFunction DeleteFunction GetFunction RemovePermission TagResource"
+    rule = "DeleteRule DescribeRule ListTargetsByRule PutRule PutTargets RemoveTargets TagResource"
+    buckets = "DeleteBucket DeleteBucketPolicy GetBucketTagging ListBucket PutBucketPolicy"
+    buckets += " PutBucketPublicAccessBlock PutBucketTagging PutEncryptionConfiguration PutLifecycleConfiguration"
     return _policy(
-        [
-            _allow("Look", "ec2", look),
-            _allow("AccountStack", "cloudformation", _STACKS, _stacks("ir-harness-*")),
-            _allow("RolesWithinTheBoundary", "iam", ["CreateRole", "DeleteRolePolicy", "PutRolePolicy"], roles, held),
-            _allow("Roles", "iam", [*role, "UpdateAssumeRolePolicy"], roles),
-            _allow("Profiles", "iam", profile, profiles),
-            _passing("GiveRoles", f"{name}-*", "ec2.amazonaws.com", "lambda.amazonaws.com"),
-            _allow(
-                "RunnersPolicy",
-                "iam",
-                ["CreatePolicy", "DeletePolicy", "DeletePolicyVersion", "GetPolicy", "ListPolicyVersions"],
-                runners,
-            ),
-            _allow("SeeTheBoundary", "iam", ["GetPolicy"], f"{_IAM}:policy/{name}-boundary"),
-            _allow("RolesOfServices", "iam", ["CreateServiceLinkedRole"], linked),
-            _allow("Reaper", "lambda", function, f"{_ARN}:lambda:{_HERE}:function:{name}-*"),
-            _allow("ReapersClock", "events", rule, f"{_ARN}:events:{_HERE}:rule/{name}-*"),
-            _allow("MakeTheSecurityGroup", "ec2", ["CreateSecurityGroup"]),
-            _allow("RemoveTheSecurityGroup", "ec2", ["DeleteSecurityGroup"], "*", _OURS),
-            _tagging("CreateSecurityGroup"),
-            _allow("MakeTheWorkPlace", "s3", ["CreateBucket"], _s3(work)),
-            _allow("WorkPlace", "s3", buckets, _s3(work), _OWN_ACCOUNT),
-            _allow("WorkPlaceObjects", "s3", ["DeleteObject"], _s3(work, work.key("*")), _OWN_ACCOUNT),
-        ]
+        _allow("Look", "ec2", "DescribeInstances DescribeRegions DescribeSecurityGroups DescribeSubnets DescribeVpcs"),
+        _allow("AccountStack", "cloudformation", _STACKS, _stacks("ir-harness-*")),
+        _allow("RolesWithinTheBoundary", "iam", "CreateRole DeleteRolePolicy PutRolePolicy", roles, held),
+        _allow("Roles", "iam", role, roles),
+        _allow("Profiles", "iam", profile, f"{_IAM}:instance-profile/{name}-*"),
+        _passing("GiveRoles", f"{name}-*", "ec2.amazonaws.com", "lambda.amazonaws.com"),
+        _allow("RunnersPolicy", "iam", policy, f"{_IAM}:policy/{name}-runner"),
+        _allow("SeeTheBoundary", "iam", "GetPolicy", boundary_arn),
+        _allow("RolesOfServices", "iam", "CreateServiceLinkedRole", linked),
+        _allow(
+            "Reaper",
+            "lambda",
+            f"{function} UpdateFunctionCode UpdateFunctionConfiguration",
+            _arn("lambda", f"function:{name}-*"),
+        ),
+        _allow("ReapersClock", "events", rule, _arn("events", f"rule/{name}-*")),
+        _allow("MakeTheSecurityGroup", "ec2", "CreateSecurityGroup"),
+        _allow("RemoveTheSecurityGroup", "ec2", "DeleteSecurityGroup", "*", _OURS),
+        _tagging("CreateSecurityGroup"),
+        _allow("MakeTheWorkPlace", "s3", "CreateBucket", _s3(work)),
+        _allow("WorkPlace", "s3", buckets, _s3(work), _OWN_ACCOUNT),
+        _allow("WorkPlaceObjects", "s3", "DeleteObject", _s3(work, work.key("*")), _OWN_ACCOUNT),
     )
 
 
@@ -250,42 +205,35 @@ def _strings(value: Any, change: Any) -> Any:
     return change(value) if isinstance(value, str) else value
 
 
-_STACKS = ["CreateStack", "DeleteStack", "DescribeStackEvents", "DescribeStacks", "TagResource", "UpdateStack"]
+_STACKS = "CreateStack DeleteStack DescribeStackEvents DescribeStacks TagResource UpdateStack"
 
 
-def _stacks(name: str) -> str:
-    return f"{_ARN}:cloudformation:{_HERE}:stack/{name}/*"
+def _policy(*statements: Policy) -> Policy:
+    return {"Version": "2012-10-17", "Statement": list(statements)}
 
 
-def _policy(statements: list[Policy]) -> Policy:
-    return {"Version": "2012-10-17", "Statement": statements}
-
-
-def _allow(
-    sid: str,
-    service: str,
-    actions: Sequence[str],
-    resource: str | list[str] = "*",
-    condition: Policy | None = None,
-) -> Policy:
-    statement = {
-        "Sid": sid,
-        "Effect": "Allow",
-        "Action": [f"{service}:{each}" for each in actions],
-        "Resource": resource,
-    }
+def _allow(sid: str, service: str, actions: str, resource: str | list[str] = "*", condition: Policy = _NONE) -> Policy:
+    named = [f"{service}:{each}" for each in actions.split()]
+    statement = {"Sid": sid, "Effect": "Allow", "Action": named, "Resource": resource}
     return {**statement, **({"Condition": condition} if condition else {})}
 
 
 def _tagging(*makers: str) -> Policy:
     """Allow tags on what is being made, and on nothing that exists: they say what may be ended."""
-    return _allow("TagWhatIsMade", "ec2", ["CreateTags"], "*", {"StringEquals": {"ec2:CreateAction": list(makers)}})
+    return _allow("TagWhatIsMade", "ec2", "CreateTags", "*", {"StringEquals": {"ec2:CreateAction": list(makers)}})
 
 
 def _passing(sid: str, role: str, *services: str) -> Policy:
-    return _allow(
-        sid, "iam", ["PassRole"], f"{_IAM}:role/{role}", {"StringEquals": {"iam:PassedToService": list(services)}}
-    )
+    condition = {"StringEquals": {"iam:PassedToService": list(services)}}
+    return _allow(sid, "iam", "PassRole", f"{_IAM}:role/{role}", condition)
+
+
+def _arn(service: str, name: str) -> str:
+    return f"{_ARN}:{service}:${{AWS::Region}}:${{AWS::AccountId}}:{name}"
+
+
+def _stacks(name: str) -> str:
+    return _arn("cloudformation", f"stack/{name}/*")
 
 
 def _s3(work: S3Uri, key: str = "") -> str:

@@ -167,3 +167,35 @@ def test_an_answer_that_breaks_off_is_one_line(
         objects.get("a", 1000)
     with pytest.raises(AwsError, match="not reached"), (tmp_path / "a").open("wb") as sink:
         objects.download("a", sink)
+
+
+def test_every_request_names_the_owner_that_is_expected(aws: str, tmp_path: Path) -> None:
+    """In all ways that objects are written, read and copied; of other buckets nothing is expected."""
+    made = Connections()
+    client = made.client("s3")
+    client.create_bucket(Bucket="bucket")
+    client.create_bucket(Bucket="other")
+    made.expect_owner("bucket")
+    before = len(server.requests(aws))
+    objects = Objects(made, parse("s3://bucket/some/where"))
+    large = tmp_path / "large"
+    large.write_bytes(b"x" * (9 << 20))  # in parts
+    objects.put("a", b"x")
+    objects.put_new("b", b"x")
+    objects.upload("c", large)
+    objects.renew("a")
+    objects.renew("c")
+    assert len(list(objects.list())) == 3 and objects.get("a", 10) == b"x" and objects.age("a") is not None
+    with (tmp_path / "back").open("wb") as sink:
+        objects.download("c", sink)
+    objects.delete(["a", "b", "c"])
+    client.list_objects_v2(Bucket="other")
+    sent = [each for each in server.requests(aws)[before:] if each["service"] == "s3"]
+    named = {path: set() for path in ("bucket", "other")}
+    for each in sent:
+        bucket = each["path"].strip("/").partition("/")[0]
+        named[bucket].add(each["headers"].get("x-amz-expected-bucket-owner"))
+        if "x-amz-copy-source" in each["headers"]:
+            assert each["headers"].get("x-amz-source-expected-bucket-owner") == server.ACCOUNT
+    assert named == {"bucket": {server.ACCOUNT}, "other": {None}}
+    assert len(sent) > 12

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -53,6 +54,117 @@ def test_what_is_denied_is_denied_whatever_allows_it() -> None:
 def test_a_condition_that_is_not_known_is_no_guess() -> None:
     with pytest.raises(AssertionError, match="DateLessThan is not known here"):
         may(policy({**PUT, "Condition": {"DateLessThan": {"aws:CurrentTime": "x"}}}), "s3:PutObject", PUT["Resource"])
+
+
+def test_a_variable_is_what_the_request_has() -> None:
+    own = {**PUT, "Resource": "arn:aws:s3:::b/${aws:userid}/*", "Condition": {}}
+    assert may(policy(own), "s3:PutObject", "arn:aws:s3:::b/A:1/k", aws_userid="A:1")
+    assert not may(policy(own), "s3:PutObject", "arn:aws:s3:::b/A:2/k", aws_userid="A:1")
+    assert not may(policy(own), "s3:PutObject", "arn:aws:s3:::b/A:2/k", aws_userid="*"), "a value has no stars"
+    assert not may(policy(own), "s3:PutObject", "arn:aws:s3:::b//k")
+
+
+@pytest.mark.parametrize(
+    ("condition", "context", "met"),
+    [
+        ({"StringEquals": {"ec2:InstanceType": ["a", "b"]}}, {"ec2_InstanceType": "b"}, True),
+        ({"StringEquals": {"ec2:InstanceType": ["a", "b"]}}, {"ec2_InstanceType": "c"}, False),
+        ({"StringEquals": {"ec2:InstanceType": ["a*"]}}, {"ec2_InstanceType": "ab"}, False),
+        ({"StringEquals": {"ec2:InstanceType": ["a"]}}, {}, False),
+        ({"StringEquals": {"aws:ResourceAccount": "${aws:PrincipalAccount}"}}, {}, True),
+        ({"StringEquals": {"aws:ResourceAccount": "${aws:PrincipalAccount}"}}, {"aws_ResourceAccount": "2"}, False),
+        ({"StringLike": {"aws:RequestTag/x": "*", "aws:RequestTag/y": "*"}}, {"aws_RequestTag/x": "1"}, False),
+        ({"StringLikeIfExists": {"s3:prefix": "a/*"}}, {}, True),
+        ({"StringNotEquals": {"s3:prefix": "a"}}, {}, True),
+        ({"ArnLike": {"aws:SourceArn": "arn:*:x"}}, {"aws_SourceArn": "arn:1:x"}, True),
+        ({"ForAllValues:StringEquals": {"aws:TagKeys": ["a", "b"]}}, {"aws_TagKeys": "a,b"}, True),
+        ({"ForAllValues:StringEquals": {"aws:TagKeys": ["a", "b"]}}, {"aws_TagKeys": "a,c"}, False),
+        ({"ForAllValues:StringEquals": {"aws:TagKeys": ["a", "b"]}}, {}, True),
+        ({"ForAnyValue:StringEquals": {"aws:TagKeys": ["a", "b"]}}, {"aws_TagKeys": "a,c"}, True),
+        ({"ForAnyValue:StringEquals": {"aws:TagKeys": ["a", "b"]}}, {}, False),
+    ],
+)
+def test_conditions_are_read_as_iam_reads_them(condition: dict[str, Any], context: dict[str, str], met: bool) -> None:
+    assert (
+        may(policy({**PUT, "Condition": condition}), "s3:PutObject", "arn:aws:s3:::b/runs/r/jobs/k", **context) == met
+    )
+
+
+def sent(service: str, body: Any, path: str = "/", method: str = "POST", **more: Any) -> dict[str, Any]:
+    target = more.pop("target", None)
+    return {
+        **{"who": "me", "service": service, "region": "r", "method": method, "path": path, "query": ""},
+        "headers": {"x-amz-target": f"X.{target}"} if target else {},
+        "body": body if isinstance(body, str) else json.dumps(body),
+        **{"tags": {}, **more},
+    }
+
+
+@pytest.mark.parametrize(
+    ("made", "needed"),
+    [
+        (
+            sent("iam", "Action=CreateRole&RoleName=x&PermissionsBoundary=b&Tags.member.1.Key=k"),
+            [("iam:CreateRole", "role/x"), ("iam:TagRole", "role/x")],
+        ),
+        (
+            sent("iam", "Action=AddRoleToInstanceProfile&RoleName=x&InstanceProfileName=y"),
+            [("iam:PassRole", "role/x"), ("iam:AddRoleToInstanceProfile", "instance-profile/y")],
+        ),
+        (
+            sent("cloudformation", "Action=CreateStack&StackName=x&Tags.member.1.Key=k&RoleARN=arn:aws:iam::1:role/z"),
+            [
+                ("cloudformation:CreateStack", "stack/x/*"),
+                ("cloudformation:TagResource", "stack/x/*"),
+                ("iam:PassRole", "role/z"),
+            ],
+        ),
+        (sent("events", {"Name": "x"}, target="DescribeRule"), [("events:DescribeRule", "rule/x")]),
+        (
+            sent("lambda", {"FunctionName": "x", "Role": "arn:aws:iam::1:role/z"}, "/2015-03-31/functions"),
+            [("lambda:CreateFunction", "function:x"), ("iam:PassRole", "role/z")],
+        ),
+        (
+            sent("lambda", {"StatementId": "s"}, "/2015-03-31/functions/x/policy"),
+            [("lambda:AddPermission", "function:x")],
+        ),
+        (
+            sent("batch", {"jobId": "j"}, "/v1/terminatejob", tags={"j": {"harness:owner": "o"}}),
+            [("batch:TerminateJob", "job/j")],
+        ),
+        (
+            sent("batch", {"jobQueue": "q", "jobDefinition": "d", "tags": {"k": "v"}}, "/v1/submitjob"),
+            [
+                ("batch:SubmitJob", "job-queue/q"),
+                ("batch:TagResource", "job/*"),
+                ("batch:SubmitJob", "job-definition/d"),
+                ("batch:TagResource", "job/*"),
+            ],
+        ),
+        (
+            sent(
+                "batch",
+                {"computeResources": {"instanceRole": "arn:x:instance-profile/z"}},
+                "/v1/createcomputeenvironment",
+            ),
+            [("batch:CreateComputeEnvironment", "*"), ("iam:PassRole", "role/z")],
+        ),
+        (sent("sts", "Action=GetCallerIdentity"), []),
+    ],
+)
+def test_a_request_of_another_service_needs_its_rights(made: dict[str, Any], needed: list[tuple[str, str]]) -> None:
+    found = [(each.action, each.resource) for each in asked([made], "me")]
+    assert [action for action, _ in found] == [action for action, _ in needed]
+    assert all(arn.endswith(resource) for (_, arn), (_, resource) in zip(found, needed, strict=True)), found
+
+
+def test_a_request_brings_its_tags_and_its_boundary() -> None:
+    [job] = asked([sent("batch", {"jobId": "j"}, "/v1/terminatejob", tags={"j": {"harness:owner": "o"}})], "me")
+    assert job.context["aws:resourcetag/harness:owner"] == "o"
+    [role] = asked([sent("iam", "Action=PutRolePolicy&RoleName=x", boundary="b")], "me")
+    assert role.context["iam:permissionsboundary"] == "b"
+    [own] = asked([sent("ssm", "", userid="A:1") | {"headers": {"x-amz-target": "AmazonSSM.GetDocument"}}], "me")
+    assert own.context["aws:userid"] == "A:1"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,35 @@
+"""The deadline on AWS's side: a Lambda function that EventBridge calls.  Its file is its code; nothing imports it.
+
+Ends each box whose time is over.  An unreadable expiry is over; hosts of Batch have none, and Batch ends them.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+import boto3
+from botocore.exceptions import ClientError
+
+
+def handler(event: dict[str, str], _context: object) -> None:
+    """End late boxes; a box that cannot be ended spares no other."""
+    now = datetime.datetime.fromisoformat(event["time"])
+    ec2, late, failed = boto3.client("ec2"), list[str](), list[str]()
+    states = ["pending", "running", "stopping", "stopped"]
+    filters = [{"Name": "tag-key", "Values": ["harness:owner"]}, {"Name": "instance-state-name", "Values": states}]
+    for page in ec2.get_paginator("describe_instances").paginate(Filters=filters):
+        for box in (each for one in page["Reservations"] for each in one["Instances"]):
+            expiry = {tag["Key"]: tag["Value"] for tag in box["Tags"]}.get("harness:expiry")
+            try:
+                if expiry is not None and datetime.datetime.fromisoformat(expiry) <= now:
+                    late.append(box["InstanceId"])
+            except (TypeError, ValueError):
+                late.append(box["InstanceId"])
+    for name in late:
+        try:
+            ec2.terminate_instances(InstanceIds=[name])
+            print("ended", name)  # into its log
+        except ClientError as error:
+            failed.append(str(error))
+    if failed:
+        raise RuntimeError("; ".join(failed))
