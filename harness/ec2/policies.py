@@ -206,7 +206,10 @@ def keeper(work: S3Uri, name: str) -> Policy:
             _allow("Profiles", "iam", profile, profiles),
             _passing("GiveRoles", f"{name}-*", "ec2.amazonaws.com", "lambda.amazonaws.com"),
             _allow(
-                "RunnersPolicy", "iam", ["CreatePolicy", "DeletePolicy", "GetPolicy", "ListPolicyVersions"], runners
+                "RunnersPolicy",
+                "iam",
+                ["CreatePolicy", "DeletePolicy", "DeletePolicyVersion", "GetPolicy", "ListPolicyVersions"],
+                runners,
             ),
             _allow("SeeTheBoundary", "iam", ["GetPolicy"], f"{_IAM}:policy/{name}-boundary"),
             _allow("RolesOfServices", "iam", ["CreateServiceLinkedRole"], linked),

@@ -16,7 +16,7 @@ from harness.aws.failures import aws_errors
 from harness.aws.objects import Objects, Stored
 from harness.errors import AwsError, UsageError
 from harness.remote import layout
-from harness.remote.records import MOST_BYTES, Beat, Closed, End, Launch, Part, Run, Settled, dump, read
+from harness.remote.records import MOST_BYTES, Beat, End, Launch, Part, Run, dump, read
 
 T = TypeVar("T")
 _READERS = 16
@@ -110,7 +110,6 @@ class Journal:
         self.run = run
         self.objects = work.below(layout.run(run.run_id))
         self.launches: dict[str, Launch] = {}
-        self.settled: dict[str, Settled] = {}
         self.signs: dict[str, Signs] = {}
         self._work = work
         self._read: dict[str, str] = {}
@@ -120,19 +119,12 @@ class Journal:
         self.objects.put_new(layout.RUN, dump(self.run))
 
     def recall(self) -> None:
-        """Read what an earlier command wrote."""
-        self.launches = self._recalled(Launch, layout.LAUNCHES)
-        self.settled = self._recalled(Settled, layout.SETTLED)
-
-    def _recalled(self, kind: type[T], folder: str) -> dict[str, T]:
-        names = [each.name for each in self.objects.list(f"{folder}/")]
-
-        def one(name: str) -> tuple[str, T | None]:
-            content = self.objects.get(name, MOST_BYTES)
-            return _stem(name), None if content is None else read(kind, name, content)
-
+        """Read the launches that an earlier command wrote down."""
+        names = [each.name for each in self.objects.list(f"{layout.LAUNCHES}/")]
         with ThreadPoolExecutor(_READERS) as pool:
-            return {name: record for name, record in pool.map(one, names) if record is not None}
+            found = list(pool.map(lambda name: self.objects.get(name, MOST_BYTES), names))
+        launches = (read(Launch, name, text) for name, text in zip(names, found, strict=True) if text is not None)
+        self.launches = {launch.name: launch for launch in launches}
 
     def look(self, boxes: Iterable[str]) -> None:
         """Read what these boxes have written since the last look.
@@ -186,7 +178,7 @@ class Journal:
         self.objects.put(layout.part(part.name), dump(part))
 
     def put_launch(self, launch: Launch) -> None:
-        """Write that a machine is about to be asked for, or what is known of it."""
+        """Write that a machine is about to be asked for, or what has become of it."""
         self.objects.put(layout.launch(launch.name), dump(launch))
         self.launches[launch.name] = launch
 
@@ -195,16 +187,9 @@ class Journal:
         self.objects.delete([layout.launch(name)])
         del self.launches[name]
 
-    def put_settled(self, settled: Settled) -> None:
-        """Write that nothing more comes of a launch, and what it has cost."""
-        self.objects.put_new(layout.settled(settled.name), dump(settled))
-        self.settled.setdefault(settled.name, settled)
-
     def close(self) -> None:
         """Write that all is home and nothing is alive."""
-        jobs = len({job for signs in self.signs.values() for job in signs.jobs})
-        usd = sum(each.usd for each in self.settled.values())
-        self.objects.put(layout.CLOSED, dump(Closed(jobs, len(self.launches), usd)))
+        self.objects.put(layout.CLOSED, b"{}\n")
 
 
 def _stem(name: str) -> str:

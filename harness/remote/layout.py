@@ -5,8 +5,7 @@
     inputs/{bundles,images,datasets,indexes}/...   what boxes need; the orchestrator alone writes
     runs/<run>/run.json                            the run, written once; the orchestrator alone writes below runs/
     runs/<run>/parts/<part>.json                   what one box is to do
-    runs/<run>/launches/<name>.json                that machines were asked for: the most that they can cost
-    runs/<run>/settled/<name>.json                 that they are gone, and what they cost
+    runs/<run>/launches/<name>.json                that machines were asked for, and what they cost once they are gone
     runs/<run>/closed.json                         every job is home
     boxes/<box id>/beat.json                       a box's last sign of life; that box alone writes below its folder
     boxes/<box id>/end.json                        how it ended, written once
@@ -25,7 +24,7 @@ INPUTS = "inputs"
 BUNDLES, IMAGES, DATASETS = f"{INPUTS}/bundles", f"{INPUTS}/images", f"{INPUTS}/datasets"
 RUNS, BOXES = "runs", "boxes"
 # Below a run's folder.
-RUN, PARTS, LAUNCHES, SETTLED, CLOSED = "run.json", "parts", "launches", "settled", "closed.json"
+RUN, PARTS, LAUNCHES, CLOSED = "run.json", "parts", "launches", "closed.json"
 # Below a box's folder.
 BEAT, END, LOG, JOBS = "beat.json", "end.json", "log.txt", "jobs"
 # Below the folder of inputs, and below a box's.
@@ -46,11 +45,6 @@ def part(name: str) -> str:
 def launch(name: str) -> str:
     """Name a launch, below its run."""
     return f"{LAUNCHES}/{name}.json"
-
-
-def settled(name: str) -> str:
-    """Name what a launch cost, below its run."""
-    return f"{SETTLED}/{name}.json"
 
 
 def box(box_id: str) -> str:

@@ -100,7 +100,7 @@ class Launch:
     """A request for machines, written before AWS gets it.
 
     ``at`` is AWS's time in seconds since 1970; ``usd_per_hour`` the sum over the parts; ``zone`` and ``machine`` are
-    the zone that EC2 was asked for last and its instance.
+    the zone that EC2 was asked for last and its instance; ``usd`` is its cost once nothing more comes of it.
     """
 
     name: str
@@ -111,25 +111,7 @@ class Launch:
     usd_per_hour: float
     zone: str | None = None
     machine: str | None = None
-    version: int = VERSION
-
-
-@dataclass(frozen=True)
-class Settled:
-    """The cost of a launch of which nothing more comes."""
-
-    name: str
-    usd: float
-    version: int = VERSION
-
-
-@dataclass(frozen=True)
-class Closed:
-    """The end of a run: every job is home and no machine is left."""
-
-    jobs: int
-    launches: int
-    usd: float
+    usd: float | None = None
     version: int = VERSION
 
 

@@ -20,7 +20,7 @@ from harness.remote.board import Board
 from harness.remote.costs import Budget
 from harness.remote.home import Home, bring
 from harness.remote.journal import AwsTime, Journal, Signs
-from harness.remote.records import Launch, PartJob, PlannedPart, Settled
+from harness.remote.records import Launch, PartJob, PlannedPart
 from harness.remote.shipping import Shipper
 from harness.result import Result
 
@@ -105,11 +105,11 @@ class Watch:
             KeyboardInterrupt: the user stops watching; likewise.
         """
         self._journal.recall()
-        for launch in self._journal.launches.values():
+        for name, launch in self._journal.launches.items():
             self.budget.promise(launch)
-        for name, settled in self._journal.settled.items():
-            self.budget.settle(name, settled.usd)
-            self._over.add(name)
+            if launch.usd is not None:
+                self.budget.settle(name, launch.usd)
+                self._over.add(name)
         with self._board:
             while not until_answered(self._tick, self._board.say, self._wait):
                 self._wait()
@@ -263,7 +263,7 @@ class Watch:
         if not {part.name for part in parts} <= self._finished:
             return
         usd = costs.cost_usd(launch, parts, [self._states[part.name].seconds for part in parts])
-        self._journal.put_settled(Settled(launch.name, usd))
+        self._journal.put_launch(replace(launch, usd=usd))
         self.budget.settle(launch.name, usd)
         self._over.add(launch.name)
 

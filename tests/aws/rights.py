@@ -167,6 +167,8 @@ def _of_ec2(request: Mapping[str, Any]) -> Iterator[Asked]:
         tags = request["tags"].get(name, {})
         context = {f"aws:resourcetag/{key.lower()}": value for key, value in tags.items()}
         yield Asked(request["who"], f"ec2:{operation}", arn(kind, name), {**context, **tagging})
+    if pair := given.get("KeyName"):
+        yield Asked(request["who"], f"ec2:{operation}", arn("key-pair", pair))
     profile = given.get("IamInstanceProfile.Name") or given.get("IamInstanceProfile.Arn", "").rpartition("/")[2]
     if profile:  # ours has the name of its role
         yield _passed(request["who"], f"arn:aws:iam::{server.ACCOUNT}:role/{profile}", "ec2.amazonaws.com")

@@ -140,16 +140,16 @@ def test_an_index_that_cannot_be_built_keeps_nobody_waiting(plain: Field) -> Non
 def test_killed_between_storing_what_was_interrupted_and_settling(
     plain: Field, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settle = Journal.put_settled
+    put = Journal.put_launch
 
-    def dies(book: Journal, settled: Any) -> None:
-        if settled.name == LARGE:
+    def dies(book: Journal, launch: Any) -> None:
+        if launch.name == LARGE and launch.usd is not None:
             raise KeyboardInterrupt
-        settle(book, settled)
+        put(book, launch)
 
     with plain.boxes(fates={LARGE: Fate(after=2, dies=True, once=True)}):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(Journal, "put_settled", dies)
+            patch.setattr(Journal, "put_launch", dies)
             plain.run()
         assert [result.outcome for result in plain.stored].count(Outcome.INTERRUPTED) == 1
         plain.run()  # brings the open run to its end

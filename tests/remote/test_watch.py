@@ -201,7 +201,7 @@ def test_jobs_come_home_while_the_box_lives_and_it_is_ended_once_done(scene: Sce
     assert not watch._tick() and scene.backend.ended == [("p", "it has done its part")]
     scene.backend.over("p")
     assert watch._tick() and watch.given_up == []
-    assert scene.journal.settled["p"].usd == pytest.approx(0.06)
+    assert scene.journal.launches["p"].usd == pytest.approx(0.06)
 
 
 def test_a_launch_is_written_down_before_it_is_asked_for(scene: Scene) -> None:
@@ -387,12 +387,12 @@ def test_the_children_of_an_array_are_settled_together(scene: Scene) -> None:
     for name, number in (("p", 0), ("q", 1)):
         scene.hand_over(name, number)
         scene.backend.over(name)
-    assert not watch._tick() and scene.journal.settled == {}
+    assert not watch._tick() and scene.journal.launches["all"].usd is None
     scene.hand_over("r", 2)
     scene.backend.over("r", seconds=None)
     assert watch._tick()
     most = launch.attempts * 0.36 * (launch.limit_s + 420) / 3600
-    assert scene.journal.settled["all"].usd == pytest.approx(2 * 0.06 + most)
+    assert scene.journal.launches["all"].usd == pytest.approx(2 * 0.06 + most)
 
 
 def test_a_cap_that_does_not_reach_waits_for_what_may_come_back(scene: Scene) -> None:

@@ -62,9 +62,12 @@ def test_the_mirror_is_what_was_put(made: Path, bucket: Bucket) -> None:
     assert not list((bucket.cache / "s3" / ".partial").iterdir())
 
 
-def test_what_is_there_is_not_fetched_again(made: Path, bucket: Bucket, requests: list[str]) -> None:
+def test_what_is_there_is_neither_fetched_nor_hashed_again(
+    made: Path, bucket: Bucket, requests: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     bucket.sync()
     requests.clear()
+    monkeypatch.setattr(mirror, "_md5", lambda _: pytest.fail("hashed"))
     bucket.sync()
     assert requests == ["ListObjectsV2"]
 
@@ -118,6 +121,21 @@ def test_what_went_from_s3_goes_here(made: Path, bucket: Bucket) -> None:
     bucket.objects.delete(bucket.names())
     bucket.sync()
     assert not bucket.place().folder.exists()
+
+
+def test_a_job_that_went_loses_its_record_first(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket.sync()
+    bucket.objects.delete([each.name for each in bucket.objects.list("results/quick/a/")])
+    usual, removed = Path.unlink, []
+
+    def unlink(self: Path, missing_ok: bool = False) -> None:
+        if bucket.place().folder in self.parents:
+            removed.append(self.name)
+        usual(self, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    bucket.sync()
+    assert removed[:2] == ["result.json"] * 2 and len(removed) == 2 * 4
 
 
 def test_a_job_without_its_record_is_not_there(made: Path, bucket: Bucket) -> None:

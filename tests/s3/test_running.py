@@ -229,6 +229,21 @@ def test_killed_for_good_while_it_publishes(run: Call, bench: Bench, bucket: Buc
     check_whole(bucket, harness, 2)
 
 
+def test_a_job_that_a_reader_mirrored_before_its_run_moved_it_is_there_once(
+    run: Call, bucket: Bucket, harness: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:  # the lock, two inputs, the four files of a job
+        dying(patch, 1 + 2 + 4, Killed(), after=True)
+        with pytest.raises(Killed):
+            run()
+    assert len(records(bucket)) == 1
+    assert harness("report", HERE, "--cache", bucket.cache).exit_code == 0
+    done = run()
+    assert done.exit_code == 0 and "1 jobs run, 1 were done before" in done.stdout
+    assert not list((bucket.cache / "s3" / ".waiting").rglob("result.json"))
+    check_whole(bucket, harness, 2)
+
+
 def test_credentials_that_expire_stop_the_run_with_one_line_and_lose_nothing(
     run: Call, bucket: Bucket, harness: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,6 +379,26 @@ def test_who_was_taken_for_dead_writes_no_more(folder: Objects, monkeypatch: pyt
                 quick.confirm(now=True)
     with Lock(folder, "third").held():  # the slow one did not let go of what was not its own
         pass
+
+
+@pytest.mark.parametrize("left", [None, b"of a dead run"])
+def test_who_was_taken_for_dead_publishes_no_job(
+    left: bytes | None, folder: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = folder.below("job")
+    (tmp_path / "result.json").write_bytes(b"{}")
+    (tmp_path / "log.txt.gz").write_bytes(b"mine")
+    if left:
+        job.put("log.txt.gz", left)
+    slow = Lock(folder, "slow")
+    with slow.held():
+        monkeypatch.setattr(lock, "LEASE_S", -1)
+        with Lock(folder, "quick").held():
+            monkeypatch.setattr(lock, "_RENEW_S", -1)  # it is long ago that S3 was asked
+            with pytest.raises(StoreError, match="another run took it over"):
+                publish.publish(tmp_path, job, slow)
+    assert job.get("result.json", 10) is None
+    assert job.get("log.txt.gz", 100) == (left or b"mine")
 
 
 def test_an_answer_that_got_lost_is_no_lost_lock(folder: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
