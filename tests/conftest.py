@@ -74,7 +74,6 @@ _TOGETHER = {
     "page/": "browser",
     "launch/test_process": "processes",
     "launch/test_docker.py": "containers",
-    "batch/test_checking": "checking",
     "datasets/test_answer_depths": "depths",
     "pictures/": "pictures",
     "faults/test_kill": "kills",

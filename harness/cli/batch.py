@@ -91,6 +91,7 @@ def up(connections: Connections, wanted: Requirements, subnets: tuple[str, ...])
     from harness.ec2 import account
 
     work, region = wanted.options.work, wanted.options.region
+    connections.expect_owner(work.bucket)
     found = account.find(connections, work, region)
     if found is None:
         raise UsageError(

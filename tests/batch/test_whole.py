@@ -35,6 +35,8 @@ pytestmark = pytest.mark.docker
 
 TYPE = "c5.large"
 WORK = "s3://harness-work/a/place"
+# The keys of ECS tasks begin so (tests/aws/moto_server.py).
+SECRETS = (*server.SECRETS, "AKIAPLANTED7")
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +83,7 @@ def harness(bench: Bench, *arguments: str, code: int = 0) -> str:
         done = CliRunner(env=environment).invoke(main, arguments, catch_exceptions=False)
     said = done.stdout + done.stderr
     assert done.exit_code == code, said
-    assert not [secret for secret in server.SECRETS if secret in said], said
+    assert not [secret for secret in SECRETS if secret in said], said
     return said
 
 
@@ -102,7 +104,7 @@ def no_secrets(folder: Path) -> None:
     for path in folder.rglob("*"):
         if path.is_file():
             content = path.read_bytes()
-            assert not [secret for secret in server.SECRETS if secret.encode() in content], path
+            assert not [secret for secret in SECRETS if secret.encode() in content], path
 
 
 def stored_in_s3(connections: Connections, bucket: str) -> dict[str, bytes]:
@@ -135,7 +137,7 @@ def check_measured(bench: Bench, connections: Connections, bucket: str) -> None:
     boxes = {name.split("/")[1] for name in left if name.startswith("boxes/")}
     assert len(boxes) == 3, "an index build, and two parts"
     for name, content in left.items():
-        assert not [secret for secret in server.SECRETS if secret.encode() in content], name
+        assert not [secret for secret in SECRETS if secret.encode() in content], name
     requests = server.requests(os.environ["AWS_ENDPOINT_URL"])
     role = f"{account.stack_name(uri.parse(f's3://{bucket}'), server.REGION)}-worker"
     keys = {each["who"] for each in requests if each["userid"] in boxes}
@@ -143,7 +145,7 @@ def check_measured(bench: Bench, connections: Connections, bucket: str) -> None:
     for key in keys:
         assert rights.differing(requests, key, rights.of_role(role))[0] == []
     logs = connections.client("logs").filter_log_events(logGroupName="/aws/batch/job")["events"]
-    assert not [secret for secret in server.SECRETS if secret in str([each["message"] for each in logs])]
+    assert not [secret for secret in SECRETS if secret in str([each["message"] for each in logs])]
 
 
 def test_the_page_takes_a_user_from_nothing_to_a_table_and_back(
