@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import time
@@ -14,7 +13,6 @@ from click.testing import CliRunner
 
 from harness.aws.uri import S3Uri
 from harness.cli import main
-from harness.ec2 import policy, preflight
 from harness.ec2.conductor import Pace
 from tests.aws.server import REGION
 from tests.conftest import Bench
@@ -24,18 +22,6 @@ from tests.ec2.test_command import _Engine
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "ec2.md").read_text(encoding="utf-8")
 WORK = S3Uri("my-harness-work")
 PAPER = "suites/santhanam2023-msmarco.toml"
-
-
-def _block(title: str) -> object:
-    found = re.search(rf"<!-- {title} -->\n```json\n(.*?)```", PAGE, re.DOTALL)
-    assert found is not None
-    return json.loads(found[1])
-
-
-def test_the_policies_are_those_that_are_made() -> None:
-    assert _block("policy of the boxes") == policy.box(WORK)
-    assert _block("policy of who runs") == policy.runner(WORK, preflight.role(WORK))
-    assert _block("policy of who makes and removes") == policy.keeper(WORK, preflight.role(WORK))
 
 
 def _commands() -> list[list[str]]:
