@@ -69,10 +69,7 @@ def deploy(
     client = connections.client("cloudformation")
     try:
         with aws_errors(f"deploying the stack {stack}"):
-            if found is None:
-                client.create_stack(**request)
-            else:
-                client.update_stack(**request)
+            (client.create_stack if found is None else client.update_stack)(**request)
     except AwsError as error:
         if "No updates are to be performed" not in str(error) or found is None:
             raise

@@ -16,6 +16,7 @@ from harness.aws.objects import Objects
 from harness.aws.uri import S3Uri
 from harness.ec2 import fleet, policies
 from harness.ec2 import region as regions
+from harness.ec2.policies import Policy
 from harness.errors import AwsError, UsageError
 from harness.remote import layout, user_data
 
@@ -23,7 +24,6 @@ from harness.remote import layout, user_data
 EXPIRES_DAYS = 90
 FOLDERS = ("inputs", layout.RUNS, "boxes")
 _MADE = "harness:made"
-_REAPER_MINUTES = 5
 _REAPER = Path(__file__).with_name("reaper.py")
 
 Say = Callable[[str], None]
@@ -111,11 +111,10 @@ def up(
     vpc = regions.subnets(connections, region, subnet)[0].vpc
     name = stack_name(work, region)
     stack = cloudformation.find(connections, name)
-    makes = stack.parameters.get("MakeBucket") == "yes" if stack and stack.outputs else False
-    if not makes:
-        makes = not _exists(connections, work.bucket)
-        if not makes and not is_ours(connections, work.bucket):
-            say(f"left as it is: bucket {work.bucket}, which harness did not make; see that it is private")
+    ours = _is_ours(connections, work.bucket)
+    makes = ours is None or (stack is not None and bool(stack.outputs) and stack.parameters["MakeBucket"] == "yes")
+    if ours is False:
+        say(f"left as it is: bucket {work.bucket}, which harness did not make; see that it is private")
     _linked_roles(connections, say)
     _boundary(connections, work, region, say)
     parameters = {"Vpc": vpc, "InstanceTypes": ",".join(sorted(types)), "MakeBucket": "yes" if makes else "no"}
@@ -136,9 +135,8 @@ def down(connections: Connections, work: S3Uri, region: str, owner: str, say: Sa
     """
     connections = _at(connections, region)
     connections.expect_owner(work.bucket)
-    name = stack_name(work, region)
     _refuse_alive(connections, work, owner, region)
-    if cloudformation.delete(connections, name, say):
+    if cloudformation.delete(connections, name := stack_name(work, region), say):
         say(f"kept: policy {name}-boundary, which costs nothing and is an administrator's")
     _remove_objects(connections, work, say, results_too)
 
@@ -146,12 +144,10 @@ def down(connections: Connections, work: S3Uri, region: str, owner: str, say: Sa
 def template(work: S3Uri, region: str, types: Iterable[str], agent_image: str | None = None) -> str:
     """Return the account stack's template (JSON) for a work place and a region."""
     name = stack_name(work, region)
-    runner = policies.runner(work, name, {"Ref": "InstanceTypes"}, "${SecurityGroup.GroupId}")
+    runner = policies.in_template(policies.runner(work, name, {"Ref": "InstanceTypes"}, "${SecurityGroup.GroupId}"))
     resources = {
         **_bucket(work),
-        "SecurityGroup": _resource(
-            "EC2::SecurityGroup", GroupDescription=f"{name}: nothing comes in", VpcId={"Ref": "Vpc"}
-        ),
+        "SecurityGroup": _resource("EC2::SecurityGroup", GroupDescription="nothing comes in", VpcId={"Ref": "Vpc"}),
         **_role("Worker", name, policies.trust("ec2.amazonaws.com", "ecs-tasks.amazonaws.com"), policies.worker(work)),
         **_role("Host", name, policies.trust("ec2.amazonaws.com"), policies.host(agent_image or "")),
         **_role("Reaper", name, policies.trust("lambda.amazonaws.com"), policies.reaper(name), profile=False),
@@ -167,8 +163,7 @@ def template(work: S3Uri, region: str, types: Iterable[str], agent_image: str | 
         "ReaperRule": _resource(
             "Events::Rule",
             Name=f"{name}-reaper",
-            Description="ends boxes of ir-harness whose time is over",
-            ScheduleExpression=f"rate({_REAPER_MINUTES} minutes)",
+            ScheduleExpression="rate(5 minutes)",
             State="ENABLED",
             Targets=[{"Id": "reaper", "Arn": {"Fn::GetAtt": ["ReaperFunction", "Arn"]}}],
         ),
@@ -179,34 +174,25 @@ def template(work: S3Uri, region: str, types: Iterable[str], agent_image: str | 
             Principal="events.amazonaws.com",
             SourceArn={"Fn::GetAtt": ["ReaperRule", "Arn"]},
         ),
-        "RunnerPolicy": _resource(
-            "IAM::ManagedPolicy", ManagedPolicyName=f"{name}-runner", PolicyDocument=policies.in_template(runner)
-        ),
+        "RunnerPolicy": _resource("IAM::ManagedPolicy", ManagedPolicyName=f"{name}-runner", PolicyDocument=runner),
     }
-    bucket = {"Type": "String", "AllowedValues": ["yes", "no"], "Default": "yes"}
     document = {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": f"ir-harness: what runs through {work} need in {region}; costs nothing but the bucket's content",
         "Parameters": {
             "Vpc": {"Type": "AWS::EC2::VPC::Id", "Description": "where boxes live; the default VPC will do"},
-            "InstanceTypes": {
-                "Type": "CommaDelimitedList",
-                "Default": ",".join(sorted(types)),
-                "Description": "that boxes may be of",
-            },
-            "MakeBucket": {**bucket, "Description": f"no: the bucket {work.bucket} exists"},
+            "InstanceTypes": {"Type": "CommaDelimitedList", "Default": ",".join(sorted(types))},
+            "MakeBucket": {"Type": "String", "AllowedValues": ["yes", "no"], "Default": "yes"},
         },
         "Conditions": {"MakesBucket": {"Fn::Equals": [{"Ref": "MakeBucket"}, "yes"]}},
         "Resources": resources,
         "Outputs": {
-            "Vpc": {"Value": {"Ref": "Vpc"}},
+            **{key: {"Value": {"Ref": key}} for key in ("Vpc", "WorkerProfile", "ReaperRule")},
             "SecurityGroup": {"Value": {"Fn::GetAtt": ["SecurityGroup", "GroupId"]}},
             "WorkerRoleId": {"Value": {"Fn::GetAtt": ["WorkerRole", "RoleId"]}},
             "WorkerRoleArn": {"Value": {"Fn::GetAtt": ["WorkerRole", "Arn"]}},
-            "WorkerProfile": {"Value": {"Ref": "WorkerProfile"}},
             "HostProfileArn": {"Value": {"Fn::GetAtt": ["HostProfile", "Arn"]}},
             "InstanceTypes": {"Value": {"Fn::Join": [",", {"Ref": "InstanceTypes"}]}},
-            "ReaperRule": {"Value": {"Ref": "ReaperRule"}},
         },
     }
     return json.dumps(document, indent=2) + "\n"
@@ -230,9 +216,7 @@ def _resource(kind: str, **properties: Any) -> dict[str, Any]:
     return {"Type": f"AWS::{kind}", "Properties": properties}
 
 
-def _role(
-    logical: str, name: str, trust: dict[str, Any], policy: dict[str, Any], *, profile: bool = True
-) -> dict[str, Any]:
+def _role(logical: str, name: str, trust: Policy, policy: Policy, *, profile: bool = True) -> dict[str, Any]:
     own = f"{name}-{logical.lower()}"
     made = {
         f"{logical}Role": _resource(
@@ -271,11 +255,7 @@ def _bucket(work: S3Uri) -> dict[str, Any]:
         "LifecycleConfiguration": {"Rules": rules},
         "Tags": [{"Key": _MADE, "Value": "yes"}],
     }
-    keep = {
-        "Condition": "MakesBucket",
-        "DeletionPolicy": "RetainExceptOnCreate",
-        "UpdateReplacePolicy": "Retain",
-    }
+    keep = {"DeletionPolicy": "RetainExceptOnCreate", "UpdateReplacePolicy": "Retain", "Condition": "MakesBucket"}
     policy = {"Bucket": {"Ref": "Bucket"}, "PolicyDocument": policies.in_template(policies.bucket(work))}
     return {
         "Bucket": {**_resource("S3::Bucket", **properties), **keep},
@@ -287,26 +267,15 @@ def _at(connections: Connections, region: str) -> Connections:
     return connections if connections.region == region else Connections(region)
 
 
-def _exists(connections: Connections, bucket: str) -> bool:
+def _is_ours(connections: Connections, bucket: str) -> bool | None:
+    """Return whether harness made a bucket; ``None``: it does not exist."""
     try:
         with aws_errors(f"looking at the bucket {bucket}"):
-            connections.client("s3").head_bucket(Bucket=bucket)
-    except AwsError as error:
-        if error.code in ("404", "NoSuchBucket"):
-            return False
-        raise
-    return True
-
-
-def is_ours(connections: Connections, bucket: str) -> bool:
-    """Return whether harness made a bucket."""
-    try:
-        with aws_errors(f"looking at the tags of {bucket}"):
             found = tags.as_dict(connections.client("s3").get_bucket_tagging(Bucket=bucket)["TagSet"])
     except AwsError as error:
-        if error.code == "NoSuchTagSet":
-            return False
-        raise
+        if error.code not in ("NoSuchBucket", "NoSuchTagSet"):
+            raise
+        return None if error.code == "NoSuchBucket" else False
     return _MADE in found
 
 
@@ -337,7 +306,8 @@ def _boundary(connections: Connections, work: S3Uri, region: str, say: Say) -> N
             raise
         document = policies.printed(policies.boundary(work, stack_name(work, region)), partition, region, account)
         with aws_errors(f"making the policy {name}, which takes an administrator"):
-            client.create_policy(PolicyName=name, PolicyDocument=json.dumps(document))
+            arn = client.create_policy(PolicyName=name, PolicyDocument=json.dumps(document))["Policy"]["Arn"]
+            client.get_waiter("policy_exists").wait(PolicyArn=arn)
         say(f"made: policy {name}")
 
 
@@ -362,7 +332,8 @@ def _refuse_alive(connections: Connections, work: S3Uri, owner: str, region: str
 
 
 def _remove_objects(connections: Connections, work: S3Uri, say: Say, results_too: bool) -> None:
-    if not _exists(connections, work.bucket):
+    ours = _is_ours(connections, work.bucket)
+    if ours is None:
         return
     objects = Objects(connections, work)
     names = [each.name for folder in FOLDERS for each in objects.list(f"{folder}/")]
@@ -371,7 +342,7 @@ def _remove_objects(connections: Connections, work: S3Uri, say: Say, results_too
         return
     if names:
         say(f"removed: {objects.delete(names)} objects below {work}")
-    if not is_ours(connections, work.bucket):
+    if not ours:
         return
     try:
         with aws_errors(f"removing the bucket {work.bucket}"):

@@ -163,7 +163,8 @@ def test_a_request_brings_its_tags_and_its_boundary() -> None:
     assert job.context["aws:resourcetag/harness:owner"] == "o"
     [role] = asked([sent("iam", "Action=PutRolePolicy&RoleName=x", boundary="b")], "me")
     assert role.context["iam:permissionsboundary"] == "b"
-    [own] = asked([sent("ssm", "", userid="A:1") | {"headers": {"x-amz-target": "AmazonSSM.GetDocument"}}], "me")
+    parameter = {"headers": {"x-amz-target": "AmazonSSM.GetParameter"}, "body": '{"Name": "/aws/x"}'}
+    [own] = asked([sent("ssm", "", userid="A:1") | parameter], "me")
     assert own.context["aws:userid"] == "A:1"
 
 

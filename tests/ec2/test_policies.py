@@ -11,10 +11,10 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from harness.aws import cloudformation
+from harness.aws import cloudformation, tags
 from harness.aws.connections import Connections
 from harness.aws.uri import S3Uri
-from harness.ec2 import account, amis, fleet, policies, tags
+from harness.ec2 import account, fleet, policies
 from harness.errors import AwsError
 from tests.aws import rights, server
 from tests.aws.server import ACCOUNT, REGION
@@ -37,7 +37,7 @@ class Account:
         found = account.find(connections, WORK, REGION)
         assert found is not None
         self.made = found
-        self.image = amis.find(connections, REGION, "al2023", "x86_64", 0).image_id
+        self.image = regions.ami(connections, REGION, "al2023", "x86_64", False).image_id
         self._looked = 0
 
     def client(self, service: str, key: str) -> Any:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.aws import tags
 from harness.aws.connections import Connections
-from harness.ec2 import tags
 from tests.aws.server import REGION, SECRETS
 
 Owner = Callable[[str, str], str]
