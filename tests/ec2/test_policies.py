@@ -15,6 +15,7 @@ from harness.aws import cloudformation, tags
 from harness.aws.connections import Connections
 from harness.aws.uri import S3Uri
 from harness.ec2 import account, fleet, policies
+from harness.ec2 import region as regions
 from harness.errors import AwsError
 from tests.aws import rights, server
 from tests.aws.server import ACCOUNT, REGION
