@@ -1,0 +1,70 @@
+"""A suite of 5,000 jobs: what planning it for EC2 and for Batch takes, and what writing down its parts takes.
+
+``python -m benchmarks.cloud_scale [CELLS]`` prints seconds and peak memory; exit code 1 beyond the bounds.  Systems are
+fakes, S3 is moto's server; nothing is launched.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+
+from harness.aws.connections import Connections
+from harness.batch.backend import SERVICE as BATCH
+from harness.ec2 import account
+from harness.ec2.backend import SERVICE as EC2
+from harness.progress import Screen
+from harness.remote.run import SuiteRun
+from tests.aws import server
+from tests.conftest import Bench, make_bench
+from tests.ec2.conftest import TYPES, WORK, Field
+
+TRIALS = 5
+PLAN_S, MEMORY_MIB = 5.0, 500.0
+_DATASETS = 10
+_PROFILES = ("cpu1-mem256m", "cpu1-mem1", "cpu1-mem2", "cpu1-mem4")
+_PROTOCOL = f'[protocol]\nname = "interleaved"\nwarmup_queries = 2\ntrials = {TRIALS}\nrepeats = 0\nk = 3\n'
+
+
+def main(cells: int = 1000) -> int:
+    """Plan the suite for both services."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        make_bench(folder)
+        for number in range(_DATASETS):
+            shutil.copytree(folder / "tiny", folder / f"tiny{number}")
+        with server.running(folder / "moto.log") as endpoint:
+            os.environ.update(server.environment(endpoint), HARNESS_IMAGES=str(folder / "engines"))
+            account.up(Connections(server.REGION), WORK, server.REGION, "bench", TYPES, lambda _line: None)
+            systems = ("planted", *(f"s{number:03}" for number in range(1, cells // len(_PROFILES) // _DATASETS)))
+            keys = {"profiles": list(_PROFILES), "datasets": [f"./tiny{number}" for number in range(_DATASETS)]}
+            field = Field(Bench(folder), endpoint, systems, {"instance": "m6i.xlarge"}, _PROTOCOL, keys)
+            took = {service.name: _planned(field, service) for service in (EC2, BATCH)}
+    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({**took, "peak_mib": round(peak_mib)}, indent=2))
+    return 0 if all(each["plan_s"] < PLAN_S for each in took.values()) and peak_mib < MEMORY_MIB else 1
+
+
+def _planned(field: Field, service: object) -> dict[str, float]:
+    client = field.client(screen=Screen(Console(file=StringIO())))
+    made = SuiteRun(field.request(), client, service)  # type: ignore[arg-type]
+    images = made.found_images()
+    started = time.perf_counter()
+    draft = made.draft(images, None)
+    submissions = made.backend.split(draft.parts)
+    plan_s = time.perf_counter() - started
+    jobs = sum(len(part.jobs) for part in draft.parts)
+    return {"jobs": jobs, "parts": len(draft.parts), "submissions": len(submissions), "plan_s": round(plan_s, 2)}
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:])))
