@@ -9,7 +9,6 @@ import dataclasses
 import hashlib
 import io
 import json
-import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -39,7 +38,6 @@ class Home:
 
     def __init__(self, planned: Iterable[Planned], stored: Iterable[Result], store: Store) -> None:
         self._planned: dict[tuple[Cell, int], Planned] = {(job.cell, job.spec.job): job for job in planned}
-        self._lock = threading.Lock()
         self.store = store
         self.keys = {result.key for result in stored}
 
@@ -68,11 +66,6 @@ class Home:
         """Return a part's jobs that are not home."""
         return tuple(job for job in part.jobs if job.key not in self.keys)
 
-    def came(self, result: Result) -> None:
-        """Note what was stored."""
-        with self._lock:
-            self.keys.add(result.key)
-
     def interrupt(self, job: PartJob, why: str, when: float, box: Ec2Instance | None, machine: Instance | None) -> None:
         """Store that a job's machine was taken away.
 
@@ -87,7 +80,7 @@ class Home:
         at = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
         about = _environment(machine, planned.spec.instance_type)
         result = assemble(planned, at, nothing(Outcome.INTERRUPTED, why), None, None, about)
-        self.came(self.store.put(replace(result, instance=box), None, None, b"").result)
+        self.keys.add(self.store.put(replace(result, instance=box), None, None, b"").result.key)
 
 
 def _environment(machine: Instance | None, instance_type: str | None) -> Environment:

@@ -137,7 +137,7 @@ class Journal:
                 self.signs[box] = signs
 
     def _looked(self, box: str) -> tuple[str, Signs]:
-        folder, signs = self.box(box), self.signs.get(box, Signs())
+        folder, signs = self._work.below(layout.box(box)), self.signs.get(box, Signs())
         for each in folder.list():
             kind, _, name = each.name.rpartition("/")
             if each.name == layout.BEAT:
@@ -164,14 +164,6 @@ class Journal:
             if error.code != "BadRecord":
                 raise
             return None
-
-    def box(self, box: str) -> Objects:
-        """Return a box's folder."""
-        return self._work.below(layout.box(box))
-
-    def of(self, boxes: Iterable[str]) -> list[Signs]:
-        """Return what these boxes have written, as far as it was read, in their order."""
-        return [self.signs[box] for box in boxes if box in self.signs]
 
     def put_part(self, part: Part) -> None:
         """Write what a box is to do."""

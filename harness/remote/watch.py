@@ -58,35 +58,26 @@ class Terms:
     patience: Patience = field(default_factory=Patience)
 
 
+@dataclass
 class Watch:
-    """One run, from wherever it is to its end."""
+    """One run, from wherever it is to its end; ``put_part`` ships a part's inputs and writes what its box is to do."""
 
-    def __init__(
-        self,
-        work: Objects,
-        journal: Journal,
-        home: Home,
-        backend: Backend,
-        shipper: Shipper,
-        put_part: Callable[[PlannedPart, tuple[PartJob, ...]], None],
-        machines: Mapping[str, Instance],
-        clock: AwsTime,
-        board: Board,
-        terms: Terms,
-        pace: Pace,
-    ) -> None:
-        self._work = work
-        self._journal = journal
-        self._home = home
-        self._backend = backend
-        self._shipper = shipper
-        self._put_part = put_part
-        self._machines = machines
-        self._clock = clock
-        self._board = board
-        self._terms = terms
-        self._pace = pace
-        self._submissions = {each.name: each for each in backend.split(journal.run.parts)}
+    work: Objects
+    journal: Journal
+    home: Home
+    backend: Backend
+    shipper: Shipper
+    put_part: Callable[[PlannedPart, tuple[PartJob, ...]], None]
+    machines: Mapping[str, Instance]
+    clock: AwsTime
+    board: Board
+    terms: Terms
+    pace: Pace
+    given_up: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.budget = Budget(self.terms.cap_usd)
+        self._submissions = {each.name: each for each in self.backend.split(self.journal.run.parts)}
         self._states: dict[str, State] = {}
         self._over: set[str] = set()  # names of submissions
         self._finished: set[str] = set()  # names of parts
@@ -94,8 +85,6 @@ class Watch:
         self._ending: dict[str, tuple[float, float, str]] = {}  # part -> first and last told, and why
         self._indexes: set[str] = set()
         self._damaged: dict[str, str] = {}
-        self.given_up: list[str] = []
-        self.budget = Budget(terms.cap_usd)
 
     def run(self) -> list[str]:
         """Go on until nothing is left to do; return a line for each machine that is still alive.
@@ -104,69 +93,71 @@ class Watch:
             AwsError: AWS fails for long; what was launched goes on, and the same command goes on with it.
             KeyboardInterrupt: the user stops watching; likewise.
         """
-        self._journal.recall()
-        for name, launch in self._journal.launches.items():
+        self.journal.recall()
+        for name, launch in self.journal.launches.items():
             self.budget.promise(launch)
             if launch.usd is not None:
                 self.budget.settle(name, launch.usd)
                 self._over.add(name)
-        with self._board:
-            while not until_answered(self._tick, self._board.say, self._wait):
+        with self.board:
+            while not until_answered(self._tick, self.board.say, self._wait):
                 self._wait()
-        alive = until_answered(self._backend.alive, self._board.say, self._wait)
+        alive = until_answered(self.backend.alive, self.board.say, self._wait)
         if not alive:
-            until_answered(self._journal.close, self._board.say, self._wait)
+            until_answered(self.journal.close, self.board.say, self._wait)
         return alive
 
     def _wait(self) -> None:
-        self._pace.sleep(self._pace.interval_s)
+        self.pace.sleep(self.pace.interval_s)
 
     @property
     def launched(self) -> list[Launch]:
         """Launches of which something may still live."""
-        return [launch for name, launch in self._journal.launches.items() if name not in self._over]
+        return [launch for name, launch in self.journal.launches.items() if name not in self._over]
 
     def _tick(self) -> bool:
         """Look and act once; return whether all is over."""
         # AWS first: what S3 shows after a box was seen to be gone is all that it ever handed over.
-        self._states |= self._backend.look(self.launched, self._submissions)
+        self._states |= self.backend.look(self.launched, self._submissions)
         for launch in self.launched:
             instance = self._states[launch.parts[0]].instance
             if instance is not None and launch.machine is None:  # EC2 forgets it an hour after its end
-                self._journal.put_launch(replace(launch, machine=instance.instance_id))
+                self.journal.put_launch(replace(launch, machine=instance.instance_id))
         open_parts = [part for launch in self.launched for part in self._submissions[launch.name].parts]
         live = [part for part in open_parts if part.name not in self._finished]
         states = {part.name: self._states[part.name] for part in live}
-        self._journal.look(box for state in states.values() if state.phase in (RUNNING, ENDED) for box in state.boxes)
+        self.journal.look(box for state in states.values() if state.phase in (RUNNING, ENDED) for box in state.boxes)
         self._arrivals(live)
         for part in live:
             self._part(part, states[part.name])
         for launch in self.launched:
             self._settle(launch)
         self._launches()
-        self._board.update(self._lines(), self.budget.committed_usd)
+        self.board.update(self._lines(), self.budget.committed_usd)
         return self._over >= self._submissions.keys()
 
-    def _signs(self, state: State) -> list[Signs]:
-        return self._journal.of(state.boxes)
+    def _last(self, state: State) -> Signs:
+        """Return what the last box of a part that wrote anything has written."""
+        written = [self.journal.signs[box] for box in state.boxes if box in self.journal.signs]
+        return next((signs for signs in reversed(written) if signs.beat or signs.end), Signs())
 
     def _arrivals(self, parts: list[PlannedPart]) -> None:
         """Bring home what boxes have handed over: indexes to the shared inputs, jobs into the store."""
         wanted: dict[str, tuple[PartJob, str]] = {}
         for part in parts:
             builds = {build.key for build in part.builds} - self._indexes
-            jobs = {job.key: job for job in part.jobs if job.key not in self._home.keys | self._damaged.keys()}
+            jobs = {job.key: job for job in part.jobs if job.key not in self.home.keys | self._damaged.keys()}
             for box in self._states[part.name].boxes:
-                for signs in self._journal.of([box]):
-                    for key in builds & signs.indexes:
-                        if self._shipper.adopt_index(box, key) is not None:
-                            self._indexes.add(key)
-                    wanted |= {key: (jobs[key], box) for key in jobs.keys() & signs.jobs}
+                signs = self.journal.signs.get(box, Signs())
+                for key in builds & signs.indexes:
+                    if self.shipper.adopt_index(box, key) is not None:
+                        self._indexes.add(key)
+                wanted |= {key: (jobs[key], box) for key in jobs.keys() & signs.jobs}
 
         def one(each: tuple[PartJob, str]) -> Result | HarnessError:
             job, box = each
             try:
-                return bring(self._work, box, job.key, self._home.spec(job), self._home.store)
+                return bring(self.work, box, job.key, self.home.spec(job), self.home.store)
             except HarnessError as error:
                 return error
 
@@ -175,13 +166,13 @@ class Watch:
         failed: HarnessError | None = None
         for key, result in zip(wanted, came, strict=True):
             if isinstance(result, Result):
-                self._home.came(result)
-                self._board.came(result)
+                self.home.keys.add(result.key)
+                self.board.came(result)
             elif isinstance(result, StoreError) or _passes(result):
                 failed = result
             else:
                 self._damaged[key] = str(result)
-                self._board.say(f"{key}: {result}")
+                self.board.say(f"{key}: {result}")
         if failed is not None:  # only now: what else came is home
             raise failed
 
@@ -193,53 +184,50 @@ class Watch:
         if state.attempts > self._attempts.setdefault(part.name, state.attempts):
             # A lost machine is replaced: the next one does what is not home.
             self._attempts[part.name] = state.attempts
-            self._put_part(part, self._home.left(part))
-        signs = self._signs(state)
-        done = bool(signs) and signs[-1].end is not None
-        why = "it has done its part" if done else self._wrong(state, signs)
+            self.put_part(part, self.home.left(part))
+        done = self._last(state).end is not None
+        why = "it has done its part" if done else self._wrong(state)
         if why is None or state.launched is None:
             return
-        now = self._clock.now
+        now = self.clock.now
         first, last, _ = self._ending.get(part.name, (now, float("-inf"), why))
-        if now - first > self._terms.patience.linger_s:
+        if now - first > self.terms.patience.linger_s:
             self._finish(part, state)
-        elif now - last > self._terms.patience.again_s:
+        elif now - last > self.terms.patience.again_s:
             if not done and part.name not in self._ending:
-                self._board.say(f"{self._name(part, state)}: ended, because {why}")
+                self.board.say(f"{self._name(part, state)}: ended, because {why}")
             self._ending[part.name] = (first, now, why)
-            self._backend.end(part.name, state, why)
+            self.backend.end(part.name, state, why)
 
-    def _wrong(self, state: State, signs: list[Signs]) -> str | None:
+    def _wrong(self, state: State) -> str | None:
         """Return why a box must go that has not said that it is done."""
         if state.launched is None or state.phase == UNKNOWN:
             return None
         if state.reason:
             return state.reason
-        now, patience = self._clock.now, self._terms.patience
-        latest = signs[-1] if signs else Signs()
-        if latest.beat is not None and latest.beat.notice:
-            return f"EC2 takes it away: {latest.beat.notice}"
+        last, patience = self._last(state), self.terms.patience
+        if last.beat is not None and last.beat.notice:
+            return f"EC2 takes it away: {last.beat.notice}"
         # Until harness is there, nothing beats.
-        installs = latest.beat is None or latest.beat.phase == "installing"
-        silent = now - (latest.beat_at or state.launched)
+        installs = last.beat is None or last.beat.phase == "installing"
+        silent = self.clock.now - (last.beat_at or state.launched)
         most = patience.first_beat_s if installs else patience.beat_s
         return f"no sign of life for {silent / 60:.0f} min" if silent > most else None
 
     def _finish(self, part: PlannedPart, state: State) -> None:
         """Close a part whose machine is gone for good: all that it handed over is home."""
         self._finished.add(part.name)
-        signs = self._signs(state)
-        last = signs[-1] if signs else Signs()
+        last = self._last(state)
         end, beat = last.end, last.beat
-        missing = self._home.left(part)
+        missing = self.home.left(part)
         unbuilt = {build.key for build in part.builds} - self._indexes
         told = self._ending.get(part.name)
         reasons = [end.detail if end else "", told[2] if told and end is None else "", state.reason]
         if not last.beat and not end:
-            reasons.append(self._backend.last_words(state))
+            reasons.append(self.backend.last_words(state))
         why = "; ".join(dict.fromkeys(filter(None, reasons))) or ("its box left it out" if end else "its box went away")
         if unbuilt and (missing or not part.jobs):
-            self._board.say(f"{self._name(part, state)}: {len(unbuilt)} indexes are not built ({why})")
+            self.board.say(f"{self._name(part, state)}: {len(unbuilt)} indexes are not built ({why})")
         if not missing:
             return
         # Of a box that ended by itself nothing was interrupted, unless it says so.
@@ -247,15 +235,15 @@ class Watch:
         for job in missing:
             reason = self._damaged.get(job.key) or (why if job.key == current else None)
             if reason is not None:
-                when = last.beat_at or self._clock.now
-                machine = self._machines.get(part.instance_type)
-                self._home.interrupt(job, f"interrupted: {reason}", when, state.instance, machine)
+                when = last.beat_at or self.clock.now
+                machine = self.machines.get(part.instance_type)
+                self.home.interrupt(job, f"interrupted: {reason}", when, state.instance, machine)
         begun = f"begun {state.attempts} times; " if state.attempts > 1 else ""
         self._give_up(f"{self._name(part, state)}: {len(missing)} jobs left undone: {begun}{why}")
 
     def _give_up(self, line: str) -> None:
         self.given_up.append(f"{line}; the same command plans them anew")
-        self._board.say(line)
+        self.board.say(line)
 
     def _settle(self, launch: Launch) -> None:
         """Write down that a launch is over and what it has cost."""
@@ -263,7 +251,7 @@ class Watch:
         if not {part.name for part in parts} <= self._finished:
             return
         usd = costs.cost_usd(launch, parts, [self._states[part.name].seconds for part in parts])
-        self._journal.put_launch(replace(launch, usd=usd))
+        self.journal.put_launch(replace(launch, usd=usd))
         self.budget.settle(launch.name, usd)
         self._over.add(launch.name)
 
@@ -271,43 +259,43 @@ class Watch:
         """Launch what is ready, as many as may live at once."""
         waiting = [each for name, each in self._submissions.items() if name not in self._over]
         for submission in waiting:
-            launch = self._journal.launches.get(submission.name)
+            launch = self.journal.launches.get(submission.name)
             if launch is not None:
                 # Whoever wrote it down may have died before AWS was asked.
                 if any(self._states[part.name].phase == UNKNOWN for part in submission.parts):
                     self._launch(launch, submission)
             elif self._all_there(submission):
                 self._over.add(submission.name)
-            elif len(self.launched) < self._terms.most and self._ready(submission):
+            elif len(self.launched) < self.terms.most and self._ready(submission):
                 self._new_launch(submission, waiting)
 
     def _new_launch(self, submission: Submission, waiting: list[Submission]) -> None:
         others = [
             each
             for each in waiting
-            if each.name not in self._journal.launches.keys() | self._over and each is not submission
+            if each.name not in self.journal.launches.keys() | self._over and each is not submission
         ]
         limits = self.budget.limits(submission, others)
         if limits is None:
             if not self.budget.outstanding:  # nothing is promised that could come back
-                left = max(self._terms.cap_usd or 0.0, 0.0) - self.budget.committed_usd
-                count = sum(len(self._home.left(part)) for part in submission.parts)
+                left = max(self.terms.cap_usd or 0.0, 0.0) - self.budget.committed_usd
+                count = sum(len(self.home.left(part)) for part in submission.parts)
                 reason = f"what is left of --max-usd, US$ {max(left, 0.0):.2f}, does not reach for it"
                 self._give_up(f"{submission.name}: {count} jobs left undone: {reason}")
                 self._over.add(submission.name)
             return
         for part in submission.parts:
-            self._put_part(part, self._home.left(part))
+            self.put_part(part, self.home.left(part))
         launch = Launch(
             name=submission.name,
             parts=tuple(part.name for part in submission.parts),
             limit_s=limits.limit_s,
             attempts=limits.attempts,
-            at=round(self._clock.now),
+            at=round(self.clock.now),
             usd_per_hour=sum(part.usd_per_hour for part in submission.parts),
         )
         # Before it is asked for: money that may be spent is promised first.
-        self._journal.put_launch(launch)
+        self.journal.put_launch(launch)
         self.budget.promise(launch)
         self._launch(launch, submission)
 
@@ -315,17 +303,17 @@ class Watch:
         for part in submission.parts:
             self._states.setdefault(part.name, State(UNKNOWN, "launching"))
         try:
-            self._backend.launch(launch, submission, self._journal.put_launch)
+            self.backend.launch(launch, submission, self.journal.put_launch)
         except Refused as error:
-            self._journal.drop_launch(launch.name)
+            self.journal.drop_launch(launch.name)
             self.budget.settle(launch.name, 0.0)
             self._over.add(launch.name)
-            count = sum(len(self._home.left(part)) for part in submission.parts)
+            count = sum(len(self.home.left(part)) for part in submission.parts)
             self._give_up(f"{submission.name}: {count} jobs left undone: {error}")
 
     def _all_there(self, submission: Submission) -> bool:
         """Return whether all that it is for is home or in S3."""
-        left = any(self._home.left(part) for part in submission.parts)
+        left = any(self.home.left(part) for part in submission.parts)
         return not left and all(map(self._has_index, submission.builds))
 
     def _ready(self, submission: Submission) -> bool:
@@ -334,7 +322,7 @@ class Watch:
         return all(key not in making or self._has_index(key) for key in submission.needs)
 
     def _has_index(self, key: str) -> bool:
-        if key not in self._indexes and self._shipper.find_index(key) is not None:
+        if key not in self._indexes and self.shipper.find_index(key) is not None:
             self._indexes.add(key)
         return key in self._indexes
 
@@ -350,7 +338,7 @@ class Watch:
                 continue
             states = [self._states.get(part.name) for part in submission.parts]
             jobs = [job for part in submission.parts for job in part.jobs]
-            home = sum(job.key in self._home.keys for job in jobs)
+            home = sum(job.key in self.home.keys for job in jobs)
             found.append((name, submission.parts[0].instance_type, self._words(states), f"{home}/{len(jobs)}"))
         return found
 
@@ -360,8 +348,7 @@ class Watch:
             return "waiting"
         words = []
         for state in known:
-            signs = self._signs(state)
-            beat = signs[-1].beat if signs else None
+            beat = self._last(state).beat
             word = beat.phase if beat is not None and state.phase == RUNNING else state.words
             words.append(f"{word}: {state.reason}" if state.reason and state.phase != ENDED else word)
         if len(words) == 1:
