@@ -7,6 +7,8 @@ import threading
 import time
 from collections import Counter
 from dataclasses import replace
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import boto3
@@ -19,7 +21,7 @@ from harness.ec2 import account, backend, fleet
 from harness.ec2.backend import SERVICE
 from harness.errors import AwsError, UsageError
 from harness.records import Outcome
-from harness.remote import run
+from harness.remote import costs, run
 from harness.remote.costs import Budget
 from harness.remote.journal import Journal
 from harness.remote.watch import Pace
@@ -285,19 +287,36 @@ def test_the_cap_holds_when_the_command_is_dead_and_no_user_data_ever_ran(plain:
 
     with pytest.raises(KeyboardInterrupt):
         plain.run(plain.client(pace=Pace(0.05, nap)), cap_usd=cap)
-    launched, terminated = launched_and_terminated()
-    assert launched > 0 and terminated == 0
+    ec2 = boto3.client("ec2", region_name=REGION)
+    (box,) = [each for one in ec2.describe_instances()["Reservations"] for each in one["Instances"]]
+    tags = {tag["Key"]: tag["Value"] for tag in box["Tags"]}
+    left_s = datetime.fromisoformat(tags["harness:expiry"]).timestamp() - aws_now()
+    server.forward(plain.endpoint, left_s - 2 * SPEED)
     assert reaper.tick(plain.endpoint, WORK)
-    assert launched_and_terminated() == (launched, 0), "it is not due yet"
-    server.forward(plain.endpoint, 30 * 3600)
+    assert launched_and_terminated() == (1, 0), "it is not due yet"
+    # The rule calls every five minutes: at worst just before the deadline, and so late after it.
+    server.forward(plain.endpoint, costs.REAPER_EVERY_S)
     assert reaper.tick(plain.endpoint, WORK)
-    assert launched_and_terminated() == (launched, launched)
-    tags = [
-        {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
-        for reservation in boto3.client("ec2", region_name=REGION).describe_instances()["Reservations"]
-        for instance in reservation["Instances"]
-    ]
-    assert all("harness:expiry" in each for each in tags)
+    lived_s = aws_now() - box["LaunchTime"].timestamp()
+    assert launched_and_terminated() == (1, 1)
+    (launch,) = journal_of(plain).launches.values()
+    assert lived_s <= launch.limit_s + costs.BEYOND_LIMIT_S
+    assert launch.usd_per_hour * lived_s / 3600 <= costs.most_usd(launch.usd_per_hour, launch.limit_s) <= cap
+
+
+def aws_now() -> float:
+    answer = boto3.client("s3").list_buckets()["ResponseMetadata"]["HTTPHeaders"]["date"]
+    return parsedate_to_datetime(answer).timestamp()
+
+
+def journal_of(plain: Field) -> Journal:
+    """Return the open run as it is written down."""
+    made = plain.suite_run()
+    found = made.open_run()
+    assert found is not None
+    book = Journal(made.work, found)
+    book.recall()
+    return book
 
 
 def test_a_rule_that_is_disabled_is_no_deadline_and_nothing_is_launched(plain: Field) -> None:
