@@ -66,17 +66,14 @@ def compressed(path: Path) -> Iterator[IO[bytes]]:
 def unpack(
     source: IO[bytes], folder: Path, *, what: str, most_bytes: int, allowed: Callable[[str], bool] | None = None
 ) -> None:
-    """Unpack a tar, compressed or not, into an existing folder.
+    """Unpack a tar, compressed or not, into a folder, which no entry may leave.
 
     Args:
-        source: the tar.
-        folder: gets the files.
+        source: the tar; one that is damaged or holds a link or device raises an `AwsError`.
+        folder: exists, and gets the files.
         what: names the tar in errors.
         most_bytes: the largest sum of all files.
         allowed: accepts a name; ``None``: all names that stay in the folder.
-
-    Raises:
-        AwsError: it is damaged, cut off or too large, or holds an entry that is no plain file within the folder.
     """
     left, entries, seen = most_bytes, 0, set[str]()
     try:
@@ -86,7 +83,7 @@ def unpack(
                 entries, left = entries + 1, left - entry.size
                 if left < 0 or entries > _MOST_ENTRIES:
                     raise _bad(what, f"it holds more than {most_bytes >> 20} MiB or {_MOST_ENTRIES:,} files")
-                if not _is_plain(name) or (allowed is not None and not allowed(name)):
+                if not _is_plain(name) or (allowed and not allowed(name)):
                     raise _bad(what, f"{name[:80]!r} has no place in it")
                 if entry.isdir():
                     (folder / name).mkdir(parents=True, exist_ok=True)
@@ -96,7 +93,13 @@ def unpack(
                 if name in seen:
                     raise _bad(what, f"{name[:80]!r} is in it twice")
                 seen.add(name)
-                _extract(tar, entry, folder / name)
+                path, content = folder / name, tar.extractfile(entry)
+                assert content is not None
+                path.parent.mkdir(parents=True, exist_ok=True)
+                # Exclusive: no file of another entry is written through.
+                with content, path.open("xb") as file:
+                    shutil.copyfileobj(content, file, _CHUNK)
+                path.chmod(0o755 if entry.mode & 0o100 else 0o644)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
         raise _bad(what, f"it is damaged ({error})") from error
 
@@ -106,16 +109,6 @@ def _is_plain(name: str) -> bool:
     path = PurePosixPath(name)
     plain = 0 < len(name) <= _MOST_NAME and not _ODD.search(name) and not path.is_absolute()
     return plain and str(path) == name and ".." not in path.parts and name != "."
-
-
-def _extract(tar: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = tar.extractfile(entry)
-    assert content is not None
-    # Exclusive: no file of another entry is written through.
-    with content, path.open("xb") as file:
-        shutil.copyfileobj(content, file, _CHUNK)
-    path.chmod(0o755 if entry.mode & 0o100 else 0o644)
 
 
 def _bad(what: str, why: str) -> AwsError:

@@ -31,11 +31,7 @@ HOME_ONLY = {
 
 
 def entries() -> list[tuple[str, Path | bytes]]:
-    """Return all files of the bundle by their names in it, sorted.
-
-    Raises:
-        UsageError: they are far too large, so other files lie in these folders.
-    """
+    """Return all files of the bundle by their names in it, sorted."""
     package = Path(harness.__file__).resolve().parent
     found: dict[str, Path | bytes] = {}
     for name, folder in (("harness", package), *((name, data_root() / name) for name in _DATA)):

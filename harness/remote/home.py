@@ -9,7 +9,6 @@ import dataclasses
 import hashlib
 import io
 import json
-import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -39,16 +38,11 @@ class Home:
 
     def __init__(self, planned: Iterable[Planned], stored: Iterable[Result], store: Store) -> None:
         self._planned: dict[tuple[Cell, int], Planned] = {(job.cell, job.spec.job): job for job in planned}
-        self._lock = threading.Lock()
         self.store = store
         self.keys = {result.key for result in stored}
 
     def planned(self, job: PartJob) -> Planned:
-        """Return the job as it is planned here, with the part's repetition.
-
-        Raises:
-            UsageError: it is planned otherwise than when the run began.
-        """
+        """Return the job, planned here as when the run began, with the part's repetition."""
         known = self._planned.get((job.cell, job.job))
         if known is not None:
             spec = replace(known.spec, repetition=job.repetition)
@@ -61,7 +55,7 @@ class Home:
         )
 
     def spec(self, job: PartJob) -> ResultSpec:
-        """Return what its result must say that was measured."""
+        """Return what a job's result must say that was measured."""
         return self.planned(job).spec
 
     def left(self, part: PlannedPart) -> tuple[PartJob, ...]:
@@ -70,19 +64,10 @@ class Home:
 
     def came(self, result: Result) -> None:
         """Note what was stored."""
-        with self._lock:
-            self.keys.add(result.key)
+        self.keys.add(result.key)
 
     def interrupt(self, job: PartJob, why: str, when: float, box: Ec2Instance | None, machine: Instance | None) -> None:
-        """Store that a job's machine was taken away.
-
-        Args:
-            job: what ran there.
-            why: one line.
-            when: of its last sign of life, seconds since 1970 by AWS' clock.
-            box: the instance, where it is known.
-            machine: facts of its type.
-        """
+        """Store that a job's machine was taken away; ``when``: its last sign of life, by AWS' clock."""
         planned = self.planned(job)
         at = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
         about = _environment(machine, planned.spec.instance_type)
@@ -107,12 +92,7 @@ def _environment(machine: Instance | None, instance_type: str | None) -> Environ
 
 
 def bring(work: Objects, box_id: str, key: str, expected: ResultSpec, store: Store) -> Result:
-    """Store a job of a box, which was planned as ``expected``; this process holds the store.
-
-    Raises:
-        AwsError: with code ``BadJob``: it is not the job that was planned; or S3 refuses.
-        StoreError: it cannot be stored, or is stored already.
-    """
+    """Store a job of a box in a held store; ``BadJob``: it is not whole, or not as ``expected``."""
     box = work.below(layout.box(box_id))
     place = box.place.below(layout.job(key))
     content = box.get(layout.job(key), MOST_BYTES)
@@ -122,48 +102,36 @@ def bring(work: Objects, box_id: str, key: str, expected: ResultSpec, store: Sto
         whole = folder / key
         whole.mkdir()
         try:
-            result = unpack(content, whole)
-            _check(result, key, expected)
-        except AwsError as error:
+            archive.unpack(io.BytesIO(content), whole, what="a job", most_bytes=MOST_BYTES, allowed=_FILES.__contains__)
+            result = read_result(whole / RESULT)
+            _check(result, whole)
+            _compare(result, key, expected)
+        except (AwsError, FileError) as error:
             raise AwsError(f"{place}: {error}; it is left there, and not stored", "BadJob") from error
         return store.adopt(whole, result).result
 
 
-def unpack(content: bytes, folder: Path) -> Result:
-    """Unpack a job into an empty folder; return its result, which agrees with every file beside it.
-
-    Raises:
-        AwsError: it is no packed job, or is not whole.
-    """
-    archive.unpack(io.BytesIO(content), folder, what="a job", most_bytes=MOST_BYTES, allowed=_FILES.__contains__)
-    try:
-        result = read_result(folder / RESULT)
-    except FileError as error:
-        raise _bad(f"{error}") from error
+def _check(result: Result, folder: Path) -> None:
+    """Refuse a result that does not agree with itself or the files beside it."""
     files = [path for path in sorted(folder.iterdir()) if path.name != RESULT]
     found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     if found != result.files:
         other = sorted(name for name in found.keys() | result.files.keys() if found.get(name) != result.files.get(name))
-        raise _bad(f"{', '.join(other)} are not as its {RESULT} says")
+        raise AwsError(f"{', '.join(other)} are not as its {RESULT} says")
     if result.key != job_key(result.spec):
-        raise _bad(f"its key {result.key[:40]!r} is not that of its spec")
+        raise AwsError(f"its key {result.key[:40]!r} is not that of its spec")
     if seals.broken(json.loads((folder / RESULT).read_bytes())):
-        raise _bad(f"its {RESULT} is not as it was sealed")
-    return result
+        raise AwsError(f"its {RESULT} is not as it was sealed")
 
 
-def _check(result: Result, key: str, expected: ResultSpec) -> None:
+def _compare(result: Result, key: str, expected: ResultSpec) -> None:
     """Refuse a job that is not as it was planned."""
     if job_key(expected) != key or result.key != key:
-        raise _bad(f"holds the job {result.key}")
+        raise AwsError(f"holds the job {result.key}")
     for field in dataclasses.fields(ResultSpec):  # cannot differ under one key, unless hashes collide
         if getattr(result.spec, field.name) != getattr(expected, field.name):
-            raise _bad(f"its {field.name} is not what was planned")
+            raise AwsError(f"its {field.name} is not what was planned")
     measured = {result.instance.instance_type if result.instance else None, result.environment.instance_type}
     if expected.instance_type is not None and measured != {expected.instance_type}:
         types = ", ".join(sorted(str(each) for each in measured - {expected.instance_type}))
-        raise _bad(f"planned for {expected.instance_type}, it was measured on {types}")
-
-
-def _bad(why: str) -> AwsError:
-    return AwsError(why, "BadJob")
+        raise AwsError(f"planned for {expected.instance_type}, it was measured on {types}")

@@ -36,7 +36,7 @@ class ShippedImage:
     image: str
     digest: str
     reference: str
-    file: Input | None = None
+    file: Input
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,6 @@ class Assignment:
     box_id: str
     part: Part
     status: str
-    version: int = VERSION
 
 
 @dataclass(frozen=True)
@@ -151,12 +150,9 @@ class Status:
     """The progress of a part on its box; ``troubles`` has a line for each job or index that is not uploaded."""
 
     phase: str
-    done: int = 0
-    total: int = 0
     current: str | None = None
-    handed_over: tuple[str, ...] = ()
+    uploaded: int = 0
     troubles: tuple[str, ...] = ()
-    version: int = VERSION
 
 
 @dataclass(frozen=True)
@@ -170,8 +166,6 @@ class Beat:
     part: str
     instance_id: str
     phase: str
-    done: int = 0
-    total: int = 0
     current: str | None = None
     notice: str | None = None
     version: int = VERSION
@@ -179,17 +173,15 @@ class Beat:
 
 @dataclass(frozen=True)
 class End:
-    """How a box ended: ``ok`` when all is done, else ``detail`` gives the cause in one line.
+    """How a box ended: ``ok``, or the cause in ``detail``, one line.
 
-    ``handed_over``: keys of the jobs that it uploaded.  ``cut_off``: the machine failed or was taken away, so the job
-    that ran last says nothing about its system.
+    ``cut_off``: the machine failed or was taken away, so the job that ran last says nothing about its system.
     """
 
     part: str
     instance_id: str
     ok: bool
     detail: str = ""
-    handed_over: tuple[str, ...] = ()
     cut_off: bool = False
     version: int = VERSION
 
@@ -200,11 +192,7 @@ def dump(record: Any) -> bytes:
 
 
 def read(kind: type[T], name: str, content: bytes) -> T:
-    """Parse a record; ``name`` says in errors where it is from.
-
-    Raises:
-        AwsError: it is no such record, or of another version of harness.
-    """
+    """Parse a record, or raise an `AwsError` that begins with its ``name``."""
     try:
         if kind not in _ADAPTERS:
             _ADAPTERS[kind] = TypeAdapter(kind)

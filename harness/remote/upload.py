@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from harness import indexes, suite, whole_file
 from harness.aws.objects import Objects
 from harness.errors import AwsError, FileError, HarnessError, JobError
 from harness.inputs import Options
 from harness.remote import archive, layout, shipping
-from harness.remote.records import MOST_BYTES, Assignment, Part, Status, dump, read
+from harness.remote.records import Assignment, Part, Status, dump, read
 from harness.result import job_key
 from harness.share import Build, Follower, Share, Wanted
 from harness.stored_jobs import StoredJob
@@ -29,17 +30,11 @@ _LONGEST_WAIT_S = 60.0
 
 
 def read_assignment(path: Path) -> Assignment:
-    """Read the file that ``--part`` names.
-
-    Raises:
-        FileError: it cannot be read.
-        AwsError: it is no assignment.
-    """
+    """Read the file that ``--part`` names."""
     try:
-        content = path.read_bytes()[: MOST_BYTES + 1]
+        return read(Assignment, str(path), path.read_bytes())
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror}; only the agent of a box writes such") from error
-    return read(Assignment, str(path), content)
 
 
 def suite_of(part: Part, file: Path) -> Suite:
@@ -65,10 +60,7 @@ def pack(folder: Path) -> bytes:
 
 
 class Uploader(Follower):
-    """Uploads jobs once they are stored, and indexes of the part once they are built.
-
-    An upload that fails is tried again after the next job, and at the end until ``patience_s`` is over.
-    """
+    """Uploads jobs and the part's indexes; tries again after the next job, and at the end for ``patience_s``."""
 
     def __init__(
         self,
@@ -82,49 +74,40 @@ class Uploader(Follower):
     ) -> None:
         self._work, self._box_id, self._cache, self._say = work, assignment.box_id, cache, say
         self._box = work.below(layout.box(assignment.box_id))
-        self._patience_s, self._sleep = patience_s, sleep
-        self._file = Path(assignment.status)
+        self._patience_s, self._sleep, self._file = patience_s, sleep, Path(assignment.status)
         self._waiting: list[tuple[str, Callable[[], None]]] = []
         # Index key -> how errors name the index.
-        self._unbuilt = {
-            build.key: f"the index of {build.system} on {build.dataset}" for build in assignment.part.builds
-        }
-        self.status = Status("fetching", 0, len(assignment.part.jobs))
+        self._unbuilt = {each.key: f"the index of {each.system} on {each.dataset}" for each in assignment.part.builds}
+        self.status = Status("fetching")
 
     def starts(self, key: str) -> None:
         """Note which job runs now."""
-        self._now(replace(self.status, phase="measuring", current=key))
+        self._note(phase="measuring", current=key)
 
     def stored(self, job: StoredJob) -> None:
         """Upload a job, and what waits."""
         key = job_key(job.result.spec)
         # Packed when it is tried, so that jobs wait on disk, not in memory.
         self._waiting.append((f"the job {key}", lambda: self._upload_job(key, job.folder)))
-        self._now(replace(self.status, done=self.status.done + 1, current=None))
+        self._note(current=None)
         self._try()
 
     def builds(self) -> None:
         """Note that an index is being built."""
-        self._now(replace(self.status, phase="building", current=None))
+        self._note(phase="building", current=None)
 
     def built(self, key: str, error: JobError | None) -> None:
         """Upload an index, if the part asks for it."""
         name = self._unbuilt.pop(key, None)
-        if name is None:
-            return
-        if error is not None:
+        if name is not None and error is not None:
             self._trouble(f"{name} was not built: {error}")
-            return
-        self._waiting.append((name, lambda: self._upload_index(key)))
-        self._try()
+        elif name is not None:
+            self._waiting.append((name, lambda: self._upload_index(key)))
+            self._try()
 
     def finish(self) -> None:
-        """Upload what waits, however long S3 takes.  A job that still runs was cut off, and stays named.
-
-        Raises:
-            AwsError: it took too long; the status names what is left.
-        """
-        self._now(replace(self.status, phase="finishing"))
+        """Upload what waits; an `AwsError` after ``patience_s``.  A job that was cut off stays named."""
+        self._note(phase="finishing")
         for name in self._unbuilt.values():
             self._trouble(f"{name} was not built; see the log")
         waited, wait = 0.0, _FIRST_WAIT_S
@@ -151,7 +134,7 @@ class Uploader(Follower):
     def _upload_job(self, key: str, folder: Path) -> None:
         # Refused where it is there already: only an earlier try of this box can have written it.
         self._box.put_new(layout.job(key), pack(folder))
-        self._now(replace(self.status, handed_over=(*self.status.handed_over, key)))
+        self._note(uploaded=self.status.uploaded + 1)
 
     def _upload_index(self, key: str) -> None:
         found = indexes.find(self._cache, key)
@@ -160,10 +143,10 @@ class Uploader(Follower):
 
     def _trouble(self, text: str) -> None:
         self._say(text)
-        self._now(replace(self.status, troubles=(*self.status.troubles, text)))
+        self._note(troubles=(*self.status.troubles, text))
 
-    def _now(self, status: Status) -> None:
-        self.status = status
+    def _note(self, **changes: Any) -> None:
+        self.status = replace(self.status, **changes)
         # A status that cannot be written hinders no job.
         with contextlib.suppress(HarnessError), whole_file.writing(self._file) as path:
             path.write_bytes(dump(self.status))

@@ -47,11 +47,7 @@ def refuse_accounts(work: S3Uri) -> None:
 
 
 def render(boot: Boot) -> str:
-    """Return the script (bash) for Amazon Linux 2023, its GPU variant for ECS, and Debian 12.
-
-    Raises:
-        UsageError: it would be larger than EC2 takes, or hold a secret.
-    """
+    """Return the script (bash) for Amazon Linux 2023, its GPU variant for ECS, and Debian 12."""
     for what, name in (("run id", boot.run_id), ("part", boot.part), ("region", boot.region)):
         if not _NAME.fullmatch(name):
             raise UsageError(f"{what} {name!r}: letters, digits, '.', '_' and '-' only")

@@ -16,7 +16,6 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import IO
 
 import docker
@@ -29,8 +28,9 @@ from harness.aws.failures import aws_errors, concealed
 from harness.aws.objects import Objects
 from harness.engine import engine_errors
 from harness.errors import AwsError, HarnessError, UsageError
-from harness.remote import bundle, layout, receive, upload
+from harness.remote import bundle, layout, upload
 from harness.remote.records import MOST_BYTES, Assignment, Beat, End, Part, Status, dump, read
+from harness.remote.shipping import Fetcher
 
 HOME_VARIABLE = "HARNESS_BOX_HOME"
 INTERVAL_VARIABLE = "HARNESS_BEAT_S"
@@ -88,26 +88,22 @@ class Worker:
             if pulse.is_alive():
                 pulse.join()
             self._write_beat()  # the state at the end
-            notice = self._beat.notice
-            if detail and notice:
-                detail = f"{detail}; EC2 announced: {notice}"
+            if detail and self._beat.notice:
+                detail = f"{detail}; EC2 announced: {self._beat.notice}"
             self._say(f"end: {detail or 'all is done'}")
-            self._end(detail, cut_off=asked or notice is not None or _ENGINE_LOST in detail)
+            self._end(detail, cut_off=asked or self._beat.notice is not None or _ENGINE_LOST in detail)
         return not detail
 
     def _do(self, instance_type: str | None) -> str:
         """Fetch and run; return the first failure in a line, or nothing."""
         name = layout.part(self._part)
-        place = str(self._run.place.below(name))
-        content = self._run.get(name, MOST_BYTES)
+        content, place = self._run.get(name, MOST_BYTES), self._run.place.below(name)
         if content is None:
             raise UsageError(f"{place}: there is no such part")
-        part = read(Part, place, content)
+        part = read(Part, str(place), content)
         if instance_type != part.instance_type:
-            raise UsageError(
-                f"this machine is {instance_type or 'of no type that it knows'}, the part {part.name} is for"
-                f" {part.instance_type}"
-            )
+            own = instance_type or "of no type that it knows"
+            raise UsageError(f"this machine is {own}, the part {part.name} is for {part.instance_type}")
         if not part.jobs and not part.builds:
             return ""
         self._fetch(part)
@@ -115,16 +111,17 @@ class Worker:
 
     def _fetch(self, part: Part) -> None:
         self._cache.mkdir(parents=True, exist_ok=True)
+        fetcher = Fetcher(self._work, self._cache, self._say)
         if part.images:
-            with engine_errors(), contextlib.closing(docker.from_env(timeout=_ENGINE_S)) as client:
+            with engine_errors(), contextlib.closing(docker.from_env(timeout=_ENGINE_S)) as engine:
                 for image in part.images:
-                    receive.image(self._work, client, image, self._cache, self._say)
+                    fetcher.image(engine, image)
         datasets = self._home / upload.DATASETS
         leftovers.remove(datasets)
         for name, each in part.datasets.items():
-            receive.dataset(self._work, each, datasets / name, self._cache, self._say)
+            fetcher.dataset(each, datasets / name)
         for key, each in part.indexes.items():
-            receive.index(self._work, key, each, self._cache, self._say)
+            fetcher.index(key, each)
         assignment = Assignment(str(self._work.place), self._box_id, part, str(self._status_file))
         (self._home / "part.json").write_bytes(dump(assignment))
 
@@ -147,7 +144,7 @@ class Worker:
         status = self._status()
         if status and status.troubles:
             return "; ".join(status.troubles)
-        if code == 0 and status and len(status.handed_over) == len(part.jobs):
+        if code == 0 and status and status.uploaded == len(part.jobs):
             return ""
         lines = [line for line in self._log_tail(before).split("\n") if line.strip()]
         errors = [line for line in lines if line.startswith("harness: ")]
@@ -186,7 +183,7 @@ class Worker:
 
     def _write_beat(self) -> None:
         if now := self._status():
-            self._beat = replace(self._beat, phase=now.phase, done=now.done, total=now.total, current=now.current)
+            self._beat = replace(self._beat, phase=now.phase, current=now.current)
         with contextlib.suppress(AwsError):  # a beat that S3 does not take is left out
             self._box.put(layout.BEAT, dump(self._beat))
 
@@ -200,10 +197,8 @@ class Worker:
 
     def _end(self, detail: str, *, cut_off: bool) -> None:
         """Write how it ended; give up after ten minutes, because an idle machine costs money."""
-        status = self._status()
         line = " ".join(concealed(detail).split())[:1000]
-        handed_over = status.handed_over if status else ()
-        end = End(self._part, self._beat.instance_id, not detail, line, handed_over, bool(detail) and cut_off)
+        end = End(self._part, self._beat.instance_id, not detail, line, bool(detail) and cut_off)
         for _ in range(_TRIES):
             try:
                 self._upload_log()
@@ -221,16 +216,12 @@ def box_id(connections: Connections) -> str:
         return str(connections.client("sts").get_caller_identity()["UserId"])
 
 
-def _terminated(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
 def main(arguments: list[str]) -> int:
     """Run the agent with ``WORK RUN PART``; return its exit code."""
     if len(arguments) != 3:
         sys.stderr.write("harness: python -m harness.remote.worker s3://WORK RUN PART\n")
         return NOT_BEGUN
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     home = Path(os.environ.get(HOME_VARIABLE) or _HOME).absolute()
     try:
         home.mkdir(parents=True, exist_ok=True)
