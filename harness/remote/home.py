@@ -1,4 +1,4 @@
-"""Jobs of a run against the local store: brought home from boxes' folders, left to do, or interrupted.
+"""A run's jobs in the local store: brought home, left, or interrupted.
 
 A job that arrives is a stranger's until names, sizes, hashes, seal and spec are checked.
 """
@@ -42,7 +42,7 @@ class Home:
         self.keys = {result.key for result in stored}
 
     def planned(self, job: PartJob) -> Planned:
-        """Return the job, planned here as when the run began, with the part's repetition."""
+        """Return the job as planned, with the part's repetition."""
         known = self._planned.get((job.cell, job.job))
         if known is not None:
             spec = replace(known.spec, repetition=job.repetition)
@@ -67,7 +67,7 @@ class Home:
         self.keys.add(result.key)
 
     def interrupt(self, job: PartJob, why: str, when: float, box: Ec2Instance | None, machine: Instance | None) -> None:
-        """Store that a job's machine was taken away; ``when``: its last sign of life, by AWS' clock."""
+        """Store that a job's machine went away after ``when``."""
         planned = self.planned(job)
         at = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
         about = _environment(machine, planned.spec.instance_type)
@@ -76,7 +76,7 @@ class Home:
 
 
 def _environment(machine: Instance | None, instance_type: str | None) -> Environment:
-    """Return what is known of a machine that says nothing any more: what its type is."""
+    """Return the environment of a lost machine, from its type."""
     return Environment(
         cpu_model="unknown",
         architecture={"arm64": "aarch64"}.get(machine.architecture, machine.architecture) if machine else "unknown",
@@ -91,8 +91,19 @@ def _environment(machine: Instance | None, instance_type: str | None) -> Environ
     )
 
 
+def pack(folder: Path) -> bytes:
+    """Pack a stored job's folder as a tar, always the same bytes."""
+    target = io.BytesIO()
+    archive.write(target, [(path.name, path) for path in sorted(folder.iterdir()) if path.is_file()])
+    return target.getvalue()
+
+
 def bring(work: Objects, box_id: str, key: str, expected: ResultSpec, store: Store) -> Result:
-    """Store a job of a box in a held store; ``BadJob``: it is not whole, or not as ``expected``."""
+    """Store a box's uploaded job; this process holds the store.
+
+    Raises:
+        AwsError: with code ``BadJob``: it is not whole, or not as ``expected``; or S3 refuses.
+    """
     box = work.below(layout.box(box_id))
     place = box.place.below(layout.job(key))
     content = box.get(layout.job(key), MOST_BYTES)
@@ -112,7 +123,7 @@ def bring(work: Objects, box_id: str, key: str, expected: ResultSpec, store: Sto
 
 
 def _check(result: Result, folder: Path) -> None:
-    """Refuse a result that does not agree with itself or the files beside it."""
+    """Refuse a result that contradicts itself or the files beside it."""
     files = [path for path in sorted(folder.iterdir()) if path.name != RESULT]
     found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     if found != result.files:

@@ -1,4 +1,4 @@
-"""JSON objects in S3 that the orchestrator and its boxes exchange, validated by their reader."""
+"""JSON objects that the orchestrator and its boxes exchange through S3."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from harness.errors import AwsError
 from harness.records import to_json
 from harness.result import Cell
+from harness.share import IndexBuild
 
 # Of all records here: both sides run one bundle, so another version is a stranger's.
 VERSION = 1
@@ -22,7 +23,7 @@ _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
 
 @dataclass(frozen=True)
 class Input:
-    """An object that is shipped: its name below the work place, and its content's hash and size."""
+    """A shipped object: its name below the work place, hash and size."""
 
     name: str
     sha256: str
@@ -31,7 +32,7 @@ class Input:
 
 @dataclass(frozen=True)
 class ShippedImage:
-    """A system's image; ``digest`` is its id in the engine that has loaded it."""
+    """A system's image; ``digest`` is its id in the engine."""
 
     image: str
     digest: str
@@ -41,21 +42,12 @@ class ShippedImage:
 
 @dataclass(frozen=True)
 class PartJob:
-    """One job of a plan; the box must plan it under the same key, or its inputs differ from the orchestrator's."""
+    """One job of a plan; the box must plan it under this key."""
 
     cell: Cell
     job: int
     repetition: int
     key: str
-
-
-@dataclass(frozen=True)
-class IndexBuild:
-    """An index that a box builds and uploads, before any job that needs it."""
-
-    key: str
-    system: str
-    dataset: str
 
 
 @dataclass(frozen=True)
@@ -81,7 +73,7 @@ class PlannedPart:
 
 @dataclass(frozen=True)
 class Run:
-    """A run; ``results`` and ``owner`` are hashes, ``cap_usd`` the ``--max-usd`` of its first command."""
+    """A run: ``results`` and ``owner`` are hashes, ``cap_usd`` is the first ``--max-usd``."""
 
     run_id: str
     launcher: str
@@ -137,7 +129,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Assignment:
-    """A part on its box, for ``harness run --part``; ``status`` is the file that shows the progress."""
+    """A part for ``harness run --part``; ``status``: the file for its progress."""
 
     work: str
     box_id: str
@@ -147,7 +139,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Status:
-    """The progress of a part on its box; ``troubles`` has a line for each job or index that is not uploaded."""
+    """A part's progress; ``troubles``: a line for each job or index not uploaded."""
 
     phase: str
     current: str | None = None

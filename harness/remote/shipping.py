@@ -1,4 +1,4 @@
-"""Inputs in S3: the orchestrator ships them, a box fetches them and uploads the indexes that it builds.
+"""Inputs in S3: the orchestrator ships them, a box fetches them.
 
 An input is packed into a temporary file of the cache and uploaded under a name that its bytes decide; then its record
 (:class:`Input`) is written.  If two ship the same at once, one record stays and both use it.
@@ -58,7 +58,7 @@ class Shipper:
     """
 
     def __init__(self, work: Objects, engine: docker.DockerClient, cache: Path, say: Report) -> None:
-        """Refuse an engine with the containerd image store, where an image has another id than boxes find."""
+        """Refuse an engine whose images have other ids on boxes."""
         with engine_errors():
             status = engine.info().get("DriverStatus") or []
         if any("io.containerd.snapshotter" in str(value) for pair in status for value in pair):
@@ -81,7 +81,7 @@ class Shipper:
         return self._ship(name, "harness", lambda path: archive.write_gz(path, entries))
 
     def image(self, prepared: Prepared) -> ShippedImage:
-        """Ship a system's image with its tag, if the engine still has it."""
+        """Ship a system's image with its tag."""
         system, reference = prepared.system, _tag(self._engine, prepared)
         if reference is None:
             raise ImageError(f"system {system.name!r}: its image was made anew or removed; run this again")
@@ -96,7 +96,7 @@ class Shipper:
         return ShippedImage(system.image, prepared.digest, reference, file)
 
     def dataset(self, dataset: Dataset) -> Input:
-        """Ship a dataset; a folder of its name with the tar's files loads as the same dataset."""
+        """Ship a dataset as a folder that loads as the same dataset."""
         queries = [asdict(query) for query in dataset.queries]
         name = digest([_FORMAT, dataset.corpus.sha256, dataset.qrels_sha256, queries])
         return self._ship(
@@ -106,22 +106,16 @@ class Shipper:
         )
 
     def index(self, key: str, index: Index) -> Input:
-        """Ship an index of the cache; the first one of a key stays."""
+        """Ship an index of the cache, unless its key is there."""
         return self._ship(index_name(key), f"the index {key}", lambda path: _pack_index(path, index))
 
     def find_index(self, key: str, *, keep: bool = False) -> Input | None:
-        """Find an index in S3; ``keep``: renew it for boxes, or remove a record whose bytes are gone."""
-        name = index_name(key)
-        found = _find(self._work, name)
-        if keep and found is not None:
-            return self._renewed(name, found)
-        # The record is written last, so nobody is writing the bytes of one that is there.
-        if keep and self._work.size(f"{name}.json") is not None:
-            self._work.delete([f"{name}.json"])
-        return found
+        """Find an index in S3; ``keep``: renew it for boxes."""
+        found = _find(self._work, index_name(key))
+        return self._renewed(index_name(key), found) if keep and found is not None else found
 
     def adopt_index(self, box_id: str, key: str) -> Input | None:
-        """Copy an index that a box built to the inputs, unless one of that key is there."""
+        """Copy a box's index to the inputs, unless its key is there."""
         found = self.find_index(key)
         if found is not None:
             return found
@@ -148,7 +142,7 @@ class Shipper:
         local_indexes: Mapping[str, Index],
         index_of: Callable[[PartJob], str],
     ) -> Part:
-        """Ship what a part needs for these jobs, and return it; ``index_of`` gives the key of a job's index."""
+        """Ship a part's inputs; ``index_of`` returns the key of a job's index."""
         keys = dict.fromkeys((*map(index_of, jobs), *(build.key for build in planned.builds)))
         indexes = {key: found for key in keys if (found := self._index_of(key, local_indexes.get(key))) is not None}
         builds = tuple(build for build in planned.builds if build.key not in indexes)
@@ -170,12 +164,12 @@ class Shipper:
         )
 
     def _index_of(self, key: str, local: Index | None) -> Input | None:
-        """Return an index in S3, shipped from the cache if it is there."""
+        """Find an index in S3, or ship it from the cache."""
         ship = partial(self.find_index, key, keep=True) if local is None else partial(self.index, key, local)
         return self._once("index", key, ship)
 
     def _once(self, kind: str, name: str, ship: Callable[[], T]) -> T:
-        """Ship a thing, unless this shipper has shipped it; ask again for one that is not there yet."""
+        """Ship a thing once; ask again while it is missing."""
         if self._shipped.get((kind, name)) is None:
             self._shipped[kind, name] = ship()
         return cast(T, self._shipped[kind, name])
@@ -208,13 +202,13 @@ def upload_index(work: Objects, box_id: str, key: str, index: Index, cache: Path
 
 
 class Fetcher:
-    """Fetches shipped inputs to this box, and uses nothing but what was shipped."""
+    """Fetches shipped inputs to this box, each checked against its record."""
 
     def __init__(self, work: Objects, cache: Path, say: Report) -> None:
         self._work, self._cache, self._say = work, cache, say
 
     def image(self, engine: docker.DockerClient, shipped: ShippedImage) -> None:
-        """Load an image into the engine under its tag, unless the engine has it."""
+        """Load an image under its tag, unless the engine has it."""
         if _found(engine, shipped.digest) is None:
             self._say(f"loading the image of {shipped.image}, {shipped.file.size_bytes / 2**20:.1f} MiB")
             with self._downloaded(shipped.file) as file, engine_errors():
@@ -238,7 +232,7 @@ class Fetcher:
         self._unpack(shipped, folder)
 
     def index(self, key: str, shipped: Input) -> None:
-        """Unpack an index into the cache, unless the cache has it; it must be as its facts say."""
+        """Unpack and verify an index, unless the cache has it."""
         if indexes.find(self._cache, key):
             return
         self._say(f"fetching the index {key}, {shipped.size_bytes / 2**20:.1f} MiB")
@@ -280,7 +274,7 @@ class Fetcher:
             yield file
 
     def _download(self, name: str, file: IO[bytes]) -> str:
-        """Download an object; start again, a few times, if the transfer breaks off."""
+        """Download an object; start again if the transfer breaks off."""
         for wait_s in _WAITS_S:
             try:
                 return self._work.download(name, file)
@@ -300,7 +294,8 @@ def _found(engine: docker.DockerClient, digest: str) -> Image | None:
 
 
 def _tag(engine: docker.DockerClient, prepared: Prepared) -> str | None:
-    """Return an image's tag in the engine; found by id, because a recipe names several platforms' images."""
+    """Return an image's tag in the engine."""
+    # By id, because a recipe names several platforms' images.""
     found = _found(engine, prepared.digest)
     if found is None:
         return None
@@ -340,16 +335,16 @@ def _upload(work: Objects, name: str, what: str, pack: Callable[[Path], None], c
 
 def _record(work: Objects, name: str, made: Input) -> Input:
     """Write an input's record; return the one that stays."""
-    if work.put_new(f"{name}.json", dump(made)):
-        return made
-    found = _find(work, name)
-    if found is None:  # the bytes that it names are gone
-        work.put(f"{name}.json", dump(made))
-    return found or made
+    if not work.put_new(f"{name}.json", dump(made)):
+        found = _find(work, name)
+        if found is not None:
+            return found
+        work.put(f"{name}.json", dump(made))  # the bytes that the stored one names are gone
+    return made
 
 
 def _input(name: str, sha256: str, size_bytes: int) -> Input:
-    """Describe the input of a name, whose bytes lie under its name with their hash."""
+    """Describe an input whose bytes lie under its name with their hash."""
     return Input(f"{name.removesuffix(ARCHIVE)}.{sha256[:12]}{ARCHIVE}", sha256, size_bytes)
 
 

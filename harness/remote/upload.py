@@ -1,9 +1,8 @@
-"""Do one part with ``harness run --part``, and upload each job and index to the box's folder once it is stored."""
+"""``harness run --part``: do one part, upload each job and index."""
 
 from __future__ import annotations
 
 import contextlib
-import io
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,10 +13,10 @@ from harness import indexes, suite, whole_file
 from harness.aws.objects import Objects
 from harness.errors import AwsError, FileError, HarnessError, JobError
 from harness.inputs import Options
-from harness.remote import archive, layout, shipping
+from harness.remote import home, layout, shipping
 from harness.remote.records import Assignment, Part, Status, dump, read
 from harness.result import job_key
-from harness.share import Build, Follower, Share, Wanted
+from harness.share import Follower, Share, Wanted
 from harness.stored_jobs import StoredJob
 from harness.suite import Suite
 
@@ -38,7 +37,7 @@ def read_assignment(path: Path) -> Assignment:
 
 
 def suite_of(part: Part, file: Path) -> Suite:
-    """Return a part's suite, with those of its datasets that lie beside the assignment's file."""
+    """Return a part's suite, with its datasets that lie beside ``file``."""
     # In their order, because the overhead is measured on the first.
     names = [name for name in map(suite.dataset_name, part.suite.get("datasets", ())) if name in part.datasets]
     return suite.parse({**part.suite, "datasets": [f"./{DATASETS}/{name}" for name in dict.fromkeys(names)]}, file)
@@ -47,20 +46,15 @@ def suite_of(part: Part, file: Path) -> Suite:
 def options(usual: Options, suite: Suite, part: Part, follower: Follower) -> Options:
     """Return the options of a run that does one part alone."""
     jobs = {(job.cell, job.job): Wanted(job.repetition, job.key) for job in part.jobs}
-    builds = tuple(Build(build.key, build.system, build.dataset) for build in part.builds)
     types = dict.fromkeys(suite.profiles, part.instance_type)
-    return replace(usual, share=Share(jobs, follower, builds), instance_types=types)
-
-
-def pack(folder: Path) -> bytes:
-    """Pack a stored job's folder as a tar, always the same bytes."""
-    target = io.BytesIO()
-    archive.write(target, [(path.name, path) for path in sorted(folder.iterdir()) if path.is_file()])
-    return target.getvalue()
+    return replace(usual, share=Share(jobs, follower, part.builds), instance_types=types)
 
 
 class Uploader(Follower):
-    """Uploads jobs and the part's indexes; tries again after the next job, and at the end for ``patience_s``."""
+    """Uploads stored jobs and the part's indexes to the box's folder.
+
+    A failed upload is tried again after the next job, and at the end for ``patience_s``.
+    """
 
     def __init__(
         self,
@@ -106,7 +100,7 @@ class Uploader(Follower):
             self._try()
 
     def finish(self) -> None:
-        """Upload what waits; an `AwsError` after ``patience_s``.  A job that was cut off stays named."""
+        """Upload the rest; after ``patience_s`` raise S3's error."""
         self._note(phase="finishing")
         for name in self._unbuilt.values():
             self._trouble(f"{name} was not built; see the log")
@@ -133,7 +127,7 @@ class Uploader(Follower):
 
     def _upload_job(self, key: str, folder: Path) -> None:
         # Refused where it is there already: only an earlier try of this box can have written it.
-        self._box.put_new(layout.job(key), pack(folder))
+        self._box.put_new(layout.job(key), home.pack(folder))
         self._note(uploaded=self.status.uploaded + 1)
 
     def _upload_index(self, key: str) -> None:

@@ -67,7 +67,7 @@ class Worker:
         self._stop = threading.Event()
 
     def live(self) -> bool:
-        """Do the part; return whether all of it is done.  Every failure is told."""
+        """Do the part, report every failure, return whether all is done."""
         self._status_file.unlink(missing_ok=True)
         found = instance_metadata.instance()
         self._beat = replace(self._beat, instance_id=found.instance_id if found else _UNKNOWN)
@@ -126,7 +126,7 @@ class Worker:
         (self._home / "part.json").write_bytes(dump(assignment))
 
     def _harness(self, part: Part) -> str:
-        """Run harness on the part to its end; return its complaint, or nothing."""
+        """Run harness on the part; return its complaint, or nothing."""
         command = [sys.executable, "-m", "harness", "run", "--launcher", self._launcher]
         command += ["--part", str(self._home / "part.json")]
         command += ["--results", str(self._home / "results"), "--cache", str(self._cache)]
@@ -162,18 +162,17 @@ class Worker:
             return None
 
     def _beats(self) -> None:
-        """Write beats, and the log with some of them, until the part is over."""
+        """Write beats, some with the log, until the part is over."""
         with contextlib.suppress(OSError):  # the measured system comes first
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         count, until_beat = 0, 0.0
         while True:
             notice = instance_metadata.spot_notice()
             noticed = notice is not None and notice != self._beat.notice
-            if noticed:
-                self._beat = replace(self._beat, notice=notice)
             if noticed or until_beat <= 0:
+                self._beat = replace(self._beat, notice=notice or self._beat.notice)
                 self._write_beat()
-                if count % _LOG_EVERY == 0 or noticed:
+                if noticed or count % _LOG_EVERY == 0:
                     self._upload_log()
                 count, until_beat = count + 1, self._interval_s
             pause = min(until_beat, _NOTICE_S)
@@ -196,22 +195,21 @@ class Worker:
             self._box.put(layout.LOG, concealed(self._log_tail()).encode())
 
     def _end(self, detail: str, *, cut_off: bool) -> None:
-        """Write how it ended; give up after ten minutes, because an idle machine costs money."""
+        """Write the end; give up after ten minutes of a paid machine."""
         line = " ".join(concealed(detail).split())[:1000]
         end = End(self._part, self._beat.instance_id, not detail, line, bool(detail) and cut_off)
         for _ in range(_TRIES):
             try:
                 self._upload_log()
                 self._box.put_new(layout.END, dump(end))
+                return
             except AwsError as error:
                 self._say(f"the end could not be told: {error}")
                 time.sleep(_WAIT_S)
-            else:
-                return
 
 
 def box_id(connections: Connections) -> str:
-    """Return this box's ``aws:userid``, which names the one folder where IAM lets it write."""
+    """Return this box's ``aws:userid``: IAM lets it write to that folder."""
     with aws_errors("asking AWS for this box's id"):
         return str(connections.client("sts").get_caller_identity()["UserId"])
 

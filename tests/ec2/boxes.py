@@ -22,8 +22,8 @@ from harness.ec2 import fleet
 from harness.ec2.fleet import Seen
 from harness.records import Outcome
 from harness.remote import layout
+from harness.remote.home import pack
 from harness.remote.records import MOST_BYTES, Beat, End, Input, Part, PartJob, dump, read
-from harness.remote.upload import pack
 from harness.result import Ec2Instance, ResultSpec, job_key
 from harness.store import Store
 from tests import build

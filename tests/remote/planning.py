@@ -12,9 +12,10 @@ from harness.declared import read_toml
 from harness.inputs import Inputs, Options
 from harness.launch.base import Launcher
 from harness.remote import layout
-from harness.remote.records import IndexBuild, Part, PartJob, ShippedImage, dump
+from harness.remote.records import Part, PartJob, ShippedImage, dump
 from harness.remote.shipping import Shipper
 from harness.result import ResultSpec, job_key
+from harness.share import IndexBuild
 from tests.conftest import Bench
 from tests.remote import imds
 from tests.remote.conftest import WORK

@@ -100,7 +100,7 @@ def test_what_was_handed_over_comes_home_as_it_was_stored(planning: Planning, tm
         for key, spec in planning.specs.items():
             with pytest.raises(AwsError, match=r"planned for c7g\.large, it was measured on None"):
                 home.bring(planning.work, BOX, key, spec, store)  # this is no machine of EC2
-    packed = {key: upload.pack(job.folder) for key, job in box.stored.items()}
+    packed = {key: home.pack(job.folder) for key, job in box.stored.items()}
     assert {key: planning.box.get(layout.job(key), 1 << 20) for key in packed} == packed
 
 
