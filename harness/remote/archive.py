@@ -28,7 +28,7 @@ Entries = Iterable[tuple[str, Path | bytes]]
 
 
 def write(target: IO[bytes], entries: Entries) -> None:
-    """Write a tar in this order, with executable bits, without owners and times."""
+    """Write a tar with executable bits, without owners and times."""
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name, content in entries:
             entry = tarfile.TarInfo(name)  # of mode 0o644

@@ -42,7 +42,7 @@ class ShippedImage:
 
 @dataclass(frozen=True)
 class PartJob:
-    """One job of a plan; the box must plan it under this key."""
+    """One job of a plan; boxes must plan it under its key."""
 
     cell: Cell
     job: int
@@ -125,26 +125,6 @@ class Part:
     datasets: dict[str, Input] = field(default_factory=dict)
     indexes: dict[str, Input] = field(default_factory=dict)
     version: int = VERSION
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """A part for ``harness run --part``; ``status``: the file for its progress."""
-
-    work: str
-    box_id: str
-    part: Part
-    status: str
-
-
-@dataclass(frozen=True)
-class Status:
-    """A part's progress; ``troubles``: a line for each job or index not uploaded."""
-
-    phase: str
-    current: str | None = None
-    uploaded: int = 0
-    troubles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class Boot:
 
 
 def refuse_accounts(work: S3Uri) -> None:
-    """Refuse an account in the work place, which user data and logs name."""
+    """Refuse a work place with an account's number: logs name it."""
     if _ACCOUNT.search(str(work)):
         raise UsageError(
             "the work place has twelve digits in its name, as accounts have, and harness writes none of those down;"

@@ -1,8 +1,10 @@
-"""The agent of a box: ``python -m harness.remote.worker s3://WORK RUN PART``.
+"""A box: its agent (``python -m harness.remote.worker``) and ``harness run --part``.
 
-Fetches the inputs of its part, runs ``harness run --part`` in a process of its own, and writes to the box's folder in
-S3: a beat every half minute, and at the end how it went, whatever happened.  Exit code 0: every job is uploaded; 1: not
-all, as its end says; 2: the agent could not begin and has written nothing.
+The agent fetches the inputs of its part, runs ``harness run --part`` in a process of its own, and writes to the box's
+folder in S3: a beat every half minute, and at the end how it went, whatever happened.  Exit code 0: every job is
+uploaded; 1: not all, as its end says; 2: the agent could not begin and has written nothing.
+
+The other process measures, and uploads each job and index to the box's folder once it is stored.
 """
 
 from __future__ import annotations
@@ -14,23 +16,29 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import docker
 
 import harness
-from harness import instance_metadata, leftovers
+from harness import indexes, instance_metadata, leftovers, suite, whole_file
 from harness.aws import uri
 from harness.aws.connections import Connections
 from harness.aws.failures import aws_errors, concealed
 from harness.aws.objects import Objects
 from harness.engine import engine_errors
-from harness.errors import AwsError, HarnessError, UsageError
-from harness.remote import bundle, layout, upload
-from harness.remote.records import MOST_BYTES, Assignment, Beat, End, Part, Status, dump, read
-from harness.remote.shipping import Fetcher
+from harness.errors import AwsError, FileError, HarnessError, JobError, UsageError
+from harness.inputs import Options
+from harness.remote import bundle, layout, shipping
+from harness.remote.home import pack
+from harness.remote.records import MOST_BYTES, Beat, End, Part, dump, read
+from harness.result import job_key
+from harness.share import Follower, Share, Wanted
+from harness.stored_jobs import StoredJob
+from harness.suite import Suite
 
 HOME_VARIABLE = "HARNESS_BOX_HOME"
 INTERVAL_VARIABLE = "HARNESS_BEAT_S"
@@ -42,14 +50,38 @@ _UNKNOWN = "unknown"
 _ENGINE_S = 3600
 # So begins harness's message about an engine that it has lost.
 _ENGINE_LOST = "the Docker engine "
-# How long S3 may be out of reach at the end.
-_TRIES = 60
-_WAIT_S = 10.0
+# How long S3 may be out of reach when the agent writes its end.
+_TRIES, _WAIT_S = 60, 10.0
 # How often EC2 is asked for a spot interruption, which it announces two minutes before.
 _NOTICE_S = 5.0
 # The log goes along with every tenth beat.
 _LOG_EVERY = 10
 _NICE = 10
+# In the agent's home, beside the assignment.
+_DATASETS = "datasets"
+# How long S3 may be out of reach at the end of a part; the jobs are safe on disk until the box's time limit.
+_PATIENCE_S = 4 * 3600.0
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 2.0, 60.0
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A part for ``harness run --part``; ``status``: the file for its progress."""
+
+    work: str
+    box_id: str
+    part: Part
+    status: str
+
+
+@dataclass(frozen=True)
+class Status:
+    """A part's progress; ``troubles``: a line for each missing upload."""
+
+    phase: str
+    current: str | None = None
+    uploaded: int = 0
+    troubles: tuple[str, ...] = ()
 
 
 class Worker:
@@ -111,12 +143,12 @@ class Worker:
 
     def _fetch(self, part: Part) -> None:
         self._cache.mkdir(parents=True, exist_ok=True)
-        fetcher = Fetcher(self._work, self._cache, self._say)
+        fetcher = shipping.Fetcher(self._work, self._cache, self._say)
         if part.images:
             with engine_errors(), contextlib.closing(docker.from_env(timeout=_ENGINE_S)) as engine:
                 for image in part.images:
                     fetcher.image(engine, image)
-        datasets = self._home / upload.DATASETS
+        datasets = self._home / _DATASETS
         leftovers.remove(datasets)
         for name, each in part.datasets.items():
             fetcher.dataset(each, datasets / name)
@@ -127,9 +159,8 @@ class Worker:
 
     def _harness(self, part: Part) -> str:
         """Run harness on the part; return its complaint, or nothing."""
-        command = [sys.executable, "-m", "harness", "run", "--launcher", self._launcher]
-        command += ["--part", str(self._home / "part.json")]
-        command += ["--results", str(self._home / "results"), "--cache", str(self._cache)]
+        command = [sys.executable, "-m", "harness", "run", "--launcher", self._launcher, "--cache", str(self._cache)]
+        command += ["--part", str(self._home / "part.json"), "--results", str(self._home / "results")]
         root = Path(harness.__file__).resolve().parent.parent
         variables = {**os.environ, "PYTHONPATH": str(root), "PYTHONUNBUFFERED": "1"}
         if (root / bundle.OWN_IMAGES).is_dir():
@@ -212,6 +243,124 @@ def box_id(connections: Connections) -> str:
     """Return this box's ``aws:userid``: IAM lets it write to that folder."""
     with aws_errors("asking AWS for this box's id"):
         return str(connections.client("sts").get_caller_identity()["UserId"])
+
+
+def read_assignment(path: Path) -> Assignment:
+    """Read the file that ``--part`` names."""
+    try:
+        return read(Assignment, str(path), path.read_bytes())
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}; only the agent of a box writes such") from error
+
+
+def suite_of(part: Part, file: Path) -> Suite:
+    """Return a part's suite, with its datasets that lie beside ``file``."""
+    # In their order, because the overhead is measured on the first.
+    names = [name for name in map(suite.dataset_name, part.suite.get("datasets", ())) if name in part.datasets]
+    return suite.parse({**part.suite, "datasets": [f"./{_DATASETS}/{name}" for name in dict.fromkeys(names)]}, file)
+
+
+def options(usual: Options, suite: Suite, part: Part, follower: Follower) -> Options:
+    """Return the options of a run that does one part alone."""
+    jobs = {(job.cell, job.job): Wanted(job.repetition, job.key) for job in part.jobs}
+    types = dict.fromkeys(suite.profiles, part.instance_type)
+    return replace(usual, share=Share(jobs, follower, part.builds), instance_types=types)
+
+
+class Uploader(Follower):
+    """Uploads stored jobs and the part's indexes to the box's folder.
+
+    A failed upload is tried again after the next job, and at the end for ``patience_s``.
+    """
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        work: Objects,
+        cache: Path,
+        say: Callable[[str], None],
+        *,
+        patience_s: float = _PATIENCE_S,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._work, self._box_id, self._cache, self._say = work, assignment.box_id, cache, say
+        self._box = work.below(layout.box(assignment.box_id))
+        self._patience_s, self._sleep, self._file = patience_s, sleep, Path(assignment.status)
+        self._waiting: list[tuple[str, Callable[[], None]]] = []
+        # Index key -> how errors name the index.
+        self._unbuilt = {each.key: f"the index of {each.system} on {each.dataset}" for each in assignment.part.builds}
+        self.status = Status("fetching")
+
+    def starts(self, key: str) -> None:
+        """Note which job runs now."""
+        self._note(phase="measuring", current=key)
+
+    def stored(self, job: StoredJob) -> None:
+        """Upload a job, and what waits."""
+        key = job_key(job.result.spec)
+        # Packed when it is tried, so that jobs wait on disk, not in memory.
+        self._waiting.append((f"the job {key}", lambda: self._upload_job(key, job.folder)))
+        self._note(current=None)
+        self._try()
+
+    def builds(self) -> None:
+        """Note that an index is being built."""
+        self._note(phase="building", current=None)
+
+    def built(self, key: str, error: JobError | None) -> None:
+        """Upload an index, if the part asks for it."""
+        name = self._unbuilt.pop(key, None)
+        if name is not None and error is not None:
+            self._trouble(f"{name} was not built: {error}")
+        elif name is not None:
+            self._waiting.append((name, lambda: self._upload_index(key)))
+            self._try()
+
+    def finish(self) -> None:
+        """Upload the rest; after ``patience_s`` raise S3's error."""
+        self._note(phase="finishing")
+        for name in self._unbuilt.values():
+            self._trouble(f"{name} was not built; see the log")
+        waited, wait = 0.0, _FIRST_WAIT_S
+        while (error := self._try()) is not None:
+            if waited >= self._patience_s:
+                for name, _ in self._waiting:
+                    self._trouble(f"{name} could not be handed over: {error}")
+                raise error
+            self._sleep(wait)
+            waited, wait = waited + wait, min(2 * wait, _LONGEST_WAIT_S)
+
+    def _try(self) -> AwsError | None:
+        """Upload all that waits, in order; return the error that stops it."""
+        while self._waiting:
+            name, upload = self._waiting[0]
+            try:
+                upload()
+            except AwsError as error:
+                self._say(f"{name} waits to be handed over: {error}")
+                return error
+            del self._waiting[0]
+        return None
+
+    def _upload_job(self, key: str, folder: Path) -> None:
+        # Refused where it is there already: only an earlier try of this box can have written it.
+        self._box.put_new(layout.job(key), pack(folder))
+        self._note(uploaded=self.status.uploaded + 1)
+
+    def _upload_index(self, key: str) -> None:
+        found = indexes.find(self._cache, key)
+        if found is not None:
+            shipping.upload_index(self._work, self._box_id, key, found, self._cache, self._say)
+
+    def _trouble(self, text: str) -> None:
+        self._say(text)
+        self._note(troubles=(*self.status.troubles, text))
+
+    def _note(self, **changes: Any) -> None:
+        self.status = replace(self.status, **changes)
+        # A status that cannot be written hinders no job.
+        with contextlib.suppress(HarnessError), whole_file.writing(self._file) as path:
+            path.write_bytes(dump(self.status))
 
 
 def main(arguments: list[str]) -> int:

@@ -21,9 +21,9 @@ from harness.errors import AwsError, FileError
 from harness.inputs import Options
 from harness.launch.fake import FakeLauncher
 from harness.progress import Screen
-from harness.remote import bundle, home, layout, upload
-from harness.remote.records import Assignment, Input, Part, Status, dump, read
-from harness.remote.upload import Uploader
+from harness.remote import bundle, home, layout, worker
+from harness.remote.records import Input, Part, dump, read
+from harness.remote.worker import Assignment, Status, Uploader
 from harness.result import job_key
 from harness.store import Store
 from harness.stored_jobs import StoredJob, read_jobs
@@ -61,7 +61,7 @@ class OneBox:
         bench = self.planning.bench
         usual = Options(self.folder / "results", self.folder / "cache", bench.folder)
         loaded = suite.load(bench.folder / "test-suite.toml")
-        options = upload.options(usual, loaded, self.assignment.part, follower)
+        options = worker.options(usual, loaded, self.assignment.part, follower)
         orchestrator.run(loaded, options, FakeLauncher(), Screen(Console(file=StringIO())))
         follower.finish()
 
@@ -229,9 +229,9 @@ main()
 def command(box: OneBox, launcher: str = "fake") -> subprocess.CompletedProcess[str]:
     file = box.folder / "part.json"
     file.write_bytes(dump(box.assignment))
-    (box.folder / upload.DATASETS).mkdir()
+    (box.folder / worker._DATASETS).mkdir()
     for name in box.assignment.part.datasets:
-        (box.folder / upload.DATASETS / name).symlink_to(box.planning.bench.folder / name)
+        (box.folder / worker._DATASETS / name).symlink_to(box.planning.bench.folder / name)
     arguments = ["run", "--launcher", launcher, "--part", str(file)]
     arguments += ["--results", str(box.folder / "results"), "--cache", str(box.folder / "cache")]
     absent = [
@@ -288,9 +288,9 @@ def test_a_job_that_is_another_one_here_is_refused_before_anything_runs(
 def test_a_file_that_is_no_part_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("{}")
     with pytest.raises(AwsError, match="no record of this harness"):
-        upload.read_assignment(tmp_path / "x")
+        worker.read_assignment(tmp_path / "x")
     with pytest.raises(FileError, match="cannot be read: No such file"):
-        upload.read_assignment(tmp_path / "missing")
+        worker.read_assignment(tmp_path / "missing")
 
 
 def test_the_suite_is_the_parts_with_the_datasets_that_came_along(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_the_suite_is_the_parts_with_the_datasets_that_came_along(tmp_path: Path
     declared = suite.parse(raw, tmp_path / "s.toml")
     sent = Input("x", "0" * 64, 1)
     part = Part("1", "r", TYPE, declared.model_dump(mode="json"), datasets={"my data-dev": sent, "beir-x-test": sent})
-    found = upload.suite_of(part, tmp_path / "part.json")
+    found = worker.suite_of(part, tmp_path / "part.json")
     assert found.datasets == ("./datasets/beir-x-test", "./datasets/my data-dev")
     assert found.model_dump() == {**declared.model_dump(), "datasets": found.datasets}
     assert found.protocol.warmup_cap is None and found.expect[0].outcome.value == "oom" and not found.overhead
