@@ -114,15 +114,14 @@ def bring(work: Objects, box_id: str, key: str, expected: ResultSpec, store: Sto
         try:
             archive.unpack(io.BytesIO(content), whole, what="a job", most_bytes=MOST_BYTES, allowed=_FILES.__contains__)
             result = read_result(whole / RESULT)
-            _check(result, whole)
-            _compare(result, key, expected)
+            _check(result, whole, key, expected)
         except (AwsError, FileError) as error:
             raise AwsError(f"{place}: {error}; it is left there, and not stored", "BadJob") from error
         return store.adopt(whole, result).result
 
 
-def _check(result: Result, folder: Path) -> None:
-    """Refuse a result that contradicts itself or the files beside it."""
+def _check(result: Result, folder: Path, key: str, expected: ResultSpec) -> None:
+    """Refuse a result that contradicts itself, its files or the plan."""
     files = [path for path in sorted(folder.iterdir()) if path.name != RESULT]
     found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     if found != result.files:
@@ -132,10 +131,6 @@ def _check(result: Result, folder: Path) -> None:
         raise AwsError(f"its key {result.key[:40]!r} is not that of its spec")
     if seals.broken(json.loads((folder / RESULT).read_bytes())):
         raise AwsError(f"its {RESULT} is not as it was sealed")
-
-
-def _compare(result: Result, key: str, expected: ResultSpec) -> None:
-    """Refuse a job that is not as it was planned."""
     if job_key(expected) != key or result.key != key:
         raise AwsError(f"holds the job {result.key}")
     if result.spec != expected:  # under one key only if hashes collide

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from harness.aws.objects import Objects
 from harness.errors import AwsError
 from harness.records import to_json
 from harness.result import Cell
@@ -176,3 +177,9 @@ def read(kind: type[T], name: str, content: bytes) -> T:
     if getattr(found, "version", VERSION) != VERSION:
         raise AwsError(f"{name}: written by another version of harness; use the one that started the run", "BadRecord")
     return found
+
+
+def fetch(kind: type[T], place: Objects, name: str) -> T | None:
+    """Read a record from S3, if it is there."""
+    content = place.get(name, MOST_BYTES)
+    return None if content is None else read(kind, str(place.place.below(name)), content)

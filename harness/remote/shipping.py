@@ -33,7 +33,7 @@ from harness.launch.base import Prepared, Report
 from harness.records import digest, to_json
 from harness.remote import archive, bundle, layout
 from harness.remote.layout import ARCHIVE
-from harness.remote.records import MOST_BYTES, Input, Part, PartJob, PlannedPart, ShippedImage, dump, read
+from harness.remote.records import Input, Part, PartJob, PlannedPart, ShippedImage, dump, fetch
 
 # Of the packed form; a change ships everything anew.
 _FORMAT = 1
@@ -111,8 +111,7 @@ class Shipper:
 
     def find_index(self, key: str, *, keep: bool = False) -> Input | None:
         """Find an index in S3; ``keep``: renew it for boxes."""
-        found = _find(self._work, index_name(key))
-        return self._renewed(index_name(key), found) if keep and found is not None else found
+        return self._kept(index_name(key)) if keep else _find(self._work, index_name(key))
 
     def adopt_index(self, box_id: str, key: str) -> Input | None:
         """Copy a box's index to the inputs, unless its key is there."""
@@ -120,7 +119,7 @@ class Shipper:
         if found is not None:
             return found
         name = f"{layout.box(box_id)}/{layout.index(key)}"
-        built = _read(self._work, name)
+        built = fetch(Input, self._work, f"{name}.json")
         if built is None:
             return None
         if not _SHA256.fullmatch(built.sha256) or built != _input(name, built.sha256, built.size_bytes):
@@ -164,7 +163,7 @@ class Shipper:
         )
 
     def _index_of(self, key: str, local: Index | None) -> Input | None:
-        """Find an index in S3, or ship it from the cache."""
+        """Ship an index of the cache, or find it in S3."""
         ship = partial(self.find_index, key, keep=True) if local is None else partial(self.index, key, local)
         return self._once("index", key, ship)
 
@@ -175,14 +174,13 @@ class Shipper:
         return cast(T, self._shipped[kind, name])
 
     def _ship(self, name: str, what: str, pack: Callable[[Path], None]) -> Input:
-        found = _find(self._work, name)
-        if found is not None:
-            return self._renewed(name, found)
-        return _record(self._work, name, _upload(self._work, name, what, pack, self._cache, self._say))
+        found = self._kept(name)
+        return found or _record(self._work, name, _upload(self._work, name, what, pack, self._cache, self._say))
 
-    def _renewed(self, name: str, found: Input) -> Input:
-        """Renew bytes and record before the bucket's rule deletes them."""
-        for each in (found.name, f"{name}.json"):
+    def _kept(self, name: str) -> Input | None:
+        """Find an input; renew it before the bucket's rule deletes it."""
+        found = _find(self._work, name)
+        for each in (found.name, f"{name}.json") if found else ():
             age = self._work.age(each)
             if age is not None and age > RENEWED_AFTER:
                 self._work.renew(each)
@@ -313,13 +311,8 @@ def _pack_index(path: Path, index: Index) -> None:
 
 def _find(work: Objects, name: str) -> Input | None:
     """Read the record of an input whose bytes are there."""
-    found = _read(work, name)
+    found = fetch(Input, work, f"{name}.json")
     return found if found is not None and work.size(found.name) == found.size_bytes else None
-
-
-def _read(work: Objects, name: str) -> Input | None:
-    content = work.get(f"{name}.json", MOST_BYTES)
-    return None if content is None else read(Input, str(work.place.below(f"{name}.json")), content)
 
 
 def _upload(work: Objects, name: str, what: str, pack: Callable[[Path], None], cache: Path, say: Report) -> Input:

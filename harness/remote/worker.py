@@ -34,7 +34,7 @@ from harness.errors import AwsError, FileError, HarnessError, JobError, UsageErr
 from harness.inputs import Options
 from harness.remote import bundle, layout, shipping
 from harness.remote.home import pack
-from harness.remote.records import MOST_BYTES, Beat, End, Part, dump, read
+from harness.remote.records import Beat, End, Part, dump, fetch, read
 from harness.result import job_key
 from harness.share import Follower, Share, Wanted
 from harness.stored_jobs import StoredJob
@@ -128,11 +128,9 @@ class Worker:
 
     def _do(self, instance_type: str | None) -> str:
         """Fetch and run; return the first failure in a line, or nothing."""
-        name = layout.part(self._part)
-        content, place = self._run.get(name, MOST_BYTES), self._run.place.below(name)
-        if content is None:
-            raise UsageError(f"{place}: there is no such part")
-        part = read(Part, str(place), content)
+        part = fetch(Part, self._run, layout.part(self._part))
+        if part is None:
+            raise UsageError(f"{self._run.place.below(layout.part(self._part))}: there is no such part")
         if instance_type != part.instance_type:
             own = instance_type or "of no type that it knows"
             raise UsageError(f"this machine is {own}, the part {part.name} is for {part.instance_type}")
