@@ -20,7 +20,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Build:
+class IndexBuild:
     """One index that is asked for, and its key."""
 
     key: str
@@ -50,7 +50,7 @@ class Share:
 
     jobs: Mapping[tuple[Cell, int], Wanted]
     follower: Follower
-    builds: tuple[Build, ...] = ()
+    builds: tuple[IndexBuild, ...] = ()
 
     def of(self, planned: Iterable[Planned], stored: Collection[str]) -> list[Planned]:
         """Those of the jobs planned here that belong to the share, as the attempts that they are to be.

@@ -166,7 +166,7 @@ def run_elsewhere(
         client = run.Client(
             connections=Connections(cloud.region),
             launcher=docker,
-            shipper=lambda work: Shipper(work, docker, options.cache, screen.say),
+            shipper=lambda work: Shipper(work, docker.client, options.cache, screen.say),
             screen=screen,
             agree=lambda question: agree(cloud.yes, question),
         )

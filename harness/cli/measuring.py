@@ -117,14 +117,14 @@ def _do_part(file: Path, options: Options, launcher: Launcher) -> bool:
     from harness.aws.connections import Connections
     from harness.aws.objects import Objects
     from harness.progress import Screen
-    from harness.remote import upload
+    from harness.remote import worker
 
-    assignment, screen = upload.read_assignment(file), Screen(Console(stderr=True))
-    suite = upload.suite_of(assignment.part, file)
+    assignment, screen = worker.read_assignment(file), Screen(Console(stderr=True))
+    suite = worker.suite_of(assignment.part, file)
     work = Objects(Connections(), uri.parse(assignment.work))
-    uploader = upload.Uploader(assignment, work, options.cache, screen.say)
+    uploader = worker.Uploader(assignment, work, options.cache, screen.say)
     try:
-        orchestrator.run(suite, upload.options(options, suite, assignment.part, uploader), launcher, screen)
+        orchestrator.run(suite, worker.options(options, suite, assignment.part, uploader), launcher, screen)
     finally:
         uploader.finish()  # also where the rest cannot be done: what is measured is worth having
     return not uploader.status.troubles

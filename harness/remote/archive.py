@@ -1,4 +1,4 @@
-"""Tar archives: the same files give the same bytes, and unpacking writes below its folder alone."""
+"""Tar archives: reproducible bytes, and unpacking writes below its folder alone."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ Entries = Iterable[tuple[str, Path | bytes]]
 
 
 def write(target: IO[bytes], entries: Entries) -> None:
-    """Write a tar in the order given, without owners and times; files keep whether they are executable."""
+    """Write a tar with executable bits, without owners and times."""
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name, content in entries:
-            entry = tarfile.TarInfo(name)
-            entry.mode = 0o644
+            entry = tarfile.TarInfo(name)  # of mode 0o644
             if name.endswith("/"):
                 entry.type, entry.mode = tarfile.DIRTYPE, 0o755
                 tar.addfile(entry)
@@ -42,8 +41,7 @@ def write(target: IO[bytes], entries: Entries) -> None:
             else:
                 with content.open("rb") as file:
                     found = content.stat()
-                    entry.size = found.st_size
-                    entry.mode = 0o755 if found.st_mode & 0o100 else 0o644
+                    entry.size, entry.mode = found.st_size, 0o755 if found.st_mode & 0o100 else 0o644
                     tar.addfile(entry, file)
 
 
@@ -55,7 +53,7 @@ def write_gz(path: Path, entries: Entries) -> None:
 
 @contextmanager
 def compressed(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that compresses what is written, and records no time or name."""
+    """Open a compressed file that records no time or name."""
     with (
         path.open("wb") as file,
         gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=_LEVEL, mtime=0) as target,
@@ -66,17 +64,9 @@ def compressed(path: Path) -> Iterator[IO[bytes]]:
 def unpack(
     source: IO[bytes], folder: Path, *, what: str, most_bytes: int, allowed: Callable[[str], bool] | None = None
 ) -> None:
-    """Unpack a tar, compressed or not, into an existing folder.
+    """Unpack a tar, compressed or not, below an existing folder.
 
-    Args:
-        source: the tar.
-        folder: gets the files.
-        what: names the tar in errors.
-        most_bytes: the largest sum of all files.
-        allowed: accepts a name; ``None``: all names that stay in the folder.
-
-    Raises:
-        AwsError: it is damaged, cut off or too large, or holds an entry that is no plain file within the folder.
+    An `AwsError` about ``what``: it is damaged, has more than ``most_bytes``, a link, or a name that is not allowed.
     """
     left, entries, seen = most_bytes, 0, set[str]()
     try:
@@ -85,38 +75,29 @@ def unpack(
                 name = entry.name.removesuffix("/") if entry.isdir() else entry.name
                 entries, left = entries + 1, left - entry.size
                 if left < 0 or entries > _MOST_ENTRIES:
-                    raise _bad(what, f"it holds more than {most_bytes >> 20} MiB or {_MOST_ENTRIES:,} files")
-                if not _is_plain(name) or (allowed is not None and not allowed(name)):
-                    raise _bad(what, f"{name[:80]!r} has no place in it")
+                    raise tarfile.ReadError(f"more than {most_bytes >> 20} MiB or {_MOST_ENTRIES:,} files")
+                if not _is_plain(name) or (allowed and not allowed(name)):
+                    raise tarfile.ReadError(f"{name[:80]!r} has no place in it")
                 if entry.isdir():
                     (folder / name).mkdir(parents=True, exist_ok=True)
                     continue
                 if not entry.isreg() or entry.issparse():
-                    raise _bad(what, f"{name[:80]!r} is no regular file")
+                    raise tarfile.ReadError(f"{name[:80]!r} is no regular file")
                 if name in seen:
-                    raise _bad(what, f"{name[:80]!r} is in it twice")
+                    raise tarfile.ReadError(f"{name[:80]!r} is in it twice")
                 seen.add(name)
-                _extract(tar, entry, folder / name)
+                path, content = folder / name, cast(IO[bytes], tar.extractfile(entry))
+                path.parent.mkdir(parents=True, exist_ok=True)
+                # Exclusive: no file of another entry is written through.
+                with content, path.open("xb") as file:
+                    shutil.copyfileobj(content, file, _CHUNK)
+                path.chmod(0o755 if entry.mode & 0o100 else 0o644)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
-        raise _bad(what, f"it is damaged ({error})") from error
+        raise AwsError(f"{what}: {error}; it is damaged, or another program wrote it", "BadTar") from error
 
 
 def _is_plain(name: str) -> bool:
-    """Return whether a name stays below the folder that it is unpacked in."""
+    """Return whether a name stays below the folder."""
     path = PurePosixPath(name)
-    plain = 0 < len(name) <= _MOST_NAME and not _ODD.search(name) and not path.is_absolute()
-    return plain and str(path) == name and ".." not in path.parts and name != "."
-
-
-def _extract(tar: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = tar.extractfile(entry)
-    assert content is not None
-    # Exclusive: no file of another entry is written through.
-    with content, path.open("xb") as file:
-        shutil.copyfileobj(content, file, _CHUNK)
-    path.chmod(0o755 if entry.mode & 0o100 else 0o644)
-
-
-def _bad(what: str, why: str) -> AwsError:
-    return AwsError(f"{what}: {why}; it is damaged, or another program wrote it", "BadTar")
+    ordinary = 0 < len(name) <= _MOST_NAME and not _ODD.search(name) and str(path) == name != "."
+    return ordinary and not path.is_absolute() and ".." not in path.parts

@@ -1,4 +1,4 @@
-"""harness itself as a tar, laid out as a checkout: a box runs what its orchestrator runs."""
+"""harness as shipped to boxes: they run what their orchestrator runs."""
 
 from __future__ import annotations
 
@@ -31,11 +31,7 @@ HOME_ONLY = {
 
 
 def entries() -> list[tuple[str, Path | bytes]]:
-    """Return all files of the bundle by their names in it, sorted.
-
-    Raises:
-        UsageError: they are far too large, so other files lie in these folders.
-    """
+    """Return all files of the bundle by their names in it, sorted."""
     package = Path(harness.__file__).resolve().parent
     found: dict[str, Path | bytes] = {}
     for name, folder in (("harness", package), *((name, data_root() / name) for name in _DATA)):
@@ -58,7 +54,7 @@ def entries() -> list[tuple[str, Path | bytes]]:
 
 
 def lock() -> str:
-    """Return the packages that a box needs, pinned with hashes, for both architectures."""
+    """Return a box's packages, pinned with hashes, for both architectures."""
     text = (Path(__file__).resolve().parent / LOCK).read_text(encoding="utf-8")
     # A package's line, and the lines of its hashes below it.
     packages = re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)
@@ -77,7 +73,7 @@ def pins(*names: str) -> list[str]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield harness's own files of a folder: in a checkout, those that git does not ignore."""
+    """Yield harness's own files of a folder."""
     listed = _listed(folder)
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _LEFT_OUT)
@@ -89,7 +85,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _listed(folder: Path) -> set[Path] | None:
-    """List a folder's files that git tracks or does not ignore; ``None`` outside a checkout of harness."""
+    """List a checkout's files that git does not ignore; ``None`` elsewhere."""
     if not (data_root() / ".git").exists() or not folder.is_relative_to(data_root()):
         return None
     command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]

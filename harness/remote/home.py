@@ -1,11 +1,10 @@
-"""Jobs of a run against the local store: brought home from boxes' folders, left to do, or interrupted.
+"""A run's jobs in the local store: brought home, left, or interrupted.
 
 A job that arrives is a stranger's until names, sizes, hashes, seal and spec are checked.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import io
 import json
@@ -42,11 +41,7 @@ class Home:
         self.keys = {result.key for result in stored}
 
     def planned(self, job: PartJob) -> Planned:
-        """Return the job as it is planned here, with the part's repetition.
-
-        Raises:
-            UsageError: it is planned otherwise than when the run began.
-        """
+        """Return the job as planned, with the part's repetition."""
         known = self._planned.get((job.cell, job.job))
         if known is not None:
             spec = replace(known.spec, repetition=job.repetition)
@@ -59,7 +54,7 @@ class Home:
         )
 
     def spec(self, job: PartJob) -> ResultSpec:
-        """Return what its result must say that was measured."""
+        """Return what a job's result must say that was measured."""
         return self.planned(job).spec
 
     def left(self, part: PlannedPart) -> tuple[PartJob, ...]:
@@ -67,15 +62,7 @@ class Home:
         return tuple(job for job in part.jobs if job.key not in self.keys)
 
     def interrupt(self, job: PartJob, why: str, when: float, box: Ec2Instance | None, machine: Instance | None) -> None:
-        """Store that a job's machine was taken away.
-
-        Args:
-            job: what ran there.
-            why: one line.
-            when: of its last sign of life, seconds since 1970 by AWS' clock.
-            box: the instance, where it is known.
-            machine: facts of its type.
-        """
+        """Store that a job's machine went away after ``when``."""
         planned = self.planned(job)
         at = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
         about = _environment(machine, planned.spec.instance_type)
@@ -84,7 +71,7 @@ class Home:
 
 
 def _environment(machine: Instance | None, instance_type: str | None) -> Environment:
-    """Return what is known of a machine that says nothing any more: what its type is."""
+    """Return the environment of a lost machine, from its type."""
     return Environment(
         cpu_model="unknown",
         architecture={"arm64": "aarch64"}.get(machine.architecture, machine.architecture) if machine else "unknown",
@@ -99,12 +86,18 @@ def _environment(machine: Instance | None, instance_type: str | None) -> Environ
     )
 
 
+def pack(folder: Path) -> bytes:
+    """Pack a stored job's folder as a tar, always the same bytes."""
+    target = io.BytesIO()
+    archive.write(target, [(path.name, path) for path in sorted(folder.iterdir()) if path.is_file()])
+    return target.getvalue()
+
+
 def bring(work: Objects, box_id: str, key: str, expected: ResultSpec, store: Store) -> Result:
-    """Store a job of a box, which was planned as ``expected``; this process holds the store.
+    """Store a box's uploaded job; this process holds the store.
 
     Raises:
-        AwsError: with code ``BadJob``: it is not the job that was planned; or S3 refuses.
-        StoreError: it cannot be stored, or is stored already.
+        AwsError: with code ``BadJob``: it is not whole, or not as ``expected``; or S3 refuses.
     """
     box = work.below(layout.box(box_id))
     place = box.place.below(layout.job(key))
@@ -115,48 +108,30 @@ def bring(work: Objects, box_id: str, key: str, expected: ResultSpec, store: Sto
         whole = folder / key
         whole.mkdir()
         try:
-            result = unpack(content, whole)
-            _check(result, key, expected)
-        except AwsError as error:
+            archive.unpack(io.BytesIO(content), whole, what="a job", most_bytes=MOST_BYTES, allowed=_FILES.__contains__)
+            result = read_result(whole / RESULT)
+            _check(result, whole, key, expected)
+        except (AwsError, FileError) as error:
             raise AwsError(f"{place}: {error}; it is left there, and not stored", "BadJob") from error
         return store.adopt(whole, result).result
 
 
-def unpack(content: bytes, folder: Path) -> Result:
-    """Unpack a job into an empty folder; return its result, which agrees with every file beside it.
-
-    Raises:
-        AwsError: it is no packed job, or is not whole.
-    """
-    archive.unpack(io.BytesIO(content), folder, what="a job", most_bytes=MOST_BYTES, allowed=_FILES.__contains__)
-    try:
-        result = read_result(folder / RESULT)
-    except FileError as error:
-        raise _bad(f"{error}") from error
+def _check(result: Result, folder: Path, key: str, expected: ResultSpec) -> None:
+    """Refuse a result that contradicts itself, its files or the plan."""
     files = [path for path in sorted(folder.iterdir()) if path.name != RESULT]
     found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     if found != result.files:
         other = sorted(name for name in found.keys() | result.files.keys() if found.get(name) != result.files.get(name))
-        raise _bad(f"{', '.join(other)} are not as its {RESULT} says")
+        raise AwsError(f"{', '.join(other)} are not as its {RESULT} says")
     if result.key != job_key(result.spec):
-        raise _bad(f"its key {result.key[:40]!r} is not that of its spec")
+        raise AwsError(f"its key {result.key[:40]!r} is not that of its spec")
     if seals.broken(json.loads((folder / RESULT).read_bytes())):
-        raise _bad(f"its {RESULT} is not as it was sealed")
-    return result
-
-
-def _check(result: Result, key: str, expected: ResultSpec) -> None:
-    """Refuse a job that is not as it was planned."""
+        raise AwsError(f"its {RESULT} is not as it was sealed")
     if job_key(expected) != key or result.key != key:
-        raise _bad(f"holds the job {result.key}")
-    for field in dataclasses.fields(ResultSpec):  # cannot differ under one key, unless hashes collide
-        if getattr(result.spec, field.name) != getattr(expected, field.name):
-            raise _bad(f"its {field.name} is not what was planned")
+        raise AwsError(f"holds the job {result.key}")
+    if result.spec != expected:  # under one key only if hashes collide
+        raise AwsError("its spec is not what was planned")
     measured = {result.instance.instance_type if result.instance else None, result.environment.instance_type}
     if expected.instance_type is not None and measured != {expected.instance_type}:
         types = ", ".join(sorted(str(each) for each in measured - {expected.instance_type}))
-        raise _bad(f"planned for {expected.instance_type}, it was measured on {types}")
-
-
-def _bad(why: str) -> AwsError:
-    return AwsError(why, "BadJob")
+        raise AwsError(f"planned for {expected.instance_type}, it was measured on {types}")

@@ -1,4 +1,4 @@
-"""Names of the objects below the work place, through which the orchestrator and its boxes speak.
+"""Names of the objects that the orchestrator and its boxes exchange.
 
 ::
 

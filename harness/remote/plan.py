@@ -16,8 +16,9 @@ from harness.machines import Machine
 from harness.plan import Planned, index_key, order
 from harness.records import Isolation
 from harness.remote.costs import Rate
-from harness.remote.records import IndexBuild, PartJob, PlannedPart
+from harness.remote.records import PartJob, PlannedPart
 from harness.result import Result, job_key
+from harness.share import IndexBuild
 
 T = TypeVar("T")
 

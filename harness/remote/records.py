@@ -1,4 +1,4 @@
-"""JSON objects in S3 that the orchestrator and its boxes exchange, validated by their reader."""
+"""JSON objects that the orchestrator and its boxes exchange through S3."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from harness.aws.objects import Objects
 from harness.errors import AwsError
 from harness.records import to_json
 from harness.result import Cell
+from harness.share import IndexBuild
 
 # Of all records here: both sides run one bundle, so another version is a stranger's.
 VERSION = 1
@@ -22,7 +24,7 @@ _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
 
 @dataclass(frozen=True)
 class Input:
-    """An object that is shipped: its name below the work place, and its content's hash and size."""
+    """A shipped object: its name below the work place, hash and size."""
 
     name: str
     sha256: str
@@ -31,31 +33,22 @@ class Input:
 
 @dataclass(frozen=True)
 class ShippedImage:
-    """A system's image; ``digest`` is its id in the engine that has loaded it."""
+    """A system's image; ``digest`` is its id in the engine."""
 
     image: str
     digest: str
     reference: str
-    file: Input | None = None
+    file: Input
 
 
 @dataclass(frozen=True)
 class PartJob:
-    """One job of a plan; the box must plan it under the same key, or its inputs differ from the orchestrator's."""
+    """One job of a plan; boxes must plan it under its key."""
 
     cell: Cell
     job: int
     repetition: int
     key: str
-
-
-@dataclass(frozen=True)
-class IndexBuild:
-    """An index that a box builds and uploads, before any job that needs it."""
-
-    key: str
-    system: str
-    dataset: str
 
 
 @dataclass(frozen=True)
@@ -81,7 +74,7 @@ class PlannedPart:
 
 @dataclass(frozen=True)
 class Run:
-    """A run; ``results`` and ``owner`` are hashes, ``cap_usd`` the ``--max-usd`` of its first command."""
+    """A run: ``results`` and ``owner`` are hashes, ``cap_usd`` is the first ``--max-usd``."""
 
     run_id: str
     launcher: str
@@ -136,30 +129,6 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Assignment:
-    """A part on its box, for ``harness run --part``; ``status`` is the file that shows the progress."""
-
-    work: str
-    box_id: str
-    part: Part
-    status: str
-    version: int = VERSION
-
-
-@dataclass(frozen=True)
-class Status:
-    """The progress of a part on its box; ``troubles`` has a line for each job or index that is not uploaded."""
-
-    phase: str
-    done: int = 0
-    total: int = 0
-    current: str | None = None
-    handed_over: tuple[str, ...] = ()
-    troubles: tuple[str, ...] = ()
-    version: int = VERSION
-
-
-@dataclass(frozen=True)
 class Beat:
     """A box's sign of life; S3's time of the object says when.
 
@@ -170,8 +139,6 @@ class Beat:
     part: str
     instance_id: str
     phase: str
-    done: int = 0
-    total: int = 0
     current: str | None = None
     notice: str | None = None
     version: int = VERSION
@@ -179,17 +146,15 @@ class Beat:
 
 @dataclass(frozen=True)
 class End:
-    """How a box ended: ``ok`` when all is done, else ``detail`` gives the cause in one line.
+    """How a box ended: ``ok``, or the cause in ``detail``, one line.
 
-    ``handed_over``: keys of the jobs that it uploaded.  ``cut_off``: the machine failed or was taken away, so the job
-    that ran last says nothing about its system.
+    ``cut_off``: the machine failed or was taken away, so the job that ran last says nothing about its system.
     """
 
     part: str
     instance_id: str
     ok: bool
     detail: str = ""
-    handed_over: tuple[str, ...] = ()
     cut_off: bool = False
     version: int = VERSION
 
@@ -200,11 +165,7 @@ def dump(record: Any) -> bytes:
 
 
 def read(kind: type[T], name: str, content: bytes) -> T:
-    """Parse a record; ``name`` says in errors where it is from.
-
-    Raises:
-        AwsError: it is no such record, or of another version of harness.
-    """
+    """Parse a record, or raise an `AwsError` that begins with its ``name``."""
     try:
         if kind not in _ADAPTERS:
             _ADAPTERS[kind] = TypeAdapter(kind)
@@ -216,3 +177,9 @@ def read(kind: type[T], name: str, content: bytes) -> T:
     if getattr(found, "version", VERSION) != VERSION:
         raise AwsError(f"{name}: written by another version of harness; use the one that started the run", "BadRecord")
     return found
+
+
+def fetch(kind: type[T], place: Objects, name: str) -> T | None:
+    """Read a record from S3, if it is there."""
+    content = place.get(name, MOST_BYTES)
+    return None if content is None else read(kind, str(place.place.below(name)), content)

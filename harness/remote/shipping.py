@@ -1,4 +1,4 @@
-"""Ship what boxes need to S3: each input is named by its content, and whole once its record lies beside it.
+"""Inputs in S3: the orchestrator ships them, a box fetches them.
 
 An input is packed into a temporary file of the cache and uploaded under a name that its bytes decide; then its record
 (:class:`Input`) is written.  If two ship the same at once, one record stays and both use it.
@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import re
-import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import IO, Any, TypeVar, cast
 
 import docker
 from docker.errors import ImageNotFound
+from docker.models.images import Image
 
-from harness import leftovers
+from harness import indexes, leftovers
 from harness.aws.objects import Objects
 from harness.datasets import Dataset, shipped
 from harness.engine import engine_errors
-from harness.errors import AwsError, ImageError, UsageError
+from harness.errors import AwsError, ImageError, JobError, UsageError
 from harness.images import making
 from harness.indexes import Index
 from harness.inputs import Inputs
@@ -30,7 +33,7 @@ from harness.launch.base import Prepared, Report
 from harness.records import digest, to_json
 from harness.remote import archive, bundle, layout
 from harness.remote.layout import ARCHIVE
-from harness.remote.records import MOST_BYTES, Input, Part, PartJob, PlannedPart, ShippedImage, dump, read
+from harness.remote.records import Input, Part, PartJob, PlannedPart, ShippedImage, dump, fetch
 
 # Of the packed form; a change ships everything anew.
 _FORMAT = 1
@@ -39,41 +42,32 @@ RENEWED_AFTER = timedelta(days=60)
 FACTS = "facts.json"
 INDEX_DATA = "data"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+# Text packs well, but no corpus is so much larger than its tar.
+_MOST_TIMES = 1000
+_LEAST_BYTES = 1 << 30
+# Between tries of one download.
+_WAITS_S = (1.0, 5.0, 20.0)
 
 T = TypeVar("T")
 
 
-class EngineOwner(Protocol):
-    """A launcher with a container engine, as far as shipping needs it."""
-
-    @property
-    def client(self) -> docker.DockerClient:
-        """The engine's client."""
-
-
 class Shipper:
-    """Ships inputs below a work place, and writes parts that name them; threads may share it.
+    """Ships inputs below a work place, and describes parts that name them.
 
     Inputs that are whole in S3 are not packed again; those that the bucket's rule would soon delete are renewed.
     """
 
-    def __init__(self, work: Objects, launcher: EngineOwner, cache: Path, say: Report) -> None:
-        """Check the engine, before anything is asked or paid.
-
-        Raises:
-            EngineError: it does not answer.
-            UsageError: it uses the containerd image store, where an image has another id than boxes find.
-        """
+    def __init__(self, work: Objects, engine: docker.DockerClient, cache: Path, say: Report) -> None:
+        """Refuse an engine whose images have other ids on boxes."""
         with engine_errors():
-            status = launcher.client.info().get("DriverStatus") or []
+            status = engine.info().get("DriverStatus") or []
         if any("io.containerd.snapshotter" in str(value) for pair in status for value in pair):
             raise UsageError(
                 "this Docker engine uses the containerd image store, which names images otherwise than the instances'"
                 ' engines do; switch it off ("features": {"containerd-snapshotter": false} in its daemon.json)'
             )
-        self._work, self._launcher, self._cache, self._say = work, launcher, cache, say
+        self._work, self._engine, self._cache, self._say = work, engine, cache, say
         self._shipped: dict[tuple[str, str], Any] = {}
-        self._lock = threading.RLock()
 
     def bundle(self) -> Input:
         """Ship harness itself, its engines and data."""
@@ -87,27 +81,22 @@ class Shipper:
         return self._ship(name, "harness", lambda path: archive.write_gz(path, entries))
 
     def image(self, prepared: Prepared) -> ShippedImage:
-        """Ship a system's image as the engine saves it, with its tag.
-
-        Raises:
-            ImageError: the image has changed or is gone since it was made ready.
-        """
-        client = self._launcher.client
-        reference = _tag(client, prepared)
+        """Ship a system's image with its tag."""
+        system, reference = prepared.system, _tag(self._engine, prepared)
         if reference is None:
-            raise ImageError(f"system {prepared.system.name!r}: its image was made anew or removed; run this again")
+            raise ImageError(f"system {system.name!r}: its image was made anew or removed; run this again")
 
         def save(path: Path) -> None:
             with archive.compressed(path) as target, engine_errors():
-                for chunk in client.api.get_image(reference):
+                for chunk in self._engine.api.get_image(reference):
                     target.write(chunk)
 
         name = f"{layout.IMAGES}/{prepared.digest.removeprefix('sha256:')}{ARCHIVE}"
-        file = self._ship(name, f"the image of {prepared.system.image}", save)
-        return ShippedImage(prepared.system.image, prepared.digest, reference, file)
+        file = self._ship(name, f"the image of {system.image}", save)
+        return ShippedImage(system.image, prepared.digest, reference, file)
 
     def dataset(self, dataset: Dataset) -> Input:
-        """Ship a dataset; a folder of its name with the tar's files loads as the same dataset."""
+        """Ship a dataset as a folder that loads as the same dataset."""
         queries = [asdict(query) for query in dataset.queries]
         name = digest([_FORMAT, dataset.corpus.sha256, dataset.qrels_sha256, queries])
         return self._ship(
@@ -117,39 +106,28 @@ class Shipper:
         )
 
     def index(self, key: str, index: Index) -> Input:
-        """Ship an index of the cache; the first one of a key stays."""
+        """Ship an index of the cache, unless its key is there."""
         return self._ship(index_name(key), f"the index {key}", lambda path: _pack_index(path, index))
 
     def find_index(self, key: str, *, keep: bool = False) -> Input | None:
-        """Find an index in S3; ``keep``: renew it for boxes, or remove a record whose bytes are gone."""
-        name = index_name(key)
-        found = _find(self._work, name)
-        if keep and found is not None:
-            return self._renewed(name, found)
-        # The record is written last, so nobody is writing the bytes of one that is there.
-        if keep and self._work.size(f"{name}.json") is not None:
-            self._work.delete([f"{name}.json"])
-        return found
+        """Find an index in S3; ``keep``: renew it for boxes."""
+        return self._kept(index_name(key)) if keep else _find(self._work, index_name(key))
 
     def adopt_index(self, box_id: str, key: str) -> Input | None:
-        """Copy an index that a box built to the inputs, unless one of that key is there; ``None``: the box has none.
-
-        Raises:
-            AwsError: its record names another object than the box's own.
-        """
+        """Copy a box's index to the inputs, unless its key is there."""
         found = self.find_index(key)
         if found is not None:
             return found
         name = f"{layout.box(box_id)}/{layout.index(key)}"
-        built = _read(self._work, f"{name}.json")
+        built = fetch(Input, self._work, f"{name}.json")
         if built is None:
             return None
-        if not _SHA256.fullmatch(built.sha256) or built.name != _bytes_name(name, built.sha256):
+        if not _SHA256.fullmatch(built.sha256) or built != _input(name, built.sha256, built.size_bytes):
             place = self._work.place.below(f"{name}.json")
             raise AwsError(f"{place}: names no index of this box; it is left there, and not used", "BadInput")
         if self._work.size(built.name) != built.size_bytes:
             return None
-        ours = Input(_bytes_name(index_name(key), built.sha256), built.sha256, built.size_bytes)
+        ours = _input(index_name(key), built.sha256, built.size_bytes)
         self._work.copy(built.name, ours.name)
         return _record(self._work, index_name(key), ours)
 
@@ -163,53 +141,46 @@ class Shipper:
         local_indexes: Mapping[str, Index],
         index_of: Callable[[PartJob], str],
     ) -> Part:
-        """Ship what a part needs for these jobs, and return it; ``index_of`` gives the key of a job's index."""
-        with self._lock:
-            keys = dict.fromkeys((*map(index_of, jobs), *(build.key for build in planned.builds)))
-            indexes = {key: found for key in keys if (found := self._index_of(key, local_indexes.get(key))) is not None}
-            builds = tuple(build for build in planned.builds if build.key not in indexes)
-            builders = [inputs.systems[build.system].on(inputs.build_gpus).image for build in builds]
-            images = dict.fromkeys([*inputs.images(job.cell for job in jobs), *builders])
-            datasets = dict.fromkeys([*(job.cell.dataset for job in jobs), *(build.dataset for build in builds)])
-            return Part(
-                name=planned.name,
-                run_id=run_id,
-                instance_type=planned.instance_type,
-                suite=inputs.suite.model_dump(mode="json"),
-                jobs=jobs,
-                builds=builds,
-                images=tuple(self._image(ready_images[name]) for name in images),
-                datasets={name: self._dataset(inputs.datasets[name]) for name in datasets},
-                indexes={key: indexes[key] for key in map(index_of, jobs) if key in indexes},
-            )
-
-    def _image(self, prepared: Prepared) -> ShippedImage:
-        return self._once("image", prepared.system.image, lambda: self.image(prepared))
-
-    def _dataset(self, dataset: Dataset) -> Input:
-        return self._once("dataset", dataset.name, lambda: self.dataset(dataset))
+        """Ship a part's inputs; ``index_of`` returns the key of a job's index."""
+        keys = dict.fromkeys((*map(index_of, jobs), *(build.key for build in planned.builds)))
+        indexes = {key: found for key in keys if (found := self._index_of(key, local_indexes.get(key))) is not None}
+        builds = tuple(build for build in planned.builds if build.key not in indexes)
+        builders = [inputs.systems[build.system].on(inputs.build_gpus).image for build in builds]
+        images = dict.fromkeys([*inputs.images(job.cell for job in jobs), *builders])
+        datasets = dict.fromkeys([*(job.cell.dataset for job in jobs), *(build.dataset for build in builds)])
+        return Part(
+            name=planned.name,
+            run_id=run_id,
+            instance_type=planned.instance_type,
+            suite=inputs.suite.model_dump(mode="json"),
+            jobs=jobs,
+            builds=builds,
+            images=tuple(self._once("image", name, partial(self.image, ready_images[name])) for name in images),
+            datasets={
+                name: self._once("dataset", name, partial(self.dataset, inputs.datasets[name])) for name in datasets
+            },
+            indexes={key: indexes[key] for key in map(index_of, jobs) if key in indexes},
+        )
 
     def _index_of(self, key: str, local: Index | None) -> Input | None:
-        """Return an index in S3, shipped from the cache if it is there."""
-        if local is None:
-            return self._once("index", key, lambda: self.find_index(key, keep=True))
-        return self._once("index", key, lambda: self.index(key, local))
+        """Ship an index of the cache, or find it in S3."""
+        ship = partial(self.find_index, key, keep=True) if local is None else partial(self.index, key, local)
+        return self._once("index", key, ship)
 
     def _once(self, kind: str, name: str, ship: Callable[[], T]) -> T:
-        """Ship a thing, unless this shipper has shipped it; ask again for one that is not there yet."""
+        """Ship a thing once; ask again while it is missing."""
         if self._shipped.get((kind, name)) is None:
             self._shipped[kind, name] = ship()
         return cast(T, self._shipped[kind, name])
 
     def _ship(self, name: str, what: str, pack: Callable[[Path], None]) -> Input:
-        found = _find(self._work, name)
-        if found is not None:
-            return self._renewed(name, found)
-        return _record(self._work, name, _upload(self._work, name, what, pack, self._cache, self._say))
+        found = self._kept(name)
+        return found or _record(self._work, name, _upload(self._work, name, what, pack, self._cache, self._say))
 
-    def _renewed(self, name: str, found: Input) -> Input:
-        """Renew bytes and record before the bucket's rule deletes them."""
-        for each in (found.name, f"{name}.json"):
+    def _kept(self, name: str) -> Input | None:
+        """Find an input; renew it before the bucket's rule deletes it."""
+        found = _find(self._work, name)
+        for each in (found.name, f"{name}.json") if found else ():
             age = self._work.age(each)
             if age is not None and age > RENEWED_AFTER:
                 self._work.renew(each)
@@ -228,13 +199,104 @@ def upload_index(work: Objects, box_id: str, key: str, index: Index, cache: Path
     work.put_new(f"{name}.json", dump(made))
 
 
-def _tag(client: docker.DockerClient, prepared: Prepared) -> str | None:
-    """Return an image's tag in the engine; found by id, because a recipe names several platforms' images."""
+class Fetcher:
+    """Fetches shipped inputs to this box, each checked against its record."""
+
+    def __init__(self, work: Objects, cache: Path, say: Report) -> None:
+        self._work, self._cache, self._say = work, cache, say
+
+    def image(self, engine: docker.DockerClient, shipped: ShippedImage) -> None:
+        """Load an image under its tag, unless the engine has it."""
+        if _found(engine, shipped.digest) is None:
+            self._say(f"loading the image of {shipped.image}, {shipped.file.size_bytes / 2**20:.1f} MiB")
+            with self._downloaded(shipped.file) as file, engine_errors():
+                engine.images.load(cast(bytes, file))  # streams it
+        found = _found(engine, shipped.digest)
+        if found is None:
+            raise AwsError(
+                f"the image of {shipped.image}: after loading, no image here has the id {shipped.digest}; does one of"
+                " the engines use the containerd image store, which names images otherwise? switch it off in both or in"
+                " none",
+                "BadImage",
+            )
+        repository, _, tag = shipped.reference.rpartition(":")
+        with engine_errors():
+            found.tag(repository, tag)
+
+    def dataset(self, shipped: Input, folder: Path) -> None:
+        """Unpack a dataset into a new folder."""
+        self._say(f"fetching the dataset {folder.name}, {shipped.size_bytes / 2**20:.1f} MiB")
+        folder.mkdir(parents=True)
+        self._unpack(shipped, folder)
+
+    def index(self, key: str, shipped: Input) -> None:
+        """Unpack and verify an index, unless the cache has it."""
+        if indexes.find(self._cache, key):
+            return
+        self._say(f"fetching the index {key}, {shipped.size_bytes / 2**20:.1f} MiB")
+        home = indexes.folder(self._cache, key)
+        home.parent.mkdir(parents=True, exist_ok=True)
+        fresh = leftovers.in_the_making(home)
+        fresh.mkdir()
+        try:
+            self._unpack(shipped, fresh, lambda name: name == FACTS or name.split("/")[0] == INDEX_DATA)
+            made = indexes.read(fresh)
+            try:
+                found = indexes.content(fresh / INDEX_DATA)
+            except JobError:
+                found = None
+            if made is None or found != (made.facts.index_bytes, made.facts.content_sha256):
+                place = self._work.place.below(shipped.name)
+                raise AwsError(f"{place}: holds another index than its {FACTS} says; delete it, run again", "BadInput")
+            fresh.chmod(0o755)
+            leftovers.remove(home)  # damaged, or it had been found
+            fresh.rename(home)
+        finally:
+            leftovers.remove(fresh)
+
+    def _unpack(self, shipped: Input, folder: Path, allowed: Callable[[str], bool] | None = None) -> None:
+        most, what = _LEAST_BYTES + _MOST_TIMES * shipped.size_bytes, str(self._work.place.below(shipped.name))
+        with self._downloaded(shipped) as file:
+            archive.unpack(file, folder, what=what, most_bytes=most, allowed=allowed)
+
+    @contextmanager
+    def _downloaded(self, shipped: Input) -> Iterator[IO[bytes]]:
+        """Open the content of an input, downloaded and checked against its record."""
+        place = self._work.place.below(shipped.name)
+        if self._work.size(shipped.name) != shipped.size_bytes:
+            raise AwsError(f"{place}: is not there, or has another size than was shipped; run again", "BadInput")
+        with leftovers.scratch(self._cache / "shipping", "fetched") as folder, (folder / "it").open("w+b") as file:
+            if self._download(shipped.name, file) != shipped.sha256:
+                raise AwsError(f"{place}: its content is not what was shipped; delete it, then run again", "BadInput")
+            file.seek(0)
+            yield file
+
+    def _download(self, name: str, file: IO[bytes]) -> str:
+        """Download an object; start again if the transfer breaks off."""
+        for wait_s in _WAITS_S:
+            try:
+                return self._work.download(name, file)
+            except AwsError:
+                time.sleep(wait_s)
+                file.seek(0)
+                file.truncate()
+        return self._work.download(name, file)
+
+
+def _found(engine: docker.DockerClient, digest: str) -> Image | None:
     with engine_errors():
         try:
-            found = client.images.get(prepared.digest)
+            return engine.images.get(digest)
         except ImageNotFound:
             return None
+
+
+def _tag(engine: docker.DockerClient, prepared: Prepared) -> str | None:
+    """Return an image's tag in the engine."""
+    # By id, because a recipe names several platforms' images.""
+    found = _found(engine, prepared.digest)
+    if found is None:
+        return None
     beginning = f"harness-{prepared.system.image}:{found.labels.get(making.RECIPE_LABEL, '')[:12]}"
     return next((tag for tag in found.tags if tag.startswith(beginning)), None)
 
@@ -248,14 +310,9 @@ def _pack_index(path: Path, index: Index) -> None:
 
 
 def _find(work: Objects, name: str) -> Input | None:
-    """Read an input's record; ``None``: there is none, or its bytes are gone."""
-    found = _read(work, f"{name}.json")
+    """Read the record of an input whose bytes are there."""
+    found = fetch(Input, work, f"{name}.json")
     return found if found is not None and work.size(found.name) == found.size_bytes else None
-
-
-def _read(work: Objects, name: str) -> Input | None:
-    content = work.get(name, MOST_BYTES)
-    return None if content is None else read(Input, str(work.place.below(name)), content)
 
 
 def _upload(work: Objects, name: str, what: str, pack: Callable[[Path], None], cache: Path, say: Report) -> Input:
@@ -263,8 +320,7 @@ def _upload(work: Objects, name: str, what: str, pack: Callable[[Path], None], c
     with leftovers.scratch(cache / "shipping", "packed") as folder:
         path = folder / "packed"
         pack(path)
-        checksum = _sha256(path)
-        made = Input(_bytes_name(name, checksum), checksum, path.stat().st_size)
+        made = _input(name, _sha256(path), path.stat().st_size)
         say(f"uploading {what}, {made.size_bytes / 2**20:.1f} MiB")
         work.upload(made.name, path)
     return made
@@ -272,16 +328,17 @@ def _upload(work: Objects, name: str, what: str, pack: Callable[[Path], None], c
 
 def _record(work: Objects, name: str, made: Input) -> Input:
     """Write an input's record; return the one that stays."""
-    if work.put_new(f"{name}.json", dump(made)):
-        return made
-    found = _find(work, name)
-    if found is None:  # the bytes that it names are gone
-        work.put(f"{name}.json", dump(made))
-    return found or made
+    if not work.put_new(f"{name}.json", dump(made)):
+        found = _find(work, name)
+        if found is not None:
+            return found
+        work.put(f"{name}.json", dump(made))  # the bytes that the stored one names are gone
+    return made
 
 
-def _bytes_name(name: str, sha256: str) -> str:
-    return f"{name.removesuffix(ARCHIVE)}.{sha256[:12]}{ARCHIVE}"
+def _input(name: str, sha256: str, size_bytes: int) -> Input:
+    """Describe an input whose bytes lie under its name with their hash."""
+    return Input(f"{name.removesuffix(ARCHIVE)}.{sha256[:12]}{ARCHIVE}", sha256, size_bytes)
 
 
 def _sha256(content: Path | bytes) -> str:

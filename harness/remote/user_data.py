@@ -1,4 +1,4 @@
-"""User data of an instance: a script that makes it a box, and powers it off whatever happens."""
+"""User data: a script that makes an instance a box."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SECRET_VARIABLES = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_K
 
 @dataclass(frozen=True)
 class Boot:
-    """A part of a run for one box, which may live ``limit_s`` seconds; ``gpus``: refuse to go on without."""
+    """A box's part and lifetime; ``gpus``: refuse to go on without."""
 
     work: S3Uri
     run_id: str
@@ -38,7 +38,7 @@ class Boot:
 
 
 def refuse_accounts(work: S3Uri) -> None:
-    """Refuse a work place that names an account, because user data, messages and logs name the place."""
+    """Refuse a work place with an account's number: logs name it."""
     if _ACCOUNT.search(str(work)):
         raise UsageError(
             "the work place has twelve digits in its name, as accounts have, and harness writes none of those down;"
@@ -47,11 +47,7 @@ def refuse_accounts(work: S3Uri) -> None:
 
 
 def render(boot: Boot) -> str:
-    """Return the script (bash) for Amazon Linux 2023, its GPU variant for ECS, and Debian 12.
-
-    Raises:
-        UsageError: it would be larger than EC2 takes, or hold a secret.
-    """
+    """Return the bash script for Amazon Linux 2023 and Debian 12."""
     for what, name in (("run id", boot.run_id), ("part", boot.part), ("region", boot.region)):
         if not _NAME.fullmatch(name):
             raise UsageError(f"{what} {name!r}: letters, digits, '.', '_' and '-' only")

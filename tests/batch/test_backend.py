@@ -28,9 +28,10 @@ from harness.plan import Planned
 from harness.remote import costs
 from harness.remote.backend import Backend, State, Submission
 from harness.remote.plan import Grouping, Missing
-from harness.remote.records import IndexBuild, Input, Launch, PartJob, PlannedPart, Run
+from harness.remote.records import Input, Launch, PartJob, PlannedPart, Run
 from harness.remote.run import Context
 from harness.result import Cell
+from harness.share import IndexBuild
 from tests.aws import server
 from tests.batch.conftest import ROLE_ID, Make
 from tests.jobs import planned

@@ -22,8 +22,8 @@ from harness.ec2 import fleet
 from harness.ec2.fleet import Seen
 from harness.records import Outcome
 from harness.remote import layout
+from harness.remote.home import pack
 from harness.remote.records import MOST_BYTES, Beat, End, Input, Part, PartJob, dump, read
-from harness.remote.upload import pack
 from harness.result import Ec2Instance, ResultSpec, job_key
 from harness.store import Store
 from tests import build
@@ -139,16 +139,15 @@ class Boxes:
         if fate.mute:
             self._off(box)
             return
-        beat = Beat(part_name, box.instance_id, "fetching", 0, len(part.jobs))
+        beat = Beat(part_name, box.instance_id, "fetching")
         place.put(layout.BEAT, dump(beat))
         for build_ in part.builds if not fate.no_index else ():
             self._hand_over_index(place, build_.key)
-        handed: list[str] = []
         for number, job in enumerate(part.jobs):
-            beat = replace(beat, phase="measuring", done=number, current=job.key)
+            beat = replace(beat, phase="measuring", current=job.key)
             if not self._lives(box):
                 return
-            if number >= fate.after and self._befallen(fate, box, place, beat, handed):
+            if number >= fate.after and self._befallen(fate, box, place, beat):
                 return
             place.put(layout.BEAT, dump(beat))
             if self.held is not None:
@@ -160,20 +159,19 @@ class Boxes:
             packed = b"nothing" if fate.damages and number == 0 else packed_job(self.specs(job), box, self.queries)
             assert place.put_new(layout.job(job.key), packed), f"{job.key} was measured twice"
             self.measured.append(job.key)
-            handed.append(job.key)
-        if len(part.jobs) <= fate.after < 10**9 and self._befallen(fate, box, place, beat, handed):
+        if len(part.jobs) <= fate.after < 10**9 and self._befallen(fate, box, place, beat):
             return
-        place.put_new(layout.END, dump(End(part_name, box.instance_id, True, "", tuple(handed))))
+        place.put_new(layout.END, dump(End(part_name, box.instance_id, True)))
         self._off(box)
 
-    def _befallen(self, fate: Fate, box: Seen, place: Objects, beat: Beat, handed: list[str]) -> bool:
+    def _befallen(self, fate: Fate, box: Seen, place: Objects, beat: Beat) -> bool:
         place.put(layout.BEAT, dump(replace(beat, notice=fate.notice)))
         if fate.dies:
             self._off(box)
         elif fate.error is not None:
             place.put_new(
                 layout.END,
-                dump(End(beat.part, box.instance_id, False, fate.error, tuple(handed), fate.cut_off)),
+                dump(End(beat.part, box.instance_id, False, fate.error, fate.cut_off)),
             )
             self._off(box)
         else:

@@ -22,6 +22,8 @@ from tests.ec2.conftest import WORK, FakeShipper, Field, launched_and_terminated
 
 
 class _Engine(FakeLauncher):
+    client = None
+
     def __init__(self, *_: object, platform: str) -> None:
         super().__init__()
         assert platform in ("linux/amd64", "linux/arm64")

@@ -12,9 +12,10 @@ from harness.declared import read_toml
 from harness.inputs import Inputs, Options
 from harness.launch.base import Launcher
 from harness.remote import layout
-from harness.remote.records import IndexBuild, Part, PartJob, ShippedImage, dump
+from harness.remote.records import Part, PartJob, ShippedImage, dump
 from harness.remote.shipping import Shipper
 from harness.result import ResultSpec, job_key
+from harness.share import IndexBuild
 from tests.conftest import Bench
 from tests.remote import imds
 from tests.remote.conftest import WORK
@@ -57,7 +58,7 @@ class Planning:
     def __init__(self, bench: Bench, path: Path, launcher: Launcher, work: Objects) -> None:
         self.bench, self.work, self.run = bench, work, work.below(layout.run(RUN))
         self.box_id = BOX
-        self.shipper = Shipper(work, Engine(), bench.cache, lambda _: None)
+        self.shipper = Shipper(work, Engine().client, bench.cache, lambda _: None)
         loaded = suite.load(path)
         self.raw = {"name": loaded.name, **read_toml(path)}
         options = Options(bench.results, bench.cache, bench.folder, instance_types=dict.fromkeys(loaded.profiles, TYPE))

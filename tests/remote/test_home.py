@@ -17,7 +17,7 @@ from harness.aws.objects import Objects
 from harness.errors import AwsError, StoreError
 from harness.records import Outcome
 from harness.remote import home, layout
-from harness.remote.upload import pack
+from harness.remote.home import pack
 from harness.result import Ec2Instance, Result
 from harness.store import Store
 from harness.stored_jobs import read_jobs

@@ -17,7 +17,8 @@ from harness.remote import costs
 from harness.remote.backend import Submission
 from harness.remote.costs import Budget, Rate
 from harness.remote.plan import Grouping, Missing, Sizes
-from harness.remote.records import IndexBuild, Launch, PlannedPart
+from harness.remote.records import Launch, PlannedPart
+from harness.share import IndexBuild
 from tests import build
 from tests.jobs import planned
 

@@ -12,8 +12,9 @@ from harness import instances
 from harness.errors import UsageError
 from harness.machines import Machine
 from harness.remote import costs, quote
-from harness.remote.records import IndexBuild, PartJob, PlannedPart
+from harness.remote.records import PartJob, PlannedPart
 from harness.result import Cell
+from harness.share import IndexBuild
 
 CELL = Cell("suite", "bm25", "scifact", "single_stream", "cpu1-mem1")
 JOBS = tuple(PartJob(CELL, number, 0, f"{number:016}") for number in range(3))

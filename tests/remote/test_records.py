@@ -21,7 +21,7 @@ PART = Part(
 
 
 @pytest.mark.parametrize(
-    "record", [PART, Beat("0001", "i-1", "measuring", 1, 2), End("0001", "i-1", False, "x", ("k",), True)]
+    "record", [PART, Beat("0001", "i-1", "measuring", "k", "n"), End("0001", "i-1", False, "x", True)]
 )
 def test_a_record_is_read_as_it_was_written(record: object) -> None:
     assert read(type(record), "here", dump(record)) == record

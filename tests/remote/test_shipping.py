@@ -30,11 +30,12 @@ from harness.launch.base import Prepared
 from harness.launch.docker import DockerLauncher
 from harness.launch.fake import FakeLauncher
 from harness.records import Envelope, to_json
-from harness.remote import bundle, layout, receive, shipping
-from harness.remote.records import IndexBuild, Input, Part, PartJob, PlannedPart, ShippedImage, dump
+from harness.remote import bundle, layout, shipping
+from harness.remote.records import Input, Part, PartJob, PlannedPart, ShippedImage, dump
 from harness.remote.records import read as read_record
-from harness.remote.shipping import Shipper
+from harness.remote.shipping import Fetcher, Shipper
 from harness.result import IndexFacts
+from harness.share import IndexBuild
 from tests.conftest import Bench, protocol, write_dataset
 from tests.datasets import examples
 from tests.remote.planning import BOX, RUN, TYPE, Engine, Planning
@@ -44,7 +45,11 @@ KEY = "0123456789abcdef01234567"
 
 
 def shipper(work: Objects, cache: Path, said: list[str] | None = None) -> Shipper:
-    return Shipper(work, Engine(), cache, [].append if said is None else said.append)
+    return Shipper(work, Engine().client, cache, [].append if said is None else said.append)
+
+
+def fetcher(work: Objects, cache: Path) -> Fetcher:
+    return Fetcher(work, cache, lambda _: None)
 
 
 def find(work: Objects, key: str) -> Input | None:
@@ -211,7 +216,7 @@ def there_and_back(dataset: Dataset, work: Objects, tmp_path: Path) -> Dataset:
     shipped = shipper(work, tmp_path / "cache").dataset(dataset)
     assert shipper(work, tmp_path / "cache").dataset(dataset) == shipped
     folder = tmp_path / "elsewhere" / dataset.name
-    receive.dataset(work, shipped, folder, tmp_path / "other", lambda _: None)
+    fetcher(work, tmp_path / "other").dataset(shipped, folder)
     return datasets.load(datasets.find(f"./{dataset.name}", folder.parent), tmp_path / "other")
 
 
@@ -271,12 +276,12 @@ def test_a_download_that_breaks_off_is_begun_anew(
         return download(self, name, sink)
 
     monkeypatch.setattr(Objects, "download", broken)
-    monkeypatch.setattr(receive, "_WAITS_S", (0.0, 0.0))
-    receive.dataset(work, shipped, tmp_path / "a" / "data", tmp_path / "other", lambda _: None)
+    monkeypatch.setattr(shipping, "_WAITS_S", (0.0, 0.0))
+    fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / "a" / "data")
     assert not failures and hashes(datasets.load(tmp_path / "a" / "data", tmp_path / "other")) == hashes(dataset)
     failures += [1, 2, 3]
     with pytest.raises(AwsError, match="cut off"):
-        receive.dataset(work, shipped, tmp_path / "b" / "data", tmp_path / "other", lambda _: None)
+        fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / "b" / "data")
 
 
 def test_another_dataset_under_the_name_is_refused(work: Objects, tmp_path: Path) -> None:
@@ -286,7 +291,7 @@ def test_another_dataset_under_the_name_is_refused(work: Objects, tmp_path: Path
     for spoiled in (genuine[:-1], genuine[:-1] + b"x"):
         work.put(shipped.name, spoiled)
         with pytest.raises(AwsError) as caught:
-            receive.dataset(work, shipped, tmp_path / f"out{len(spoiled)}" / "data", tmp_path / "other", lambda _: None)
+            fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / f"out{len(spoiled)}" / "data")
         assert caught.value.code == "BadInput" and shipped.name in str(caught.value)
     assert not list((tmp_path / "other" / "shipping").iterdir())
 
@@ -300,7 +305,7 @@ def test_an_image_is_the_same_after_the_engine_has_lost_it(
 ) -> None:
     cache, launcher = tmp_path / "cache", DockerLauncher(tmp_path / "cache")
     prepared = launcher.prepare(toy, said.append)
-    ships = Shipper(work, launcher, cache, said.append)
+    ships = Shipper(work, launcher.client, cache, said.append)
     try:
         shipped = ships.image(prepared)
         assert ships.image(prepared) == shipped
@@ -310,17 +315,17 @@ def test_an_image_is_the_same_after_the_engine_has_lost_it(
         assert launcher.find(toy) is None
         with pytest.raises(ImageError, match="made anew or removed"):
             ships.image(prepared)
-        receive.image(work, engine, shipped, cache, said.append)
+        Fetcher(work, cache, said.append).image(engine, shipped)
         assert launcher.find(toy) == prepared
         engine.images.get(shipped.digest).tag("another-name", "x")
         engine.images.remove(shipped.reference)
         work.delete([shipped.file.name])
-        receive.image(work, engine, shipped, cache, said.append)  # only its tag was missing
+        Fetcher(work, cache, said.append).image(engine, shipped)  # only its tag was missing
         assert launcher.find(toy) == prepared
         engine.images.remove(shipped.reference)
         engine.images.remove("another-name:x")
         with pytest.raises(AwsError, match="is not there"):
-            receive.image(work, engine, shipped, cache, said.append)
+            Fetcher(work, cache, said.append).image(engine, shipped)
     finally:
         launcher.close()
         for tag in ("another-name:x", shipped.reference):
@@ -334,10 +339,10 @@ def test_an_image_with_another_id_is_refused(
 ) -> None:
     launcher = DockerLauncher(tmp_path / "cache")
     prepared = launcher.prepare(toy, said.append)
-    shipped = Shipper(work, launcher, tmp_path, said.append).image(prepared)
+    shipped = Shipper(work, launcher.client, tmp_path, said.append).image(prepared)
     try:
         with pytest.raises(AwsError, match="containerd image store"):
-            receive.image(work, engine, replace(shipped, digest="sha256:" + "0" * 64), tmp_path, said.append)
+            Fetcher(work, tmp_path, said.append).image(engine, replace(shipped, digest="sha256:" + "0" * 64))
     finally:
         launcher.close()
         engine.images.remove(shipped.reference, force=True)
@@ -365,13 +370,14 @@ def test_an_index_is_found_there(work: Objects, tmp_path: Path, said: list[str])
     shipped = shipper(work, tmp_path, said).index(KEY, built)
     assert find(work, KEY) == shipped
     other = tmp_path / "other"
-    fetched = receive.index(work, KEY, shipped, other, said.append)
+    fetcher(work, other).index(KEY, shipped)
     found = indexes.find(other, KEY)
-    assert found == fetched and found.facts == built.facts
+    assert found and found.facts == built.facts
     assert indexes.content(found.folder) == indexes.content(built.folder)
     assert (found.folder / "sub" / "empty").is_dir()
     work.delete([shipped.name])
-    assert receive.index(work, KEY, shipped, other, said.append) == found, "it is there, so it is not fetched"
+    fetcher(work, other).index(KEY, shipped)  # the cache has it, so it is not fetched
+    assert indexes.find(other, KEY) == found
     assert find(work, KEY) is None, "without its bytes it is not whole"
     assert shipper(work, tmp_path, said).index(KEY, built) == shipped, "and is shipped again"
 
@@ -380,8 +386,8 @@ def test_of_two_indexes_of_one_key_the_first_stays(work: Objects, tmp_path: Path
     first = shipper(work, tmp_path, said).index(KEY, made_index(tmp_path / "a"))
     second = shipper(work, tmp_path, said).index(KEY, made_index(tmp_path / "b", "others"))
     assert second == first
-    fetched = receive.index(work, KEY, first, tmp_path / "c", said.append)
-    assert (fetched.folder / "sub" / "part").read_text() == "postings"
+    fetcher(work, tmp_path / "c").index(KEY, first)
+    assert (indexes.folder(tmp_path / "c", KEY) / "data" / "sub" / "part").read_text() == "postings"
 
 
 def test_an_index_that_is_not_as_its_facts_say_is_refused(work: Objects, tmp_path: Path, said: list[str]) -> None:
@@ -389,7 +395,7 @@ def test_an_index_that_is_not_as_its_facts_say_is_refused(work: Objects, tmp_pat
     (built.folder / "x").write_text("MORE")
     shipped = shipper(work, tmp_path, said).index(KEY, built)
     with pytest.raises(AwsError, match="holds another index"):
-        receive.index(work, KEY, shipped, tmp_path / "other", said.append)
+        fetcher(work, tmp_path / "other").index(KEY, shipped)
     assert indexes.find(tmp_path / "other", KEY) is None
     assert not list((tmp_path / "other" / "indexes").iterdir())
 
@@ -427,22 +433,23 @@ def test_age_is_by_s3s_clock(work: Objects) -> None:
 
 
 def test_a_record_whose_bytes_are_gone_makes_way(work: Objects, tmp_path: Path) -> None:
-    """A box may not write over it."""
     ships = shipper(work, tmp_path)
     made = Input(f"inputs/indexes/{KEY}.0123.tar.gz", "0123" * 16, 3)
     work.put(f"{shipping.index_name(KEY)}.json", dump(made))
     work.put(made.name, b"abc")
     assert ships.find_index(KEY, keep=True) == made
     work.delete([made.name])
-    assert ships.find_index(KEY) is None and len(names(work)) == 1
-    assert ships.find_index(KEY, keep=True) is None and names(work) == []
+    assert ships.find_index(KEY) is None and ships.find_index(KEY, keep=True) is None
+    shipping.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
+    adopted = ships.adopt_index(BOX, KEY)
+    assert adopted not in (None, made) and ships.find_index(KEY) == adopted
 
 
 def test_an_engine_whose_images_boxes_would_not_find_is_refused_before_anything_is_asked(
     work: Objects, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=r"containerd image store.*daemon\.json") as caught:
-        Shipper(work, Engine("io.containerd.snapshotter.v1"), tmp_path, lambda _: None)
+        Shipper(work, Engine("io.containerd.snapshotter.v1").client, tmp_path, lambda _: None)
     assert "\n" not in str(caught.value)
 
 
@@ -458,8 +465,9 @@ def test_an_index_of_a_box_is_adopted_once(work: Objects, tmp_path: Path, said: 
     assert adopted is not None and adopted.name.startswith(f"inputs/indexes/{KEY}.")
     assert find(work, KEY) == adopted
     content(work, adopted)
-    fetched = receive.index(work, KEY, adopted, tmp_path / "other", said.append)
-    assert fetched.facts == built.facts and indexes.content(fetched.folder) == indexes.content(built.folder)
+    fetcher(work, tmp_path / "other").index(KEY, adopted)
+    fetched = indexes.find(tmp_path / "other", KEY)
+    assert fetched and fetched.facts == built.facts and indexes.content(fetched.folder) == indexes.content(built.folder)
     other = made_index(tmp_path / "another", "others")
     shipping.upload_index(work, f"{BOX}-2", KEY, other, tmp_path, said.append)
     assert adopt(work, f"{BOX}-2", KEY) == adopted, "the first one stays"
@@ -520,12 +528,12 @@ class Shipping(Shipper):
     """Ships no image, and notes what it ships."""
 
     def __init__(self, work: Objects, cache: Path) -> None:
-        super().__init__(work, Engine(), cache, lambda _: None)
+        super().__init__(work, Engine().client, cache, lambda _: None)
         self.shipped: list[str] = []
 
     def image(self, prepared: Prepared) -> ShippedImage:
         self.shipped.append(prepared.system.image)
-        return ShippedImage(prepared.system.image, prepared.digest, prepared.reference)
+        return ShippedImage(prepared.system.image, prepared.digest, prepared.reference, Input("i.tar.gz", "0" * 64, 1))
 
     def dataset(self, dataset: Dataset) -> Input:
         self.shipped.append(dataset.name)

@@ -21,9 +21,9 @@ from harness.errors import AwsError, FileError
 from harness.inputs import Options
 from harness.launch.fake import FakeLauncher
 from harness.progress import Screen
-from harness.remote import bundle, home, layout, upload
-from harness.remote.records import Assignment, Input, Part, Status, dump, read
-from harness.remote.upload import Uploader
+from harness.remote import bundle, home, layout, worker
+from harness.remote.records import Input, Part, dump, read
+from harness.remote.worker import Assignment, Status, Uploader
 from harness.result import job_key
 from harness.store import Store
 from harness.stored_jobs import StoredJob, read_jobs
@@ -61,7 +61,7 @@ class OneBox:
         bench = self.planning.bench
         usual = Options(self.folder / "results", self.folder / "cache", bench.folder)
         loaded = suite.load(bench.folder / "test-suite.toml")
-        options = upload.options(usual, loaded, self.assignment.part, follower)
+        options = worker.options(usual, loaded, self.assignment.part, follower)
         orchestrator.run(loaded, options, FakeLauncher(), Screen(Console(file=StringIO())))
         follower.finish()
 
@@ -84,13 +84,12 @@ def test_each_job_is_handed_over_before_the_next_one_starts(planning: Planning, 
     class Watching(Uploader):
         def starts(self, key: str) -> None:
             super().starts(key)
-            seen.append((len(box.stored), len(arrived(planning)), box.status.done, box.status.current == key))
+            seen.append((len(box.stored), len(arrived(planning)), box.status.uploaded, box.status.current == key))
 
     box.run(Watching(box.assignment, planning.work, tmp_path / "cache", box.said.append))
     assert seen == [(0, 0, 0, True), (1, 1, 1, True), (2, 2, 2, True)]
     assert arrived(planning) == sorted(planning.specs)
-    assert (box.status.phase, box.status.done, box.status.total, box.status.troubles) == ("finishing", 3, 3, ())
-    assert sorted(box.status.handed_over) == sorted(planning.specs)
+    assert (box.status.phase, box.status.uploaded, box.status.troubles) == ("finishing", 3, ())
 
 
 def test_what_was_handed_over_comes_home_as_it_was_stored(planning: Planning, tmp_path: Path) -> None:
@@ -101,7 +100,7 @@ def test_what_was_handed_over_comes_home_as_it_was_stored(planning: Planning, tm
         for key, spec in planning.specs.items():
             with pytest.raises(AwsError, match=r"planned for c7g\.large, it was measured on None"):
                 home.bring(planning.work, BOX, key, spec, store)  # this is no machine of EC2
-    packed = {key: upload.pack(job.folder) for key, job in box.stored.items()}
+    packed = {key: home.pack(job.folder) for key, job in box.stored.items()}
     assert {key: planning.box.get(layout.job(key), 1 << 20) for key in packed} == packed
 
 
@@ -201,16 +200,16 @@ def test_s3_that_never_answers_is_told_and_the_jobs_stay_on_disk(planning: Plann
     with pytest.raises(AwsError, match="S3 is busy"):
         box.run(box.follower(flaky(planning.work, 10_000), patience_s=100))
     assert len(box.stored) == 3 and sum(box.waited) >= 100 and not arrived(planning)
-    assert len(box.status.troubles) == 3 and box.status.handed_over == ()
+    assert len(box.status.troubles) == 3 and box.status.uploaded == 0
 
 
 def test_the_same_job_is_there_already(planning: Planning, tmp_path: Path) -> None:
     box = OneBox(planning, planning.part(), tmp_path / "box")
     box.run(box.follower())
-    key, job = next(iter(box.stored.items()))
+    job = next(iter(box.stored.values()))
     again = box.follower()
     again.stored(job)
-    assert again.status.handed_over == (key,) and again.status.troubles == ()
+    assert again.status.uploaded == 1 and again.status.troubles == ()
 
 
 # Without the packages that a box does not install.
@@ -230,9 +229,9 @@ main()
 def command(box: OneBox, launcher: str = "fake") -> subprocess.CompletedProcess[str]:
     file = box.folder / "part.json"
     file.write_bytes(dump(box.assignment))
-    (box.folder / upload.DATASETS).mkdir()
+    (box.folder / worker._DATASETS).mkdir()
     for name in box.assignment.part.datasets:
-        (box.folder / upload.DATASETS / name).symlink_to(box.planning.bench.folder / name)
+        (box.folder / worker._DATASETS / name).symlink_to(box.planning.bench.folder / name)
     arguments = ["run", "--launcher", launcher, "--part", str(file)]
     arguments += ["--results", str(box.folder / "results"), "--cache", str(box.folder / "cache")]
     absent = [
@@ -289,9 +288,9 @@ def test_a_job_that_is_another_one_here_is_refused_before_anything_runs(
 def test_a_file_that_is_no_part_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("{}")
     with pytest.raises(AwsError, match="no record of this harness"):
-        upload.read_assignment(tmp_path / "x")
+        worker.read_assignment(tmp_path / "x")
     with pytest.raises(FileError, match="cannot be read: No such file"):
-        upload.read_assignment(tmp_path / "missing")
+        worker.read_assignment(tmp_path / "missing")
 
 
 def test_the_suite_is_the_parts_with_the_datasets_that_came_along(tmp_path: Path) -> None:
@@ -309,7 +308,7 @@ def test_the_suite_is_the_parts_with_the_datasets_that_came_along(tmp_path: Path
     declared = suite.parse(raw, tmp_path / "s.toml")
     sent = Input("x", "0" * 64, 1)
     part = Part("1", "r", TYPE, declared.model_dump(mode="json"), datasets={"my data-dev": sent, "beir-x-test": sent})
-    found = upload.suite_of(part, tmp_path / "part.json")
+    found = worker.suite_of(part, tmp_path / "part.json")
     assert found.datasets == ("./datasets/beir-x-test", "./datasets/my data-dev")
     assert found.model_dump() == {**declared.model_dump(), "datasets": found.datasets}
     assert found.protocol.warmup_cap is None and found.expect[0].outcome.value == "oom" and not found.overhead

@@ -23,12 +23,11 @@ from harness.records import Outcome
 from harness.remote import layout, shipping
 from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, Refused, State, Submission
 from harness.remote.board import Board
-from harness.remote.home import Home
+from harness.remote.home import Home, pack
 from harness.remote.journal import Journal
 from harness.remote.records import (
     Beat,
     End,
-    IndexBuild,
     Input,
     Launch,
     PartJob,
@@ -36,9 +35,9 @@ from harness.remote.records import (
     Run,
     dump,
 )
-from harness.remote.upload import pack
 from harness.remote.watch import Pace, Patience, Terms, Watch
 from harness.result import Ec2Instance, Result, ResultSpec, job_key
+from harness.share import IndexBuild
 from harness.store import Store
 from harness.stored_jobs import read_jobs
 from tests import build
