@@ -20,7 +20,7 @@ from harness.ec2.conductor import Pace
 from harness.ec2.drafting import Drafter
 from rich.console import Console
 
-from harness.aws.connections import Connections
+from harness.aws.client import Connections
 from harness.aws.objects import Objects
 from harness.ec2 import drafting, setup
 from harness.launch.fake import FakeLauncher

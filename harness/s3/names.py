@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import origins, seals, stored_jobs
+from harness.aws.client import S3Uri
 from harness.aws.objects import Stored
-from harness.aws.uri import S3Uri
 from harness.errors import UsageError
 from harness.result import ANSWER_DEPTHS, JUDGED_HITS
 

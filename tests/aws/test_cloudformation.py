@@ -10,9 +10,8 @@ import boto3
 import pytest
 
 from harness.aws import cloudformation
-from harness.aws.connections import Connections
+from harness.aws.client import Connections, S3Uri
 from harness.aws.objects import Objects
-from harness.aws.uri import S3Uri
 from harness.errors import AwsError
 from tests.aws import server
 from tests.aws.server import REGION
