@@ -1,4 +1,4 @@
-"""CloudFormation stacks: deploy a template, read a stack, delete one."""
+"""CloudFormation stacks: deploy a template, read a stack, delete one; errors name the first failed resource."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.errors import AwsError
 _POLL_S = 5.0
 # CloudFormation takes larger templates from S3 only.
 _INLINE_BYTES = 51_200
-# The state of a stack of which somebody else only made a draft: nothing goes on, and nothing is there.
+# Somebody's change set for a new stack, which nobody executed.
 _DRAFT = "REVIEW_IN_PROGRESS"
 # CloudFormation cannot update such a stack, only delete it.
 _DEAD = (_DRAFT, "CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED")
@@ -51,12 +51,7 @@ def deploy(
 ) -> dict[str, str]:
     """Create or update a stack, wait for the end, return its outputs.
 
-    Args:
-        named_iam: the template makes IAM resources with names of its own.
-        store: the work place, for a template that is too large for a request.
-
-    Raises:
-        AwsError: AWS refuses, or the deployment failed; names the first failed resource and its reason.
+    ``named_iam`` permits IAM resources with names of their own; ``store`` takes a template too large for a request.
     """
     found = _settled(connections, stack, say)
     if found is not None and found.status in _DEAD:
@@ -104,11 +99,7 @@ def find(connections: Connections, stack: str) -> Stack | None:
 
 
 def delete(connections: Connections, stack: str, say: Say) -> bool:
-    """Delete a stack and wait until it is gone; return whether there was one.
-
-    Raises:
-        AwsError: AWS refuses, or a resource could not be deleted; names it and the reason.
-    """
+    """Delete a stack and wait until it is gone; return whether there was one."""
     if _settled(connections, stack, say) is None:
         return False
     with aws_errors(f"deleting the stack {stack}"):

@@ -34,6 +34,12 @@ class Stored:
     modified: datetime.datetime
 
 
+def age(answer: dict[str, Any]) -> datetime.timedelta:
+    """Return the age by S3's clock of the object that an answer shows."""
+    modified: datetime.datetime = answer["LastModified"]
+    return (said_at(answer) or modified) - modified
+
+
 @contextmanager
 def missing_ok() -> Iterator[None]:
     """Leave the block if S3 has no such object."""
@@ -147,10 +153,9 @@ class Objects:
         return None if answer is None else int(answer["ContentLength"])
 
     def age(self, name: str) -> datetime.timedelta | None:
-        """Return an object's age by S3's clock; ``None``: no object, or no clock in the answer."""
+        """Return an object's age by S3's clock; ``None``: there is none."""
         answer = self._head(name)
-        now = None if answer is None else said_at(answer)
-        return None if answer is None or now is None else now - answer["LastModified"]
+        return None if answer is None else age(answer)
 
     def _head(self, name: str) -> dict[str, Any] | None:
         with missing_ok(), aws_errors(f"looking at {self.place.below(name)}"):

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from harness.aws.client import said_at
-from harness.aws.objects import Objects, missing_ok
+from harness.aws.objects import Objects, age, missing_ok
 from harness.errors import AwsError, StoreError
 from harness.s3.names import LOCK
 
@@ -33,7 +32,7 @@ class _Found:
 
     etag: str
     age_s: float
-    since: str
+    modified: str
     record: dict[str, Any]
 
 
@@ -83,9 +82,10 @@ class Lock:
                 continue
             mine, released = found.record.get("owner") == self._record["owner"], found.record.get("released") is True
             if not (mine or released or found.age_s > LEASE_S):
+                since = str(found.record.get("since") or found.modified)[:40]
                 raise StoreError(
-                    f"{self._folder.place}: another run holds it since {found.since}; wait for its end (of a run that "
-                    f"died: {LEASE_S // 60} minutes) or choose another --results"
+                    f"{self._folder.place}: another run holds it since {since}; wait for its end (of a run that died: "
+                    f"{LEASE_S // 60} minutes) or choose another --results"
                 )
             if self._write(found.etag):
                 return
@@ -120,20 +120,17 @@ class Lock:
 
     def _look(self) -> _Found | None:
         with missing_ok(), self._folder.reading(LOCK) as answer:
-            record = _parsed(answer["Body"].read(_MAXIMUM_BYTES))
-            modified = answer["LastModified"]
-            age_s = ((said_at(answer) or modified) - modified).total_seconds()
-            since = str(record.get("since") or _shown(modified))[:40]
-            return _Found(answer["ETag"].strip('"'), age_s, since, record)
+            try:
+                record = json.loads(answer["Body"].read(_MAXIMUM_BYTES))
+            except (ValueError, RecursionError):
+                record = None
+            return _Found(
+                answer["ETag"].strip('"'),
+                age(answer).total_seconds(),
+                _shown(answer["LastModified"]),
+                record if isinstance(record, dict) else {},
+            )
         return None
-
-
-def _parsed(content: bytes) -> dict[str, Any]:
-    try:
-        record = json.loads(content)
-    except (ValueError, RecursionError):
-        return {}
-    return record if isinstance(record, dict) else {}
 
 
 def _shown(moment: datetime) -> str:

@@ -266,7 +266,7 @@ def _files(place: Place) -> Iterator[str]:
     for folder, folders, names in os.walk(place.folder):
         folders[:] = [name for name in folders if name != stored_jobs.STAGING]
         for name in names:
-            if may_be_mirrored(key := place.key(Path(folder, name))):
+            if may_be_mirrored(key := place.key(Path(folder, name)), names):
                 yield key
 
 

@@ -124,6 +124,19 @@ def test_what_went_from_s3_goes_here(made: Path, bucket: Bucket) -> None:
     assert not bucket.place().folder.exists()
 
 
+def test_a_published_table_that_went_from_s3_goes_here(bucket: Bucket) -> None:
+    for name in ("published.toml", "a.csv", "b.csv"):
+        bucket.objects.put(f"results/paper/{name}", b"x")
+    bucket.sync()
+    assert set(tree(bucket.place().folder)) == {"paper/published.toml", "paper/a.csv", "paper/b.csv"}
+    bucket.objects.delete(["results/paper/a.csv"])
+    bucket.sync()
+    assert set(tree(bucket.place().folder)) == {"paper/published.toml", "paper/b.csv"}
+    bucket.objects.delete(["results/paper/published.toml"])
+    bucket.sync()
+    assert not bucket.place().folder.exists()
+
+
 def test_a_job_that_went_loses_its_record_first(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket.sync()
     bucket.objects.delete([each.name for each in bucket.objects.list("results/quick/a/")])
