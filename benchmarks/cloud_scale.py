@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness.aws.connections import Connections
+from harness.aws.client import Connections
 from harness.batch.backend import SERVICE as BATCH
 from harness.ec2 import account
 from harness.ec2.backend import SERVICE as EC2

@@ -25,8 +25,7 @@ import botocore.httpsession
 from botocore.awsrequest import AWSResponse
 
 from benchmarks import reprice
-from harness.aws.connections import Connections
-from harness.aws.uri import S3Uri
+from harness.aws.client import Connections, S3Uri
 from harness.s3 import mirror
 from harness.s3.mirror import Wants, Watch, sync
 from harness.s3.names import Place

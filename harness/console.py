@@ -13,7 +13,7 @@ from typing import ParamSpec
 import click
 
 from harness import cache_folder, interrupts, whole_file
-from harness.aws.uri import is_s3
+from harness.aws.client import is_s3
 from harness.errors import HarnessError
 from harness.report.text import printable
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from harness import cache_folder, measure_names, prices, pricing, stored_jobs, tables
-from harness.aws.uri import is_s3
+from harness.aws.client import is_s3
 from harness.columns import Described, Kind
 from harness.errors import UsageError
 from harness.job_columns import JOBS, SAMPLES, stage
@@ -111,7 +111,7 @@ def _folder(results: Place, cache: Path, say: Callable[[str], None]) -> Path:
         if str(results).startswith("s3:/") and not Path(results).is_dir():
             raise UsageError(f'{results}: a path keeps one of the two slashes; give the text "s3://..." instead')
         return Path(results)
-    from harness.s3.location import open_to_read
+    from harness.s3 import open_to_read
     from harness.s3.mirror import Wants, Watch
 
     return open_to_read(results, cache, Wants.FIGURES, Watch(say))

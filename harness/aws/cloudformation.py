@@ -1,4 +1,4 @@
-"""CloudFormation stacks: deploy a template, read a stack, delete one."""
+"""CloudFormation stacks: deploy a template, read a stack, delete one; errors name the first failed resource."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
-from harness.aws.connections import Connections
-from harness.aws.failures import aws_errors, concealed
+from harness.aws.client import Connections
+from harness.aws.errors import aws_errors, concealed
 from harness.aws.objects import Objects
 from harness.errors import AwsError
 
 _POLL_S = 5.0
 # CloudFormation takes larger templates from S3 only.
 _INLINE_BYTES = 51_200
-# A stack whose creation failed cannot be updated: only its deletion is left.
-_DEAD = ("CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED")
+# Somebody's change set for a new stack, which nobody executed.
+_DRAFT = "REVIEW_IN_PROGRESS"
+# CloudFormation cannot update such a stack, only delete it.
+_DEAD = (_DRAFT, "CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED")
 _GOOD = ("CREATE_COMPLETE", "UPDATE_COMPLETE")
 _BEGINNINGS = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS")
 
@@ -48,30 +51,25 @@ def deploy(
 ) -> dict[str, str]:
     """Create or update a stack, wait for the end, return its outputs.
 
-    Args:
-        named_iam: the template makes IAM resources with names of its own.
-        store: the work place, for a template that is too large to be sent.
-
-    Raises:
-        AwsError: AWS refuses, or the deployment failed; names the first failed resource and its reason.
+    ``named_iam`` permits IAM resources with names of their own; ``store`` takes a template too large for a request.
     """
     found = _settled(connections, stack, say)
     if found is not None and found.status in _DEAD:
         delete(connections, stack, say)
         found = None
-    request = {
-        "StackName": stack,
-        "Parameters": [{"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()],
-        "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
-        "Capabilities": ["CAPABILITY_NAMED_IAM"] if named_iam else [],
-        **_body(template, store),
-    }
     client = connections.client("cloudformation")
+    send = client.create_stack if found is None else client.update_stack
     try:
         with aws_errors(f"deploying the stack {stack}"):
-            (client.create_stack if found is None else client.update_stack)(**request)
+            send(
+                StackName=stack,
+                Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()],
+                Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
+                Capabilities=["CAPABILITY_NAMED_IAM"] if named_iam else [],
+                **_body(template, store),
+            )
     except AwsError as error:
-        if "No updates are to be performed" not in str(error) or found is None:
+        if found is None or "No updates are to be performed" not in str(error):
             raise
         say(f"unchanged: stack {stack}")
         return dict(found.outputs)
@@ -101,11 +99,7 @@ def find(connections: Connections, stack: str) -> Stack | None:
 
 
 def delete(connections: Connections, stack: str, say: Say) -> bool:
-    """Delete a stack and wait until it is gone; return whether there was one.
-
-    Raises:
-        AwsError: AWS refuses, or a resource could not be deleted; names it and the reason.
-    """
+    """Delete a stack and wait until it is gone; return whether there was one."""
     if _settled(connections, stack, say) is None:
         return False
     with aws_errors(f"deleting the stack {stack}"):
@@ -117,14 +111,16 @@ def delete(connections: Connections, stack: str, say: Say) -> bool:
 
 
 def _settled(connections: Connections, stack: str, say: Say) -> Stack | None:
-    """Wait until CloudFormation does nothing more with a stack; return it, or ``None`` once it is gone."""
-    status = ""
-    while (found := find(connections, stack)) is not None and found.status.endswith("_IN_PROGRESS"):
-        if found.status != status:
-            status = found.status
-            say(f"waiting: stack {stack} is {status}")
+    """Wait until CloudFormation is done with a stack; return it, or ``None`` once it is gone."""
+    said = ""
+    while True:
+        found = find(connections, stack)
+        if found is None or found.status == _DRAFT or not found.status.endswith("_IN_PROGRESS"):
+            return found
+        if found.status != said:
+            said = found.status
+            say(f"waiting: stack {stack} is {said}")
         time.sleep(_POLL_S)
-    return found
 
 
 def _body(template: str, store: Objects | None) -> dict[str, str]:
@@ -136,7 +132,7 @@ def _body(template: str, store: Objects | None) -> dict[str, str]:
     name = f"inputs/templates/{hashlib.sha256(content).hexdigest()}.json"
     store.put(name, content)
     host = f"{store.place.bucket}.s3.{store.client.meta.region_name}.amazonaws.com"
-    return {"TemplateURL": f"https://{host}/{store.place.key(name)}"}
+    return {"TemplateURL": f"https://{host}/{quote(store.place.key(name))}"}
 
 
 def _failure(connections: Connections, stack: str, doing: str) -> AwsError:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import hashlib
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from harness.aws import conditional
-from harness.aws.conditional import checksum, said_at
-from harness.aws.connections import Connections
-from harness.aws.failures import aws_errors
-from harness.aws.uri import S3Uri
+from harness.aws.client import Connections, S3Uri, said_at
+from harness.aws.errors import aws_errors, retry
 from harness.errors import AwsError
 
-# One request deletes at most so many (S3's own limit).
+MISSING = frozenset({"NoSuchKey", "404"})
+CHANGED = MISSING | {"PreconditionFailed", "412"}
+# Another write of the same name is under way, and S3 asks to try again.
+_UNDECIDED = frozenset({"ConditionalRequestConflict", "409"})
+# S3's own limit for one request.
 _DELETE_AT_ONCE = 1000
 _CHUNK = 1 << 20
 
@@ -30,6 +32,22 @@ class Stored:
     size_bytes: int
     etag: str
     modified: datetime.datetime
+
+
+def age(answer: dict[str, Any]) -> datetime.timedelta:
+    """Return the age by S3's clock of the object that an answer shows."""
+    modified: datetime.datetime = answer["LastModified"]
+    return (said_at(answer) or modified) - modified
+
+
+@contextmanager
+def missing_ok() -> Iterator[None]:
+    """Leave the block if S3 has no such object."""
+    try:
+        yield
+    except AwsError as error:
+        if error.code not in MISSING:
+            raise
 
 
 class Objects:
@@ -45,16 +63,11 @@ class Objects:
         return self._connections.client("s3")
 
     def below(self, *names: str) -> Objects:
-        """Those below a folder of this place."""
+        """Return the objects below a folder of this place."""
         return Objects(self._connections, self.place.below(*names))
 
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[Stored]:
-        """All objects whose name begins so, by name; a thousand a request.
-
-        Args:
-            prefix: the name's beginning.
-            after: only names that come after this one.
-        """
+        """Yield objects by name, a thousand a request: those with a prefix, and after a name."""
         base = f"{self.place.prefix}/" if self.place.prefix else ""
         arguments = {"Bucket": self.place.bucket, "Prefix": base + prefix}
         if after is not None:
@@ -65,117 +78,114 @@ class Objects:
                     name = each["Key"].removeprefix(base)
                     yield Stored(name, each["Size"], each["ETag"].strip('"'), each["LastModified"])
 
+    @contextmanager
+    def reading(self, name: str, **conditions: str) -> Iterator[dict[str, Any]]:
+        """Yield S3's answer to a read, whose ``Body`` is open meanwhile."""
+        with aws_errors(f"reading {self.place.below(name)}"):
+            answer = self.client.get_object(**self._address(name), **conditions)
+            with closing(answer["Body"]):
+                yield answer
+
     def get(self, name: str, most_bytes: int) -> bytes | None:
-        """An object's content; ``None``: there is none.
+        """Return an object's content; ``None``: there is none; AwsError: it is larger."""
+        with missing_ok(), self.reading(name) as answer:
+            content = bytes(answer["Body"].read(most_bytes + 1))
+            if len(content) > most_bytes:
+                text = f"larger than {most_bytes >> 20} MiB; it is none of ours"
+                raise AwsError(f"{self.place.below(name)}: {text}", "TooLarge")
+            answer["Body"].read(1)  # at the end botocore compares length and checksum
+            return content
+        return None
 
-        Raises:
-            AwsError: it is larger than ``most_bytes``, or cannot be read.
-        """
-        try:
-            with aws_errors(f"reading {self.place.below(name)}"):
-                answer = self.client.get_object(Bucket=self.place.bucket, Key=self.place.key(name))
-                with closing(answer["Body"]) as body:
-                    content = bytes(body.read(most_bytes + 1))
-                    if len(content) <= most_bytes:
-                        body.read(1)  # at the end length and checksum are compared
-        except AwsError as error:
-            if error.code in ("NoSuchKey", "404"):
-                return None
-            raise
-        if len(content) > most_bytes:
-            raise AwsError(
-                f"{self.place.below(name)}: larger than {most_bytes >> 20} MiB; it is none of ours", "TooLarge"
-            )
-        return content
+    def download(self, name: str, sink: IO[bytes]) -> str:
+        """Read an object of any size into a file; return its SHA-256."""
+        content = hashlib.sha256()
+        with self.reading(name) as answer:
+            while chunk := answer["Body"].read(_CHUNK):
+                content.update(chunk)
+                sink.write(chunk)
+        return content.hexdigest()
 
-    def put(self, name: str, content: bytes) -> datetime.datetime | None:
-        """Write an object, over what is there; return S3's own time of it, where it says so."""
-        with aws_errors(f"writing {self.place.below(name)}"):
-            answer = self.client.put_object(
-                Bucket=self.place.bucket, Key=self.place.key(name), Body=content, ChecksumSHA256=checksum(content)
-            )
-        return said_at(answer)
+    def put(self, name: str, content: bytes) -> None:
+        """Write an object, over the one that is there."""
+        self._put(name, content)
 
     def put_new(self, name: str, content: bytes) -> bool:
-        """Write an object unless there is one of that name; whether it was written.
+        """Write an object unless there is one, which S3 decides; return whether it was written."""
+        return self.put_if(name, content, None) is not None
 
-        S3 decides, so that of two who write at once one alone succeeds.
+    def put_if(self, name: str, content: bytes, etag: str | None) -> str | None:
+        """Write over the object of an ETag, or (``None``) where none is; return the new ETag.
+
+        ``None``: another object is there, which may be our own, written by a request whose answer got lost.
 
         Raises:
-            AwsError: S3 refuses, is not reached, or cannot decide (``Busy``).
+            AwsError: S3 refuses or is not reached; ``Busy``: it could not decide between two writers.
         """
-        return conditional.put(self, name, content, None) is not None
+        condition = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": f'"{etag}"'}
+        try:
+            answer = retry(lambda: self._put(name, content, **condition), _UNDECIDED)
+        except AwsError as error:
+            if error.code in CHANGED:
+                return None
+            if error.code in _UNDECIDED:
+                raise AwsError(f"{error}; somebody else writes it too, try again", "Busy") from error
+            raise
+        return str(answer["ETag"]).strip('"')
+
+    def _put(self, name: str, content: bytes, **condition: str) -> dict[str, Any]:
+        checksum = base64.b64encode(hashlib.sha256(content).digest()).decode()
+        with aws_errors(f"writing {self.place.below(name)}"):
+            answer: dict[str, Any] = self.client.put_object(
+                **self._address(name), Body=content, ChecksumSHA256=checksum, **condition
+            )
+            return answer
 
     def upload(self, name: str, path: Path) -> None:
         """Write a file of any size, in parts that S3 checks."""
-        with aws_errors(f"uploading {path.name} to {self.place}"):
-            self.client.upload_file(
-                str(path), self.place.bucket, self.place.key(name), ExtraArgs={"ChecksumAlgorithm": "SHA256"}
-            )
-
-    def download(self, name: str, sink: IO[bytes]) -> str:
-        """Read an object of any size into a file; return its content's sha256.
-
-        Raises:
-            AwsError: it is not there, or was cut off.
-        """
-        content = hashlib.sha256()
-        with aws_errors(f"downloading {self.place.below(name)}"):
-            answer = self.client.get_object(Bucket=self.place.bucket, Key=self.place.key(name))
-            with closing(answer["Body"]) as body:
-                for chunk in iter(lambda: body.read(_CHUNK), b""):
-                    content.update(chunk)
-                    sink.write(chunk)
-        return content.hexdigest()
+        # upload_file would wrap S3's errors in another, which hides their codes.
+        with aws_errors(f"uploading {path.name} to {self.place}"), path.open("rb") as file:
+            self.client.upload_fileobj(file, **self._address(name), ExtraArgs={"ChecksumAlgorithm": "SHA256"})
 
     def size(self, name: str) -> int | None:
-        """How many bytes an object has; ``None``: there is none."""
-        try:
-            with aws_errors(f"looking at {self.place.below(name)}"):
-                return int(self.client.head_object(Bucket=self.place.bucket, Key=self.place.key(name))["ContentLength"])
-        except AwsError as error:
-            if error.code in ("NoSuchKey", "404"):
-                return None
-            raise
+        """Return how many bytes an object has; ``None``: there is none."""
+        answer = self._head(name)
+        return None if answer is None else int(answer["ContentLength"])
 
     def age(self, name: str) -> datetime.timedelta | None:
-        """How long ago an object was written, by S3's own clock; ``None``: there is none, or S3 does not say."""
-        try:
-            with aws_errors(f"looking at {self.place.below(name)}"):
-                answer = self.client.head_object(Bucket=self.place.bucket, Key=self.place.key(name))
-        except AwsError as error:
-            if error.code in ("NoSuchKey", "404"):
-                return None
-            raise
-        now = said_at(answer)
-        return None if now is None else now - answer["LastModified"]
+        """Return an object's age by S3's clock; ``None``: there is none."""
+        answer = self._head(name)
+        return None if answer is None else age(answer)
+
+    def _head(self, name: str) -> dict[str, Any] | None:
+        with missing_ok(), aws_errors(f"looking at {self.place.below(name)}"):
+            answer: dict[str, Any] = self.client.head_object(**self._address(name))
+            return answer
+        return None
 
     def renew(self, name: str) -> None:
-        """Write an object anew, as it is, so that rules on its age count from now; nothing is transferred."""
+        """Write an object anew, as it is, so that rules on its age count from now."""
         # S3 copies an object onto itself only where its metadata are given anew.
         self.copy(name, name, MetadataDirective="REPLACE")
 
     def copy(self, name: str, to: str, **more: str) -> None:
-        """Copy an object within S3, of any size; nothing is transferred."""
-        source = {"Bucket": self.place.bucket, "Key": self.place.key(name)}
+        """Copy an object of any size within S3; nothing is transferred."""
         with aws_errors(f"copying {self.place.below(name)}"):
             self.client.copy(
-                source, self.place.bucket, self.place.key(to), ExtraArgs={"ChecksumAlgorithm": "SHA256", **more}
+                self._address(name), **self._address(to), ExtraArgs={"ChecksumAlgorithm": "SHA256", **more}
             )
 
     def delete(self, names: Iterable[str]) -> int:
-        """Delete objects; return how many were named."""
-        waiting, done = [self.place.key(name) for name in names], 0
-        while waiting:
-            now, waiting = waiting[:_DELETE_AT_ONCE], waiting[_DELETE_AT_ONCE:]
+        """Delete objects, present or not; return how many were named."""
+        keys = [{"Key": self.place.key(name)} for name in names]
+        for start in range(0, len(keys), _DELETE_AT_ONCE):
+            some = {"Objects": keys[start : start + _DELETE_AT_ONCE], "Quiet": True}
             with aws_errors(f"deleting in {self.place}"):
-                answer = self.client.delete_objects(
-                    Bucket=self.place.bucket, Delete={"Objects": [{"Key": key} for key in now], "Quiet": True}
-                )
-            failed = answer.get("Errors", ())
+                failed = self.client.delete_objects(Bucket=self.place.bucket, Delete=some).get("Errors", ())
             if failed:
-                raise AwsError(
-                    f"{self.place}: {len(failed)} objects cannot be deleted ({failed[0].get('Code')})", "Undeleted"
-                )
-            done += len(now)
-        return done
+                text = f"{len(failed)} objects cannot be deleted ({failed[0].get('Code')})"
+                raise AwsError(f"{self.place}: {text}", "Undeleted")
+        return len(keys)
+
+    def _address(self, name: str) -> dict[str, str]:
+        return {"Bucket": self.place.bucket, "Key": self.place.key(name)}

@@ -9,26 +9,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.aws.connections import Connections
-from harness.aws.failures import aws_errors
+from harness.aws.client import Connections
+from harness.aws.errors import aws_errors
 
-# Who we are among the users of one role.
+# Tells apart the users of one role.
 VARIABLE = "HARNESS_OWNER"
 SUITE = "harness:suite"
 RUN = "harness:run"
 PART = "harness:part"
 OWNER = "harness:owner"
 EXPIRY = "harness:expiry"
-TOKEN = "harness:token"  # noqa: S105 - names a tag
 
 
 def owner(connections: Connections, cache: Path) -> str:
-    """Return who we are to AWS, as a hash: it tells users of one account apart, and nothing else.
+    """Return a hash that tells the users of one account apart, and nothing else.
 
     Users who share a role are told apart by an id that ``HARNESS_OWNER`` names, or that is drawn once for a cache.
-
-    Raises:
-        AwsError: the credentials are not known.
     """
     with aws_errors("asking AWS who we are"):
         arn = connections.client("sts").get_caller_identity()["Arn"]
@@ -36,27 +32,33 @@ def owner(connections: Connections, cache: Path) -> str:
     role = after.partition("/")[0]
     # Sessions of a role are named anew by each process; those of IAM Identity Center are named after their user.
     if kind and not role.startswith("AWSReservedSSO_"):
-        arn = f"{before}{kind}{role} {os.environ.get(VARIABLE) or _drawn(cache / 'owner')}"
+        arn = f"{before}{kind}{role} {os.environ.get(VARIABLE) or random_id(cache / 'owner')}"
     return hashlib.sha256(f"harness owner {arn}".encode()).hexdigest()[:12]
 
 
-def _drawn(path: Path) -> str:
-    """Return the id in a file; of several processes that draw one at once, all return that of the first."""
+def random_id(path: Path) -> str:
+    """Return the random id in a file; processes that draw one at once all return the first's."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
+    if _is_empty(path):
         draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
         draft.write_text(f"{secrets.token_hex(16)}\n", encoding="ascii")
-        with suppress(FileExistsError):
+        with suppress(OSError):  # another process was first, or the disk has no links
             os.link(draft, path)
-        draft.unlink()
+        if _is_empty(path):  # of a machine that lost power
+            draft.replace(path)
+        draft.unlink(missing_ok=True)
     return path.read_text(encoding="ascii").strip()
 
 
+def _is_empty(path: Path) -> bool:
+    return not path.exists() or path.stat().st_size == 0
+
+
 def as_list(tags: dict[str, str]) -> list[dict[str, str]]:
-    """As the API takes them."""
+    """Return tags as the API takes them."""
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
 def as_dict(tags: list[dict[str, Any]] | None) -> dict[str, str]:
-    """As the API gives them."""
+    """Return tags that the API gave."""
     return {each["Key"]: each["Value"] for each in tags or ()}

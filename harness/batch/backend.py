@@ -14,7 +14,7 @@ from typing import Any
 
 from harness import hardware
 from harness.aws import cloudformation, tags
-from harness.aws.failures import aws_errors, concealed
+from harness.aws.errors import aws_errors, concealed
 from harness.batch import inventory, job_definition, names, stack
 from harness.batch.job_definition import LEAST_TIMEOUT_S, Options
 from harness.ec2 import account, region

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.aws import cloudformation, tags
+from harness.aws.client import Connections
 from harness.aws.cloudformation import Stack
-from harness.aws.connections import Connections
-from harness.aws.failures import aws_errors
+from harness.aws.errors import aws_errors
 
 # Instances of Batch have this beside the suite's tag, which boxes of EC2 have too.
 LAUNCHER_TAG, LAUNCHER = "harness:launcher", "batch"

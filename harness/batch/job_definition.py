@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any
 
 from harness import catalog, hardware, machines, records
-from harness.aws.uri import S3Uri
+from harness.aws.client import S3Uri
 from harness.base_image import BaseFile
 from harness.declared import read_toml, validate
 from harness.errors import UsageError

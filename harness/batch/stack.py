@@ -8,8 +8,8 @@ from typing import Any
 
 from harness import records
 from harness.aws import cloudformation, tags
-from harness.aws.connections import Connections
-from harness.aws.failures import aws_errors
+from harness.aws.client import Connections
+from harness.aws.errors import aws_errors
 from harness.aws.objects import Objects
 from harness.batch import inventory, job_definition, names
 from harness.batch.job_definition import Requirements

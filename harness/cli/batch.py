@@ -14,7 +14,7 @@ from harness.console import one_line_errors
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
-    from harness.aws.connections import Connections
+    from harness.aws.client import Connections
     from harness.batch.job_definition import Requirements
 
 _work_option = click.option(
@@ -68,11 +68,11 @@ def _stack_options(command: Callable[..., None]) -> Callable[..., None]:
     def wrapped(suite: Path, work: str, region: str | None, subnets: tuple[str, ...] = (), **chosen: Any) -> None:
         from harness import prices
         from harness import suite as suites
-        from harness.aws import uri
+        from harness.aws.client import parse_uri
         from harness.batch import job_definition
 
         connections = _connected(region)
-        options = job_definition.Options(connections.region or "", uri.parse(work), **chosen)
+        options = job_definition.Options(connections.region or "", parse_uri(work), **chosen)
         market = prices.snapshot(region=f"aws/{options.region}", term="on-demand")
         command(connections, job_definition.requirements(suites.load(suite), options, market), subnets)
 
@@ -171,7 +171,7 @@ def ls(region: str | None) -> None:
 
 
 def _connected(region: str | None) -> Connections:
-    from harness.aws.connections import Connections
+    from harness.aws.client import Connections
 
     connections = Connections(region)
     if connections.region is None:

@@ -128,8 +128,7 @@ def run_elsewhere(
     from rich.console import Console
 
     from harness import platforms
-    from harness.aws.connections import Connections
-    from harness.aws.uri import parse
+    from harness.aws.client import Connections, parse_uri
     from harness.cli.tables import finish
     from harness.launch.docker import DockerLauncher
     from harness.progress import Screen
@@ -150,7 +149,7 @@ def run_elsewhere(
     request = run.Request(
         suite=suite,
         options=options,
-        work=parse(cloud.work),
+        work=parse_uri(cloud.work),
         region=cloud.region,
         instance=cloud.instance,
         cap_usd=cloud.max_usd,

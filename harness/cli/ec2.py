@@ -15,7 +15,7 @@ from harness.console import columns, one_line_errors
 from harness.errors import AwsError, UsageError
 
 if TYPE_CHECKING:
-    from harness.aws.connections import Connections
+    from harness.aws.client import Connections
     from harness.ec2.fleet import Seen
     from harness.ec2.reaping import Found
     from harness.remote.records import Run
@@ -58,10 +58,10 @@ def up(
     money but the bucket's content.  A second call changes only what differs.
     """
     from harness.aws import tags
-    from harness.aws.uri import parse
+    from harness.aws.client import parse_uri
     from harness.ec2 import account
 
-    connections, place = _connected(region), parse(work)
+    connections, place = _connected(region), parse_uri(work)
     here = _region(connections)
     types = _types(suites, instances, here)
     owner = tags.owner(connections, cache_folder.default())
@@ -90,10 +90,10 @@ def template(
 
     Its roles need the boundary, which an administrator makes once: `--policy boundary`.
     """
-    from harness.aws.uri import parse
+    from harness.aws.client import parse_uri
     from harness.ec2 import account
 
-    place, here = parse(work), _region(_connected(region))
+    place, here = parse_uri(work), _region(_connected(region))
     types = _types(suites, instances, here)
     text = account.policy(policy, place, here, types) if policy else account.template(place, here, types, agent_image)
     click.echo(text, nl=False)
@@ -124,12 +124,12 @@ def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> lis
 def down(work: str, region: str | None, results_too: bool) -> None:
     """Remove what `harness ec2 up` made.  Refuses while an instance is alive, in any region."""
     from harness.aws import tags
-    from harness.aws.uri import parse
+    from harness.aws.client import parse_uri
     from harness.ec2 import account
 
     connections = _connected(region)
     owner = tags.owner(connections, cache_folder.default())
-    account.down(connections, parse(work), _region(connections), owner, click.echo, results_too=results_too)
+    account.down(connections, parse_uri(work), _region(connections), owner, click.echo, results_too=results_too)
 
 
 @ec2.command()
@@ -188,7 +188,7 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
 
 
 def _connected(region: str | None) -> Connections:
-    from harness.aws.connections import Connections
+    from harness.aws.client import Connections
 
     return Connections(region)
 
@@ -253,12 +253,12 @@ def _told(found: Found, wanted: set[str]) -> list[str]:
 
 def _open_runs(connections: Connections, work: str) -> list[Run]:
     """Runs that lie there; none where the bucket is gone, or was never made."""
+    from harness.aws.client import parse_uri
     from harness.aws.objects import Objects
-    from harness.aws.uri import parse
     from harness.remote import journal
 
     try:
-        return journal.open_runs(Objects(connections, parse(work)))
+        return journal.open_runs(Objects(connections, parse_uri(work)))
     except AwsError as error:
         if error.code != "NoSuchBucket":
             raise

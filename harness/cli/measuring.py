@@ -113,15 +113,14 @@ def run(
 def _do_part(file: Path, options: Options, launcher: Launcher) -> bool:
     """Do one part of another machine's plan; return whether every job is uploaded."""
     from harness import orchestrator
-    from harness.aws import uri
-    from harness.aws.connections import Connections
+    from harness.aws.client import Connections, parse_uri
     from harness.aws.objects import Objects
     from harness.progress import Screen
     from harness.remote import worker
 
     assignment, screen = worker.read_assignment(file), Screen(Console(stderr=True))
     suite = worker.suite_of(assignment.part, file)
-    work = Objects(Connections(), uri.parse(assignment.work))
+    work = Objects(Connections(), parse_uri(assignment.work))
     uploader = worker.Uploader(assignment, work, options.cache, screen.say)
     try:
         orchestrator.run(suite, worker.options(options, suite, assignment.part, uploader), launcher, screen)

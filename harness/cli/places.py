@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from harness.aws.uri import is_s3
+from harness.aws.client import is_s3
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def readable(
     """The folder of results to read."""
     if not isinstance(results, str):
         return results
-    from harness.s3.location import open_to_read
+    from harness.s3 import open_to_read
     from harness.s3.mirror import Wants
 
     with watching(results) as watch:
@@ -95,7 +95,7 @@ def writable(results: Path | str, cache: Path) -> Iterator[Opened]:
     if not isinstance(results, str):
         yield Opened(results, _absolute(cache))
         return
-    from harness.s3.location import open_to_write
+    from harness.s3 import open_to_write
     from harness.s3.mirror import Watch
 
     with named_as_given(cache):

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.aws import cloudformation, tags
-from harness.aws.connections import Connections
-from harness.aws.failures import aws_errors
+from harness.aws.client import Connections, S3Uri
+from harness.aws.errors import aws_errors
 from harness.aws.objects import Objects
-from harness.aws.uri import S3Uri
 from harness.ec2 import fleet, policies
 from harness.ec2 import region as regions
 from harness.ec2.policies import Policy

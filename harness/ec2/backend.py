@@ -13,9 +13,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from harness.aws import tags
-from harness.aws.conditional import said_at
-from harness.aws.failures import aws_errors
-from harness.aws.passing import PASSING
+from harness.aws.client import said_at
+from harness.aws.errors import PASSING, aws_errors
 from harness.ec2 import account, fleet, region
 from harness.ec2.fleet import Seen
 from harness.ec2.region import Ami, Subnet

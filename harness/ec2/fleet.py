@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.aws import tags
-from harness.aws.connections import Connections
-from harness.aws.failures import aws_errors, concealed
+from harness.aws.client import Connections
+from harness.aws.errors import aws_errors, concealed
 from harness.errors import AwsError
 
 # The most that one request ends.

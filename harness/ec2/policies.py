@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from harness.aws import tags
-from harness.aws.uri import S3Uri
+from harness.aws.client import S3Uri
 from harness.remote import layout
 
 Policy = dict[str, Any]

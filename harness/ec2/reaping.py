@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.aws import tags
-from harness.aws.connections import Connections
-from harness.aws.failures import aws_errors
+from harness.aws.client import Connections
+from harness.aws.errors import aws_errors
 from harness.ec2 import fleet
 from harness.ec2.fleet import Seen, Unseen
 from harness.errors import AwsError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.aws.connections import Connections
-from harness.aws.failures import aws_errors
+from harness.aws.client import Connections
+from harness.aws.errors import aws_errors
 from harness.errors import AwsError, UsageError
 from harness.instances import Instance
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from harness.aws.conditional import said_at
-from harness.aws.connections import Connections
-from harness.aws.failures import aws_errors
+from harness.aws.client import Connections, said_at
+from harness.aws.errors import aws_errors
 from harness.aws.objects import Objects, Stored
 from harness.errors import AwsError, UsageError
 from harness.remote import layout

@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 
 from harness import cache_folder, indexes, instances, machines, prices, storage
 from harness.aws import tags
-from harness.aws.connections import Connections
+from harness.aws.client import Connections, S3Uri
 from harness.aws.objects import Objects
-from harness.aws.uri import S3Uri
 from harness.errors import AwsError, HarnessError, ImageError, UsageError
 from harness.indexes import Index
 from harness.inputs import Options, gather

@@ -8,7 +8,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.aws.uri import S3Uri
+from harness.aws.client import S3Uri
 from harness.errors import UsageError
 from harness.remote import bundle
 from harness.remote.records import VERSION, Input

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from harness.aws.errors import PASSING, until_answered
 from harness.aws.objects import Objects
-from harness.aws.passing import PASSING, until_answered
 from harness.errors import AwsError, HarnessError, StoreError
 from harness.instances import Instance
 from harness.remote import costs

@@ -25,9 +25,8 @@ import docker
 
 import harness
 from harness import indexes, instance_metadata, leftovers, suite, whole_file
-from harness.aws import uri
-from harness.aws.connections import Connections
-from harness.aws.failures import aws_errors, concealed
+from harness.aws.client import Connections, parse_uri
+from harness.aws.errors import aws_errors, concealed
 from harness.aws.objects import Objects
 from harness.engine import engine_errors
 from harness.errors import AwsError, FileError, HarnessError, JobError, UsageError
@@ -371,7 +370,7 @@ def main(arguments: list[str]) -> int:
     try:
         home.mkdir(parents=True, exist_ok=True)
         connections = Connections()
-        work = Objects(connections, uri.parse(arguments[0]))
+        work = Objects(connections, parse_uri(arguments[0]))
         with (home / "log.txt").open("ab") as log:
             worker = Worker(work, box_id(connections), arguments[1], arguments[2], home, log)
             return 0 if worker.live() else 1

@@ -1,24 +1,21 @@
 """Lock of a suite's folder: one writer on all machines, by an object that its holder renews while it lives.
 
-All time is S3's own: an object's date against the date of the answer that shows it. Each write names the version that
-it replaces, so that S3 lets one of two who take over at once.
+Age is by S3's own clock: an object's date against the date of the answer that shows it. Each write names the version
+that it replaces, so that S3 lets one of two who take over at once.
 """
 
 from __future__ import annotations
 
-import datetime
 import json
 import secrets
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 
-from harness.aws import conditional
-from harness.aws.conditional import said_at
-from harness.aws.failures import aws_errors
-from harness.aws.objects import Objects
+from harness.aws.objects import Objects, age, missing_ok
 from harness.errors import AwsError, StoreError
 from harness.s3.names import LOCK
 
@@ -31,33 +28,27 @@ _MAXIMUM_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class _Found:
-    """The lock object as it is; without an owner where it is damaged."""
+    """The lock object in S3; its record is empty if harness did not write it."""
 
     etag: str
-    owner: str | None
-    since: str
     age_s: float
-    released: bool
-    holder: str | None
+    modified: str
+    record: dict[str, Any]
 
 
 class Lock:
     """The lock of one suite's folder.
 
     Args:
-        folder: the objects of the suite.
         owner: names this machine's mirror. A lock of the same name is taken over at once: its holder is dead, because
             a machine lets one run at a time hold its mirror.
     """
 
     def __init__(self, folder: Objects, owner: str) -> None:
         self._folder = folder
-        self._owner = owner
-        # Of this process alone: a clone of this machine has the same owner.
-        self._holder = secrets.token_hex(8)
-        self._since: str | None = None
+        # The holder is of this process alone: a clone of this machine has the same owner.
+        self._record = {"owner": owner, "holder": secrets.token_hex(8), "since": _shown(datetime.now(UTC))}
         self._etag = ""
-        self._renewed_s = 0.0
         self._lost = False
         self._turn = threading.Lock()
 
@@ -77,11 +68,10 @@ class Lock:
                 if not self._lost:
                     self._write(self._etag, released=True)
 
-    def confirm(self, *, now: bool = False) -> None:
-        """Raise StoreError if another run took it over; ``now``: ask S3 even if it was asked just before."""
+    def confirm(self) -> None:
+        """Renew it; StoreError: another run took it over."""
         with self._turn:
-            if self._lost or now or _clock_s() - self._renewed_s > 2 * _RENEW_S:
-                self._renew()
+            self._renew()
 
     def _acquire(self) -> None:
         for _ in range(_TRIES):
@@ -90,10 +80,12 @@ class Lock:
             found = self._look()
             if found is None:
                 continue
-            if not (found.released or found.owner == self._owner or found.age_s > LEASE_S):
+            mine, released = found.record.get("owner") == self._record["owner"], found.record.get("released") is True
+            if not (mine or released or found.age_s > LEASE_S):
+                since = str(found.record.get("since") or found.modified)[:40]
                 raise StoreError(
-                    f"{self._folder.place}: another run holds it since {found.since}; wait for its end (of a run that "
-                    f"died: {LEASE_S // 60} minutes) or choose another --results"
+                    f"{self._folder.place}: another run holds it since {since}; wait for its end (of a run that died: "
+                    f"{LEASE_S // 60} minutes) or choose another --results"
                 )
             if self._write(found.etag):
                 return
@@ -101,9 +93,8 @@ class Lock:
 
     def _renew_until(self, ended: threading.Event) -> None:
         while not ended.wait(_RENEW_S):
-            with suppress(AwsError, StoreError), self._turn:  # confirm() raises
-                if not self._lost:
-                    self._renew()
+            with suppress(AwsError, StoreError):  # the run's own confirm() raises
+                self.confirm()
 
     def _renew(self) -> None:
         for _ in range(0 if self._lost else _TRIES):
@@ -111,7 +102,7 @@ class Lock:
                 return
             # Our own write may have arrived without its answer.
             found = self._look()
-            if found is None or (found.owner, found.holder) != (self._owner, self._holder):
+            if found is None or found.record.get("holder") != self._record["holder"]:
                 break
             self._etag = found.etag
         self._lost = True
@@ -120,45 +111,27 @@ class Lock:
             "what was measured is kept here, and the same command goes on from there"
         )
 
-    def _write(self, over: str | None, *, released: bool = False) -> bool:
-        record = {"owner": self._owner, "holder": self._holder, "since": self._since, "released": released}
-        record["sign"] = str(time.time_ns())  # another content, so another ETag, each time
-        before_s = _clock_s()
-        written = conditional.put(self._folder, LOCK, json.dumps(record).encode(), over)
-        if written is None:
-            return False
-        self._etag, self._renewed_s = written.etag, before_s
-        if self._since is None and written.at is not None:
-            self._since = _shown(written.at)
-        return True
+    def _write(self, etag: str | None, *, released: bool = False) -> bool:
+        # The sign makes the content, and so the ETag, another one each time.
+        record = {**self._record, "released": released, "sign": secrets.token_hex(8)}
+        written = self._folder.put_if(LOCK, json.dumps(record).encode(), etag)
+        self._etag = written or self._etag
+        return written is not None
 
     def _look(self) -> _Found | None:
-        place = self._folder.place
-        try:
-            with aws_errors(f"reading {place.below(LOCK)}"):
-                answer = self._folder.client.get_object(Bucket=place.bucket, Key=place.key(LOCK))
-                with closing(answer["Body"]) as body:
-                    content = body.read(_MAXIMUM_BYTES)
-        except AwsError as error:
-            if error.code in ("NoSuchKey", "404"):
-                return None
-            raise
-        modified = answer["LastModified"]
-        now = said_at(answer) or modified
-        try:
-            record = json.loads(content)
-            owner, since, released = record["owner"], record["since"] or _shown(modified), record["released"] is True
-            holder = record.get("holder")
-        except (ValueError, KeyError, TypeError):  # not written by harness: free once it is old
-            owner, since, released, holder = None, _shown(modified), False, None
-        age_s = (now - modified).total_seconds()
-        return _Found(answer["ETag"].strip('"'), owner, str(since)[:40], age_s, released, holder)
+        with missing_ok(), self._folder.reading(LOCK) as answer:
+            try:
+                record = json.loads(answer["Body"].read(_MAXIMUM_BYTES))
+            except (ValueError, RecursionError):
+                record = None
+            return _Found(
+                answer["ETag"].strip('"'),
+                age(answer).total_seconds(),
+                _shown(answer["LastModified"]),
+                record if isinstance(record, dict) else {},
+            )
+        return None
 
 
-def _clock_s() -> float:
-    """Return seconds of a clock that goes on while the machine sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def _shown(moment: datetime.datetime) -> str:
-    return f"{moment.astimezone(datetime.UTC):%Y-%m-%d %H:%M} UTC"
+def _shown(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

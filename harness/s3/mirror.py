@@ -6,15 +6,13 @@ A file of the mirror has its object's size and time, so that a listing alone sho
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import secrets
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise, takewhile
@@ -22,10 +20,9 @@ from pathlib import Path
 from typing import IO
 
 from harness import leftovers, origins, seals, stored_jobs
-from harness.aws.connections import CONNECTIONS, Connections
-from harness.aws.failures import aws_errors
-from harness.aws.objects import Objects, Stored
-from harness.aws.uri import S3Uri
+from harness.aws.client import CONNECTIONS, Connections, S3Uri
+from harness.aws.errors import retry
+from harness.aws.objects import CHANGED, Objects, Stored
 from harness.errors import AwsError, StoreError
 from harness.result import ANSWER_DEPTHS, JUDGED_HITS
 from harness.s3.names import INPUTS, Listing, Place, may_be_mirrored, suite_of
@@ -36,9 +33,7 @@ _ROUNDS = 4
 # Files of the mirror between two cuts of a listing: a page has 1,000 keys, some of them not in the mirror.
 _RANGE = 700
 _CHUNK = 1 << 20
-_TRIES = 5
-_PAUSE_S = 0.2
-# Failures after the answer began, where boto3 does not try again.
+# Errors after the answer began, where boto3 does not try again.
 _TRY_AGAIN = ("Unreached", "IncompleteReadError", "FlexibleChecksumError", "Damaged")
 
 
@@ -63,14 +58,9 @@ class _Moved(Exception):
 
 
 def sync(place: Place, connections: Connections, wants: Wants, watch: Watch, *, thorough: bool = False) -> None:
-    """Bring the mirror of a place up to date.
+    """Bring the mirror of a place up to date; with a part of a suite come the suite's judgements and samples.
 
-    With a part of a suite come the suite's judgements and samples. ``thorough`` compares the content of the mirror's
-    files too, and not their size and time alone.
-
-    Raises:
-        AwsError: there is no such bucket, it may not be read, or it is not reached.
-        StoreError: the mirror cannot be written.
+    ``thorough`` compares the content of the mirror's files too, and not their size and time alone.
     """
     objects = Objects(connections, S3Uri(place.uri.bucket))
     for _ in range(_ROUNDS):
@@ -82,9 +72,8 @@ def sync(place: Place, connections: Connections, wants: Wants, watch: Watch, *, 
             continue
         finally:
             pool.shutdown(cancel_futures=True)
-    raise AwsError(
-        f"{place.uri}: changes again and again while it is read; wait for the run that writes it", "Changing"
-    )
+    text = "changes again and again while it is read; wait for the run that writes it"
+    raise AwsError(f"{place.uri}: {text}", "Changing")
 
 
 @dataclass
@@ -149,43 +138,35 @@ class _Round:
 
     def _has(self, stored: Stored, thorough: bool) -> bool:
         """Return whether the mirror has an object: its size and time, or else its MD5."""
-        path = self.place.path(stored.name)
-        try:
+        path, time_ns = self.place.path(stored.name), _time_ns(stored)
+        with suppress(OSError):
             found = path.stat()
+            same_time = found.st_mtime_ns == time_ns
             if found.st_size != stored.size_bytes:
                 return False
-            same_time = found.st_mtime_ns == _time_ns(stored)
-            if same_time and not thorough:
-                return True
-            if _md5(path) != stored.etag:
+            if (thorough or not same_time) and _md5(path) != stored.etag:
                 return False
-        except OSError:
-            return False
-        if not same_time:
-            with suppress(OSError):  # this user may only read the mirror
-                os.utime(path, ns=(_time_ns(stored), _time_ns(stored)))
-        return True
+            if not same_time:
+                with suppress(OSError):  # this user may only read the mirror
+                    os.utime(path, ns=(time_ns, time_ns))
+            return True
+        return False
 
     def _fetch_job(self, files: Mapping[str, Stored], missing: Sequence[str], scratch: Path) -> None:
-        """Fetch the missing files of a job, its record last, because a record says that the job is whole."""
-        record, sink = files[RESULT], io.BytesIO()
-        if RESULT in missing:
-            fetch(self.objects, record, sink)
-        else:
-            with suppress(OSError):  # another process removed it
-                sink.write(self.place.path(record.name).read_bytes())
-        hashes = _hashes(sink.getvalue())
-        rest = {name: files[name] for name in missing if name != RESULT}
-        if lacking := (hashes.keys() & self.wants) - files.keys():
-            # Written after their page of the listing was made, and before the record's page.
-            folder = record.name.removesuffix(RESULT)
-            now = {stored.name.removeprefix(folder): stored for stored in self.objects.list(folder)}
-            rest |= {name: now[name] for name in lacking & now.keys()}
-        for name, stored in rest.items():
-            self._fetch(stored, scratch, hashes.get(name))
-        if RESULT in missing:
-            with self._landing(record, scratch) as partial:
-                partial.write_bytes(sink.getvalue())
+        """Fetch a job's record and missing files; the record lands last, because it says that the job is whole."""
+        record = files[RESULT]
+        with self._landing(record, scratch) as partial:
+            with partial.open("wb") as sink:
+                fetch(self.objects, record, sink)
+            hashes = _hashes(partial.read_bytes())
+            rest = {name: files[name] for name in missing if name != RESULT}
+            if lacking := (hashes.keys() & self.wants) - files.keys():
+                # Written after their page of the listing was made, and before the record's page.
+                folder = record.name.removesuffix(RESULT)
+                now = {stored.name.removeprefix(folder): stored for stored in self.objects.list(folder)}
+                rest |= {name: now[name] for name in lacking & now.keys()}
+            for name, stored in rest.items():
+                self._fetch(stored, scratch, hashes.get(name))
 
     def _fetch(self, stored: Stored, scratch: Path, sha256: str | None = None) -> None:
         with self._landing(stored, scratch) as partial, partial.open("wb") as sink:
@@ -205,9 +186,8 @@ class _Round:
         except FileNotFoundError as error:  # another process removed the folder, which was empty
             raise _Moved(stored.name) from error
         except OSError as error:
-            raise StoreError(
-                f"{target}: cannot be written: {error.strerror or error}; make room or choose another --cache"
-            ) from error
+            text = f"cannot be written: {error.strerror or error}; make room or choose another --cache"
+            raise StoreError(f"{target}: {text}") from error
 
 
 def list_ranges(objects: Objects, prefix: str, known: Sequence[str], pool: Executor) -> list[Stored]:
@@ -225,56 +205,42 @@ def list_ranges(objects: Objects, prefix: str, known: Sequence[str], pool: Execu
 
 
 def fetch(objects: Objects, stored: Stored, sink: IO[bytes], sha256: str | None = None) -> None:
-    """Read an object into an empty file, again where it breaks off or arrives damaged.
+    """Read an object into a file, again if it breaks off or arrives damaged.
 
     ``sha256`` is the content's by the job's record, for objects whose ETag is no MD5.
 
     Raises:
         _Moved: the object is no longer as it was listed.
-        AwsError: it cannot be read.
     """
-    before = None
-    for number in range(1, _TRIES + 1):
-        try:
-            content = _fetch_once(objects, stored, sink)
-            # Twice the same: S3 has it so, and `harness verify` says that it is damaged.
-            if sha256 is None or content in (None, sha256, before):
-                return
-            before = content
-            raise _damaged(objects, stored)
-        except AwsError as error:
-            if error.code in ("NoSuchKey", "404", "PreconditionFailed", "412"):
-                raise _Moved(stored.name) from error
-            if error.code not in _TRY_AGAIN or number == _TRIES:
-                raise
+    arrived: set[str] = set()
+
+    def read() -> None:
         sink.seek(0)
         sink.truncate()
-        time.sleep(_PAUSE_S * 2**number)
-
-
-def _fetch_once(objects: Objects, stored: Stored, sink: IO[bytes]) -> str | None:
-    """Read an object; return its SHA-256 unless its ETag proved the content."""
-    md5, sha256, size = hashlib.md5(usedforsecurity=False), hashlib.sha256(), 0
-    bucket, key = objects.place.bucket, objects.place.key(stored.name)
-    with aws_errors(f"reading {objects.place.below(stored.name)}"):
-        answer = objects.client.get_object(Bucket=bucket, Key=key, IfMatch=f'"{stored.etag}"')
-        with closing(answer["Body"]) as body:
-            while size <= stored.size_bytes and (chunk := body.read(_CHUNK)):
+        md5, content, size = hashlib.md5(usedforsecurity=False), hashlib.sha256(), 0
+        with objects.reading(stored.name, IfMatch=f'"{stored.etag}"') as answer:
+            while size <= stored.size_bytes and (chunk := answer["Body"].read(_CHUNK)):
                 size += len(chunk)
                 md5.update(chunk)
-                sha256.update(chunk)
+                content.update(chunk)
                 sink.write(chunk)
-    # The ETag of an object in parts is longer; where KMS or the customer encrypts, it only looks like an MD5.
-    plain = answer.get("ServerSideEncryption", "AES256") == "AES256" and "SSECustomerAlgorithm" not in answer
-    proves = plain and len(stored.etag) == 32
-    if size != stored.size_bytes or (proves and md5.hexdigest() != stored.etag):
-        raise _damaged(objects, stored)
-    return None if proves else sha256.hexdigest()
+        # The ETag of an object in parts is longer; where KMS or the customer encrypts, it only looks like an MD5.
+        plain = answer.get("ServerSideEncryption", "AES256") == "AES256" and "SSECustomerAlgorithm" not in answer
+        if plain and len(stored.etag) == 32:
+            intact = md5.hexdigest() == stored.etag
+        else:  # twice the same: S3 has it so, and `harness verify` says that it is damaged
+            intact = sha256 in (None, content.hexdigest()) or content.hexdigest() in arrived
+            arrived.add(content.hexdigest())
+        if size != stored.size_bytes or not intact:
+            where = objects.place.below(stored.name)
+            raise AwsError(f"{where}: arrived damaged, several times; check the network and try again", "Damaged")
 
-
-def _damaged(objects: Objects, stored: Stored) -> AwsError:
-    where = objects.place.below(stored.name)
-    return AwsError(f"{where}: arrived damaged {_TRIES} times; check the network and try again", "Damaged")
+    try:
+        retry(read, _TRY_AGAIN)
+    except AwsError as error:
+        if error.code in CHANGED:
+            raise _Moved(stored.name) from error
+        raise
 
 
 def _hashes(record: bytes) -> dict[str, str]:
@@ -300,7 +266,7 @@ def _files(place: Place) -> Iterator[str]:
     for folder, folders, names in os.walk(place.folder):
         folders[:] = [name for name in folders if name != stored_jobs.STAGING]
         for name in names:
-            if may_be_mirrored(key := place.key(Path(folder, name))):
+            if may_be_mirrored(key := place.key(Path(folder, name)), names):
                 yield key
 
 

@@ -5,13 +5,13 @@ Everybody who may write to the bucket chooses names: only names that a results f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness import origins, seals, stored_jobs
+from harness.aws.client import S3Uri
 from harness.aws.objects import Stored
-from harness.aws.uri import S3Uri
 from harness.errors import UsageError
 from harness.result import ANSWER_DEPTHS, JUDGED_HITS
 
@@ -72,16 +72,14 @@ class Listing:
                 self.others[stored.name] = stored
 
     def _accepts(self, stored: Stored, depth: int = 0) -> bool:
-        folders, name = stored.name.split("/")[:-1], stored.name.rpartition("/")[2]
+        *folders, name = stored.name.split("/")
         if any(part.startswith(".") and part not in (".", "..") for part in (*folders, name)):
             return False  # a staging folder that another tool copied
-        if not _is_plain(stored.name) or len(folders) < depth:
-            self.refused.append(stored.name)
-            return False
-        if stored.size_bytes > _MAXIMUM_BYTES.get(name, _MAXIMUM_OTHER_BYTES):
-            self.oversize.append(stored.name)
-            return False
-        return True
+        misplaced = not _is_plain(stored.name) or len(folders) < depth
+        oversize = stored.size_bytes > _MAXIMUM_BYTES.get(name, _MAXIMUM_OTHER_BYTES)
+        if misplaced or oversize:
+            (self.refused if misplaced else self.oversize).append(stored.name)
+        return not (misplaced or oversize)
 
     def left_out(self) -> Iterator[str]:
         """Yield lines about refused and oversize objects, the first few by name."""
@@ -92,10 +90,11 @@ class Listing:
                 yield f"left out {len(names):,} objects that {reason} ({shown})"
 
 
-def may_be_mirrored(key: str) -> bool:
-    """Return whether a key, by its name alone, may be an object's in the mirror."""
+def may_be_mirrored(key: str, beside: Collection[str]) -> bool:
+    """Return whether a file of the mirror, by names alone, may be an object's."""
     folder, _, name = key.rpartition("/")
-    return (name in (*JOB_FILES, *_MARKS) or folder.rpartition("/")[2] in INPUTS) and _is_plain(key)
+    taken = name in (*JOB_FILES, *_MARKS) or folder.rpartition("/")[2] in INPUTS
+    return (taken or (name.endswith(".csv") and _PUBLISHED in beside)) and _is_plain(key)
 
 
 def suite_of(job: str) -> str:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from harness import leftovers, stored_jobs
-from harness.aws import conditional
-from harness.aws.connections import Connections
+from harness.aws.client import Connections, S3Uri
 from harness.aws.objects import Objects
-from harness.aws.uri import S3Uri
+from harness.aws.tags import random_id
 from harness.errors import StoreError
 from harness.s3.lock import Lock
 from harness.s3.mirror import Wants, Watch, sync
@@ -48,7 +46,8 @@ class Publisher:
     def held(self, folder: Path) -> Iterator[None]:
         """Hold a suite's folder, publish waiting jobs, and update the mirror; StoreError: another run holds it."""
         suite = self._place.key(folder)
-        self._lock = Lock(self._objects(suite), self._owner(suite))
+        # Machines may share a cache on a network's disk, where one's lock does not keep another out.
+        self._lock = Lock(self._objects(suite), random_id(self._place.cache / "s3" / ".owner" / _machine()))
         with self._lock.held():
             self._publish_waiting(suite)
             sync(self._place.below(suite), self._connections, Wants.FIGURES, self._watch)
@@ -56,7 +55,7 @@ class Publisher:
 
     def keep(self, path: Path, content: bytes) -> None:
         """Publish an input, which is named by its content's hash, unless it is there."""
-        conditional.put(self._objects(""), self._place.key(path), content, None)
+        self._objects("").put_new(self._place.key(path), content)
 
     def write(self, path: Path, content: bytes) -> None:
         """Publish a file, over the one that is there."""
@@ -96,22 +95,6 @@ class Publisher:
     def _objects(self, key: str) -> Objects:
         return Objects(self._connections, S3Uri(self._place.uri.bucket, key))
 
-    def _owner(self, suite: str) -> str:
-        """Return the name of this cache on this machine as a holder: random, the same in the next run."""
-        # Machines may share a cache on a network's disk, where one's lock does not keep another out.
-        path = self._place.cache / "s3" / ".owners" / _machine() / self._place.uri.bucket / suite / "owner"
-        try:
-            owner = path.read_text(encoding="ascii").strip()
-        except (FileNotFoundError, ValueError):
-            owner = ""
-        if len(owner) != 32:
-            owner = secrets.token_hex(16)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            partial = path.with_name(f"{os.getpid()}.partial")
-            partial.write_text(owner, encoding="ascii")
-            partial.replace(path)
-        return owner
-
 
 def publish(folder: Path, job: Objects, lock: Lock) -> None:
     """Write a job's files and then its record; finish a job that a dead run began.
@@ -122,24 +105,24 @@ def publish(folder: Path, job: Objects, lock: Lock) -> None:
         Taken: another job has its key.
         StoreError: another run took the lock over.
     """
-    contents = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    contents = {path.name: path.read_bytes() for path in folder.iterdir()}
     record = contents.pop(RESULT)
     there = {stored.name: stored for stored in job.list() if stored.name in JOB_FILES}
     if RESULT not in there:
         if strays := there.keys() - contents.keys():
-            lock.confirm(now=True)
-            job.delete(sorted(strays))
-        for name, content in contents.items():
+            lock.confirm()
+            job.delete(strays)
+        for name, content in sorted(contents.items()):
             stored = there.get(name)
             if stored and stored.etag == hashlib.md5(content, usedforsecurity=False).hexdigest():
                 continue
             if stored:  # another run must not take the lock over while this is overwritten
-                lock.confirm(now=True)
-            etag = stored.etag if stored else None
-            if conditional.put(job, name, content, etag) is None and not _is(job, name, content):
+                lock.confirm()
+            written = job.put_if(name, content, stored.etag if stored else None)
+            if written is None and not _is(job, name, content):
                 raise StoreError(f"{job.place.below(name)}: another run writes it; let one run alone write there")
         lock.confirm()
-        if conditional.put(job, RESULT, record, None) is not None:
+        if job.put_new(RESULT, record):
             return
     if not _is(job, RESULT, record):
         raise Taken(f"{job.place.below(RESULT)}: exists already; nothing is ever overwritten")
@@ -159,10 +142,9 @@ def _is(job: Objects, name: str, content: bytes) -> bool:
 
 def _machine() -> str:
     """Return a hash that tells machines apart without their names."""
-    try:
+    name = ""
+    with suppress(OSError, ValueError):
         name = Path("/etc/machine-id").read_text(encoding="ascii").strip()
-    except (OSError, ValueError):
-        name = ""
     return hashlib.sha256(f"harness {name or platform.node()}".encode()).hexdigest()[:16]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import boto3
 
-from harness.aws.uri import S3Uri
+from harness.aws.client import S3Uri
 from harness.ec2 import account
 from tests.aws import server
 

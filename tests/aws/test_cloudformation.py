@@ -10,9 +10,8 @@ import boto3
 import pytest
 
 from harness.aws import cloudformation
-from harness.aws.connections import Connections
+from harness.aws.client import Connections, S3Uri
 from harness.aws.objects import Objects
-from harness.aws.uri import S3Uri
 from harness.errors import AwsError
 from tests.aws import server
 from tests.aws.server import REGION
@@ -145,6 +144,14 @@ def test_a_failed_creation_names_the_first_resource_and_is_made_anew(aws: str) -
     assert found and found.status == "ROLLBACK_COMPLETE"
     assert len(boto3.client("ec2").describe_security_groups()["SecurityGroups"]) == 1
     assert deploy(template({"First": group()}, Id={"Ref": "First"}))["Id"].startswith("sg-")
+
+
+def test_a_stack_of_a_change_set_that_nobody_executed_is_made_anew(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, drafts = cloudformation.find, [cloudformation.Stack(NAME, "REVIEW_IN_PROGRESS", {}, {}, {})] * 2
+    monkeypatch.setattr(cloudformation, "find", lambda *given: drafts.pop() if drafts else usual(*given))
+    said: list[str] = []
+    assert deploy(template({"Group": group()}, Id={"Ref": "Group"}), said=said)["Id"].startswith("sg-")
+    assert said == [f"removed: stack {NAME}", f"made: stack {NAME}"]
 
 
 def test_a_failed_update_is_rolled_back(aws: str) -> None:

@@ -7,12 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from botocore.utils import parse_timestamp
 
-from harness.aws import conditional, connections
-from harness.aws.connections import Connections
+from harness.aws import errors
+from harness.aws.client import Connections, parse_uri
 from harness.aws.objects import Objects
-from harness.aws.uri import parse
 from harness.errors import AwsError
 from tests.aws import server
 from tests.ec2.faults import Injected
@@ -22,7 +20,7 @@ from tests.ec2.faults import Injected
 def objects(aws: str) -> Objects:
     made = Connections()
     made.client("s3").create_bucket(Bucket="bucket")
-    return Objects(made, parse("s3://bucket/some/where"))
+    return Objects(made, parse_uri("s3://bucket/some/where"))
 
 
 def test_what_was_put_is_listed_read_and_deleted(objects: Objects) -> None:
@@ -43,14 +41,6 @@ def test_an_etag_is_the_md5_of_the_content(objects: Objects) -> None:
     assert next(objects.list()).etag == hashlib.md5(b"content", usedforsecurity=False).hexdigest()
 
 
-@pytest.mark.parametrize("text", ["2026-11-22T07:36:46.000Z", "2026-11-22T07:36:46Z", "2026-11-22T07:36:46+00:00"])
-def test_times_are_read_as_botocore_reads_them(text: str) -> None:
-    assert connections._timestamp(text) == parse_timestamp(text)
-    assert connections._timestamp(text).tzinfo is not None
-    assert connections._timestamp("Sun, 22 Nov 2026 07:36:46 GMT") == parse_timestamp("Sun, 22 Nov 2026 07:36:46 GMT")
-    assert connections._timestamp(1_700_000_000) == parse_timestamp(1_700_000_000)
-
-
 def test_a_missing_object_is_none(objects: Objects) -> None:
     assert objects.get("nothing", 100) is None
     assert objects.size("nothing") is None
@@ -65,7 +55,7 @@ def test_a_new_object_is_never_written_over(objects: Objects) -> None:
 
 def test_a_write_that_s3_could_not_decide_is_tried_again(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     """409 says nothing about whether there is such an object."""
-    monkeypatch.setattr(conditional, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(errors, "_PAUSE_S", 0.0)
     made = Connections()
     twice = Injected(made, "s3.PutObject", lambda number, _: "ConditionalRequestConflict" if number < 2 else None)
     assert Objects(made, objects.place).put_new("a", b"first")
@@ -75,7 +65,7 @@ def test_a_write_that_s3_could_not_decide_is_tried_again(objects: Objects, monke
 def test_a_write_that_s3_never_decides_is_neither_done_nor_there(
     objects: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conditional, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(errors, "_PAUSE_S", 0.0)
     made = Connections()
     Injected(made, "s3.PutObject", lambda *_: "ConditionalRequestConflict")
     with pytest.raises(AwsError, match="try again") as caught:
@@ -116,6 +106,15 @@ def test_a_file_goes_up_and_down_whole(objects: Objects, tmp_path: Path) -> None
     assert (tmp_path / "back").read_bytes() == path.read_bytes()
 
 
+def test_an_upload_that_s3_refuses_keeps_its_code(objects: Objects, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    made = Connections()
+    Injected(made, "s3.PutObject", lambda *_: "SlowDown")
+    with pytest.raises(AwsError, match="AWS is busy") as caught:
+        Objects(made, objects.place).upload("file", tmp_path / "file")
+    assert caught.value.code == "Busy"
+
+
 def test_more_than_was_expected_is_refused(objects: Objects) -> None:
     objects.put("a", b"x" * 100)
     with pytest.raises(AwsError, match="larger than"):
@@ -123,7 +122,7 @@ def test_more_than_was_expected_is_refused(objects: Objects) -> None:
 
 
 def test_a_bucket_that_is_not_there_is_one_line(objects: Objects) -> None:
-    missing = Objects(Connections(), parse("s3://no-such-bucket/x"))
+    missing = Objects(Connections(), parse_uri("s3://no-such-bucket/x"))
     with pytest.raises(AwsError, match=r"no-such-bucket.*\(NoSuchBucket\)") as caught:
         list(missing.list())
     assert "\n" not in str(caught.value)
@@ -133,7 +132,14 @@ def test_no_credentials_is_one_line(monkeypatch: pytest.MonkeyPatch, aws: str) -
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name)
     with pytest.raises(AwsError, match="no AWS credentials") as caught:
-        list(Objects(Connections(), parse("s3://bucket")).list())
+        list(Objects(Connections(), parse_uri("s3://bucket")).list())
+    assert caught.value.code == "NoCredentials"
+
+
+def test_no_such_profile_is_one_line(monkeypatch: pytest.MonkeyPatch, aws: str) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    with pytest.raises(AwsError, match=r"no AWS credentials .*nobody") as caught:
+        list(Objects(Connections(), parse_uri("s3://bucket")).list())
     assert caught.value.code == "NoCredentials"
 
 
@@ -148,7 +154,7 @@ def test_nobody_listening_is_one_line(monkeypatch: pytest.MonkeyPatch, aws: str)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     with pytest.raises(AwsError, match="not reached") as caught:
-        list(Objects(Connections(), parse("s3://bucket")).list())
+        list(Objects(Connections(), parse_uri("s3://bucket")).list())
     assert not any(secret in str(caught.value) for secret in server.SECRETS)
 
 
@@ -177,7 +183,7 @@ def test_every_request_names_the_owner_that_is_expected(aws: str, tmp_path: Path
     client.create_bucket(Bucket="other")
     made.expect_owner("bucket")
     before = len(server.requests(aws))
-    objects = Objects(made, parse("s3://bucket/some/where"))
+    objects = Objects(made, parse_uri("s3://bucket/some/where"))
     large = tmp_path / "large"
     large.write_bytes(b"x" * (9 << 20))  # in parts
     objects.put("a", b"x")

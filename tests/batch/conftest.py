@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from harness import hardware, instances
-from harness.aws import uri
-from harness.aws.connections import Connections
+from harness.aws.client import Connections, parse_uri
 from harness.batch.job_definition import Options, Requirements
 from harness.ec2.account import Account
 from tests.aws import server
@@ -33,7 +32,7 @@ def wanted() -> Make:
     def make(**changes: Any) -> Requirements:
         fixed = {name: changes.pop(name) for name in ("suite", "machines") if name in changes}
         options = Options(
-            **{"region": server.REGION, "work": uri.parse("s3://bucket/work"), "agent_image": AGENT, **changes}
+            **{"region": server.REGION, "work": parse_uri("s3://bucket/work"), "agent_image": AGENT, **changes}
         )
         machines = (
             (hardware.profile("cpu1-mem1"), known["m6gd.medium"]),

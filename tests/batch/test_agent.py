@@ -18,9 +18,8 @@ import docker
 import pytest
 from docker.models.containers import Container
 
-from harness.aws.connections import Connections
+from harness.aws.client import Connections, S3Uri
 from harness.aws.objects import Objects
-from harness.aws.uri import S3Uri
 from harness.batch.job_definition import command
 from harness.launch import leases
 from tests.aws import server

@@ -15,8 +15,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from harness import instances
-from harness.aws import uri
-from harness.aws.connections import Connections
+from harness.aws.client import Connections, parse_uri
 from harness.batch import inventory, job_definition, names, stack
 from harness.batch.backend import BatchBackend, parts
 from harness.ec2 import account as accounts
@@ -37,7 +36,7 @@ from tests.batch.conftest import ROLE_ID, Make
 from tests.jobs import planned
 
 KNOWN = instances.read("aws")
-WORK = uri.parse("s3://bucket/work")
+WORK = parse_uri("s3://bucket/work")
 BUNDLE = Input("inputs/bundles/x.tar.gz", "0" * 64, 1)
 QUEUE = names.queue("quick", "c7g.xlarge")
 
@@ -516,7 +515,7 @@ def test_a_suite_without_a_stack_names_the_command(connections: Connections, bac
 def test_a_stack_of_another_work_place_is_refused(
     made: Connections, wanted: Make, account: Account, backend: BatchBackend
 ) -> None:
-    stack.up(made, wanted(work=uri.parse("s3://bucket/other")), account, "owner", (), lambda _: None)
+    stack.up(made, wanted(work=parse_uri("s3://bucket/other")), account, "owner", (), lambda _: None)
     with pytest.raises(UsageError, match=r"is for another work place than s3://bucket/work; change it: `harness batch"):
         backend.check([part("001")])
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from harness.aws.connections import Connections
+from harness.aws.client import Connections
 from harness.cli import main
 from harness.ec2 import account as accounts
 from harness.ec2.account import Account

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 from click.testing import CliRunner
 
-from harness.aws import uri
-from harness.aws.connections import Connections
+from harness.aws.client import Connections, parse_uri
 from harness.cli import main
 from harness.ec2 import account, policies
 from harness.remote.backend import State, Submission
@@ -16,7 +15,7 @@ from tests.aws import rights, server
 from tests.batch.test_backend import backend_of, configure, launch, look, part
 from tests.conftest import Bench
 
-WORK = uri.parse("s3://bucket/work")
+WORK = parse_uri("s3://bucket/work")
 TYPES = ("m6gd.medium", "c7g.xlarge")
 
 

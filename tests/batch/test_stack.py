@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from harness import hardware, instances
-from harness.aws import cloudformation, uri
-from harness.aws.connections import Connections
+from harness.aws import cloudformation
+from harness.aws.client import Connections, parse_uri
 from harness.batch import inventory, names, stack
 from harness.batch.job_definition import Requirements, check, command, needs, room_mib
 from harness.ec2.account import Account
@@ -104,7 +104,7 @@ def test_no_job_asks_for_more_memory_than_hosts_register(name: str, registered: 
 
 def test_the_filled_in_command_fits_into_what_ecs_takes(wanted: Make) -> None:
     """8192 characters of overrides: the command with its parameters, and the variables that Batch adds."""
-    work = uri.parse("s3://" + "b" * 63 + "/" + "p" * 200)
+    work = parse_uri("s3://" + "b" * 63 + "/" + "p" * 200)
     for properties in of("Batch::JobDefinition", wanted(suite="s" * 63, work=work)).values():
         container = properties["ContainerProperties"]
         assert container["Command"] == command(AGENT, work, server.REGION)
@@ -112,7 +112,7 @@ def test_the_filled_in_command_fits_into_what_ecs_takes(wanted: Make) -> None:
         own = {"name": "default", "command": filled, "environment": container["Environment"]}
         assert len(json.dumps({"containerOverrides": [own]})) < 7300
     with pytest.raises(UsageError, match="shorten the prefix"):
-        stack.template(wanted(work=uri.parse("s3://bucket/" + "/".join(["p" * 100] * 12))))
+        stack.template(wanted(work=parse_uri("s3://bucket/" + "/".join(["p" * 100] * 12))))
 
 
 @pytest.mark.parametrize(("shared", "value"), [(False, "0"), (True, "1")])

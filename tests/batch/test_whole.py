@@ -17,8 +17,8 @@ import docker
 import pytest
 from click.testing import CliRunner
 
-from harness.aws import cloudformation, uri
-from harness.aws.connections import Connections
+from harness.aws import cloudformation
+from harness.aws.client import Connections, parse_uri
 from harness.batch import backend, inventory
 from harness.cli import main
 from harness.ec2 import account, policies
@@ -71,7 +71,7 @@ def connections(cloud: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Conn
 @pytest.fixture
 def set_up(connections: Connections) -> None:
     """An administrator has set up the account."""
-    account.up(connections, uri.parse(WORK), server.REGION, "owner", [TYPE], print)
+    account.up(connections, parse_uri(WORK), server.REGION, "owner", [TYPE], print)
 
 
 def harness(bench: Bench, *arguments: str, code: int = 0) -> str:
@@ -139,7 +139,7 @@ def check_measured(bench: Bench, connections: Connections, bucket: str) -> None:
     for name, content in left.items():
         assert not [secret for secret in SECRETS if secret.encode() in content], name
     requests = server.requests(os.environ["AWS_ENDPOINT_URL"])
-    role = f"{account.stack_name(uri.parse(f's3://{bucket}'), server.REGION)}-worker"
+    role = f"{account.stack_name(parse_uri(f's3://{bucket}'), server.REGION)}-worker"
     keys = {each["who"] for each in requests if each["userid"] in boxes}
     assert len(keys) == 3
     for key in keys:
@@ -194,7 +194,7 @@ def test_the_page_takes_a_user_from_nothing_to_a_table_and_back(
     left = everything(connections)
     assert not any(left.values()), left
     assert not agents.siblings(engine)
-    place = uri.parse("s3://my-harness")
+    place = parse_uri("s3://my-harness")
     runner = policies.runner(place, account.stack_name(place, server.REGION), [TYPE])
     printed = policies.printed(runner, "aws", server.REGION, server.ACCOUNT)
     assert rights.differing(server.requests(cloud[0]), server.RUNNER_KEY, [printed])[0] == []

@@ -15,9 +15,8 @@ from pathlib import Path
 import boto3
 import numpy as np
 
-from harness.aws.connections import Connections
+from harness.aws.client import Connections, S3Uri
 from harness.aws.objects import Objects
-from harness.aws.uri import S3Uri
 from harness.ec2 import fleet
 from harness.ec2.fleet import Seen
 from harness.records import Outcome

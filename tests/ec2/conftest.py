@@ -12,9 +12,8 @@ import pytest
 from rich.console import Console
 
 from harness import inputs, suite
-from harness.aws.connections import Connections
+from harness.aws.client import Connections, S3Uri
 from harness.aws.objects import Objects
-from harness.aws.uri import S3Uri
 from harness.ec2 import account
 from harness.ec2.backend import SERVICE
 from harness.indexes import Index

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from harness.aws.connections import Connections
+from harness.aws.client import Connections
 from harness.ec2 import backend
 from tests.aws.server import REGION
 

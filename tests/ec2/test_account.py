@@ -12,9 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from harness.aws import cloudformation, tags
-from harness.aws.connections import Connections
+from harness.aws.client import Connections, S3Uri
 from harness.aws.objects import Objects
-from harness.aws.uri import S3Uri
 from harness.cli import main
 from harness.ec2 import account, fleet, policies
 from harness.ec2 import region as regions

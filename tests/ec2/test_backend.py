@@ -15,7 +15,7 @@ from botocore.awsrequest import AWSResponse
 
 from harness import instances
 from harness.aws import tags
-from harness.aws.connections import Connections
+from harness.aws.client import Connections
 from harness.ec2 import backend, fleet, region
 from harness.ec2.backend import Ec2
 from harness.ec2.region import Ami

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 import harness.ec2
 import harness.remote
-from harness.aws.connections import Connections
+from harness.aws.client import Connections
 from harness.aws.objects import Objects
 from harness.cli import main
 from harness.launch.fake import FakeLauncher

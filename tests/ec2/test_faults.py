@@ -14,9 +14,8 @@ from typing import Any
 import boto3
 import pytest
 
-from harness.aws.connections import Connections
+from harness.aws.client import Connections, S3Uri
 from harness.aws.objects import Objects
-from harness.aws.uri import S3Uri
 from harness.ec2 import account, backend, fleet
 from harness.ec2.backend import SERVICE
 from harness.errors import AwsError, UsageError

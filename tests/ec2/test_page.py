@@ -12,7 +12,7 @@ import boto3
 import pytest
 from click.testing import CliRunner
 
-from harness.aws.uri import S3Uri
+from harness.aws.client import S3Uri
 from harness.cli import main
 from harness.ec2 import policies
 from harness.remote.watch import Pace

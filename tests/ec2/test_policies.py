@@ -12,8 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from harness.aws import cloudformation, tags
-from harness.aws.connections import Connections
-from harness.aws.uri import S3Uri
+from harness.aws.client import Connections, S3Uri
 from harness.ec2 import account, fleet, policies
 from harness.ec2 import region as regions
 from harness.errors import AwsError

@@ -8,8 +8,7 @@ import boto3
 import pytest
 
 from harness.aws import tags
-from harness.aws.connections import Connections
-from harness.aws.uri import S3Uri
+from harness.aws.client import Connections, S3Uri
 from harness.ec2 import account
 from harness.ec2 import region as regions
 from harness.errors import UsageError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.aws.connections import Connections
+from harness.aws.client import Connections
 from harness.ec2 import fleet
 from tests.aws.server import REGION
 from tests.ec2.conftest import PROFILES, Field, launched_and_terminated

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness import instances
-from harness.aws.connections import Connections
+from harness.aws.client import Connections
 from harness.ec2 import region
 from harness.errors import UsageError
 from tests.aws.server import REGION

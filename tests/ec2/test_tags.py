@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.aws import tags
-from harness.aws.connections import Connections
+from harness.aws.client import Connections
 from tests.aws.server import REGION, SECRETS
 
 Owner = Callable[[str, str], str]

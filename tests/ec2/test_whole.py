@@ -17,9 +17,8 @@ import docker
 import pytest
 from click.testing import CliRunner
 
-from harness.aws.connections import Connections
+from harness.aws.client import Connections, S3Uri
 from harness.aws.objects import Objects
-from harness.aws.uri import S3Uri
 from harness.cli import main
 from harness.ec2 import account, policies
 from harness.records import Outcome

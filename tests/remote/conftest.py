@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.aws.connections import Connections
+from harness.aws.client import Connections, S3Uri
 from harness.aws.objects import Objects
-from harness.aws.uri import S3Uri
 from tests.aws.server import REGION
 
 WORK = S3Uri("harness-work", "some/prefix")

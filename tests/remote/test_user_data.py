@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.aws.connections import Connections
+from harness.aws.client import Connections, S3Uri
 from harness.aws.objects import Objects
-from harness.aws.uri import S3Uri
 from harness.errors import UsageError
 from harness.remote import bundle, layout, user_data, worker
 from harness.remote.records import MOST_BYTES, Beat, End, Input, read

@@ -10,9 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from harness import cache_folder
-from harness.aws.connections import Connections
+from harness.aws.client import Connections, S3Uri
 from harness.aws.objects import Objects
-from harness.aws.uri import S3Uri
 from harness.cli import main
 from harness.s3.mirror import Wants, Watch, sync
 from harness.s3.names import Place

@@ -18,6 +18,7 @@ from botocore.config import Config
 from botocore.httpsession import URLLib3Session
 from botocore.response import StreamingBody
 
+from harness.aws import errors
 from harness.errors import AwsError, HarnessError, UsageError
 from harness.s3 import mirror
 from harness.s3.mirror import Wants
@@ -41,7 +42,7 @@ def made(tmp_path: Path, bucket: Bucket) -> Path:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits between tries."""
-    monkeypatch.setattr(mirror, "_PAUSE_S", 0)
+    monkeypatch.setattr(errors, "_PAUSE_S", 0)
 
     class NoTime:
         @staticmethod
@@ -119,6 +120,19 @@ def test_what_went_from_s3_goes_here(made: Path, bucket: Bucket) -> None:
     assert {name.split("/")[1] for name in tree(bucket.place().folder)} == {"b", "manifest.txt", "qrels", "samples"}
     assert not (bucket.place().folder / "quick" / "a").exists()
     bucket.objects.delete(bucket.names())
+    bucket.sync()
+    assert not bucket.place().folder.exists()
+
+
+def test_a_published_table_that_went_from_s3_goes_here(bucket: Bucket) -> None:
+    for name in ("published.toml", "a.csv", "b.csv"):
+        bucket.objects.put(f"results/paper/{name}", b"x")
+    bucket.sync()
+    assert set(tree(bucket.place().folder)) == {"paper/published.toml", "paper/a.csv", "paper/b.csv"}
+    bucket.objects.delete(["results/paper/a.csv"])
+    bucket.sync()
+    assert set(tree(bucket.place().folder)) == {"paper/published.toml", "paper/b.csv"}
+    bucket.objects.delete(["results/paper/published.toml"])
     bucket.sync()
     assert not bucket.place().folder.exists()
 
@@ -426,7 +440,7 @@ def test_what_another_process_adds_meanwhile_is_not_taken_for_gone(
 def test_reading_needs_no_right_to_write(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     from botocore.client import BaseClient
 
-    from harness.s3.location import open_to_read
+    from harness.s3 import open_to_read
 
     usual, refused = BaseClient._make_api_call, []
 

@@ -19,9 +19,9 @@ from click.testing import Result
 from rich.console import Console
 
 from harness import orchestrator, suite
-from harness.aws import conditional
+from harness.aws import errors
+from harness.aws.client import S3Uri, parse_uri
 from harness.aws.objects import Objects
-from harness.aws.uri import S3Uri, parse
 from harness.errors import AwsError, StoreError
 from harness.inputs import Options
 from harness.launch.fake import FakeLauncher
@@ -140,9 +140,9 @@ class Killed(BaseException):
 def dying(patch: pytest.MonkeyPatch, number: int, kind: BaseException, *, after: bool) -> list[int]:
     """The ``number``-th write of a run fails, before it reaches S3 or after."""
     count = [0]
-    usual = conditional.put
+    usual = Objects.put_if
 
-    def put(*arguments: Any) -> conditional.Written | None:
+    def put(*arguments: Any) -> str | None:
         count[0] += 1
         if count[0] > number or (count[0] == number and not after):  # the dead write nothing more
             raise kind
@@ -151,20 +151,20 @@ def dying(patch: pytest.MonkeyPatch, number: int, kind: BaseException, *, after:
             raise kind
         return written
 
-    patch.setattr(conditional, "put", put)
+    patch.setattr(Objects, "put_if", put)
     return count
 
 
 def directly(bench: Bench, bucket: Bucket, cache: Path, below: str = "") -> Summary:
     """The run alone, without the table after it."""
     path = bench.suite(profiles=["cpu1-mem256m", "cpu2-mem4"])
-    place = Place(parse(HERE), cache)
+    place = Place(parse_uri(HERE), cache)
     publisher = Publisher(place, bucket.connections, Watch())
     options = Options(place.folder / below, cache, path.parent, shelf=publisher)
     return orchestrator.run(suite.load(path), options, FakeLauncher(), Screen(Console(quiet=True)))
 
 
-WRITES = 1 + 2 + 2 * 4 + 1  # the lock, the inputs, each file of each job, the lock
+WRITES = 1 + 2 + 2 * 5 + 1  # the lock, the inputs, each file of each job and the lock, the lock
 
 
 @pytest.mark.parametrize(
@@ -212,11 +212,11 @@ def test_a_suite_may_lie_deeper_as_those_of_a_calibration_do(bench: Bench, bucke
 def test_killed_for_good_while_it_publishes(run: Call, bench: Bench, bucket: Bucket, harness: Call) -> None:
     path = bench.suite(profiles=["cpu1-mem256m", "cpu2-mem4"])
     code = (
-        "import os, signal, sys\nfrom harness.aws import conditional\nfrom harness.cli import main\n"
-        "usual, count = conditional.put, [0]\n"
+        "import os, signal, sys\nfrom harness.aws.objects import Objects\nfrom harness.cli import main\n"
+        "usual, count = Objects.put_if, [0]\n"
         "def put(*a):\n    count[0] += 1\n    if count[0] == 10: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return usual(*a)\n"
-        "conditional.put = put\nmain(sys.argv[1:])\n"
+        "Objects.put_if = put\nmain(sys.argv[1:])\n"
     )
     asked = ["run", str(path), "--results", HERE, "--launcher", "fake", "--cache", str(bucket.cache)]
     dead = subprocess.run([sys.executable, "-c", code, *asked], check=False, capture_output=True, env=os.environ)
@@ -232,8 +232,8 @@ def test_killed_for_good_while_it_publishes(run: Call, bench: Bench, bucket: Buc
 def test_a_job_that_a_reader_mirrored_before_its_run_moved_it_is_there_once(
     run: Call, bucket: Bucket, harness: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patch:  # the lock, two inputs, the four files of a job
-        dying(patch, 1 + 2 + 4, Killed(), after=True)
+    with monkeypatch.context() as patch:  # the lock, two inputs, the four files of a job and the lock
+        dying(patch, 1 + 2 + 5, Killed(), after=True)
         with pytest.raises(Killed):
             run()
     assert len(records(bucket)) == 1
@@ -287,16 +287,16 @@ def test_of_two_jobs_of_one_key_the_first_stays(
 def test_a_job_that_is_there_under_the_same_key_is_not_overwritten_while_running(
     run: Call, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = conditional.put
+    usual = Objects.put_if
     planted = []
 
-    def put(objects: Objects, name: str, content: bytes, over: str | None) -> conditional.Written | None:
+    def put(objects: Objects, name: str, content: bytes, over: str | None) -> str | None:
         if name == "result.json" and not planted:
             planted.append(objects)
             objects.put(name, b"somebody else's")
         return usual(objects, name, content, over)
 
-    monkeypatch.setattr(conditional, "put", put)
+    monkeypatch.setattr(Objects, "put_if", put)
     done = run()
     assert done.exit_code == 1
     assert "result.json: exists already; nothing is ever overwritten" in done.stderr.splitlines()[-1]
@@ -306,15 +306,15 @@ def test_a_job_that_is_there_under_the_same_key_is_not_overwritten_while_running
 def test_a_file_whose_answer_got_lost_is_no_conflict_and_a_strangers_is(
     run: Call, bucket: Bucket, harness: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = conditional.put
+    usual = Objects.put_if
     planted = b"a stranger's"
 
-    def put(objects: Objects, name: str, content: bytes, over: str | None) -> conditional.Written | None:
+    def put(objects: Objects, name: str, content: bytes, over: str | None) -> str | None:
         written = usual(objects, name, planted if name == "run.trec.gz" and planted else content, over)
         return written if name == ".lock" else usual(objects, name, content, over)  # botocore's own retry
 
     with monkeypatch.context() as patch:
-        patch.setattr(conditional, "put", put)
+        patch.setattr(Objects, "put_if", put)
         refused = run()
         assert refused.exit_code == 1 and "run.trec.gz: another run writes it" in refused.stderr.splitlines()[-1]
         assert records(bucket) == []
@@ -349,9 +349,9 @@ def test_a_clone_of_this_machine_is_another_holder(folder: Objects) -> None:
     """It has our owner's name, and takes the lock for that of its own dead self."""
     mine = Lock(folder, "a")
     with mine.held():
-        mine.confirm(now=True)
+        mine.confirm()
         with Lock(folder, "a").held(), pytest.raises(StoreError, match="another run took it over"):
-            mine.confirm(now=True)
+            mine.confirm()
 
 
 def test_a_lock_that_was_let_go_is_free_and_one_that_is_held_is_not(folder: Objects) -> None:
@@ -367,16 +367,16 @@ def test_a_lock_that_was_let_go_is_free_and_one_that_is_held_is_not(folder: Obje
 def test_who_was_taken_for_dead_writes_no_more(folder: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Lock(folder, "slow")
     with slow.held():
-        slow.confirm(now=True)
+        slow.confirm()
         with monkeypatch.context() as patch:
             patch.setattr(lock, "LEASE_S", -1)
             quick = Lock(folder, "quick")
             with quick.held():
                 with pytest.raises(StoreError, match="another run took it over"):
-                    slow.confirm(now=True)
+                    slow.confirm()
                 with pytest.raises(StoreError, match="another run took it over"):
                     slow.confirm()
-                quick.confirm(now=True)
+                quick.confirm()
     with Lock(folder, "third").held():  # the slow one did not let go of what was not its own
         pass
 
@@ -402,20 +402,20 @@ def test_who_was_taken_for_dead_publishes_no_job(
 
 
 def test_an_answer_that_got_lost_is_no_lost_lock(folder: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    usual, lost = conditional.put, []
+    usual, lost = Objects.put_if, []
 
-    def put(*arguments: Any) -> conditional.Written | None:
+    def put(*arguments: Any) -> str | None:
         written = usual(*arguments)
         if len(lost) < 2:  # botocore's own retry finds its first write
             lost.append(arguments)
             return usual(*arguments)
         return written
 
-    monkeypatch.setattr(conditional, "put", put)
+    monkeypatch.setattr(Objects, "put_if", put)
     held = Lock(folder, "a")
     with held.held():
         lost.clear()
-        held.confirm(now=True)
+        held.confirm()
 
 
 def test_a_lock_that_is_none_of_ours_is_respected_until_it_is_old(
@@ -454,15 +454,15 @@ def test_a_lock_is_renewed_while_it_is_held(folder: Objects, monkeypatch: pytest
     from threading import Event
 
     monkeypatch.setattr(lock, "_RENEW_S", 0.01)
-    usual, renewed = conditional.put, Event()
+    usual, renewed = Objects.put_if, Event()
 
-    def put(*arguments: Any) -> conditional.Written | None:
+    def put(*arguments: Any) -> str | None:
         written = usual(*arguments)
         if arguments[3] is not None:
             renewed.set()
         return written
 
-    monkeypatch.setattr(conditional, "put", put)
+    monkeypatch.setattr(Objects, "put_if", put)
     with Lock(folder, "a").held():
         assert renewed.wait(30)
 
@@ -522,7 +522,7 @@ def test_the_policy_on_the_page_permits_what_is_done_and_no_more(
 
 
 def test_a_conflict_that_is_not_decided_yet_is_tried_again(folder: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conditional, "_PAUSE_S", 0)
+    monkeypatch.setattr(errors, "_PAUSE_S", 0)
     usual, count = BaseClient._make_api_call, [0]
 
     def call(self: Any, operation: str, parameters: Any) -> Any:
@@ -532,6 +532,6 @@ def test_a_conflict_that_is_not_decided_yet_is_tried_again(folder: Objects, monk
         return usual(self, operation, parameters)
 
     monkeypatch.setattr(BaseClient, "_make_api_call", call)
-    assert conditional.put(folder, "a", b"1", None) is not None
-    assert conditional.put(folder, "a", b"2", None) is None
+    assert folder.put_if("a", b"1", None) is not None
+    assert folder.put_if("a", b"2", None) is None
     assert folder.get("a", 10) == b"1"

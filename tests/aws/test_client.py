@@ -1,0 +1,45 @@
+"""``s3://bucket/prefix``, and times as clients read them."""
+
+from __future__ import annotations
+
+import pytest
+from botocore.utils import parse_timestamp
+
+from harness.aws import client
+from harness.aws.client import S3Uri, is_s3, parse_uri
+from harness.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("s3://my-bucket", S3Uri("my-bucket")),
+        ("s3://my-bucket/", S3Uri("my-bucket")),
+        ("s3://my.bucket/a/b/", S3Uri("my.bucket", "a/b")),
+    ],
+)
+def test_a_place_is_read_and_written_the_same(text: str, place: S3Uri) -> None:
+    assert is_s3(text)
+    assert parse_uri(text) == place
+    assert parse_uri(str(place)) == place
+
+
+@pytest.mark.parametrize(
+    "text", ["results", "s3:/b/x", "s3://", "s3://Upper/x", "s3://a/x", "s3://bbb/a//b", "s3://bbb/../x"]
+)
+def test_what_is_no_place_is_refused_by_name(text: str) -> None:
+    with pytest.raises(UsageError, match="s3://BUCKET"):
+        parse_uri(text)
+
+
+def test_keys_are_below_the_prefix() -> None:
+    assert parse_uri("s3://bbb").key("x", "y") == "x/y"
+    assert parse_uri("s3://bbb/p").below("x").key("y") == "p/x/y"
+
+
+@pytest.mark.parametrize("text", ["2026-11-22T07:36:46.000Z", "2026-11-22T07:36:46Z", "2026-11-22T07:36:46+00:00"])
+def test_times_are_read_as_botocore_reads_them(text: str) -> None:
+    assert client._timestamp(text) == parse_timestamp(text)
+    assert client._timestamp(text).tzinfo is not None
+    assert client._timestamp("Sun, 22 Nov 2026 07:36:46 GMT") == parse_timestamp("Sun, 22 Nov 2026 07:36:46 GMT")
+    assert client._timestamp(1_700_000_000) == parse_timestamp(1_700_000_000)
