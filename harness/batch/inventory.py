@@ -11,6 +11,7 @@ from harness.aws import cloudformation, tags
 from harness.aws.cloudformation import Stack
 from harness.aws.connections import Connections
 from harness.aws.failures import aws_errors
+from harness.ec2 import instances
 
 # Instances of Batch have this beside the suite's tag, which boxes of EC2 have too.
 LAUNCHER_TAG, LAUNCHER = "harness:launcher", "batch"
@@ -18,9 +19,7 @@ LAUNCHER_TAG, LAUNCHER = "harness:launcher", "batch"
 QUEUES = "Queues"
 ENDED = ("SUCCEEDED", "FAILED")
 _UNFINISHED = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING", "RUNNING")
-_ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 _DESCRIBED_AT_ONCE = 100
-_POLL_S, _END_S = 2.0, 900.0
 # An array's children end with it; those that have not after this time are ended one by one.
 _GRACE_S = 30.0
 _CANCELLED = "cancelled by harness batch cancel"
@@ -48,12 +47,8 @@ def stacks(connections: Connections) -> list[Stack]:
 
 def machines(connections: Connections, suite: str) -> list[str]:
     """Return a line for each instance of a suite that is not gone."""
-    wanted = {f"tag:{LAUNCHER_TAG}": [LAUNCHER], f"tag:{tags.SUITE}": [suite], "instance-state-name": list(_ALIVE)}
-    filters = [{"Name": name, "Values": values} for name, values in wanted.items()]
-    with aws_errors("listing the instances of AWS Batch"):
-        pages = connections.client("ec2").get_paginator("describe_instances").paginate(Filters=filters)
-        found = [each for page in pages for reservation in page["Reservations"] for each in reservation["Instances"]]
-    return [f"{each['InstanceId']} ({each['InstanceType']} {each['State']['Name']})" for each in found]
+    found = instances.alive(connections, None, {LAUNCHER_TAG: LAUNCHER, tags.SUITE: suite})
+    return [f"{box.instance_id} ({box.instance_type} {box.state})" for box in found]
 
 
 def queues(stack: Stack) -> list[str]:
@@ -63,7 +58,13 @@ def queues(stack: Stack) -> list[str]:
 
 def jobs(connections: Connections, stack: Stack) -> list[Job]:
     """Return the jobs in a suite's queues that wait or run."""
-    pairs = ((queue, status) for queue in queues(stack) for status in _UNFINISHED)
+    if not (named := queues(stack)):
+        return []
+    # Outputs name queues that are gone after a deletion which failed halfway: Batch lists no jobs of them.
+    with aws_errors(f"looking for the queues of {stack.name}"):
+        described_ = connections.client("batch").describe_job_queues(jobQueues=named)["jobQueues"]
+    there = [each["jobQueueName"] for each in described_ if each["status"] != "DELETED"]
+    pairs = ((queue, status) for queue in there for status in _UNFINISHED)
     found = {job.job_id: job for queue, status in pairs for job in listed(connections, queue, jobStatus=status)}
     unfinished = []
     for each in described(connections, list(found)):
@@ -98,7 +99,7 @@ def terminate(connections: Connections, job_id: str, reason: str) -> None:
 
 
 def cancel(connections: Connections, stack: Stack, say: Callable[[str], None]) -> tuple[int, int]:
-    """End a suite's jobs and wait; return how many there were, and how many have not ended in a quarter of an hour."""
+    """End a suite's jobs and wait; return how many there were, and are left."""
     found = jobs(connections, stack)
     for job in found:
         terminate(connections, job.job_id, _CANCELLED)
@@ -109,7 +110,4 @@ def cancel(connections: Connections, stack: Stack, say: Callable[[str], None]) -
     for each in described(connections, children):
         if each["status"] not in ENDED:
             terminate(connections, each["jobId"], _CANCELLED)
-    until = time.monotonic() + _END_S
-    while (left := jobs(connections, stack)) and time.monotonic() < until:
-        time.sleep(_POLL_S)
-    return len(found), len(left)
+    return len(found), len(instances.wait(lambda: jobs(connections, stack)))

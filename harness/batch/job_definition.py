@@ -37,7 +37,6 @@ _AGENT_REGISTRY = "public.ecr.aws/docker/library"
 _LOST_HOST, _NOT_STARTED = "Host EC2*", ("CannotPull*", "CannotStart*", "DockerTimeout*")
 # Each submission fills these in.
 PARAMETERS = ("run", "submission", "bundle", "sha256")
-SHARED_VARIABLE = "HARNESS_SHARED_HOST"
 # ECS takes 8192 characters of overrides: the command with its parameters, and variables that Batch adds.
 _MAXIMUM_COMMAND, _LONGEST_PARAMETERS = 7000, 512
 # Unpacks both scripts and the pins, and becomes the first script.
@@ -76,14 +75,10 @@ class Requirements:
 
 
 def requirements(suite: Suite, options: Options, snapshot: Snapshot) -> Requirements:
-    """Choose the instance type of each profile of a suite.
-
-    Raises:
-        UsageError: a name is unknown, or no instance type provides a profile.
-    """
+    """Choose the instance type of each profile of a suite; refuse one that none provides."""
     choice = Choice(options.instance, options.burstable, options.architecture)
-    chosen = machines.of_suite(suite, snapshot, choice)
-    pairs = tuple((hardware.profile(name), machine.instance) for name, machine in chosen.items())
+    chosen = machines.of_suite(suite, snapshot, choice).items()
+    pairs = tuple((hardware.profile(name), machine.instance) for name, machine in chosen)
     for envelope, instance in pairs:
         check(envelope, instance, options.shared)
     return Requirements(suite.name, replace(options, agent_image=options.agent_image or _agent_image()), pairs)
@@ -122,15 +117,16 @@ def room_mib(instance: Instance) -> int:
     return int(instance.memory_bytes / MIB * (1 - _RESERVED_SHARE)) - _RESERVED_MIB
 
 
-def definition(wanted: Requirements, envelope: Envelope, instance: Instance, role: Any) -> dict[str, Any]:
+def definition(envelope: Envelope, instance: Instance, options: Options, role: Any) -> dict[str, Any]:
     """Return a definition in CloudFormation's form, without its name; ``role`` refers to the workers' role."""
-    mounts = [{"SourceVolume": name, "ContainerPath": path, "ReadOnly": False} for name, path in _MOUNTS.items()]
     container = {
-        **_identity(envelope, instance, wanted.options.shared, wanted.options),
-        "Image": wanted.options.agent_image,
+        **_identity(envelope, instance, options),
+        "Image": options.agent_image,
         "JobRoleArn": role,
         "Volumes": [{"Name": name, "Host": {"SourcePath": path}} for name, path in _MOUNTS.items()],
-        "MountPoints": mounts,
+        "MountPoints": [
+            {"SourceVolume": name, "ContainerPath": path, "ReadOnly": False} for name, path in _MOUNTS.items()
+        ],
     }
     again = [{"OnReason": reason, "Action": "RETRY"} for reason in _NOT_STARTED]
     rules = [{"OnStatusReason": _LOST_HOST, "Action": "RETRY"}, *again, {"OnStatusReason": "*", "Action": "EXIT"}]
@@ -145,18 +141,18 @@ def definition(wanted: Requirements, envelope: Envelope, instance: Instance, rol
     }
 
 
-def digest(envelope: Envelope, instance: Instance, shared: bool, options: Options) -> str:
-    """Return a hash of what decides how a job runs; another copy of the agents' image decides nothing."""
-    return records.digest(_identity(envelope, instance, shared, replace(options, agent_image="")))[:16]
+def digest(envelope: Envelope, instance: Instance, options: Options) -> str:
+    """Return a hash of what decides how a job runs: all but the copy of the agents' image."""
+    return records.digest(_identity(envelope, instance, replace(options, agent_image="")))[:16]
 
 
-def _identity(envelope: Envelope, instance: Instance, shared: bool, options: Options) -> dict[str, Any]:
-    vcpus, memory_mib = needs(envelope, instance, shared)
+def _identity(envelope: Envelope, instance: Instance, options: Options) -> dict[str, Any]:
+    vcpus, memory_mib = needs(envelope, instance, options.shared)
     required = {"VCPU": vcpus, "MEMORY": memory_mib}
     if envelope.gpus:
         # All of them: a job that is alone on its host chooses its own there.
         required["GPU"] = instance.gpus
-    variables = {SHARED_VARIABLE: str(int(shared)), "HARNESS_GPUS": str(envelope.gpus)}
+    variables = {"HARNESS_SHARED_HOST": str(int(options.shared)), "HARNESS_GPUS": str(envelope.gpus)}
     return {
         "Command": command(options.agent_image, options.work, options.region),
         "ResourceRequirements": [{"Type": kind, "Value": str(value)} for kind, value in required.items()],

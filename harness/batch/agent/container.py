@@ -109,9 +109,9 @@ def main(*given: str) -> int:
     # Jobs that share a host must not share CPUs.
     paths = {"PYTHONPATH": home, "HARNESS_BOX_HOME": own, "HOME": own, "HARNESS_CPU_LEASES": HOME / "cpus"}
     variables = {**os.environ, "AWS_REGION": region, **{name: str(path) for name, path in paths.items()}}
-    box = [sys.executable, "-m", "harness.remote.worker", work, run_id, launch["parts"][int(index)]]
+    part = launch["parts"][int(index)]
     try:
-        return run(*box, env=variables, cwd=own)
+        return run(sys.executable, "-m", "harness.remote.worker", work, run_id, part, env=variables, cwd=own)
     finally:
         shutil.rmtree(own, ignore_errors=True)
 
