@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -140,7 +141,7 @@ def test_policies_are_within_iams_limits(aws: str) -> None:
     types = [f"m6gd.{number}xlarge" for number in range(40)]
     for made in (policies.runner(work, NAME, types), policies.boundary(work, NAME), policies.keeper(work, NAME)):
         text = json.dumps(policies.printed(made, "aws-us-gov", "us-gov-west-1", server.ACCOUNT), separators=(",", ":"))
-        assert len(text) <= 6144
+        assert len(text) <= 6144, "IAM's limit for a managed policy"
 
 
 @pytest.mark.slow
@@ -390,10 +391,10 @@ def test_what_does_not_go_is_said_loudly(aws: str, monkeypatch: pytest.MonkeyPat
 def test_a_region_that_cannot_be_looked_at_is_told(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
     really = instances.find
 
-    def look(connections: Connections, region: str, **keys: str) -> list[instances.Box]:
+    def look(connections: Connections, region: str, marks: Any = None) -> list[instances.Box]:
         if region == "eu-west-1":
             raise AwsError("listing instances: not permitted", "AccessDenied")
-        return really(connections, region, **keys)
+        return really(connections, region, marks)
 
     monkeypatch.setattr(instances, "find", look)
     assert "not looked at: eu-west-1" in harness("ls", code=1).output
@@ -405,11 +406,11 @@ def test_a_region_that_a_policy_closes_is_a_note_unless_something_of_ours_is_kno
 ) -> None:
     really, closed = instances.find, ["eu-west-1"]
 
-    def look(connections: Connections, region: str, **keys: str) -> list[instances.Box]:
+    def look(connections: Connections, region: str, marks: Any = None) -> list[instances.Box]:
         if region in closed:
             said = "listing instances: not permitted (User: x is not authorized to perform: ec2:DescribeInstances"
             raise AwsError(f"{said} with an explicit deny in a service control policy)", "AccessDenied")
-        return really(connections, region, **keys)
+        return really(connections, region, marks)
 
     monkeypatch.setattr(instances, "find", look)
     up("--region", REGION)
