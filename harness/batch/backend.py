@@ -1,4 +1,4 @@
-"""AWS Batch as a backend of a run: submits parts, finds their jobs again, says how they are, ends them."""
+"""AWS Batch as a backend of a run."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _KINDS = {
 
 
 def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
-    """Group jobs by system, profile and dataset; each index build is a part of its own."""
+    """Group jobs by system, profile and dataset; each build is a part."""
     group = attrgetter("cell.system", "cell.profile", "cell.dataset")
     return plan.parts(todo, how, group, attrgetter("key"))
 
 
 @dataclass
 class _Job:
-    """A launch's job; since when it may be submitted unseen, is not described, finds no host."""
+    """A launch's job, and since when it is doubted, unseen, stuck."""
 
     job_id: str | None = None
     doubted: float | None = None
@@ -82,17 +82,17 @@ class BatchBackend:
         self.ending = f"`harness batch cancel {self._suite.name}`"
 
     def split(self, parts: Sequence[PlannedPart]) -> tuple[Submission, ...]:
-        """Return the arrays: parts that wait for an index are never in one with others."""
-        alike: dict[tuple[str, str, str, bool], list[PlannedPart]] = defaultdict(list)
+        """Return the arrays; parts that wait for an index are apart."""
+        alike: dict[tuple[str, str, bool], list[PlannedPart]] = defaultdict(list)
         for part in parts:
             system = part.jobs[0].cell.system if part.jobs else part.builds[0].system
-            alike[system, self._profile(part), part.instance_type, bool(part.needs)].append(part)
-        made = []
-        for (system, profile, _, waits), members in alike.items():
-            for start in range(0, len(members), _MAXIMUM_ARRAY):
-                some = tuple(members[start : start + _MAXIMUM_ARRAY])
-                made.append(Submission(f"{some[0].name}-{system}-{profile}{'-waits' if waits else ''}", some))
-        return tuple(made)
+            kind = f"{system}-{self._profile(part)}{'-waits' if part.needs else ''}"
+            alike[kind, part.instance_type, bool(part.needs)].append(part)
+        return tuple(
+            Submission(f"{members[start].name}-{kind}", tuple(members[start : start + _MAXIMUM_ARRAY]))
+            for (kind, *_), members in alike.items()
+            for start in range(0, len(members), _MAXIMUM_ARRAY)
+        )
 
     def _profile(self, part: PlannedPart) -> str:
         return part.jobs[0].cell.profile if part.jobs else self._suite.build_profile or ""
@@ -101,7 +101,7 @@ class BatchBackend:
         return names.queue(self._suite.name, part.instance_type)
 
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
-        """Refuse parts that Batch would not run, or not as this harness; return the quotas."""
+        """Refuse parts that the stack would not run; return the quotas."""
         suite, options = self._suite.name, Options(self._region, self._work)
         up = f"`harness batch up SUITE --work {self._work}` (give both commands the same --instance and --region)"
         found = cloudformation.find(self._connections, names.stack(suite))
@@ -148,7 +148,7 @@ class BatchBackend:
         self._role = found.worker_role_id
 
     def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
-        """Submit a launch's job, unless one that an earlier try submitted may still show up."""
+        """Submit a launch's job, unless an earlier one may show up."""
         del note
         job, first = self._jobs[launch.name], submission.parts[0]
         if job.doubted is not None and self._clock() - job.doubted < _LISTED_S:
@@ -211,7 +211,7 @@ class BatchBackend:
         return job.ended | states
 
     def _find(self, job: _Job, submission: Submission) -> None:
-        """Find a launch's job by its name; end younger ones, which lost answers or late listings have made."""
+        """Find a launch's job by its name; end younger twins."""
         name = names.job(self._run.run_id, submission.name)
         # With a filter Batch lists jobs in all states, and those whose name begins so.
         filters = [{"name": "JOB_NAME", "values": [name]}]
@@ -224,7 +224,7 @@ class BatchBackend:
                 inventory.terminate(self._connections, twin.job_id, "harness: submitted twice")
 
     def _state(self, shown: Mapping[str, Any]) -> State:
-        """Return the state of a job, or a child of an array, as Batch describes it."""
+        """Return the state of a job, or of an array's child."""
         container, attempts = shown.get("container", {}), shown.get("attempts", ())
         tasks = [each.get("taskArn") for each in (*(attempt.get("container", {}) for attempt in attempts), container)]
         # An ECS task's id is the name of its role's session.
@@ -239,7 +239,7 @@ class BatchBackend:
         return State(phase, shown["status"].lower(), tuple(boxes), max(len(attempts), len(boxes)), reason, seconds)
 
     def _why_waits(self, job: _Job, submission: Submission, open_: Sequence[State]) -> str:
-        """Return why all open parts have waited for a host for minutes, or nothing."""
+        """Return why all open parts have waited for minutes, or nothing."""
         now, waits = self._clock(), bool(open_) and all(state.words == "runnable" for state in open_)
         job.stuck = _since(job.stuck, waits, now)
         if job.stuck is None or now - job.stuck < _PATIENCE_S:

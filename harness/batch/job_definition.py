@@ -1,4 +1,4 @@
-"""What a suite's jobs ask of Batch: machines, vCPUs and memory, the agents' command, retries, a time-out."""
+"""A suite's job definitions: machines, vCPUs, memory, command, retries, a time-out."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Requirements:
-    """All that a suite has in Batch: the instance type of each envelope."""
+    """A suite's machines in Batch: the instance type of each envelope."""
 
     suite: str
     options: Options
@@ -75,28 +75,23 @@ class Requirements:
 
 
 def requirements(suite: Suite, options: Options, snapshot: Snapshot) -> Requirements:
-    """Choose the instance type of each profile of a suite; refuse one that none provides."""
+    """Choose the instance type of each profile of a suite."""
     choice = Choice(options.instance, options.burstable, options.architecture)
     chosen = machines.of_suite(suite, snapshot, choice).items()
     pairs = tuple((hardware.profile(name), machine.instance) for name, machine in chosen)
     for envelope, instance in pairs:
         check(envelope, instance, options.shared)
-    return Requirements(suite.name, replace(options, agent_image=options.agent_image or _agent_image()), pairs)
-
-
-def _agent_image() -> str:
-    """Return the official Python image by digest, from AWS' mirror."""
     path = catalog.images_dir() / "base" / "base.toml"
     base = validate(BaseFile, read_toml(path), path)
-    return f"{_AGENT_REGISTRY}/{base.image}@{base.digest}"
+    image = options.agent_image or f"{_AGENT_REGISTRY}/{base.image}@{base.digest}"
+    return Requirements(suite.name, replace(options, agent_image=image), pairs)
 
 
 def check(envelope: Envelope, instance: Instance, shared: bool) -> None:
-    """Refuse a job that Batch would take and never run, or that would share a GPU."""
+    """Refuse jobs that would wait for ever, or share a GPU."""
     if shared and envelope.gpus:
         raise UsageError(f"profile {envelope.name}: jobs cannot share a GPU; leave out --shared, or the profile")
-    vcpus, memory_mib = needs(envelope, instance, shared)
-    room = room_mib(instance)
+    (vcpus, memory_mib), room = needs(envelope, instance, shared), room_mib(instance)
     if vcpus > instance.vcpus or memory_mib > room or envelope.gpus > instance.gpus:
         raise UsageError(
             f"profile {envelope.name} needs {vcpus} vCPU, {memory_mib} MiB and {envelope.gpus} GPU;"
@@ -106,19 +101,19 @@ def check(envelope: Envelope, instance: Instance, shared: bool) -> None:
 
 
 def needs(envelope: Envelope, instance: Instance, shared: bool) -> tuple[int, int]:
-    """Return vCPUs and MiB that a job asks for: all vCPUs, unless hosts are shared."""
+    """Return a job's vCPUs and MiB: all vCPUs, unless hosts are shared."""
     if not shared:
         return instance.vcpus, _ALONE_MIB
     return envelope.cpus + _AGENT_VCPUS, -(-envelope.memory_bytes // MIB) + _AGENT_MIB
 
 
 def room_mib(instance: Instance) -> int:
-    """Return MiB that a host surely registers: a job that asks for more waits for ever."""
+    """Return MiB that a host surely registers."""
     return int(instance.memory_bytes / MIB * (1 - _RESERVED_SHARE)) - _RESERVED_MIB
 
 
 def definition(envelope: Envelope, instance: Instance, options: Options, role: Any) -> dict[str, Any]:
-    """Return a definition in CloudFormation's form, without its name; ``role`` refers to the workers' role."""
+    """Return a definition in CloudFormation's form, without its name."""
     container = {
         **_identity(envelope, instance, options),
         "Image": options.agent_image,
@@ -142,7 +137,7 @@ def definition(envelope: Envelope, instance: Instance, options: Options, role: A
 
 
 def digest(envelope: Envelope, instance: Instance, options: Options) -> str:
-    """Return a hash of what decides how a job runs: all but the copy of the agents' image."""
+    """Return a hash of how a job runs, wherever its image is."""
     return records.digest(_identity(envelope, instance, replace(options, agent_image="")))[:16]
 
 
@@ -161,7 +156,7 @@ def _identity(envelope: Envelope, instance: Instance, options: Options) -> dict[
 
 
 def command(image: str, work: S3Uri, region: str) -> list[str]:
-    """Return the agent's command: both scripts, packed, and their arguments; refuse one that ECS does not take."""
+    """Return the agent's command: both scripts, packed, and their arguments."""
     pins = "\n".join(bundle.pins(*user_data.BOTO3))
     scripts = "\0".join((_script("host.py"), _script("container.py"), pins)).encode()
     packed = base64.b64encode(zlib.compress(scripts, 9)).decode()

@@ -1,4 +1,4 @@
-"""A suite's CloudFormation stack: launch template, compute environments, queues, job definitions; no IAM resource."""
+"""A suite's CloudFormation stack: machines, queues, job definitions; no IAM."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _changes_machines(found: cloudformation.Stack, text: str, parameters: Mappin
 
 
 def down(connections: Connections, suite: str, say: Callable[[str], None]) -> list[str]:
-    """Delete the stack, unless jobs are unfinished; return a line for each instance that is still alive."""
+    """Delete the stack; return a line for each instance still alive."""
     name = names.stack(suite)
     found = cloudformation.find(connections, name)
     if found and (jobs := inventory.jobs(connections, found)):

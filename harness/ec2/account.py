@@ -1,4 +1,4 @@
-"""The account stack of a work place: bucket, roles, security group, and the deadline on AWS's side."""
+"""The account stack: bucket, roles, security group, the deadline on AWS's side."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Account:
-    """Outputs of an account stack; ``worker_profile`` is the name of the boxes' instance profile."""
+    """Outputs of an account stack; ``worker_profile`` is a name."""
 
     region: str
     vpc: str
@@ -47,12 +47,12 @@ class Account:
 
 
 def stack_name(work: S3Uri, region: str) -> str:
-    """Return the name of the account stack, which all its resources' names begin with."""
+    """Return the account stack's name, which begins its resources' names."""
     return f"ir-harness-{hashlib.sha256(f'{work} {region}'.encode()).hexdigest()[:8]}"
 
 
 def find(connections: Connections, work: S3Uri, region: str) -> Account | None:
-    """Return what the account stack made; ``None``: there is none, or one of another version of harness."""
+    """Return the account stack's outputs; ``None``: it, or some, are missing."""
     stack = cloudformation.find(_at(connections, region), stack_name(work, region))
     outputs = {_camel(each.name): each.name for each in fields(Account) if each.name != "region"}
     if stack is None or set(outputs) - set(stack.outputs):
@@ -66,7 +66,7 @@ def _camel(name: str) -> str:
 
 
 def check_reaper(connections: Connections, account: Account) -> None:
-    """Refuse to go on where AWS would not end late boxes by itself."""
+    """Refuse to launch where AWS would not end late boxes."""
     rule, state = account.reaper_rule, "missing"
     with _errors_but(f"looking at the rule {rule}", "ResourceNotFoundException"):
         state = connections.client("events", account.region).describe_rule(Name=rule)["State"].lower()
@@ -126,7 +126,7 @@ def up(
 
 
 def down(connections: Connections, work: S3Uri, region: str, owner: str, say: Say, *, results_too: bool) -> None:
-    """Remove the account stack, and the bucket if harness made it and it is empty.
+    """Remove the account stack, and an empty bucket that harness made.
 
     Refuses while instances that use it are alive; ``results_too``: delete the objects below the work place first.
     """
@@ -139,7 +139,7 @@ def down(connections: Connections, work: S3Uri, region: str, owner: str, say: Sa
 
 
 def template(work: S3Uri, region: str, types: Iterable[str], agent_image: str | None = None) -> str:
-    """Return the account stack's template (JSON) for a work place and a region."""
+    """Return the account stack's template (JSON)."""
     name = stack_name(work, region)
     runner = policies.in_template(policies.runner(work, name, {"Ref": "InstanceTypes"}, "${SecurityGroup.GroupId}"))
     resources = {
@@ -198,7 +198,7 @@ def template(work: S3Uri, region: str, types: Iterable[str], agent_image: str | 
 
 
 def policy(which: str, work: S3Uri, region: str, types: Sequence[str]) -> str:
-    """Return a policy (JSON) for an administrator: ``boundary``, ``keeper`` or ``runner``, of any account."""
+    """Return a policy (JSON) of any account: ``boundary``, ``keeper`` or ``runner``."""
     import boto3
 
     name = stack_name(work, region)
@@ -232,7 +232,7 @@ def _profile(name: str, role: str) -> dict[str, Any]:
 
 
 def _bucket(work: S3Uri) -> dict[str, Any]:
-    """Return the bucket: private, encrypted, without requests in plain text; it outlives the stack."""
+    """Return the bucket, which is private, encrypted, and outlives the stack."""
     rules = [
         {
             "Id": folder,
@@ -276,7 +276,7 @@ def _is_ours(connections: Connections, bucket: str) -> bool | None:
 
 
 def _linked_roles(connections: Connections, say: Say) -> None:
-    """Make the services' own roles, so that who runs needs no right for it."""
+    """Make the services' own roles: who runs has no right to."""
     for service in policies.LINKED:
         with _errors_but(f"making the role of {service}", "InvalidInput", "EntityAlreadyExists"):  # it exists
             connections.client("iam").create_service_linked_role(AWSServiceName=service)
@@ -284,7 +284,7 @@ def _linked_roles(connections: Connections, say: Say) -> None:
 
 
 def _boundary(connections: Connections, work: S3Uri, region: str, say: Say) -> None:
-    """Make the boundary where it is missing; who sets up by the keeper's policy may only look."""
+    """Make the boundary where it is missing, which the keeper may not."""
     name, client = f"{stack_name(work, region)}-boundary", connections.client("iam")
     with aws_errors("asking AWS which account this is"):
         caller = connections.client("sts").get_caller_identity()
@@ -300,7 +300,7 @@ def _boundary(connections: Connections, work: S3Uri, region: str, say: Say) -> N
 
 
 def _refuse_alive(connections: Connections, work: S3Uri, owner: str, region: str) -> None:
-    """See that nobody uses what is to be removed: the bucket is for all regions and all users."""
+    """Refuse while boxes of any region or user need the bucket."""
     found, failed = instances.everywhere(connections, partial(instances.alive, connections))
     for unseen in failed:
         if not unseen.denied or unseen.region == region:

@@ -1,4 +1,4 @@
-"""EC2 for a run: one instance for each hardware profile, launched so that asking twice makes one."""
+"""EC2 as a backend: one instance for each hardware profile."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ATTEMPTS = 2
 
 
 def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
-    """Group jobs by hardware profile, and all builds of the build profile into one part."""
+    """Group jobs by hardware profile, and all builds into one part."""
     found = plan.parts(todo, how, lambda job: job.cell.profile, lambda _build: "builds")
     return tuple(replace(part, name=part.jobs[0].cell.profile if part.jobs else "builds") for part in found)
 
@@ -106,7 +106,7 @@ class Ec2:
         return self._known[part.instance_type].architecture, bool(part.gpus)
 
     def begin(self, run: Run, bundle: Input) -> None:
-        """Take note of the run; one that is gone on with may have nothing left to launch."""
+        """Take note of the run; find the account of an open one."""
         self._run, self._bundle = run, bundle
         if not self._there:
             self._find(run.parts)
@@ -255,7 +255,7 @@ class Ec2:
         return f"{self._account.worker_role_id}:{machine}"
 
     def last_words(self, state: State) -> str:
-        """Return the last line of an instance's console, for one that said nothing in S3."""
+        """Return the last line of an instance's console."""
         if state.instance is None:
             return ""
         line = instances.last_line(self._connections, self._region, state.instance.instance_id)
@@ -268,14 +268,14 @@ class Ec2:
             instances.end(self._connections, self._region, [state.instance.instance_id])
 
     def alive(self) -> list[str]:
-        """End what is alive, whatever was seen before; return what does not go."""
+        """End what is alive; return a line for each that stays."""
         alive = partial(instances.alive, self._connections, self._region, {tags.RUN: self._run.run_id})
         instances.end(self._connections, self._region, [box.instance_id for box in alive()])
         return [f"{box.instance_id} ({box.state}, {box.region})" for box in instances.wait(alive)]
 
 
 def _named(error: AwsError) -> Exception:
-    """Return an error as the run takes it: to be tried on, mended by the user, or a refusal of this part."""
+    """Return an error to try again, for the user, or a refusal."""
     if error.code in PASSING | OURS_TO_MEND:
         return error
     if error.code == "IdempotentParameterMismatch":  # asked for before, otherwise: it will be shown

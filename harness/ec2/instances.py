@@ -1,4 +1,4 @@
-"""Instances and disks of harness: found by tag, in one region or all, ended, waited for until they are gone."""
+"""Instances and disks of harness: find, end, and wait, in all regions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Box:
-    """An instance as EC2 shows it; ``launched`` is in seconds since 1970, by AWS' clock."""
+    """An instance; ``launched``: seconds since 1970, by AWS' clock."""
 
     instance_id: str
     instance_type: str
@@ -42,7 +42,7 @@ class Box:
 
     @property
     def alive(self) -> bool:
-        """Whether it is not terminated: a stopped one costs its disk, and can be started."""
+        """Whether it is not terminated: a stopped one costs its disk."""
         return self.state in _LIVE
 
 
@@ -65,7 +65,7 @@ class Unseen:
 
     @property
     def denied(self) -> bool:
-        """Whether a policy forbids it in so many words, as those do that keep an account in some regions."""
+        """Whether a policy keeps the account out of this region."""
         return "explicit deny" in self.why
 
     def __str__(self) -> str:
@@ -88,13 +88,13 @@ class Found:
 
 
 def root_disk(device: str, gib: int) -> list[dict[str, Any]]:
-    """Return the block devices of a machine: an encrypted root disk that goes with it."""
+    """Return a machine's encrypted root disk, which goes with it."""
     ebs = {"VolumeSize": gib, "VolumeType": "gp3", "Encrypted": True, "DeleteOnTermination": True}
     return [{"DeviceName": device, "Ebs": ebs}]
 
 
 def find(connections: Connections, region: str | None = None, marks: Mapping[str, str] | None = None) -> list[Box]:
-    """Return a region's instances with these tags, terminated ones too while EC2 shows them."""
+    """Return a region's instances with these tags, lately terminated ones too."""
     client = connections.client("ec2", region)
     shown = _listed(client, "describe_instances", "Reservations", marks or {})
     return [_box(each, client.meta.region_name) for reservation in shown for each in reservation["Instances"]]
@@ -144,7 +144,7 @@ def regions(connections: Connections) -> list[str]:
 def everywhere(
     connections: Connections, look: Callable[[str], list[Any]], limited: str | None = None
 ) -> tuple[list[Any], list[Unseen]]:
-    """Look in all regions at once; return the finds, and the regions that failed."""
+    """Look in all regions at once; return finds and failed regions."""
 
     def one(region: str) -> list[Any] | Unseen:
         try:
@@ -198,7 +198,7 @@ def wait(
 
 
 def end_all(connections: Connections, found: Found, say: Callable[[str], None]) -> list[str]:
-    """End all of it and wait until it is gone; return a line for each thing that is not."""
+    """End all of it and wait; return a line for each rest."""
     left: list[str] = []
     ids = {box.instance_id for box in found.instances}
     places = sorted({box.region for box in found.instances} | {volume.region for volume in found.volumes})
@@ -230,7 +230,7 @@ def _delete(connections: Connections, volume: Volume, say: Callable[[str], None]
 
 
 def last_line(connections: Connections, region: str | None, instance_id: str) -> str:
-    """Return the last line of an instance's console; empty where EC2 shows none."""
+    """Return the last line of a console; empty: EC2 shows none."""
     try:
         with aws_errors(f"reading the console of {instance_id}"):
             shown = connections.client("ec2", region).get_console_output(InstanceId=instance_id).get("Output")

@@ -1,4 +1,4 @@
-"""IAM policies: the three roles, their boundary, who runs and who sets up.
+"""IAM policies: three roles, their boundary, who runs, who sets up.
 
 ``${AWS::Partition}`` and the like are CloudFormation's (:func:`in_template`, :func:`printed`); ``${aws:userid}`` and
 ``${aws:PrincipalAccount}`` are IAM's own.
@@ -45,7 +45,7 @@ def worker(work: S3Uri) -> Policy:
 
 
 def host(agent_image: str | None) -> Policy:
-    """Let the ECS agent on Batch's hosts do its part, and fetch the agents' image where that is in ECR.
+    """Let Batch's hosts work for ECS, and fetch the agents' image.
 
     ``agent_image``: ``None`` is any image, for the boundary.
     """
@@ -67,7 +67,7 @@ def host(agent_image: str | None) -> Policy:
 
 
 def reaper(name: str) -> Policy:
-    """Let the function that ends late boxes see instances, end those of harness, and write its log."""
+    """Let the reaper see instances, end those of harness, write its log."""
     log = _arn("logs", f"log-group:/aws/lambda/{name}-reaper")
     return _policy(
         _allow("FindBoxes", "ec2", "DescribeInstances"),
@@ -77,7 +77,7 @@ def reaper(name: str) -> Policy:
 
 
 def boundary(work: S3Uri, name: str) -> Policy:
-    """Return the most that any role of a work place may ever do, whoever writes its policy."""
+    """Return the most that any role of a work place may do."""
     return _policy(*(each for part in (worker(work), host(None), reaper(name)) for each in part["Statement"]))
 
 
@@ -87,14 +87,14 @@ def boundary_arn(name: str) -> str:
 
 
 def bucket(work: S3Uri) -> Policy:
-    """Return the policy of a bucket that harness made: it refuses requests without TLS."""
+    """Refuse requests without TLS to a bucket that harness made."""
     plain = {"Bool": {"aws:SecureTransport": "false"}}
     both = [_s3(work), _s3(work, "*")]
     return _policy({**_allow("TlsAlone", "s3", "*", both, plain), "Effect": "Deny", "Principal": "*"})
 
 
 def runner(work: S3Uri, name: str, instance_types: Any, security_group: str = "*") -> Policy:
-    """Let a user run suites on EC2 and Batch, look, end, and deploy a suite's Batch stack.
+    """Let a user run suites, look, end, and deploy suite stacks.
 
     Nothing here changes what a role may do; of IAM there is ``PassRole`` on the worker's and the hosts' role.
     ``instance_types`` is a list, or a reference in a template; boxes have no other security group.
@@ -139,7 +139,7 @@ def runner(work: S3Uri, name: str, instance_types: Any, security_group: str = "*
 
 
 def keeper(work: S3Uri, name: str) -> Policy:
-    """Let a user deploy and remove the account stack, with roles that the boundary holds.
+    """Let a user deploy and remove the account stack, within the boundary.
 
     The boundary itself, and the runner's policy once it is attached to somebody, are an administrator's to change.
     """
@@ -177,7 +177,7 @@ def keeper(work: S3Uri, name: str) -> Policy:
 
 
 def in_template(value: Any) -> Any:
-    """Return a policy as CloudFormation takes it: its own variables substituted, IAM's left."""
+    """Return a policy for a template: CloudFormation substitutes its own variables."""
     if isinstance(value, dict):
         return {key: in_template(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -188,7 +188,7 @@ def in_template(value: Any) -> Any:
 
 
 def printed(policy: Policy, partition: str, region: str, account: str = "*") -> Policy:
-    """Return a policy for people and IAM's API; without an account, of any."""
+    """Return a policy for people and IAM's API."""
     text = json.dumps(policy)
     for name, value in (("Partition", partition), ("Region", region), ("AccountId", account)):
         text = text.replace(f"${{AWS::{name}}}", value)
@@ -208,7 +208,7 @@ def _allow(
 
 
 def _tag(*makers: str) -> Policy:
-    """Allow tags on what is being made, and on nothing that exists: they say what may be ended."""
+    """Allow tags at creation alone: they say what may be ended."""
     return _allow("TagWhatIsMade", "ec2", "CreateTags", "*", {"StringEquals": {"ec2:CreateAction": list(makers)}})
 
 

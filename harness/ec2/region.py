@@ -1,4 +1,4 @@
-"""What a region offers an account: machine images, subnets, zones that have a type, and quotas.  Reads alone."""
+"""Read a region's offer: machine images, subnets, zones of types, quotas."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _QUOTAS = {
 
 @dataclass(frozen=True)
 class Ami:
-    """A machine image: its id, where its root disk is attached, and the least size of that (GiB)."""
+    """A machine image; its root disk has at least ``least_gib``."""
 
     image_id: str
     architecture: str
@@ -56,7 +56,7 @@ class Subnet:
 
 
 def ami(connections: Connections, region: str, system: str, architecture: str, gpus: bool) -> Ami:
-    """Return the newest image that AWS or Debian publish, found by public parameters of SSM.
+    """Return the newest image, which public parameters of SSM name.
 
     ``system`` is ``al2023`` or ``debian-12``; profiles with GPUs have Amazon's own with driver and container toolkit.
     """
@@ -119,7 +119,7 @@ def zones(connections: Connections, region: str, types: Iterable[str]) -> dict[s
 
 
 def quota(connections: Connections, region: str, machine: Instance, spot: bool) -> str:
-    """Return in words how many of a type the account may run; refuse none."""
+    """Return how many of a type the account may run; refuse none."""
     letters = machine.instance_type.partition(".")[0]
     family = next((name for name in sorted(_QUOTAS, key=len, reverse=True) if letters.startswith(name)), "standard")
     # A few families of the standard quota begin with letters of another.

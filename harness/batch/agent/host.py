@@ -1,4 +1,4 @@
-"""Agent in the container that Batch starts: has the host's engine start a sibling, and follows it to its end.
+"""Agent in Batch's container: has the engine start a sibling, follows it.
 
 Arguments: image, the sibling's script, and the script's own arguments but for lock and number.
 """
@@ -35,7 +35,7 @@ def send(method: str, path: str, body: Any = None) -> http.client.HTTPConnection
 
 
 def ask(method: str, path: str, body: Any = None, allowed: tuple[int, ...] = ()) -> http.client.HTTPResponse:
-    """Return the engine's answer; refuse one that is an error, but for these."""
+    """Return the engine's answer; end on errors but these."""
     answer = send(method, path, body).getresponse()
     if answer.status >= 400 and answer.status not in allowed:
         raise SystemExit(f"harness: the engine refuses {method} {path.partition('?')[0]}: {answer.read(500)!r}")
@@ -43,7 +43,7 @@ def ask(method: str, path: str, body: Any = None, allowed: tuple[int, ...] = ())
 
 
 def held(path: Path) -> IO[bytes] | None:
-    """Take a lock, which the kernel frees when this process ends; None: another process has it."""
+    """Take a lock for this process' life; None: another has it."""
     lock = path.open("ab")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
