@@ -67,10 +67,7 @@ class BatchBackend:
     name = "batch"
 
     def __init__(
-        self,
-        context: Context,
-        sleep: Callable[[float], None] = time.sleep,
-        clock: Callable[[], float] = time.monotonic,
+        self, context: Context, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._suite, self._work = context.request.suite, context.request.work
         self._connections, self._region = context.connections, context.region

@@ -114,14 +114,13 @@ def room_mib(instance: Instance) -> int:
 
 def definition(envelope: Envelope, instance: Instance, options: Options, role: Any) -> dict[str, Any]:
     """Return a definition in CloudFormation's form, without its name."""
+    mounts = [{"SourceVolume": name, "ContainerPath": path, "ReadOnly": False} for name, path in _MOUNTS.items()]
     container = {
         **_identity(envelope, instance, options),
         "Image": options.agent_image,
         "JobRoleArn": role,
         "Volumes": [{"Name": name, "Host": {"SourcePath": path}} for name, path in _MOUNTS.items()],
-        "MountPoints": [
-            {"SourceVolume": name, "ContainerPath": path, "ReadOnly": False} for name, path in _MOUNTS.items()
-        ],
+        "MountPoints": mounts,
     }
     again = [{"OnReason": reason, "Action": "RETRY"} for reason in _NOT_STARTED]
     rules = [{"OnStatusReason": _LOST_HOST, "Action": "RETRY"}, *again, {"OnStatusReason": "*", "Action": "EXIT"}]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness import records
 from harness.aws import cloudformation, tags
+from harness.aws.cloudformation import Say
 from harness.aws.connections import Connections
 from harness.aws.objects import Objects
 from harness.batch import inventory, job_definition, names
@@ -118,12 +119,7 @@ def _queue(suite: str, instance_type: str) -> Resource:
 
 
 def up(
-    connections: Connections,
-    wanted: Requirements,
-    account: Account,
-    owner: str,
-    subnets: Sequence[str],
-    say: Callable[[str], None],
+    connections: Connections, wanted: Requirements, account: Account, owner: str, subnets: Sequence[str], say: Say
 ) -> None:
     """Deploy the stack and wait; refuse to change machines under unfinished jobs."""
     name, text = names.stack(wanted.suite), template(wanted)
@@ -154,7 +150,7 @@ def _changes_machines(found: cloudformation.Stack, text: str, parameters: Mappin
     return not same or any(found.parameters.get(key) != parameters[key] for key in parameters if key != _WORKER_ROLE)
 
 
-def down(connections: Connections, suite: str, say: Callable[[str], None]) -> list[str]:
+def down(connections: Connections, suite: str, say: Say) -> list[str]:
     """Delete the stack; return a line for each instance still alive."""
     name = names.stack(suite)
     found = cloudformation.find(connections, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.aws import cloudformation, tags
+from harness.aws.cloudformation import Say
 from harness.aws.connections import Connections
 from harness.aws.failures import aws_errors
 from harness.aws.objects import Objects
@@ -27,8 +28,6 @@ EXPIRES_DAYS = 90
 FOLDERS = ("inputs", layout.RUNS, "boxes")
 _MADE = "harness:made"
 _REAPER = Path(__file__).with_name("reaper.py")
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

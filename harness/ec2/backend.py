@@ -131,7 +131,7 @@ class Ec2:
                 launch = replace(launch, zone=subnet.zone)
                 note(launch)
             try:
-                note(replace(launch, machine=self._run_instance(launch, part, subnet)))
+                machine = self._run_instance(launch, part, subnet)
             except AwsError as error:
                 if error.code.startswith(_NO_ROOM) or error.code in _NOT_HERE:
                     refusals.append(error)
@@ -139,6 +139,8 @@ class Ec2:
                 if error.code != "IdempotentInstanceTerminated":
                     raise _named(error) from error
                 self._gone.add(part.name)
+                return
+            note(replace(launch, machine=machine))
             return
         if all(error.code == "Unsupported" for error in refusals):
             raise Refused(f"{refusals[0]}; no zone will ever have it so: choose another type or region")

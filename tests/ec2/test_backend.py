@@ -225,6 +225,19 @@ def test_each_refusal_of_ec2_is_tried_on_mended_or_given_up(
         launched()
 
 
+def test_a_launch_that_s3_does_not_note_is_no_refusal_of_ec2(launched: Launched) -> None:
+    """The instance lives: a refusal would forget it, and what it costs."""
+
+    def note(launch: Launch) -> None:
+        if launch.machine is not None:
+            raise AwsError("S3 denies it", "AccessDenied")
+
+    launched.begin()
+    with pytest.raises(AwsError, match="S3 denies it"):
+        launched.backend.launch(launched.launch, Submission("x", (launched.part,)), note)
+    assert launched_and_terminated() == (1, 0)
+
+
 @pytest.mark.parametrize("zones", [(), ("us-west-2a",)])
 def test_a_type_that_no_zone_here_offers_is_refused(
     launched: Launched, zones: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
