@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
 import threading
 from contextlib import suppress
@@ -37,7 +38,9 @@ class Connections:
     def region(self) -> str | None:
         """The given region, else the configured one."""
         with aws_errors("reading the AWS configuration"):
-            return self._region or self._session.region_name
+            configured: str | None = self._session.region_name
+        # boto3 does not read AWS_REGION.
+        return self._region or os.environ.get("AWS_REGION") or configured
 
     def client(self, service: str, region: str | None = None, *, attempts: int = _ATTEMPTS) -> Any:
         """Return the client of a service (``s3``, ``ec2``, ``iam`` ...).

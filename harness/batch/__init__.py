@@ -1,4 +1,4 @@
-"""AWS Batch runs the parts of a suite: it queues, scales, retries and bills.
+"""AWS Batch runs the parts of a suite: it queues, scales, retries.
 
 A container that Batch starts has no CPUs of its own, no limit on swap or processes, and a network for its results: its
 numbers would not compare with those of ``--launcher docker``.  So a job's container is an agent (``agent/host.py``)

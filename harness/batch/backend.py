@@ -1,12 +1,10 @@
-"""AWS Batch as a backend of a run: submits parts, finds their jobs again, says how they are, ends them."""
+"""AWS Batch as a backend of a run."""
 
 from __future__ import annotations
 
-import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
@@ -17,7 +15,7 @@ from harness.aws import cloudformation, tags
 from harness.aws.errors import aws_errors, concealed
 from harness.batch import inventory, job_definition, names, stack
 from harness.batch.job_definition import LEAST_TIMEOUT_S, Options
-from harness.ec2 import account, region
+from harness.ec2 import account, instances, region
 from harness.errors import UsageError
 from harness.plan import Planned
 from harness.remote import costs, plan
@@ -32,21 +30,24 @@ _MAXIMUM_ARRAY = 10_000
 _LISTED_S, _FORGOTTEN_S = 60.0, 600.0
 # After this time without a host the user hears why.
 _PATIENCE_S = 180.0
-_POLL_S, _GONE_S = 10.0, 900.0
 _PHASES = dict.fromkeys(("STARTING", "RUNNING"), RUNNING) | dict.fromkeys(inventory.ENDED, ENDED)
 _NEW = {"status": "SUBMITTED"}
-_GONE = "AWS Batch does not know it any more"
+_FORGOTTEN = State(ENDED, "gone", reason="AWS Batch does not know it any more")
+_KINDS = {
+    "queue": ("describe_job_queues", "jobQueues"),
+    "environment": ("describe_compute_environments", "computeEnvironments"),
+}
 
 
 def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
-    """Group jobs by system, profile and dataset; each index build is a part of its own."""
+    """Group jobs by system, profile and dataset; each build is a part."""
     group = attrgetter("cell.system", "cell.profile", "cell.dataset")
     return plan.parts(todo, how, group, attrgetter("key"))
 
 
 @dataclass
 class _Job:
-    """A launch's job; since when it may be submitted unseen, is not described, finds no host (the backend's clock)."""
+    """A launch's job, and since when it is doubted, unseen, stuck."""
 
     job_id: str | None = None
     doubted: float | None = None
@@ -55,41 +56,40 @@ class _Job:
     ended: dict[str, State] = field(default_factory=dict)
 
 
+def _since(before: float | None, holds: bool, now: float) -> float | None:
+    """Return since when something holds; ``None``: it does not."""
+    return (now if before is None else before) if holds else None
+
+
 class BatchBackend:
     """AWS Batch, for one command."""
 
     name = "batch"
 
     def __init__(
-        self,
-        context: Context,
-        sleep: Callable[[float], None] = time.sleep,
-        clock: Callable[[], float] = time.monotonic,
+        self, context: Context, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._suite = context.request.suite
-        self._work = context.request.work
-        self._connections = context.connections
-        self._region, self._known = context.region, context.known
-        self._say = context.say
-        self._sleep = sleep
-        self._clock = clock
+        self._suite, self._work = context.request.suite, context.request.work
+        self._connections, self._region = context.connections, context.region
+        self._known, self._say = context.known, context.say
+        self._sleep, self._clock = sleep, clock
         self._role = ""  # begins the box id of each attempt
         self._jobs: dict[str, _Job] = defaultdict(_Job)
         self._ids: dict[str, str] = {}  # part -> the job that does it
         self.ending = f"`harness batch cancel {self._suite.name}`"
 
     def split(self, parts: Sequence[PlannedPart]) -> tuple[Submission, ...]:
-        """Return the arrays: parts that wait for an index are never in one with others."""
-        alike: dict[tuple[str, str, str, bool], list[PlannedPart]] = defaultdict(list)
+        """Return the arrays; parts that wait for an index are apart."""
+        alike: dict[tuple[str, str, bool], list[PlannedPart]] = defaultdict(list)
         for part in parts:
             system = part.jobs[0].cell.system if part.jobs else part.builds[0].system
-            alike[system, self._profile(part), part.instance_type, bool(part.needs)].append(part)
-        made = []
-        for (system, profile, _, waits), members in alike.items():
-            for start in range(0, len(members), _MAXIMUM_ARRAY):
-                some = tuple(members[start : start + _MAXIMUM_ARRAY])
-                made.append(Submission(f"{some[0].name}-{system}-{profile}{'-waits' if waits else ''}", some))
-        return tuple(made)
+            kind = f"{system}-{self._profile(part)}{'-waits' if part.needs else ''}"
+            alike[kind, part.instance_type, bool(part.needs)].append(part)
+        return tuple(
+            Submission(f"{members[start].name}-{kind}", tuple(members[start : start + _MAXIMUM_ARRAY]))
+            for (kind, *_), members in alike.items()
+            for start in range(0, len(members), _MAXIMUM_ARRAY)
+        )
 
     def _profile(self, part: PlannedPart) -> str:
         return part.jobs[0].cell.profile if part.jobs else self._suite.build_profile or ""
@@ -98,40 +98,43 @@ class BatchBackend:
         return names.queue(self._suite.name, part.instance_type)
 
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
-        """Refuse parts that Batch would not run, or not as this harness, with the remedy; return the quotas."""
-        suite = self._suite.name
-        options = Options(self._region, self._work)
+        """Refuse parts that the stack would not run; return the quotas."""
+        suite, options = self._suite.name, Options(self._region, self._work)
         up = f"`harness batch up SUITE --work {self._work}` (give both commands the same --instance and --region)"
         found = cloudformation.find(self._connections, names.stack(suite))
         if found is None:
-            raise UsageError(f"{suite} is not in AWS Batch in {options.region}; make it: {up}")
+            raise UsageError(f"{suite} is not in AWS Batch in {self._region}; make it: {up}")
         if found.outputs.get(stack.WORK) != str(self._work):
             raise UsageError(f"the stack {found.name} is for another work place than {self._work}; change it: {up}")
         for profile, instance_type in dict.fromkeys((self._profile(part), part.instance_type) for part in parts):
             envelope, instance = hardware.profile(profile), self._known[instance_type]
-            digests = [job_definition.digest(envelope, instance, shared, options) for shared in (False, True)]
+            either = (options, replace(options, shared=True))
+            digests = [job_definition.digest(envelope, instance, each) for each in either]
             if found.outputs.get(names.logical("Jobs", profile)) not in digests:
                 why = f"has no jobs of this version of harness for {profile} on {instance_type}"
                 raise UsageError(f"the stack {found.name} {why}; change it: {up}")
-        types = list(dict.fromkeys(part.instance_type for part in parts))
-        for queue in (names.queue(suite, each) for each in types):
-            if ill := self._ill(queue, "job_queue", "queue") or self._ill(queue, "compute_environment", "environment"):
+        lines = []
+        for instance_type in dict.fromkeys(part.instance_type for part in parts):
+            queue = names.queue(suite, instance_type)
+            if ill := self._ill("queue", queue) or self._ill("environment", queue):
                 raise UsageError(f"the {ill}; enable it, or make it again: `harness batch down {suite}`, then {up}")
-        spot, quota = found.outputs.get(stack.SPOT) == "1", partial(region.quota, self._connections, self._region)
-        return [f"{each}: quota: {quota(self._known[each], spot)}" for each in types]
+            spot = found.outputs.get(stack.SPOT) == "1"
+            quota = region.quota(self._connections, self._region, self._known[instance_type], spot)
+            lines.append(f"{instance_type}: quota: {quota}")
+        return lines
 
-    def _ill(self, name: str, kind: str, word: str) -> str | None:
+    def _ill(self, kind: str, name: str) -> str | None:
         """Return why a queue or a compute environment takes no jobs."""
-        key = re.sub("_(.)", lambda found: found[1].upper(), f"{kind}s")
-        with aws_errors(f"looking for the {word} {name}"):
-            described = getattr(self._connections.client("batch"), f"describe_{kind}s")(**{key: [name]})[key]
+        operation, key = _KINDS[kind]
+        with aws_errors(f"looking for the {kind} {name}"):
+            described = getattr(self._connections.client("batch"), operation)(**{key: [name]})[key]
         found = next((each for each in described if each["status"] != "DELETED"), None)
         if found is None:
-            return f"{word} {name} is missing"
+            return f"{kind} {name} is missing"
         if found["state"] == "ENABLED" and found["status"] not in ("INVALID", "DELETING"):
             return None
         words = (found["state"].lower(), found["status"].lower(), concealed(found.get("statusReason") or ""))
-        return f"{word} {name} is {', '.join(filter(None, words))}"
+        return f"{kind} {name} is {', '.join(filter(None, words))}"
 
     def begin(self, run: Run, bundle: Input) -> None:
         """Take note of the run, and of the harness that agents fetch."""
@@ -142,15 +145,14 @@ class BatchBackend:
         self._role = found.worker_role_id
 
     def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
-        """Submit a launch's job, unless one that an earlier try submitted may still show up."""
+        """Submit a launch's job, unless an earlier one may show up."""
         del note
         job, first = self._jobs[launch.name], submission.parts[0]
         if job.doubted is not None and self._clock() - job.doubted < _LISTED_S:
             return
-        count = len(submission.parts)
-        more: dict[str, Any] = (
-            {"arrayProperties": {"size": count}} if count > 1 else {}
-        )  # Batch refuses an array of one
+        count, more = len(submission.parts), dict[str, Any]()
+        if count > 1:  # Batch refuses an array of one
+            more["arrayProperties"] = {"size": count}
         if launch.attempts != costs.ATTEMPTS:
             more["retryStrategy"] = {"attempts": launch.attempts}
         fresh, job.doubted = job.doubted is None, self._clock()
@@ -173,40 +175,40 @@ class BatchBackend:
 
     def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, State]:
         """Return the state of every part of these launches, by name."""
-        return {part: state for launch in launches for part, state in self._look(launch.name, submissions[launch.name])}
+        states = [self._look(launch.name, submissions[launch.name]) for launch in launches]
+        return {part: state for each in states for part, state in each.items()}
 
-    def _look(self, name: str, submission: Submission) -> Iterator[tuple[str, State]]:
+    def _look(self, name: str, submission: Submission) -> dict[str, State]:
         job, now, parts = self._jobs[name], self._clock(), [part.name for part in submission.parts]
         if job.job_id is None or (job.doubted is not None and now - job.doubted < _FORGOTTEN_S):
             self._find(job, submission)
         if job.job_id is None:
-            job.doubted = now if job.doubted is None else job.doubted
-            unknown = State(UNKNOWN, "may be submitted already; looking for it")
-            yield from ((part, unknown) for part in parts)
-            return
+            job.doubted = _since(job.doubted, True, now)
+            return dict.fromkeys(parts, State(UNKNOWN, "may be submitted already; looking for it"))
         ids = [f"{job.job_id}:{number}" for number in range(len(parts))] if len(parts) > 1 else [job.job_id]
         self._ids |= zip(parts, ids, strict=True)
-        open_ids = [each for part, each in zip(parts, ids, strict=True) if part not in job.ended]
-        asked = list(dict.fromkeys([job.job_id, *open_ids])) if open_ids else []
-        found = {each["jobId"]: each for each in inventory.described(self._connections, asked)}
-        job.unseen = (now if job.unseen is None else job.unseen) if asked and not found else None
-        forgotten = job.unseen is not None and now - job.unseen >= _FORGOTTEN_S
+        rest = {part: self._ids[part] for part in parts if part not in job.ended}
+        if not rest:
+            return job.ended
+        wanted = list(dict.fromkeys([job.job_id, *rest.values()]))
+        found = {each["jobId"]: each for each in inventory.described(self._connections, wanted)}
+        job.unseen = _since(job.unseen, not found, now)
+        if job.unseen is not None and now - job.unseen >= _FORGOTTEN_S:
+            job.ended |= dict.fromkeys(rest, _FORGOTTEN)
+            return job.ended
         # Batch makes the children some time after their array: until then they are as it is.
         array = found.get(job.job_id, _NEW)
         missing = {**array, "container": {}, "attempts": ()} if array["status"] in inventory.ENDED else _NEW
-        states = dict(job.ended)
-        for part, each in zip(parts, ids, strict=True):
-            if part not in states:
-                shown = found.get(each, missing)
-                states[part] = State(ENDED, "gone", (), 0, _GONE) if forgotten else self._state(shown)
-        job.ended = {part: state for part, state in states.items() if state.phase == ENDED}
-        reason = self._why_waits(job, submission, [each for each in states.values() if each.phase != ENDED])
-        for part in parts:
-            state = states[part]
-            yield part, replace(state, reason=state.reason or reason) if state.phase == WAITING else state
+        states = {part: self._state(found.get(each, missing)) for part, each in rest.items()}
+        job.ended |= {part: state for part, state in states.items() if state.phase == ENDED}
+        reason = self._why_waits(job, submission, [state for state in states.values() if state.phase != ENDED])
+        for part, state in states.items():
+            if state.phase == WAITING:
+                states[part] = replace(state, reason=state.reason or reason)
+        return job.ended | states
 
     def _find(self, job: _Job, submission: Submission) -> None:
-        """Find a launch's job by its name; end younger ones, which lost answers or late listings have made."""
+        """Find a launch's job by its name; end younger twins."""
         name = names.job(self._run.run_id, submission.name)
         # With a filter Batch lists jobs in all states, and those whose name begins so.
         filters = [{"name": "JOB_NAME", "values": [name]}]
@@ -219,7 +221,7 @@ class BatchBackend:
                 inventory.terminate(self._connections, twin.job_id, "harness: submitted twice")
 
     def _state(self, shown: Mapping[str, Any]) -> State:
-        """Read a job, or a child of an array, as Batch describes it."""
+        """Return the state of a job, or of an array's child."""
         container, attempts = shown.get("container", {}), shown.get("attempts", ())
         tasks = [each.get("taskArn") for each in (*(attempt.get("container", {}) for attempt in attempts), container)]
         # An ECS task's id is the name of its role's session.
@@ -234,14 +236,13 @@ class BatchBackend:
         return State(phase, shown["status"].lower(), tuple(boxes), max(len(attempts), len(boxes)), reason, seconds)
 
     def _why_waits(self, job: _Job, submission: Submission, open_: Sequence[State]) -> str:
-        """Return why all open parts have waited for a host for minutes, or nothing."""
-        now = self._clock()
-        waits = bool(open_) and all(state.words == "runnable" for state in open_)
-        job.stuck = (now if job.stuck is None else job.stuck) if waits else None
+        """Return why all open parts have waited for minutes, or nothing."""
+        now, waits = self._clock(), bool(open_) and all(state.words == "runnable" for state in open_)
+        job.stuck = _since(job.stuck, waits, now)
         if job.stuck is None or now - job.stuck < _PATIENCE_S:
             return ""
         said = next(filter(None, (state.reason for state in open_)), None)
-        ill = said or self._ill(self._queue(submission.parts[0]), "compute_environment", "environment")
+        ill = said or self._ill("environment", self._queue(submission.parts[0]))
         return f"no instance yet: {ill or 'EC2 may have none, or your quota is used up'}"
 
     def last_words(self, state: State) -> str:
@@ -255,20 +256,20 @@ class BatchBackend:
             inventory.terminate(self._connections, self._ids[part], f"harness: {why}")
 
     def alive(self) -> list[str]:
-        """Wait until Batch has ended the suite's instances, unless others use them; return a line for each left."""
+        """Wait until Batch has ended the suite's instances, unless others use them."""
         suite = self._suite.name
         found = cloudformation.find(self._connections, names.stack(suite))
         if found is not None and inventory.jobs(self._connections, found):
             self._say(f"other jobs of {suite} are not finished; their instances go on")
             return []
-        left, until = inventory.machines(self._connections, suite), self._clock() + _GONE_S
+        machines = partial(inventory.machines, self._connections, suite)
+        left = machines()
         if left:
             self._say(f"waiting until AWS Batch has ended {len(left)} instances; Ctrl-C leaves that to it")
-        with suppress(KeyboardInterrupt):  # the caller reports what is alive
-            while left and self._clock() < until:
-                self._sleep(_POLL_S)
-                left = inventory.machines(self._connections, suite)
-        return left
+        try:
+            return instances.wait(machines, self._sleep, self._clock)
+        except KeyboardInterrupt:
+            return machines()
 
 
 SERVICE = Service("batch", parts, BatchBackend)

@@ -1,4 +1,4 @@
-"""What suites have in AWS Batch: stacks, unfinished jobs, instances; and the end of jobs."""
+"""A suite's stack, unfinished jobs and instances in AWS Batch."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from harness.aws import cloudformation, tags
 from harness.aws.client import Connections
 from harness.aws.cloudformation import Stack
 from harness.aws.errors import aws_errors
+from harness.ec2 import instances
 
 # Instances of Batch have this beside the suite's tag, which boxes of EC2 have too.
 LAUNCHER_TAG, LAUNCHER = "harness:launcher", "batch"
@@ -18,9 +19,7 @@ LAUNCHER_TAG, LAUNCHER = "harness:launcher", "batch"
 QUEUES = "Queues"
 ENDED = ("SUCCEEDED", "FAILED")
 _UNFINISHED = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING", "RUNNING")
-_ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 _DESCRIBED_AT_ONCE = 100
-_POLL_S, _END_S = 2.0, 900.0
 # An array's children end with it; those that have not after this time are ended one by one.
 _GRACE_S = 30.0
 _CANCELLED = "cancelled by harness batch cancel"
@@ -28,7 +27,7 @@ _CANCELLED = "cancelled by harness batch cancel"
 
 @dataclass(frozen=True)
 class Job:
-    """A submitted job; an array is one job of several parts.  ``created``: Batch's own time."""
+    """A submitted job; an array is one job of several parts."""
 
     job_id: str
     name: str
@@ -41,29 +40,31 @@ def stacks(connections: Connections) -> list[Stack]:
     """Return the stacks of all suites in this region."""
     with aws_errors("listing stacks"):
         pages = connections.client("cloudformation").get_paginator("describe_stacks").paginate()
-        listed = [each for page in pages for each in page["Stacks"]]
-    names = sorted(each["StackName"] for each in listed if tags.SUITE in tags.as_dict(each.get("Tags")))
+        shown = [each for page in pages for each in page["Stacks"] if tags.SUITE in tags.as_dict(each.get("Tags"))]
+    names = sorted(each["StackName"] for each in shown)
     return [stack for name in names if (stack := cloudformation.find(connections, name))]
 
 
 def machines(connections: Connections, suite: str) -> list[str]:
-    """Return a line for each instance of a suite that is not gone."""
-    wanted = {f"tag:{LAUNCHER_TAG}": [LAUNCHER], f"tag:{tags.SUITE}": [suite], "instance-state-name": list(_ALIVE)}
-    filters = [{"Name": name, "Values": values} for name, values in wanted.items()]
-    with aws_errors("listing the instances of AWS Batch"):
-        pages = connections.client("ec2").get_paginator("describe_instances").paginate(Filters=filters)
-        found = [each for page in pages for reservation in page["Reservations"] for each in reservation["Instances"]]
-    return [f"{each['InstanceId']} ({each['InstanceType']} {each['State']['Name']})" for each in found]
+    """Return a line for each living instance of a suite."""
+    found = instances.alive(connections, None, {LAUNCHER_TAG: LAUNCHER, tags.SUITE: suite})
+    return [f"{box.instance_id} ({box.instance_type} {box.state})" for box in found]
 
 
 def queues(stack: Stack) -> list[str]:
-    """Return the names of a suite's queues; none before its stack was made."""
+    """Return the names of a suite's queues."""
     return list(filter(None, stack.outputs.get(QUEUES, "").split(",")))
 
 
 def jobs(connections: Connections, stack: Stack) -> list[Job]:
     """Return the jobs in a suite's queues that wait or run."""
-    pairs = ((queue, status) for queue in queues(stack) for status in _UNFINISHED)
+    if not (named := queues(stack)):
+        return []
+    # After a deletion that failed halfway the outputs name queues that are gone.
+    with aws_errors(f"looking for the queues of {stack.name}"):
+        there = connections.client("batch").describe_job_queues(jobQueues=named)["jobQueues"]
+    names = [each["jobQueueName"] for each in there if each["status"] != "DELETED"]
+    pairs = ((queue, status) for queue in names for status in _UNFINISHED)
     found = {job.job_id: job for queue, status in pairs for job in listed(connections, queue, jobStatus=status)}
     unfinished = []
     for each in described(connections, list(found)):
@@ -84,7 +85,7 @@ def listed(connections: Connections, queue: str, **filters: Any) -> list[Job]:
 
 
 def described(connections: Connections, ids: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield jobs as Batch describes them; those that it does not know are missing."""
+    """Yield jobs as Batch describes them, without those it has forgotten."""
     for start in range(0, len(ids), _DESCRIBED_AT_ONCE):
         with aws_errors("asking AWS Batch for the state of its jobs"):
             some = list(ids[start : start + _DESCRIBED_AT_ONCE])
@@ -92,13 +93,13 @@ def described(connections: Connections, ids: Sequence[str]) -> Iterator[dict[str
 
 
 def terminate(connections: Connections, job_id: str, reason: str) -> None:
-    """End a job that waits or runs; the children of an array follow after a while."""
+    """End a job; the children of an array follow after a while."""
     with aws_errors("ending a job"):
         connections.client("batch").terminate_job(jobId=job_id, reason=reason)
 
 
 def cancel(connections: Connections, stack: Stack, say: Callable[[str], None]) -> tuple[int, int]:
-    """End a suite's jobs and wait; return how many there were, and how many have not ended in a quarter of an hour."""
+    """End a suite's jobs and wait; return how many, and the rest."""
     found = jobs(connections, stack)
     for job in found:
         terminate(connections, job.job_id, _CANCELLED)
@@ -109,7 +110,4 @@ def cancel(connections: Connections, stack: Stack, say: Callable[[str], None]) -
     for each in described(connections, children):
         if each["status"] not in ENDED:
             terminate(connections, each["jobId"], _CANCELLED)
-    until = time.monotonic() + _END_S
-    while (left := jobs(connections, stack)) and time.monotonic() < until:
-        time.sleep(_POLL_S)
-    return len(found), len(left)
+    return len(found), len(instances.wait(lambda: jobs(connections, stack)))

@@ -1,4 +1,4 @@
-"""What a suite's jobs ask of Batch: machines, vCPUs and memory, the agents' command, retries, a time-out."""
+"""A suite's job definitions: machines, vCPUs, memory, command, retries, a time-out."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ _AGENT_REGISTRY = "public.ecr.aws/docker/library"
 _LOST_HOST, _NOT_STARTED = "Host EC2*", ("CannotPull*", "CannotStart*", "DockerTimeout*")
 # Each submission fills these in.
 PARAMETERS = ("run", "submission", "bundle", "sha256")
-SHARED_VARIABLE = "HARNESS_SHARED_HOST"
 # ECS takes 8192 characters of overrides: the command with its parameters, and variables that Batch adds.
 _MAXIMUM_COMMAND, _LONGEST_PARAMETERS = 7000, 512
 # Unpacks both scripts and the pins, and becomes the first script.
@@ -68,7 +67,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Requirements:
-    """All that a suite has in Batch: the instance type of each envelope."""
+    """A suite's machines in Batch: the instance type of each envelope."""
 
     suite: str
     options: Options
@@ -76,32 +75,23 @@ class Requirements:
 
 
 def requirements(suite: Suite, options: Options, snapshot: Snapshot) -> Requirements:
-    """Choose the instance type of each profile of a suite.
-
-    Raises:
-        UsageError: a name is unknown, or no instance type provides a profile.
-    """
+    """Choose the instance type of each profile of a suite."""
     choice = Choice(options.instance, options.burstable, options.architecture)
-    chosen = machines.of_suite(suite, snapshot, choice)
-    pairs = tuple((hardware.profile(name), machine.instance) for name, machine in chosen.items())
+    chosen = machines.of_suite(suite, snapshot, choice).items()
+    pairs = tuple((hardware.profile(name), machine.instance) for name, machine in chosen)
     for envelope, instance in pairs:
         check(envelope, instance, options.shared)
-    return Requirements(suite.name, replace(options, agent_image=options.agent_image or _agent_image()), pairs)
-
-
-def _agent_image() -> str:
-    """Return the official Python image by digest, from AWS' mirror."""
     path = catalog.images_dir() / "base" / "base.toml"
     base = validate(BaseFile, read_toml(path), path)
-    return f"{_AGENT_REGISTRY}/{base.image}@{base.digest}"
+    image = options.agent_image or f"{_AGENT_REGISTRY}/{base.image}@{base.digest}"
+    return Requirements(suite.name, replace(options, agent_image=image), pairs)
 
 
 def check(envelope: Envelope, instance: Instance, shared: bool) -> None:
-    """Refuse a job that Batch would take and never run, or that would share a GPU."""
+    """Refuse jobs that would wait for ever, or share a GPU."""
     if shared and envelope.gpus:
         raise UsageError(f"profile {envelope.name}: jobs cannot share a GPU; leave out --shared, or the profile")
-    vcpus, memory_mib = needs(envelope, instance, shared)
-    room = room_mib(instance)
+    (vcpus, memory_mib), room = needs(envelope, instance, shared), room_mib(instance)
     if vcpus > instance.vcpus or memory_mib > room or envelope.gpus > instance.gpus:
         raise UsageError(
             f"profile {envelope.name} needs {vcpus} vCPU, {memory_mib} MiB and {envelope.gpus} GPU;"
@@ -111,23 +101,23 @@ def check(envelope: Envelope, instance: Instance, shared: bool) -> None:
 
 
 def needs(envelope: Envelope, instance: Instance, shared: bool) -> tuple[int, int]:
-    """Return vCPUs and MiB that a job asks for: all vCPUs, unless hosts are shared."""
+    """Return a job's vCPUs and MiB: all vCPUs, unless hosts are shared."""
     if not shared:
         return instance.vcpus, _ALONE_MIB
     return envelope.cpus + _AGENT_VCPUS, -(-envelope.memory_bytes // MIB) + _AGENT_MIB
 
 
 def room_mib(instance: Instance) -> int:
-    """Return MiB that a host surely registers: a job that asks for more waits for ever."""
+    """Return MiB that a host surely registers."""
     return int(instance.memory_bytes / MIB * (1 - _RESERVED_SHARE)) - _RESERVED_MIB
 
 
-def definition(wanted: Requirements, envelope: Envelope, instance: Instance, role: Any) -> dict[str, Any]:
-    """Return a definition in CloudFormation's form, without its name; ``role`` refers to the workers' role."""
+def definition(envelope: Envelope, instance: Instance, options: Options, role: Any) -> dict[str, Any]:
+    """Return a definition in CloudFormation's form, without its name."""
     mounts = [{"SourceVolume": name, "ContainerPath": path, "ReadOnly": False} for name, path in _MOUNTS.items()]
     container = {
-        **_identity(envelope, instance, wanted.options.shared, wanted.options),
-        "Image": wanted.options.agent_image,
+        **_identity(envelope, instance, options),
+        "Image": options.agent_image,
         "JobRoleArn": role,
         "Volumes": [{"Name": name, "Host": {"SourcePath": path}} for name, path in _MOUNTS.items()],
         "MountPoints": mounts,
@@ -145,18 +135,18 @@ def definition(wanted: Requirements, envelope: Envelope, instance: Instance, rol
     }
 
 
-def digest(envelope: Envelope, instance: Instance, shared: bool, options: Options) -> str:
-    """Return a hash of what decides how a job runs; another copy of the agents' image decides nothing."""
-    return records.digest(_identity(envelope, instance, shared, replace(options, agent_image="")))[:16]
+def digest(envelope: Envelope, instance: Instance, options: Options) -> str:
+    """Return a hash of how a job runs, wherever its image is."""
+    return records.digest(_identity(envelope, instance, replace(options, agent_image="")))[:16]
 
 
-def _identity(envelope: Envelope, instance: Instance, shared: bool, options: Options) -> dict[str, Any]:
-    vcpus, memory_mib = needs(envelope, instance, shared)
+def _identity(envelope: Envelope, instance: Instance, options: Options) -> dict[str, Any]:
+    vcpus, memory_mib = needs(envelope, instance, options.shared)
     required = {"VCPU": vcpus, "MEMORY": memory_mib}
     if envelope.gpus:
         # All of them: a job that is alone on its host chooses its own there.
         required["GPU"] = instance.gpus
-    variables = {SHARED_VARIABLE: str(int(shared)), "HARNESS_GPUS": str(envelope.gpus)}
+    variables = {"HARNESS_SHARED_HOST": str(int(options.shared)), "HARNESS_GPUS": str(envelope.gpus)}
     return {
         "Command": command(options.agent_image, options.work, options.region),
         "ResourceRequirements": [{"Type": kind, "Value": str(value)} for kind, value in required.items()],
@@ -165,7 +155,7 @@ def _identity(envelope: Envelope, instance: Instance, shared: bool, options: Opt
 
 
 def command(image: str, work: S3Uri, region: str) -> list[str]:
-    """Return the agent's command: both scripts, packed, and their arguments; refuse one that ECS does not take."""
+    """Return the agent's command: both scripts, packed, and their arguments."""
     pins = "\n".join(bundle.pins(*user_data.BOTO3))
     scripts = "\0".join((_script("host.py"), _script("container.py"), pins)).encode()
     packed = base64.b64encode(zlib.compress(scripts, 9)).decode()

@@ -1,4 +1,4 @@
-"""Names of a suite's things in AWS Batch: fixed, so that each command finds them without notes."""
+"""Names of a suite's things in AWS Batch, fixed for all commands."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def queue(suite: str, instance_type: str) -> str:
 
 
 def job(run_id: str, submission: str) -> str:
-    """Return the job of a submission: one name, so that a second command finds it."""
+    """Return the name by which later commands find a submission's job."""
     return _safe(f"{run_id}-{submission}")
 
 
 def logical(*words: str) -> str:
-    """Return a name inside a template: letters and digits; distinct words stay distinct."""
+    """Return a name for a template; distinct words stay distinct."""
     text = "-".join(words)
     return re.sub("[^A-Za-z0-9]", "", text.title())[:200] + _hash(text)
 
 
 def _safe(text: str, forbidden: str = "[^A-Za-z0-9_-]") -> str:
-    """Replace characters that AWS refuses; a hash keeps changed and cut names distinct."""
+    """Replace forbidden characters; a hash keeps changed and cut names distinct."""
     plain = re.sub(forbidden, "-", text)
     # An instance type has one dot (``c7g.large``), and no type has a dash in its place.
     distinct = plain == text or re.fullmatch(r"[A-Za-z0-9_-]*\.[a-z0-9]+", text)

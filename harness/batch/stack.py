@@ -1,19 +1,20 @@
-"""A suite's CloudFormation stack: launch template, compute environments, queues, job definitions; no IAM resource."""
+"""A suite's CloudFormation stack: machines, queues, job definitions; no IAM."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness import records
 from harness.aws import cloudformation, tags
 from harness.aws.client import Connections
-from harness.aws.errors import aws_errors
+from harness.aws.cloudformation import Say
 from harness.aws.objects import Objects
 from harness.batch import inventory, job_definition, names
 from harness.batch.job_definition import Requirements
-from harness.ec2.account import Account
+from harness.ec2 import instances, region
+from harness.ec2.account import Account, resource
 from harness.errors import UsageError
 from harness.instances import Instance
 
@@ -39,22 +40,22 @@ def template(wanted: Requirements) -> str:
     suite, options = wanted.suite, wanted.options
     machines = {"LaunchTemplate": _launch_template(wanted)}
     others: dict[str, Resource] = {}
-    instances = {instance.instance_type: instance for _, instance in wanted.machines}
-    for name, instance in instances.items():
+    types = {instance.instance_type: instance for _, instance in wanted.machines}
+    for name, instance in types.items():
         machines[names.logical("Machines", name)] = _environment(wanted, instance)
         others[names.logical("Queue", name)] = _queue(suite, name)
     outputs = {
         WORK: str(options.work),
         SPOT: str(int(options.spot)),
         MACHINES: records.digest(machines)[:16],
-        inventory.QUEUES: ",".join(names.queue(suite, name) for name in instances),
+        inventory.QUEUES: ",".join(names.queue(suite, name) for name in types),
     }
     for envelope, instance in wanted.machines:
-        properties = job_definition.definition(wanted, envelope, instance, {"Ref": _WORKER_ROLE})
+        properties = job_definition.definition(envelope, instance, options, {"Ref": _WORKER_ROLE})
         properties["JobDefinitionName"] = names.definition(suite, envelope.name)
         logical = names.logical("Jobs", envelope.name)
-        others[logical] = _resource("Batch::JobDefinition", properties)
-        outputs[logical] = job_definition.digest(envelope, instance, options.shared, options)
+        others[logical] = resource("Batch::JobDefinition", **properties)
+        outputs[logical] = job_definition.digest(envelope, instance, options)
     document = {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": f"AWS Batch for the suite {suite} of harness; costs nothing while no job runs",
@@ -65,27 +66,21 @@ def template(wanted: Requirements) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
-def _resource(kind: str, properties: Mapping[str, Any]) -> Resource:
-    return {"Type": f"AWS::{kind}", "Properties": properties}
-
-
 def _launch_template(wanted: Requirements) -> Resource:
     own: dict[str, Any] = {tags.SUITE: wanted.suite, tags.OWNER: {"Ref": "Owner"}}
     of_hosts = tags.as_list(own | {inventory.LAUNCHER_TAG: inventory.LAUNCHER, "Name": names.stack(wanted.suite)})
-    size = wanted.options.disk_gib
-    disk = {"VolumeSize": size, "VolumeType": "gp3", "Encrypted": True, "DeleteOnTermination": True}
     data = {
         # ECS' agent and ours are on the host's network: one hop.  A measured image has no network at all.
-        "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 1, "HttpEndpoint": "enabled"},
-        "BlockDeviceMappings": [{"DeviceName": _ROOT_DEVICE, "Ebs": disk}],
+        "MetadataOptions": instances.METADATA,
+        "BlockDeviceMappings": instances.root_disk(_ROOT_DEVICE, wanted.options.disk_gib),
         "TagSpecifications": [{"ResourceType": kind, "Tags": of_hosts} for kind in ("instance", "volume")],
     }
     specifications = [{"ResourceType": "launch-template", "Tags": tags.as_list(own)}]
-    return _resource("EC2::LaunchTemplate", {"LaunchTemplateData": data, "TagSpecifications": specifications})
+    return resource("EC2::LaunchTemplate", LaunchTemplateData=data, TagSpecifications=specifications)
 
 
 def _environment(wanted: Requirements, instance: Instance) -> Resource:
-    options = wanted.options
+    options, version = wanted.options, {"Fn::GetAtt": ["LaunchTemplate", "LatestVersionNumber"]}
     compute = {
         "Type": "SPOT" if options.spot else "EC2",
         "AllocationStrategy": "BEST_FIT_PROGRESSIVE",
@@ -94,54 +89,49 @@ def _environment(wanted: Requirements, instance: Instance) -> Resource:
         "InstanceTypes": [instance.instance_type],
         "Ec2Configuration": [{"ImageType": "ECS_AL2023_NVIDIA" if instance.gpus else "ECS_AL2023"}],
         "InstanceRole": {"Ref": "HostProfileArn"},
-        "LaunchTemplate": {
-            "LaunchTemplateId": {"Ref": "LaunchTemplate"},
-            "Version": {"Fn::GetAtt": ["LaunchTemplate", "LatestVersionNumber"]},
-        },
+        "LaunchTemplate": {"LaunchTemplateId": {"Ref": "LaunchTemplate"}, "Version": version},
         "SecurityGroupIds": [{"Ref": "SecurityGroup"}],
         "Subnets": {"Ref": "Subnets"},
     }
-    properties = {
-        "ComputeEnvironmentName": names.queue(wanted.suite, instance.instance_type),
-        "Type": "MANAGED",
-        "State": "ENABLED",
-        "ComputeResources": compute,
+    return resource(
+        "Batch::ComputeEnvironment",
+        ComputeEnvironmentName=names.queue(wanted.suite, instance.instance_type),
+        Type="MANAGED",
+        State="ENABLED",
+        ComputeResources=compute,
         # A second environment could not have the same name, and the queue needs the first.
-        "ReplaceComputeEnvironment": False,
-    }
-    return _resource("Batch::ComputeEnvironment", properties)
+        ReplaceComputeEnvironment=False,
+    )
 
 
 def _queue(suite: str, instance_type: str) -> Resource:
     environment = {"Ref": names.logical("Machines", instance_type)}
-    properties = {
-        "JobQueueName": names.queue(suite, instance_type),
-        "Priority": 1,
-        "State": "ENABLED",
-        "ComputeEnvironmentOrder": [{"Order": 1, "ComputeEnvironment": environment}],
-        "JobStateTimeLimitActions": [
+    return resource(
+        "Batch::JobQueue",
+        JobQueueName=names.queue(suite, instance_type),
+        Priority=1,
+        State="ENABLED",
+        ComputeEnvironmentOrder=[{"Order": 1, "ComputeEnvironment": environment}],
+        JobStateTimeLimitActions=[
             {"Reason": reason, "State": "RUNNABLE", "MaxTimeSeconds": 600, "Action": "CANCEL"} for reason in _STUCK
         ],
-    }
-    return _resource("Batch::JobQueue", properties)
+    )
 
 
 def up(
-    connections: Connections,
-    wanted: Requirements,
-    account: Account,
-    owner: str,
-    subnets: Sequence[str],
-    say: Callable[[str], None],
+    connections: Connections, wanted: Requirements, account: Account, owner: str, subnets: Sequence[str], say: Say
 ) -> None:
     """Deploy the stack and wait; refuse to change machines under unfinished jobs."""
     name, text = names.stack(wanted.suite), template(wanted)
     found = cloudformation.find(connections, name)
+    places = region.subnets(connections, wanted.options.region, subnets)
+    if any(subnet.vpc != account.vpc for subnet in places):
+        raise UsageError(f"name --subnet of {account.vpc}, the VPC of `harness ec2 up`, with a way to the internet")
     parameters = {
         _WORKER_ROLE: account.worker_role_arn,
         "HostProfileArn": account.host_profile_arn,
         "SecurityGroup": account.security_group,
-        "Subnets": ",".join(_subnets(connections, account.vpc, subnets)),
+        "Subnets": ",".join(sorted(subnet.subnet_id for subnet in places)),
         # Stays: CloudFormation would replace the queues, which have the stack's tags.
         "Owner": found.parameters.get("Owner", owner) if found else owner,
     }
@@ -160,20 +150,8 @@ def _changes_machines(found: cloudformation.Stack, text: str, parameters: Mappin
     return not same or any(found.parameters.get(key) != parameters[key] for key in parameters if key != _WORKER_ROLE)
 
 
-def _subnets(connections: Connections, vpc: str, named: Sequence[str]) -> list[str]:
-    """Return the named subnets, or the default ones, of the account stack's VPC."""
-    narrow = {"Name": "subnet-id", "Values": list(named)} if named else {"Name": "default-for-az", "Values": ["true"]}
-    with aws_errors("looking for subnets"):
-        filters = [{"Name": "vpc-id", "Values": [vpc]}, narrow]
-        described = connections.client("ec2").describe_subnets(Filters=filters)["Subnets"]
-    found = sorted(each["SubnetId"] for each in described)
-    if not found or set(named) - set(found):
-        raise UsageError(f"name --subnet of {vpc}, the VPC of `harness ec2 up`, with a way to the internet")
-    return found
-
-
-def down(connections: Connections, suite: str, say: Callable[[str], None]) -> list[str]:
-    """Delete the stack, unless jobs are unfinished; return a line for each instance that is still alive."""
+def down(connections: Connections, suite: str, say: Say) -> list[str]:
+    """Delete the stack; return a line for each instance still alive."""
     name = names.stack(suite)
     found = cloudformation.find(connections, name)
     if found and (jobs := inventory.jobs(connections, found)):

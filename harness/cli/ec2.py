@@ -16,8 +16,7 @@ from harness.errors import AwsError, UsageError
 
 if TYPE_CHECKING:
     from harness.aws.client import Connections
-    from harness.ec2.fleet import Seen
-    from harness.ec2.reaping import Found
+    from harness.ec2.instances import Box, Found
     from harness.remote.records import Run
 
 _region_option = click.option("--region", help="The region.  [default: the one that AWS is configured for]")
@@ -165,7 +164,7 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
 
     Finished jobs stay in S3: the `harness run` that launched them brings them home.  Exit code 1 if anything is left.
     """
-    from harness.ec2 import reaping
+    from harness.ec2 import instances
 
     connections = _connected(region)
     found, owner = _found(connections, region, all_owners)
@@ -179,7 +178,7 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
     left = _told(found, wanted)
     if not found.empty:
         agree(yes, f"end {len(found.instances)} instances and delete {len(found.volumes)} disks?")
-        left += reaping.end(connections, found, click.echo)
+        left += instances.end_all(connections, found, click.echo)
     for line in left:
         click.echo(f"harness: NOT GONE: {line}", err=True)
     if not left:
@@ -202,10 +201,10 @@ def _region(connections: Connections) -> str:
 
 def _found(connections: Connections, region: str | None, all_owners: bool) -> tuple[Found, str]:
     from harness.aws import tags
-    from harness.ec2 import reaping
+    from harness.ec2 import instances
 
     owner = tags.owner(connections, cache_folder.default())
-    return reaping.look(connections, region, None if all_owners else owner), owner
+    return instances.look(connections, region, None if all_owners else owner), owner
 
 
 def _show(found: Found, owner: str) -> None:
@@ -221,14 +220,14 @@ def _show(found: Found, owner: str) -> None:
     def mine(of: dict[str, str]) -> str:
         return "ours" if of.get(tags.OWNER) == owner else "another's"
 
-    def row(box: Seen) -> tuple[str, ...]:
+    def row(box: Box) -> tuple[str, ...]:
         return (
             box.region,
             box.instance_id,
             box.instance_type,
             box.state,
             box.tags.get(tags.RUN, ""),
-            box.part,
+            box.tags.get(tags.PART, ""),
             box.tags.get(tags.EXPIRY, ""),
             mine(box.tags),
         )

@@ -1,1 +1,1 @@
-"""A suite on EC2: which machines, what they cost, started, watched, brought home, and gone."""
+"""EC2 as a backend, and the account stack that both backends use."""

@@ -1,19 +1,22 @@
-"""The account stack of a work place: bucket, roles, security group, and the deadline on AWS's side."""
+"""The account stack: bucket, roles, security group, the deadline on AWS's side."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from harness.aws import cloudformation, tags
 from harness.aws.client import Connections, S3Uri
+from harness.aws.cloudformation import Say
 from harness.aws.errors import aws_errors
 from harness.aws.objects import Objects
-from harness.ec2 import fleet, policies
+from harness.ec2 import instances, policies
 from harness.ec2 import region as regions
 from harness.ec2.policies import Policy
 from harness.errors import AwsError, UsageError
@@ -25,12 +28,10 @@ FOLDERS = ("inputs", layout.RUNS, "boxes")
 _MADE = "harness:made"
 _REAPER = Path(__file__).with_name("reaper.py")
 
-Say = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class Account:
-    """Outputs of an account stack; ``worker_profile`` is the name of the boxes' instance profile."""
+    """Outputs of an account stack; ``worker_profile`` is a name."""
 
     region: str
     vpc: str
@@ -44,12 +45,12 @@ class Account:
 
 
 def stack_name(work: S3Uri, region: str) -> str:
-    """Return the name of the account stack, which all its resources' names begin with."""
+    """Return the account stack's name, which begins its resources' names."""
     return f"ir-harness-{hashlib.sha256(f'{work} {region}'.encode()).hexdigest()[:8]}"
 
 
 def find(connections: Connections, work: S3Uri, region: str) -> Account | None:
-    """Return what the account stack made; ``None``: there is none, or one of another version of harness."""
+    """Return the account stack's outputs; ``None``: it, or some, are missing."""
     stack = cloudformation.find(_at(connections, region), stack_name(work, region))
     outputs = {_camel(each.name): each.name for each in fields(Account) if each.name != "region"}
     if stack is None or set(outputs) - set(stack.outputs):
@@ -63,23 +64,26 @@ def _camel(name: str) -> str:
 
 
 def check_reaper(connections: Connections, account: Account) -> None:
-    """See that AWS ends late boxes by itself.
-
-    Raises:
-        UsageError: the rule is missing or disabled.
-    """
+    """Refuse to launch where AWS would not end late boxes."""
     rule, state = account.reaper_rule, "missing"
-    try:
-        with aws_errors(f"looking at the rule {rule}"):
-            state = connections.client("events", account.region).describe_rule(Name=rule)["State"].lower()
-    except AwsError as error:
-        if error.code != "ResourceNotFoundException":
-            raise
+    with _errors_but(f"looking at the rule {rule}", "ResourceNotFoundException"):
+        state = connections.client("events", account.region).describe_rule(Name=rule)["State"].lower()
     if state != "enabled":
         raise UsageError(
             f"the rule {rule}, by which AWS ends late boxes, is {state};"
             " enable it, or remove the account stack and make it anew: `harness ec2 down`, `harness ec2 up`"
         )
+
+
+@contextmanager
+def _errors_but(what: str, *codes: str) -> Iterator[None]:
+    """Turn what botocore raises into an :class:`AwsError`, but let these codes pass."""
+    try:
+        with aws_errors(what):
+            yield
+    except AwsError as error:
+        if error.code not in codes:
+            raise
 
 
 def up(
@@ -95,42 +99,34 @@ def up(
 ) -> None:
     """Deploy the account stack, and what must be there before it.
 
-    Args:
-        types: instance types that boxes may be of.
-        subnet: the security group is for its VPC; ``None``: for the default VPC.
-        agent_image: the image of Batch's agents, if hosts fetch it from ECR.
-
-    Raises:
-        AwsError: AWS refuses, the bucket is another account's, or the stack failed.
-        UsageError: the work place names an account, or there is no such subnet.
+    Boxes may be of these types; the security group is for the subnet's VPC, or the default one; ``agent_image`` is that
+    of Batch's agents, if hosts fetch it from ECR.
     """
     user_data.refuse_accounts(work)
     connections = _at(connections, region)
     connections.expect_owner(work.bucket)
-    vpc = regions.subnets(connections, region, subnet)[0].vpc
+    vpc = regions.subnets(connections, region, [subnet] if subnet else [])[0].vpc
     name = stack_name(work, region)
     stack = cloudformation.find(connections, name)
     ours = _is_ours(connections, work.bucket)
-    makes = ours is None or (stack is not None and bool(stack.outputs) and stack.parameters["MakeBucket"] == "yes")
+    made = stack is not None and bool(stack.outputs) and stack.parameters["MakeBucket"] == "yes"
+    if made and ours is None:  # CloudFormation would see no difference
+        raise UsageError(f"the bucket {work.bucket} is gone; make all of it anew: `harness ec2 down {work}`, then `up`")
     if ours is False:
         say(f"left as it is: bucket {work.bucket}, which harness did not make; see that it is private")
     _linked_roles(connections, say)
     _boundary(connections, work, region, say)
-    parameters = {"Vpc": vpc, "InstanceTypes": ",".join(sorted(types)), "MakeBucket": "yes" if makes else "no"}
+    makes = "yes" if made or ours is None else "no"
+    parameters = {"Vpc": vpc, "InstanceTypes": ",".join(sorted(types)), "MakeBucket": makes}
     text = template(work, region, types, agent_image)
     cloudformation.deploy(connections, name, text, parameters, {tags.OWNER: owner}, say, named_iam=True)
     say(f"attach the policy {name}-runner to whoever runs")
 
 
 def down(connections: Connections, work: S3Uri, region: str, owner: str, say: Say, *, results_too: bool) -> None:
-    """Remove the account stack, and the bucket if harness made it and it is empty.
+    """Remove the account stack, and an empty bucket that harness made.
 
-    Args:
-        results_too: delete the objects below the work place first.
-
-    Raises:
-        UsageError: instances that use it are alive.
-        AwsError: AWS refuses.
+    Refuses while instances that use it are alive; ``results_too``: delete the objects below the work place first.
     """
     connections = _at(connections, region)
     connections.expect_owner(work.bucket)
@@ -141,16 +137,18 @@ def down(connections: Connections, work: S3Uri, region: str, owner: str, say: Sa
 
 
 def template(work: S3Uri, region: str, types: Iterable[str], agent_image: str | None = None) -> str:
-    """Return the account stack's template (JSON) for a work place and a region."""
+    """Return the account stack's template (JSON)."""
     name = stack_name(work, region)
     runner = policies.in_template(policies.runner(work, name, {"Ref": "InstanceTypes"}, "${SecurityGroup.GroupId}"))
     resources = {
         **_bucket(work),
-        "SecurityGroup": _resource("EC2::SecurityGroup", GroupDescription="nothing comes in", VpcId={"Ref": "Vpc"}),
-        **_role("Worker", name, policies.trust("ec2.amazonaws.com", "ecs-tasks.amazonaws.com"), policies.worker(work)),
-        **_role("Host", name, policies.trust("ec2.amazonaws.com"), policies.host(agent_image or "")),
-        **_role("Reaper", name, policies.trust("lambda.amazonaws.com"), policies.reaper(name), profile=False),
-        "ReaperFunction": _resource(
+        "SecurityGroup": resource("EC2::SecurityGroup", GroupDescription="nothing comes in", VpcId={"Ref": "Vpc"}),
+        "WorkerRole": _role(name, "worker", ("ec2.amazonaws.com", "ecs-tasks.amazonaws.com"), policies.worker(work)),
+        "WorkerProfile": _profile(name, "Worker"),
+        "HostRole": _role(name, "host", ("ec2.amazonaws.com",), policies.host(agent_image or "")),
+        "HostProfile": _profile(name, "Host"),
+        "ReaperRole": _role(name, "reaper", ("lambda.amazonaws.com",), policies.reaper(name)),
+        "ReaperFunction": resource(
             "Lambda::Function",
             FunctionName=f"{name}-reaper",
             Runtime="python3.13",
@@ -159,21 +157,21 @@ def template(work: S3Uri, region: str, types: Iterable[str], agent_image: str | 
             Timeout=120,
             Code={"ZipFile": _REAPER.read_text(encoding="utf-8")},
         ),
-        "ReaperRule": _resource(
+        "ReaperRule": resource(
             "Events::Rule",
             Name=f"{name}-reaper",
             ScheduleExpression="rate(5 minutes)",
             State="ENABLED",
             Targets=[{"Id": "reaper", "Arn": {"Fn::GetAtt": ["ReaperFunction", "Arn"]}}],
         ),
-        "ReaperPermission": _resource(
+        "ReaperPermission": resource(
             "Lambda::Permission",
             Action="lambda:InvokeFunction",
             FunctionName={"Ref": "ReaperFunction"},
             Principal="events.amazonaws.com",
             SourceArn={"Fn::GetAtt": ["ReaperRule", "Arn"]},
         ),
-        "RunnerPolicy": _resource("IAM::ManagedPolicy", ManagedPolicyName=f"{name}-runner", PolicyDocument=runner),
+        "RunnerPolicy": resource("IAM::ManagedPolicy", ManagedPolicyName=f"{name}-runner", PolicyDocument=runner),
     }
     document = {
         "AWSTemplateFormatVersion": "2010-09-09",
@@ -198,7 +196,7 @@ def template(work: S3Uri, region: str, types: Iterable[str], agent_image: str | 
 
 
 def policy(which: str, work: S3Uri, region: str, types: Sequence[str]) -> str:
-    """Return a policy (JSON) for an administrator: ``boundary``, ``keeper`` or ``runner``, of any account."""
+    """Return a policy (JSON) of any account: ``boundary``, ``keeper`` or ``runner``."""
     import boto3
 
     name = stack_name(work, region)
@@ -211,29 +209,28 @@ def policy(which: str, work: S3Uri, region: str, types: Sequence[str]) -> str:
     return json.dumps(policies.printed(made, partition, region), indent=2) + "\n"
 
 
-def _resource(kind: str, **properties: Any) -> dict[str, Any]:
+def resource(kind: str, **properties: Any) -> dict[str, Any]:
+    """Return a resource of a CloudFormation template."""
     return {"Type": f"AWS::{kind}", "Properties": properties}
 
 
-def _role(logical: str, name: str, trust: Policy, policy: Policy, *, profile: bool = True) -> dict[str, Any]:
-    own = f"{name}-{logical.lower()}"
-    made = {
-        f"{logical}Role": _resource(
-            "IAM::Role",
-            RoleName=own,
-            AssumeRolePolicyDocument=trust,
-            PermissionsBoundary={"Fn::Sub": f"arn:${{AWS::Partition}}:iam::${{AWS::AccountId}}:policy/{name}-boundary"},
-            Policies=[{"PolicyName": "harness", "PolicyDocument": policies.in_template(policy)}],
-        )
-    }
-    if profile:
-        roles = [{"Ref": f"{logical}Role"}]
-        made[f"{logical}Profile"] = _resource("IAM::InstanceProfile", InstanceProfileName=own, Roles=roles)
-    return made
+def _role(name: str, which: str, services: Sequence[str], policy: Policy) -> dict[str, Any]:
+    return resource(
+        "IAM::Role",
+        RoleName=f"{name}-{which}",
+        AssumeRolePolicyDocument=policies.trust(*services),
+        PermissionsBoundary=policies.in_template(policies.boundary_arn(name)),
+        Policies=[{"PolicyName": "harness", "PolicyDocument": policies.in_template(policy)}],
+    )
+
+
+def _profile(name: str, role: str) -> dict[str, Any]:
+    roles = [{"Ref": f"{role}Role"}]
+    return resource("IAM::InstanceProfile", InstanceProfileName=f"{name}-{role.lower()}", Roles=roles)
 
 
 def _bucket(work: S3Uri) -> dict[str, Any]:
-    """Return the bucket: private, encrypted, without requests in plain text; it outlives the stack."""
+    """Return the bucket, which is private, encrypted, and outlives the stack."""
     rules = [
         {
             "Id": folder,
@@ -244,22 +241,20 @@ def _bucket(work: S3Uri) -> dict[str, Any]:
         }
         for folder in FOLDERS
     ]
+    encryption = [{"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]
     private = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
-    properties = {
-        "BucketName": work.bucket,
-        "PublicAccessBlockConfiguration": dict.fromkeys(private, True),
-        "BucketEncryption": {
-            "ServerSideEncryptionConfiguration": [{"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]
-        },
-        "LifecycleConfiguration": {"Rules": rules},
-        "Tags": [{"Key": _MADE, "Value": "yes"}],
-    }
+    made = resource(
+        "S3::Bucket",
+        BucketName=work.bucket,
+        PublicAccessBlockConfiguration=dict.fromkeys(private, True),
+        BucketEncryption={"ServerSideEncryptionConfiguration": encryption},
+        LifecycleConfiguration={"Rules": rules},
+        Tags=[{"Key": _MADE, "Value": "yes"}],
+    )
+    document = policies.in_template(policies.bucket(work))
+    guard = resource("S3::BucketPolicy", Bucket={"Ref": "Bucket"}, PolicyDocument=document)
     keep = {"DeletionPolicy": "RetainExceptOnCreate", "UpdateReplacePolicy": "Retain", "Condition": "MakesBucket"}
-    policy = {"Bucket": {"Ref": "Bucket"}, "PolicyDocument": policies.in_template(policies.bucket(work))}
-    return {
-        "Bucket": {**_resource("S3::Bucket", **properties), **keep},
-        "BucketPolicy": {**_resource("S3::BucketPolicy", **policy), **keep},
-    }
+    return {"Bucket": made | keep, "BucketPolicy": guard | keep}
 
 
 def _at(connections: Connections, region: str) -> Connections:
@@ -279,60 +274,47 @@ def _is_ours(connections: Connections, bucket: str) -> bool | None:
 
 
 def _linked_roles(connections: Connections, say: Say) -> None:
-    """Make the services' own roles, so that who runs needs no right for it."""
+    """Make the services' own roles: who runs has no right to."""
     for service in policies.LINKED:
-        try:
-            with aws_errors(f"making the role of {service}"):
-                connections.client("iam").create_service_linked_role(AWSServiceName=service)
-        except AwsError as error:
-            if error.code not in ("InvalidInput", "EntityAlreadyExists"):  # it exists
-                raise
-        else:
+        with _errors_but(f"making the role of {service}", "InvalidInput", "EntityAlreadyExists"):  # it exists
+            connections.client("iam").create_service_linked_role(AWSServiceName=service)
             say(f"made: the role of {service}")
 
 
 def _boundary(connections: Connections, work: S3Uri, region: str, say: Say) -> None:
-    """Make the boundary where it is missing; who sets up by the keeper's policy may only look."""
+    """Make the boundary where it is missing, which the keeper may not."""
     name, client = f"{stack_name(work, region)}-boundary", connections.client("iam")
     with aws_errors("asking AWS which account this is"):
         caller = connections.client("sts").get_caller_identity()
     partition, account = caller["Arn"].split(":")[1], caller["Account"]
-    try:
-        with aws_errors(f"looking for the policy {name}"):
-            client.get_policy(PolicyArn=f"arn:{partition}:iam::{account}:policy/{name}")
-    except AwsError as error:
-        if error.code != "NoSuchEntity":
-            raise
-        document = policies.printed(policies.boundary(work, stack_name(work, region)), partition, region, account)
-        with aws_errors(f"making the policy {name}, which takes an administrator"):
-            arn = client.create_policy(PolicyName=name, PolicyDocument=json.dumps(document))["Policy"]["Arn"]
-            client.get_waiter("policy_exists").wait(PolicyArn=arn)
-        say(f"made: policy {name}")
+    with _errors_but(f"looking for the policy {name}", "NoSuchEntity"):
+        client.get_policy(PolicyArn=f"arn:{partition}:iam::{account}:policy/{name}")
+        return
+    document = policies.printed(policies.boundary(work, stack_name(work, region)), partition, region, account)
+    with aws_errors(f"making the policy {name}, which takes an administrator"):
+        arn = client.create_policy(PolicyName=name, PolicyDocument=json.dumps(document))["Policy"]["Arn"]
+        client.get_waiter("policy_exists").wait(PolicyArn=arn)
+    say(f"made: policy {name}")
 
 
 def _refuse_alive(connections: Connections, work: S3Uri, owner: str, region: str) -> None:
-    """See that nobody uses what is to be removed: the bucket is for all regions and all users."""
-
-    def alive(where: str) -> list[fleet.Seen]:
-        return [box for box in fleet.instances(connections, where) if box.alive]
-
-    found, failed = fleet.everywhere(connections, alive)
+    """Refuse while boxes of any region or user need the bucket."""
+    found, failed = instances.everywhere(connections, partial(instances.alive, connections))
     for unseen in failed:
         if not unseen.denied or unseen.region == region:
             raise AwsError(f"whether instances are alive in {unseen}; nothing was removed", "Unseen")
-    profiles = {box.region: f"{stack_name(work, box.region)}-worker" for box in found}
-    users = [box for box in found if box.tags.get(tags.OWNER) == owner or box.profile == profiles[box.region]]
+    mine = [box for box in found if box.tags.get(tags.OWNER) == owner]
+    users = [box for box in found if box in mine or box.profile == f"{stack_name(work, box.region)}-worker"]
     if users:
         where = ", ".join(sorted({box.region for box in users}))
-        whose = "" if all(box.tags.get(tags.OWNER) == owner for box in users) else " --all-owners"
+        whose = "" if users == mine else " --all-owners"
         raise UsageError(
             f"{len(users)} instances are alive in {where}; `harness ec2 reap{whose}` ends them, then try again"
         )
 
 
 def _remove_objects(connections: Connections, work: S3Uri, say: Say, results_too: bool) -> None:
-    ours = _is_ours(connections, work.bucket)
-    if ours is None:
+    if (ours := _is_ours(connections, work.bucket)) is None:
         return
     objects = Objects(connections, work)
     names = [each.name for folder in FOLDERS for each in objects.list(f"{folder}/")]
@@ -343,12 +325,8 @@ def _remove_objects(connections: Connections, work: S3Uri, say: Say, results_too
         say(f"removed: {objects.delete(names)} objects below {work}")
     if not ours:
         return
-    try:
-        with aws_errors(f"removing the bucket {work.bucket}"):
-            connections.client("s3").delete_bucket(Bucket=work.bucket)
-    except AwsError as error:
-        if error.code != "BucketNotEmpty":
-            raise
-        say(f"kept: bucket {work.bucket}, which holds other objects")
-    else:
+    with _errors_but(f"removing the bucket {work.bucket}", "BucketNotEmpty"):
+        connections.client("s3").delete_bucket(Bucket=work.bucket)
         say(f"removed: bucket {work.bucket}")
+        return
+    say(f"kept: bucket {work.bucket}, which holds other objects")

@@ -1,22 +1,19 @@
-"""EC2 for a run: one instance for each hardware profile, launched so that asking twice makes one.
-
-What moto or EC2 would let pass is checked here before anything is asked.
-"""
+"""EC2 as a backend: one instance for each hardware profile."""
 
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from harness.aws import tags
 from harness.aws.client import said_at
 from harness.aws.errors import PASSING, aws_errors
-from harness.ec2 import account, fleet, region
-from harness.ec2.fleet import Seen
+from harness.ec2 import account, instances, region
+from harness.ec2.instances import Box
 from harness.ec2.region import Ami, Subnet
 from harness.errors import AwsError, UsageError
 from harness.plan import Planned
@@ -31,34 +28,17 @@ from harness.result import Ec2Instance
 
 # Until EC2 shows an instance that it said was launched.
 SHOWN_S = 300.0
-# How long instances that were told to end may take, at the very end.
-LAST_WAIT_S = 900.0
 # The deadline that the rule on AWS's side keeps, beyond the box's own limit.
 _GRACE_S = 60.0
-_UNSUPPORTED = "Unsupported"
-# No machine of that type there just now: another zone may have one.
-_CAPACITY = frozenset(
-    {
-        "InsufficientInstanceCapacity",
-        "InsufficientHostCapacity",
-        "InsufficientReservedInstanceCapacity",
-        "InsufficientCapacity",
-        "InsufficientAddressCapacity",
-        "InsufficientVolumeCapacity",
-        "InsufficientFreeAddressesInSubnet",
-        "SpotMaxPriceTooLow",
-        _UNSUPPORTED,
-    }
-)
-_QUOTA = frozenset(
-    {"InstanceLimitExceeded", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "VolumeLimitExceeded"}
-)
+# No machine of that type there just now ("InsufficientInstanceCapacity"): another zone may have one.
+_NO_ROOM, _NOT_HERE = "Insufficient", ("SpotMaxPriceTooLow", "Unsupported")
+_QUOTA = {"InstanceLimitExceeded", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "VolumeLimitExceeded"}
 # A refusal for want of machines has HTTP status 500: boto3 would try it again for minutes.
 ATTEMPTS = 2
 
 
 def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
-    """Group jobs by hardware profile, and all builds of the build profile into one part."""
+    """Group jobs by hardware profile, and all builds into one part."""
     found = plan.parts(todo, how, lambda job: job.cell.profile, lambda _build: "builds")
     return tuple(replace(part, name=part.jobs[0].cell.profile if part.jobs else "builds") for part in found)
 
@@ -67,20 +47,18 @@ class Ec2:
     """EC2, for one command."""
 
     name = "ec2"
+    _account: account.Account  # once it is found
+    _run: Run
+    _bundle: Input
 
     def __init__(self, context: Context) -> None:
-        self._request = context.request
-        self._connections = context.connections
-        self._region = context.region
-        self._known = context.known
-        self._clock = context.clock
-        self._owner = context.owner
-        self._account: account.Account | None = None
+        self._context, self._request = context, context.request
+        self._connections, self._region = context.connections, context.region
+        self._known, self._clock = context.known, context.clock
+        self._there = False
         self._subnets: list[Subnet] = []
         self._zones: dict[str, tuple[str, ...]] = {}
         self._amis: dict[tuple[str, bool], Ami] = {}
-        self._run: Run | None = None
-        self._bundle: Input | None = None
         self._gone: set[str] = set()  # parts whose instance EC2 says has ended
         self._answered: dict[str, float] = {}  # part -> when EC2 was last asked for it
         self.ending = f"`harness ec2 reap --region {self._region}`"
@@ -96,39 +74,42 @@ class Ec2:
         lines = [f"machine images: {', '.join(f'{ami.image_id} ({ami.name})' for ami in self._amis.values())}"]
         here = {subnet.zone for subnet in self._subnets}
         for name, offered in sorted(self._zones.items()):
-            if not here & set(offered):
-                where = ", ".join(offered) if offered else "no zone"
+            if here.isdisjoint(offered):
                 raise UsageError(
-                    f"{self._region} offers {name} in {where}, and the subnets are in {', '.join(sorted(here))};"
-                    " choose another --instance, --region or --subnet"
+                    f"{self._region} offers {name} in {', '.join(offered) or 'no zone'}, and the subnets are in"
+                    f" {', '.join(sorted(here))}; choose another --instance, --region or --subnet"
                 )
             room = region.quota(self._connections, self._region, self._known[name], self._request.spot)
             lines.append(f"{name}: offered in {', '.join(offered)}; quota: {room}")
         lines.append(f"{len(parts)} instances, at most {self._request.most} at once")
-        if self._account is None:
+        if not self._there:
             where = f" --subnet {self._request.subnet}" if self._request.subnet else ""
-            missing = f"not there yet: the account stack; `harness ec2 up {self._request.work}{where}` makes it"
+            lines.append(f"not there yet: the account stack; `harness ec2 up {self._request.work}{where}` makes it")
             if not self._request.dry_run:
-                raise UsageError(missing)
-            lines.append(missing)
+                raise UsageError(lines[-1])
         return lines
 
     def _find(self, parts: Sequence[PlannedPart]) -> None:
-        self._account = account.find(self._connections, self._request.work, self._region)
-        if self._account is not None:
-            account.check_reaper(self._connections, self._account)
-        self._subnets = region.subnets(self._connections, self._region, self._request.subnet)
+        found = account.find(self._connections, self._request.work, self._region)
+        if found is not None:
+            account.check_reaper(self._connections, found)
+            self._account, self._there = found, True
+        named = [self._request.subnet] if self._request.subnet else []
+        self._subnets = region.subnets(self._connections, self._region, named)
         self._zones = region.zones(self._connections, self._region, {part.instance_type for part in parts})
-        for arch, gpus in sorted({(self._known[part.instance_type].architecture, bool(part.gpus)) for part in parts}):
+        for arch, gpus in sorted({self._kind(part) for part in parts}):
             system = self._request.suite.ec2.ami
             self._amis[arch, gpus] = region.ami(self._connections, self._region, system, arch, gpus)
 
+    def _kind(self, part: PlannedPart) -> tuple[str, bool]:
+        return self._known[part.instance_type].architecture, bool(part.gpus)
+
     def begin(self, run: Run, bundle: Input) -> None:
-        """Take note of the run; one that is gone on with may have nothing left to launch."""
+        """Take note of the run; find the account of an open one."""
         self._run, self._bundle = run, bundle
-        if self._account is None:
+        if not self._there:
             self._find(run.parts)
-        if self._account is None:
+        if not self._there:
             raise UsageError(f"the account stack is gone; make it with `harness ec2 up {self._request.work}`")
 
     def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
@@ -151,16 +132,16 @@ class Ec2:
             try:
                 machine = self._run_instance(launch, part, subnet)
             except AwsError as error:
-                if error.code in _CAPACITY:
+                if error.code.startswith(_NO_ROOM) or error.code in _NOT_HERE:
                     refusals.append(error)
                     continue
-                if error.code == "IdempotentInstanceTerminated":
-                    self._gone.add(part.name)
-                    return
-                raise _named(error) from error
+                if error.code != "IdempotentInstanceTerminated":
+                    raise _named(error) from error
+                self._gone.add(part.name)
+                return
             note(replace(launch, machine=machine))
             return
-        if all(error.code == _UNSUPPORTED for error in refusals):
+        if all(error.code == "Unsupported" for error in refusals):
             raise Refused(f"{refusals[0]}; no zone will ever have it so: choose another type or region")
         raise Refused(f"no zone has a {part.instance_type} now ({refusals[-1].code}); --launcher batch waits for one")
 
@@ -175,22 +156,28 @@ class Ec2:
         return str(answer["Instances"][0]["InstanceId"])
 
     def _instance(self, launch: Launch, part: PlannedPart, subnet: Subnet) -> dict[str, Any]:
-        """Return the request for an instance, after checking what EC2 or moto would let pass."""
-        assert self._run is not None and self._bundle is not None and self._account is not None
-        machine = self._known[part.instance_type]
-        ami = self._amis[machine.architecture, bool(part.gpus)]
-        token = hashlib.sha256(f"{self._run.run_id} {part.name} {launch.at:.0f}".encode()).hexdigest()[:32]
+        """Return the request for an instance."""
+        run, ami = self._run, self._amis[self._kind(part)]
+        token = hashlib.sha256(f"{run.run_id} {part.name} {launch.at:.0f}".encode()).hexdigest()[:32]
         deadline = datetime.fromtimestamp(launch.at + launch.limit_s + _GRACE_S, UTC)
-        marked = tags.as_list(
-            {
-                "Name": f"harness {self._run.run_id} {part.name}",
-                tags.SUITE: self._run.suite,
-                tags.RUN: self._run.run_id,
-                tags.PART: part.name,
-                tags.OWNER: self._owner,
-                tags.EXPIRY: deadline.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            }
-        )
+        marks = {
+            "Name": f"harness {run.run_id} {part.name}",
+            tags.SUITE: run.suite,
+            tags.RUN: run.run_id,
+            tags.PART: part.name,
+            tags.OWNER: self._context.owner,
+            tags.EXPIRY: deadline.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        work, gpus = self._request.work, bool(part.gpus)
+        boot = Boot(work, run.run_id, part.name, self._bundle, self._region, launch.limit_s, gpus)
+        interface = {
+            "DeviceIndex": 0,
+            "SubnetId": subnet.subnet_id,
+            "Groups": [self._account.security_group],
+            # Whatever the subnet gives: without an address a box reaches neither S3 nor packages.
+            "AssociatePublicIpAddress": True,
+            "DeleteOnTermination": True,
+        }
         request: dict[str, Any] = {
             "ImageId": ami.image_id,
             "InstanceType": part.instance_type,
@@ -198,136 +185,98 @@ class Ec2:
             "MaxCount": 1,
             # Another subnet is another request: under one token that would be a mismatch, not another try.
             "ClientToken": f"{token}-{subnet.zone}"[:64],
-            # An address of its own, whatever the subnet gives: without one a box reaches neither S3 nor packages.
-            "NetworkInterfaces": [
-                {
-                    "DeviceIndex": 0,
-                    "SubnetId": subnet.subnet_id,
-                    "Groups": [self._account.security_group],
-                    "AssociatePublicIpAddress": True,
-                    "DeleteOnTermination": True,
-                }
-            ],
+            "NetworkInterfaces": [interface],
             "IamInstanceProfile": {"Name": self._account.worker_profile},
-            "UserData": user_data.render(
-                Boot(
-                    self._request.work,
-                    self._run.run_id,
-                    part.name,
-                    self._bundle,
-                    self._region,
-                    launch.limit_s,
-                    bool(part.gpus),
-                )
-            ),
+            "UserData": user_data.render(boot),
             "InstanceInitiatedShutdownBehavior": "terminate",
             # Recovered it would be booted again, without its time limit.
             "MaintenanceOptions": {"AutoRecovery": "disabled"},
-            "MetadataOptions": {"HttpEndpoint": "enabled", "HttpTokens": "required", "HttpPutResponseHopLimit": 1},
-            "BlockDeviceMappings": [
-                {
-                    "DeviceName": ami.root_device,
-                    "Ebs": {
-                        "VolumeSize": max(part.disk_gib, ami.least_gib),
-                        "VolumeType": "gp3",
-                        "Encrypted": True,
-                        "DeleteOnTermination": True,
-                    },
-                }
+            "MetadataOptions": instances.METADATA,
+            "BlockDeviceMappings": instances.root_disk(ami.root_device, max(part.disk_gib, ami.least_gib)),
+            "TagSpecifications": [
+                {"ResourceType": kind, "Tags": tags.as_list(marks)} for kind in ("instance", "volume")
             ],
-            "TagSpecifications": [{"ResourceType": kind, "Tags": marked} for kind in ("instance", "volume")],
         }
-        if machine.burstable and not part.instance_type.startswith("t1."):
+        if self._known[part.instance_type].burstable and not part.instance_type.startswith("t1."):
             # Unlimited, as newer ones are unless told otherwise, costs more than the price by the hour.
             request["CreditSpecification"] = {"CpuCredits": "standard"}
-        if self._run.spot:
-            request["InstanceMarketOptions"] = {
-                "MarketType": "spot",
-                "SpotOptions": {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"},
-            }
+        if run.spot:
+            once = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
+            request["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": once}
         return request
 
-    def _boxes(self) -> list[Seen]:
-        assert self._run is not None
-        return fleet.instances(self._connections, self._region, run=self._run.run_id)
+    def _boxes(self) -> list[Box]:
+        return instances.find(self._connections, self._region, {tags.RUN: self._run.run_id})
 
     def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, State]:
         """Return the state of each launched part."""
         del submissions
         # A living one goes before one that has ended, should there ever be two.
-        shown = {box.part: box for box in sorted(self._boxes(), key=lambda box: box.alive)}
+        shown = {box.tags.get(tags.PART): box for box in sorted(self._boxes(), key=lambda box: box.alive)}
         return {
             launch.name: self._shown(launch, shown[launch.name]) if launch.name in shown else self._not_shown(launch)
             for launch in launches
         }
 
-    def _shown(self, launch: Launch, box: Seen) -> State:
-        lived = self._clock.now - box.launched
-        state = State(
+    def _shown(self, launch: Launch, box: Box) -> State:
+        lived, most = self._clock.now - box.launched, launch.limit_s + costs.BEYOND_LIMIT_S
+        reason = ""
+        if not box.alive:
+            reason = f"its instance went away{f' ({box.reason})' if box.reason else ''}"
+        elif box.state in ("stopping", "stopped"):
+            reason = f"it is {box.state}"
+        elif lived > most:
+            reason = f"its time limit of {launch.limit_s / 3600:.1f} h has passed and it is still there"
+        market = "spot" if box.spot else "on-demand"
+        return State(
             RUNNING if box.alive else ENDED,
             "booting" if box.state in ("pending", "running") else box.state,
             boxes=(self._box_id(box.instance_id),),
             attempts=1,
-            seconds=min(lived, launch.limit_s + costs.BEYOND_LIMIT_S),
+            reason=reason,
+            seconds=min(lived, most),
             launched=box.launched,
-            instance=Ec2Instance(
-                box.instance_id, box.instance_type, box.zone, box.ami_id, "spot" if box.spot else "on-demand"
-            ),
+            instance=Ec2Instance(box.instance_id, box.instance_type, box.zone, box.ami_id, market),
         )
-        if not box.alive:
-            return replace(state, reason=f"its instance went away{f' ({box.reason})' if box.reason else ''}")
-        if box.state in ("stopping", "stopped"):
-            return replace(state, reason=f"it is {box.state}")
-        if lived > launch.limit_s + costs.BEYOND_LIMIT_S:
-            limit = f"{launch.limit_s / 3600:.1f} h"
-            return replace(state, reason=f"its time limit of {limit} has passed and it is still there")
-        return state
 
     def _not_shown(self, launch: Launch) -> State:
-        boxes = (self._box_id(launch.machine),) if launch.machine else ()
-        instance = Ec2Instance(launch.machine, self._type(launch)) if launch.machine else None
-        gone = State(ENDED, "gone", boxes, 1, "EC2 does not show its instance any more", instance=instance)
         now = self._clock.now
-        if launch.name in self._gone or now > launch.at + launch.limit_s + costs.BEYOND_LIMIT_S:
-            return gone
-        if launch.machine is None:
-            return State(UNKNOWN, "launching")
-        if now - max(launch.at, self._answered.get(launch.name, 0.0)) > SHOWN_S:
-            return gone
-        return State(WAITING, "launching", boxes, 1, instance=instance)
-
-    def _type(self, launch: Launch) -> str:
-        assert self._run is not None
-        return next(part.instance_type for part in self._run.parts if part.name == launch.name)
+        boxes: tuple[str, ...] = ()
+        instance: Ec2Instance | None = None
+        if launch.machine is not None:
+            [type_] = [part.instance_type for part in self._run.parts if part.name == launch.name]
+            boxes, instance = (self._box_id(launch.machine),), Ec2Instance(launch.machine, type_)
+        late = now > launch.at + launch.limit_s + costs.BEYOND_LIMIT_S
+        unseen = now - max(launch.at, self._answered.get(launch.name, 0.0)) > SHOWN_S
+        if launch.name in self._gone or late or (instance and unseen):
+            return State(ENDED, "gone", boxes, 1, "EC2 does not show its instance any more", instance=instance)
+        return State(WAITING, "launching", boxes, 1, instance=instance) if instance else State(UNKNOWN, "launching")
 
     def _box_id(self, machine: str) -> str:
-        assert self._account is not None
         return f"{self._account.worker_role_id}:{machine}"
 
     def last_words(self, state: State) -> str:
-        """Return the last line of an instance's console, for one that said nothing in S3."""
-        text = fleet.console(self._connections, self._region, state.instance.instance_id) if state.instance else ""
-        lines = text.strip().splitlines()
-        return f"its console ends with: {lines[-1][:200]}" if lines else ""
+        """Return the last line of an instance's console."""
+        if state.instance is None:
+            return ""
+        line = instances.last_line(self._connections, self._region, state.instance.instance_id)
+        return f"its console ends with: {line[:200]}" if line else ""
 
     def end(self, part: str, state: State, why: str) -> None:
         """Terminate a part's instance."""
         del part, why
         if state.instance is not None:
-            fleet.terminate(self._connections, self._region, [state.instance.instance_id])
+            instances.end(self._connections, self._region, [state.instance.instance_id])
 
     def alive(self) -> list[str]:
-        """End what is alive, whatever was seen before; return what does not go."""
-        boxes = [box for box in self._boxes() if box.alive]
-        if not boxes:
-            return []
-        fleet.terminate(self._connections, self._region, [box.instance_id for box in boxes])
-        left = fleet.wait_gone(self._boxes, most_s=LAST_WAIT_S, interval_s=5.0, sleep=time.sleep)
-        return [f"{box.instance_id} ({box.state}, {box.region})" for box in left]
+        """End what is alive; return a line for each that stays."""
+        alive = partial(instances.alive, self._connections, self._region, {tags.RUN: self._run.run_id})
+        instances.end(self._connections, self._region, [box.instance_id for box in alive()])
+        return [f"{box.instance_id} ({box.state}, {box.region})" for box in instances.wait(alive)]
 
 
 def _named(error: AwsError) -> Exception:
-    """Return an error as the run takes it: to be tried on, mended by the user, or a refusal of this part."""
+    """Return an error to try again, for the user, or a refusal."""
     if error.code in PASSING | OURS_TO_MEND:
         return error
     if error.code == "IdempotentParameterMismatch":  # asked for before, otherwise: it will be shown

@@ -1,4 +1,4 @@
-"""IAM policies: the three roles, their boundary, who runs and who sets up.  Made here and nowhere else.
+"""IAM policies: three roles, their boundary, who runs, who sets up.
 
 ``${AWS::Partition}`` and the like are CloudFormation's (:func:`in_template`, :func:`printed`); ``${aws:userid}`` and
 ``${aws:PrincipalAccount}`` are IAM's own.
@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -14,16 +15,14 @@ from harness.aws.client import S3Uri
 from harness.remote import layout
 
 Policy = dict[str, Any]
-# IAM's limit for a managed policy, whitespace not counted.
-MANAGED_CHARACTERS = 6144
 _ARN = "arn:${AWS::Partition}"
-_NONE: Policy = {}
 _IAM = f"{_ARN}:iam::${{AWS::AccountId}}"
 _OURS = {"StringLike": {f"aws:ResourceTag/{tags.OWNER}": "*"}}
+_STACKS = "CreateStack DeleteStack DescribeStackEvents DescribeStacks TagResource UpdateStack"
 # A bucket of the same name in another account gets and gives nothing.
 _OWN_ACCOUNT = {"StringEquals": {"aws:ResourceAccount": "${aws:PrincipalAccount}"}}
 _ECR = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/(?P<name>[^:@]+)")
-# Services whose own roles an account gets with its first box, spot box or compute environment.
+# Services whose own roles boxes, spot boxes and compute environments need.
 LINKED = ("batch.amazonaws.com", "ecs.amazonaws.com", "spot.amazonaws.com")
 
 
@@ -46,7 +45,7 @@ def worker(work: S3Uri) -> Policy:
 
 
 def host(agent_image: str | None) -> Policy:
-    """Let the ECS agent on Batch's hosts do its part, and fetch the agents' image where that is in ECR.
+    """Let Batch's hosts work for ECS, and fetch the agents' image.
 
     ``agent_image``: ``None`` is any image, for the boundary.
     """
@@ -68,7 +67,7 @@ def host(agent_image: str | None) -> Policy:
 
 
 def reaper(name: str) -> Policy:
-    """Let the function that ends late boxes see instances, end those of harness, and write its log."""
+    """Let the reaper see instances, end those of harness, write its log."""
     log = _arn("logs", f"log-group:/aws/lambda/{name}-reaper")
     return _policy(
         _allow("FindBoxes", "ec2", "DescribeInstances"),
@@ -78,26 +77,27 @@ def reaper(name: str) -> Policy:
 
 
 def boundary(work: S3Uri, name: str) -> Policy:
-    """Return the most that any role of a work place may ever do, whoever writes its policy."""
+    """Return the most that any role of a work place may do."""
     return _policy(*(each for part in (worker(work), host(None), reaper(name)) for each in part["Statement"]))
 
 
+def boundary_arn(name: str) -> str:
+    """Return the ARN of the boundary of an account stack."""
+    return f"{_IAM}:policy/{name}-boundary"
+
+
 def bucket(work: S3Uri) -> Policy:
-    """Return the policy of a bucket that harness made: it refuses requests without TLS."""
+    """Refuse requests without TLS to a bucket that harness made."""
     plain = {"Bool": {"aws:SecureTransport": "false"}}
     both = [_s3(work), _s3(work, "*")]
     return _policy({**_allow("TlsAlone", "s3", "*", both, plain), "Effect": "Deny", "Principal": "*"})
 
 
 def runner(work: S3Uri, name: str, instance_types: Any, security_group: str = "*") -> Policy:
-    """Let a user run suites on EC2 and Batch, look, end, and deploy a suite's Batch stack.
+    """Let a user run suites, look, end, and deploy suite stacks.
 
     Nothing here changes what a role may do; of IAM there is ``PassRole`` on the worker's and the hosts' role.
-
-    Args:
-        name: of the account stack.
-        instance_types: that boxes may be of: a list, or a reference in a template.
-        security_group: the only one that boxes may have.
+    ``instance_types`` is a list, or a reference in a template; boxes have no other security group.
     """
     look = "DescribeImages DescribeInstanceTypeOfferings DescribeInstances DescribeLaunchTemplateVersions"
     look += " DescribeLaunchTemplates DescribeRegions DescribeSubnets DescribeVolumes GetConsoleOutput"
@@ -122,13 +122,13 @@ def runner(work: S3Uri, name: str, instance_types: Any, security_group: str = "*
         _allow("LaunchBoxes", "ec2", "RunInstances", _ec2("instance"), planned),
         _allow("LaunchTheirDisks", "ec2", "RunInstances", _ec2("volume"), owned),
         _allow("LaunchWith", "ec2", "RunInstances", beside),
-        _tagging("RunInstances", "CreateLaunchTemplate"),
+        _tag("RunInstances", "CreateLaunchTemplate"),
         _allow("EndBoxes", "ec2", "DeleteVolume TerminateInstances", "*", _OURS),
-        _passing("BoxesRole", f"{name}-worker", "ec2.amazonaws.com", "ecs-tasks.amazonaws.com"),
-        _passing("HostsRole", f"{name}-host", "batch.amazonaws.com", "ec2.amazonaws.com"),
+        _pass("BoxesRole", f"{name}-worker", "ec2.amazonaws.com", "ecs-tasks.amazonaws.com"),
+        _pass("HostsRole", f"{name}-host", "batch.amazonaws.com", "ec2.amazonaws.com"),
         _allow("WorkPlace", "s3", "ListBucket", _s3(work), _OWN_ACCOUNT),
         _allow("WorkPlaceObjects", "s3", "DeleteObject GetObject PutObject", objects, _OWN_ACCOUNT),
-        _allow("SuiteStacks", "cloudformation", _STACKS, _stacks("harness-*")),
+        _allow("SuiteStacks", "cloudformation", _STACKS, _arn("cloudformation", "stack/harness-*/*")),
         _allow("Batch", "batch", manage, batch),
         # Batch has no word for "at submission": who submits jobs with tags may tag jobs.
         _allow("TagJobs", "batch", "TagResource", _arn("batch", "job/*"), owned),
@@ -139,41 +139,37 @@ def runner(work: S3Uri, name: str, instance_types: Any, security_group: str = "*
 
 
 def keeper(work: S3Uri, name: str) -> Policy:
-    """Let a user deploy and remove the account stack, with roles that the boundary holds.
+    """Let a user deploy and remove the account stack, within the boundary.
 
     The boundary itself, and the runner's policy once it is attached to somebody, are an administrator's to change.
     """
-    roles, boundary_arn = f"{_IAM}:role/{name}-*", f"{_IAM}:policy/{name}-boundary"
-    held = {"StringLike": {"iam:PermissionsBoundary": boundary_arn}}
+    roles, arn = f"{_IAM}:role/{name}-*", boundary_arn(name)
+    held = {"StringLike": {"iam:PermissionsBoundary": arn}}
     linked = [f"{_IAM}:role/aws-service-role/{each}/*" for each in LINKED]
     role = "DeleteRole GetRole GetRolePolicy ListAttachedRolePolicies ListRolePolicies TagRole UpdateAssumeRolePolicy"
     profile = "AddRoleToInstanceProfile CreateInstanceProfile DeleteInstanceProfile GetInstanceProfile"
     profile += " RemoveRoleFromInstanceProfile TagInstanceProfile"
     policy = "CreatePolicy DeletePolicy DeletePolicyVersion GetPolicy ListPolicyVersions"
     function = "AddPermission CreateFunction DeleteFunction GetFunction RemovePermission TagResource"
+    function += " UpdateFunctionCode UpdateFunctionConfiguration"
     rule = "DeleteRule DescribeRule ListTargetsByRule PutRule PutTargets RemoveTargets TagResource"
     buckets = "DeleteBucket DeleteBucketPolicy GetBucketTagging ListBucket PutBucketPolicy"
     buckets += " PutBucketPublicAccessBlock PutBucketTagging PutEncryptionConfiguration PutLifecycleConfiguration"
     return _policy(
         _allow("Look", "ec2", "DescribeInstances DescribeRegions DescribeSecurityGroups DescribeSubnets DescribeVpcs"),
-        _allow("AccountStack", "cloudformation", _STACKS, _stacks("ir-harness-*")),
+        _allow("AccountStack", "cloudformation", _STACKS, _arn("cloudformation", "stack/ir-harness-*/*")),
         _allow("RolesWithinTheBoundary", "iam", "CreateRole DeleteRolePolicy PutRolePolicy", roles, held),
         _allow("Roles", "iam", role, roles),
         _allow("Profiles", "iam", profile, f"{_IAM}:instance-profile/{name}-*"),
-        _passing("GiveRoles", f"{name}-*", "ec2.amazonaws.com", "lambda.amazonaws.com"),
+        _pass("GiveRoles", f"{name}-*", "ec2.amazonaws.com", "lambda.amazonaws.com"),
         _allow("RunnersPolicy", "iam", policy, f"{_IAM}:policy/{name}-runner"),
-        _allow("SeeTheBoundary", "iam", "GetPolicy", boundary_arn),
+        _allow("SeeTheBoundary", "iam", "GetPolicy", arn),
         _allow("RolesOfServices", "iam", "CreateServiceLinkedRole", linked),
-        _allow(
-            "Reaper",
-            "lambda",
-            f"{function} UpdateFunctionCode UpdateFunctionConfiguration",
-            _arn("lambda", f"function:{name}-*"),
-        ),
+        _allow("Reaper", "lambda", function, _arn("lambda", f"function:{name}-*")),
         _allow("ReapersClock", "events", rule, _arn("events", f"rule/{name}-*")),
         _allow("MakeTheSecurityGroup", "ec2", "CreateSecurityGroup"),
         _allow("RemoveTheSecurityGroup", "ec2", "DeleteSecurityGroup", "*", _OURS),
-        _tagging("CreateSecurityGroup"),
+        _tag("CreateSecurityGroup"),
         _allow("MakeTheWorkPlace", "s3", "CreateBucket", _s3(work)),
         _allow("WorkPlace", "s3", buckets, _s3(work), _OWN_ACCOUNT),
         _allow("WorkPlaceObjects", "s3", "DeleteObject", _s3(work, work.key("*")), _OWN_ACCOUNT),
@@ -181,59 +177,48 @@ def keeper(work: S3Uri, name: str) -> Policy:
 
 
 def in_template(value: Any) -> Any:
-    """Return a policy as CloudFormation takes it: its own variables substituted, IAM's left."""
-    return _strings(value, lambda text: {"Fn::Sub": text.replace("${aws:", "${!aws:")} if "${AWS::" in text else text)
+    """Return a policy for a template: CloudFormation substitutes its own variables."""
+    if isinstance(value, dict):
+        return {key: in_template(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [in_template(each) for each in value]
+    if isinstance(value, str) and "${AWS::" in value:
+        return {"Fn::Sub": value.replace("${aws:", "${!aws:")}
+    return value
 
 
 def printed(policy: Policy, partition: str, region: str, account: str = "*") -> Policy:
-    """Return a policy for people and IAM's API; without an account, of any."""
-    values = {"${AWS::Partition}": partition, "${AWS::Region}": region, "${AWS::AccountId}": account}
-
-    def fill(text: str) -> str:
-        for name, value in values.items():
-            text = text.replace(name, value)
-        return text
-
-    return dict(_strings(policy, fill))
-
-
-def _strings(value: Any, change: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: inner if key == "Ref" else _strings(inner, change) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_strings(each, change) for each in value]
-    return change(value) if isinstance(value, str) else value
-
-
-_STACKS = "CreateStack DeleteStack DescribeStackEvents DescribeStacks TagResource UpdateStack"
+    """Return a policy for people and IAM's API."""
+    text = json.dumps(policy)
+    for name, value in (("Partition", partition), ("Region", region), ("AccountId", account)):
+        text = text.replace(f"${{AWS::{name}}}", value)
+    return dict(json.loads(text))
 
 
 def _policy(*statements: Policy) -> Policy:
     return {"Version": "2012-10-17", "Statement": list(statements)}
 
 
-def _allow(sid: str, service: str, actions: str, resource: str | list[str] = "*", condition: Policy = _NONE) -> Policy:
-    named = [f"{service}:{each}" for each in actions.split()]
+def _allow(
+    sid: str, service: str, actions: str, resource: str | list[str] = "*", condition: Policy | None = None
+) -> Policy:
+    named = [f"{service}:{action}" for action in actions.split()]
     statement = {"Sid": sid, "Effect": "Allow", "Action": named, "Resource": resource}
-    return {**statement, **({"Condition": condition} if condition else {})}
+    return statement | ({"Condition": condition} if condition else {})
 
 
-def _tagging(*makers: str) -> Policy:
-    """Allow tags on what is being made, and on nothing that exists: they say what may be ended."""
+def _tag(*makers: str) -> Policy:
+    """Allow tags at creation alone: they say what may be ended."""
     return _allow("TagWhatIsMade", "ec2", "CreateTags", "*", {"StringEquals": {"ec2:CreateAction": list(makers)}})
 
 
-def _passing(sid: str, role: str, *services: str) -> Policy:
+def _pass(sid: str, role: str, *services: str) -> Policy:
     condition = {"StringEquals": {"iam:PassedToService": list(services)}}
     return _allow(sid, "iam", "PassRole", f"{_IAM}:role/{role}", condition)
 
 
 def _arn(service: str, name: str) -> str:
     return f"{_ARN}:{service}:${{AWS::Region}}:${{AWS::AccountId}}:{name}"
-
-
-def _stacks(name: str) -> str:
-    return _arn("cloudformation", f"stack/{name}/*")
 
 
 def _s3(work: S3Uri, key: str = "") -> str:

@@ -1,6 +1,7 @@
-"""The deadline on AWS's side: a Lambda function that EventBridge calls.  Its file is its code; nothing imports it.
+"""The deadline on AWS's side: a Lambda function that EventBridge calls.
 
-Ends each box whose time is over.  An unreadable expiry is over; hosts of Batch have none, and Batch ends them.
+Its file is its code; nothing imports it.  It ends each box whose time is over, or whose expiry cannot be read; hosts of
+Batch have none, and Batch ends them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ def handler(event: dict[str, str], _context: object) -> None:
     states = ["pending", "running", "stopping", "stopped"]
     filters = [{"Name": "tag-key", "Values": ["harness:owner"]}, {"Name": "instance-state-name", "Values": states}]
     for page in ec2.get_paginator("describe_instances").paginate(Filters=filters):
-        for box in (each for one in page["Reservations"] for each in one["Instances"]):
+        for box in (box for reservation in page["Reservations"] for box in reservation["Instances"]):
             expiry = {tag["Key"]: tag["Value"] for tag in box["Tags"]}.get("harness:expiry")
             try:
                 if expiry is not None and datetime.datetime.fromisoformat(expiry) <= now:

@@ -1,8 +1,8 @@
-"""What a region offers an account: machine images, subnets, zones that have a type, and quotas.  Reads alone."""
+"""Read a region's offer: machine images, subnets, zones of types, quotas."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from harness.aws.client import Connections
@@ -36,7 +36,7 @@ _QUOTAS = {
 
 @dataclass(frozen=True)
 class Ami:
-    """A machine image: its id, where its root disk is attached, and the least size of that (GiB)."""
+    """A machine image; its root disk has at least ``least_gib``."""
 
     image_id: str
     architecture: str
@@ -56,17 +56,9 @@ class Subnet:
 
 
 def ami(connections: Connections, region: str, system: str, architecture: str, gpus: bool) -> Ami:
-    """Return the newest image that AWS or Debian publish, found by public parameters of SSM.
+    """Return the newest image, which public parameters of SSM name.
 
-    Args:
-        connections: to AWS.
-        region: where.
-        system: ``al2023`` or ``debian-12``; GPU profiles have Amazon's own with driver and container toolkit.
-        architecture: ``x86_64`` or ``arm64``.
-        gpus: whether the profile has any.
-
-    Raises:
-        UsageError: the region has none for that architecture.
+    ``system`` is ``al2023`` or ``debian-12``; profiles with GPUs have Amazon's own with driver and container toolkit.
     """
     name = _parameter(system, architecture, gpus)
     try:
@@ -77,12 +69,10 @@ def ami(connections: Connections, region: str, system: str, architecture: str, g
             raise UsageError(f"{region} has no machine image {name}; choose another region or [ec2] ami") from error
         raise
     with aws_errors(f"looking at {image_id}"):
-        found = connections.client("ec2", region).describe_images(ImageIds=[image_id])["Images"]
-    if not found:
-        raise UsageError(f"{name} names {image_id}, which {region} does not have")
-    image = found[0]
-    if image["Architecture"] != architecture:
-        raise UsageError(f"{image_id} is {image['Architecture']}, asked for {architecture}; choose another type")
+        images = connections.client("ec2", region).describe_images(ImageIds=[image_id])["Images"]
+    image = next((each for each in images if each["Architecture"] == architecture), None)
+    if image is None:
+        raise UsageError(f"{region} has no {architecture} image {image_id}, which {name} names; choose another type")
     root = image["RootDeviceName"]
     disks = [each.get("Ebs", {}) for each in image.get("BlockDeviceMappings", ()) if each.get("DeviceName") == root]
     least = max((disk.get("VolumeSize", 0) for disk in disks), default=0)
@@ -100,21 +90,17 @@ def _parameter(system: str, architecture: str, gpus: bool) -> str:
     return _DEBIAN.format(_DEBIAN_NAMES[architecture]) if system == "debian-12" else _AL2023.format(architecture)
 
 
-def subnets(connections: Connections, region: str, wanted: str | None = None) -> list[Subnet]:
-    """Return the default VPC's subnets, or the one that is asked for.
-
-    Raises:
-        UsageError: there is none.
-    """
-    name, value = ("subnet-id", wanted) if wanted is not None else ("default-for-az", "true")
+def subnets(connections: Connections, region: str, named: Sequence[str] = ()) -> list[Subnet]:
+    """Return the default VPC's subnets, or the named ones, by zone."""
+    wanted = {"Name": "subnet-id", "Values": list(named)} if named else {"Name": "default-for-az", "Values": ["true"]}
     with aws_errors("looking for subnets"):
-        answer = connections.client("ec2", region).describe_subnets(Filters=[{"Name": name, "Values": [value]}])
+        shown = connections.client("ec2", region).describe_subnets(Filters=[wanted])["Subnets"]
     found = [
         Subnet(each["SubnetId"], each["AvailabilityZone"], each["VpcId"], each["AvailableIpAddressCount"])
-        for each in answer["Subnets"]
+        for each in shown
     ]
-    if not found and wanted is not None:
-        raise UsageError(f"{region} has no subnet {wanted}; name another --subnet")
+    if missing := set(named) - {subnet.subnet_id for subnet in found}:
+        raise UsageError(f"{region} has no subnet {', '.join(sorted(missing))}; name another --subnet")
     if not found:
         raise UsageError(f"{region} has no default VPC; make one (`aws ec2 create-default-vpc`) or give --subnet")
     return sorted(found, key=lambda subnet: subnet.zone)
@@ -123,40 +109,30 @@ def subnets(connections: Connections, region: str, wanted: str | None = None) ->
 def zones(connections: Connections, region: str, types: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the availability zones that offer each instance type."""
     found: dict[str, set[str]] = {name: set() for name in types}
+    filters = [{"Name": "instance-type", "Values": sorted(found)}]
+    pages = connections.client("ec2", region).get_paginator("describe_instance_type_offerings")
     with aws_errors("asking which zones offer what"):
-        pages = (
-            connections.client("ec2", region)
-            .get_paginator("describe_instance_type_offerings")
-            .paginate(LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": sorted(found)}])
-        )
-        for page in pages:
+        for page in pages.paginate(LocationType="availability-zone", Filters=filters):
             for each in page["InstanceTypeOfferings"]:
-                if each["InstanceType"] in found:
-                    found[each["InstanceType"]].add(each["Location"])
-    return {name: tuple(sorted(places)) for name, places in found.items()}
+                found[each["InstanceType"]].add(each["Location"])
+    return {name: tuple(sorted(zones)) for name, zones in found.items()}
 
 
 def quota(connections: Connections, region: str, machine: Instance, spot: bool) -> str:
-    """Return in words how many of a type the account may run at once, where that can be asked.
-
-    Raises:
-        UsageError: not a single one.
-    """
+    """Return how many of a type the account may run; refuse none."""
     letters = machine.instance_type.partition(".")[0]
     family = next((name for name in sorted(_QUOTAS, key=len, reverse=True) if letters.startswith(name)), "standard")
     # A few families of the standard quota begin with letters of another.
     code = _QUOTAS["standard" if letters.startswith("im") else family][int(spot)]
     client = connections.client("service-quotas", region)
     # A quota that was never changed for an account has the value that all accounts have.
-    for usual, ask in enumerate((client.get_service_quota, client.get_aws_default_service_quota)):
+    for usual, ask in enumerate((client.get_service_quota, client.get_aws_default_service_quota) if code else ()):
         try:
             with aws_errors("asking for a quota"):
-                vcpus = float(ask(ServiceCode="ec2", QuotaCode=code)["Quota"]["Value"]) if code else None
+                vcpus = float(ask(ServiceCode="ec2", QuotaCode=code)["Quota"]["Value"])
         except (AwsError, KeyError) as error:
             if isinstance(error, AwsError) and error.code == "NoSuchResourceException":
                 continue
-            break
-        if vcpus is None:
             break
         count = int(vcpus // machine.vcpus)
         if count < 1 and not usual:

@@ -6,7 +6,7 @@ import pytest
 from botocore.utils import parse_timestamp
 
 from harness.aws import client
-from harness.aws.client import S3Uri, is_s3, parse_uri
+from harness.aws.client import Connections, S3Uri, is_s3, parse_uri
 from harness.errors import UsageError
 
 
@@ -43,3 +43,11 @@ def test_times_are_read_as_botocore_reads_them(text: str) -> None:
     assert client._timestamp(text).tzinfo is not None
     assert client._timestamp("Sun, 22 Nov 2026 07:36:46 GMT") == parse_timestamp("Sun, 22 Nov 2026 07:36:46 GMT")
     assert client._timestamp(1_700_000_000) == parse_timestamp(1_700_000_000)
+
+
+def test_the_region_is_the_given_one_else_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    assert Connections().region == "eu-west-1"
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")
+    assert Connections().region == "eu-north-1"
+    assert Connections("us-west-2").region == "us-west-2"

@@ -60,12 +60,15 @@ def test_an_instance_that_stays_is_said_loudly(set_up: None, suite: str) -> None
     client = Connections(server.REGION).client("ec2")
 
     def start(**more: str) -> str:
-        tags = [{"Key": f"harness:{key}", "Value": value} for key, value in {"suite": "test-suite", **more}.items()]
+        tags = [
+            {"Key": f"harness:{key}", "Value": value}
+            for key, value in {"suite": "test-suite", "owner": "o", **more}.items()
+        ]
         asked = [{"ResourceType": "instance", "Tags": tags}]
         started = client.run_instances(ImageId="ami-1", MinCount=1, MaxCount=1, TagSpecifications=asked)
         return str(started["Instances"][0]["InstanceId"])
 
-    instance, box = start(launcher="batch"), start(owner="o")
+    instance, box = start(launcher="batch"), start()
     shown = harness("batch", "ls").output
     assert instance in shown
     assert box not in shown, "a box of EC2, of the same suite"

@@ -16,7 +16,7 @@ from harness.aws.client import Connections, parse_uri
 from harness.batch import inventory, names, stack
 from harness.batch.job_definition import Requirements, check, command, needs, room_mib
 from harness.ec2.account import Account
-from harness.errors import UsageError
+from harness.errors import AwsError, UsageError
 from tests.aws import server
 from tests.batch.conftest import AGENT, Make
 
@@ -210,6 +210,23 @@ def test_made_once_unchanged_then_gone(connections: Connections, wanted: Make, a
     assert stack.down(connections, "quick", said.append) == []
     assert "not there" in said[-1]
     assert not [secret for secret in server.SECRETS if secret in "".join(said)]
+
+
+def test_a_deletion_that_failed_halfway_can_be_given_again(
+    connections: Connections, wanted: Make, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stack's outputs still name the queue, of which Batch lists no jobs."""
+    up(connections, wanted(), account)
+    batch, name = connections.client("batch"), "harness-quick-c7g-xlarge"
+    batch.update_job_queue(jobQueue=name, state="DISABLED")
+    batch.delete_job_queue(jobQueue=name)
+    with pytest.raises(AwsError, match="does not exist"):
+        inventory.listed(connections, name)
+    found = cloudformation.find(connections, names.stack("quick"))
+    assert found is not None and name in inventory.queues(found)
+    deleted: list[str] = []
+    monkeypatch.setattr(cloudformation, "delete", lambda _, stack, say: not deleted.append(stack))
+    assert stack.down(connections, "quick", print) == [] and deleted == [found.name]
 
 
 def test_the_stack_is_tagged_and_says_what_it_is_for(connections: Connections, wanted: Make, account: Account) -> None:

@@ -19,9 +19,9 @@ from click.testing import CliRunner
 
 from harness.aws import cloudformation
 from harness.aws.client import Connections, parse_uri
-from harness.batch import backend, inventory
+from harness.batch import inventory
 from harness.cli import main
-from harness.ec2 import account, policies
+from harness.ec2 import account, instances, policies
 from harness.records import Outcome
 from harness.remote.watch import Pace
 from harness.stored_jobs import StoredJob, read_jobs
@@ -55,7 +55,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClient)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """AWS is looked at more often than users look at it."""
     monkeypatch.setattr(Pace.__init__, "__defaults__", (1.0, *(Pace.__init__.__defaults__ or ())[1:]))
-    for module, name in ((inventory, "_POLL_S"), (inventory, "_GRACE_S"), (backend, "_POLL_S")):
+    for module, name in ((instances, "POLL_S"), (inventory, "_GRACE_S")):
         monkeypatch.setattr(module, name, 0.3)
     monkeypatch.setattr(cloudformation, "_POLL_S", 0.3)
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from harness.aws.client import Connections, S3Uri
 from harness.aws.objects import Objects
-from harness.ec2 import fleet
-from harness.ec2.fleet import Seen
+from harness.ec2 import instances
+from harness.ec2.instances import Box
 from harness.records import Outcome
 from harness.remote import layout
 from harness.remote.home import pack
@@ -110,7 +110,7 @@ class Boxes:
         begun, count = set[str](), -1
         while not self._stop.is_set():
             count = server.comings(self.endpoint, count)
-            shown = fleet.instances(self.connections, self.region)
+            shown = instances.find(self.connections, self.region)
             self.alive = {box.instance_id for box in shown if box.alive}
             for box in shown:
                 if box.alive and box.instance_id not in begun:
@@ -119,10 +119,10 @@ class Boxes:
                     self._threads[-1].start()
             self._stop.wait(self.poll_s)
 
-    def _lives(self, box: Seen) -> bool:
+    def _lives(self, box: Box) -> bool:
         return box.instance_id in self.alive and not self._stop.is_set()
 
-    def _box(self, box: Seen) -> None:
+    def _box(self, box: Box) -> None:
         run, part_name = self._told(box)
         assert (run, part_name) == (box.tags["harness:run"], box.tags["harness:part"])
         self.worked.append(part_name)
@@ -163,7 +163,7 @@ class Boxes:
         place.put_new(layout.END, dump(End(part_name, box.instance_id, True)))
         self._off(box)
 
-    def _befallen(self, fate: Fate, box: Seen, place: Objects, beat: Beat) -> bool:
+    def _befallen(self, fate: Fate, box: Box, place: Objects, beat: Beat) -> bool:
         place.put(layout.BEAT, dump(replace(beat, notice=fate.notice)))
         if fate.dies:
             self._off(box)
@@ -178,11 +178,11 @@ class Boxes:
             self.silent.append(beat.part)
         return True
 
-    def _off(self, box: Seen) -> None:
+    def _off(self, box: Box) -> None:
         """Power off: shutdown behaviour terminate."""
         self.ec2.terminate_instances(InstanceIds=[box.instance_id])
 
-    def _told(self, box: Seen) -> tuple[str, str]:
+    def _told(self, box: Box) -> tuple[str, str]:
         """What its user data says."""
         import base64
 
@@ -200,7 +200,7 @@ class Boxes:
         place.put_new(f"{layout.index(key)}.json", dump(Input(f"{folder}/{name}", sha256, 5)))
 
 
-def packed_job(spec: ResultSpec, box: Seen, queries: tuple[str, ...] = ()) -> bytes:
+def packed_job(spec: ResultSpec, box: Box, queries: tuple[str, ...] = ()) -> bytes:
     """A finished job as a box hands it over."""
     made = build.result(Outcome.OK, minute=1)
     assert spec.instance_type == box.instance_type, "planned for another type"

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -15,7 +16,7 @@ from harness.aws import cloudformation, tags
 from harness.aws.client import Connections, S3Uri
 from harness.aws.objects import Objects
 from harness.cli import main
-from harness.ec2 import account, fleet, policies
+from harness.ec2 import account, instances, policies
 from harness.ec2 import region as regions
 from harness.errors import AwsError
 from harness.remote.journal import Journal
@@ -38,9 +39,9 @@ def cache(aws: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator
     After every test as many instances were terminated as were launched.
     """
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
-    known = fleet.regions(Connections(REGION))
+    known = instances.regions(Connections(REGION))
     assert {REGION, "eu-west-1"} < set(known)
-    monkeypatch.setattr(fleet, "regions", lambda _connections: ["eu-west-1", REGION])
+    monkeypatch.setattr(instances, "regions", lambda _connections: ["eu-west-1", REGION])
     yield tmp_path
     launched, terminated = launched_and_terminated("eu-west-1", REGION)
     assert launched == terminated
@@ -139,7 +140,7 @@ def test_policies_are_within_iams_limits(aws: str) -> None:
     types = [f"m6gd.{number}xlarge" for number in range(40)]
     for made in (policies.runner(work, NAME, types), policies.boundary(work, NAME), policies.keeper(work, NAME)):
         text = json.dumps(policies.printed(made, "aws-us-gov", "us-gov-west-1", server.ACCOUNT), separators=(",", ":"))
-        assert len(text) <= policies.MANAGED_CHARACTERS
+        assert len(text) <= 6144, "IAM's limit for a managed policy"
 
 
 @pytest.mark.slow
@@ -234,6 +235,17 @@ def test_a_work_place_that_names_an_account_is_refused(aws: str) -> None:
         refused = harness("up", place, code=2).output
         assert "twelve digits" in refused and "999988887777" not in refused
     assert boto3.client("s3").list_buckets()["Buckets"] == []
+
+
+def test_a_bucket_that_somebody_removed_is_not_taken_for_unchanged(aws: str) -> None:
+    """CloudFormation compares templates, not what is there: it would make no second bucket."""
+    up()
+    boto3.client("s3", REGION).delete_bucket(Bucket=WORK.bucket)
+    said = up(code=2)
+    assert f"the bucket {WORK.bucket} is gone" in said and "harness ec2 down" in said
+    harness("down", str(WORK))
+    up()
+    boto3.client("s3", REGION).head_bucket(Bucket=WORK.bucket)
 
 
 def test_a_bucket_that_cannot_be_guarded_is_not_left(aws: str) -> None:
@@ -366,26 +378,24 @@ def test_reap_asks_and_without_anybody_to_ask_does_nothing(aws: str) -> None:
 
 
 def test_what_does_not_go_is_said_loudly(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.ec2 import reaping
-
     start()
     with monkeypatch.context() as patch:
-        patch.setattr(fleet, "terminate", lambda *_: None)
-        patch.setattr(reaping.end, "__kwdefaults__", {**reaping.end.__kwdefaults__, "most_s": 0.0})
+        patch.setattr(instances, "end", lambda *_: None)
+        patch.setattr(instances, "WAIT_S", 0.0)
         left = harness("reap", "--region", REGION, "--yes", code=1).output
     assert "NOT GONE: i-" in left and "nothing of ours" not in left
     harness("reap", "--region", REGION, "--yes")
 
 
 def test_a_region_that_cannot_be_looked_at_is_told(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    really = fleet.instances
+    really = instances.find
 
-    def look(connections: Connections, region: str, **keys: str) -> list[fleet.Seen]:
+    def look(connections: Connections, region: str, marks: Any = None) -> list[instances.Box]:
         if region == "eu-west-1":
             raise AwsError("listing instances: not permitted", "AccessDenied")
-        return really(connections, region, **keys)
+        return really(connections, region, marks)
 
-    monkeypatch.setattr(fleet, "instances", look)
+    monkeypatch.setattr(instances, "find", look)
     assert "not looked at: eu-west-1" in harness("ls", code=1).output
     assert "NOT GONE: eu-west-1" in harness("reap", "--yes", code=1).output
 
@@ -393,15 +403,15 @@ def test_a_region_that_cannot_be_looked_at_is_told(aws: str, monkeypatch: pytest
 def test_a_region_that_a_policy_closes_is_a_note_unless_something_of_ours_is_known_there(
     aws: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really, closed = fleet.instances, ["eu-west-1"]
+    really, closed = instances.find, ["eu-west-1"]
 
-    def look(connections: Connections, region: str, **keys: str) -> list[fleet.Seen]:
+    def look(connections: Connections, region: str, marks: Any = None) -> list[instances.Box]:
         if region in closed:
             said = "listing instances: not permitted (User: x is not authorized to perform: ec2:DescribeInstances"
             raise AwsError(f"{said} with an explicit deny in a service control policy)", "AccessDenied")
-        return really(connections, region, **keys)
+        return really(connections, region, marks)
 
-    monkeypatch.setattr(fleet, "instances", look)
+    monkeypatch.setattr(instances, "find", look)
     up("--region", REGION)
     note = "closed to you by a policy, and not looked at: eu-west-1"
     assert note in harness("ls").output

@@ -16,7 +16,8 @@ from botocore.awsrequest import AWSResponse
 from harness import instances
 from harness.aws import tags
 from harness.aws.client import Connections
-from harness.ec2 import backend, fleet, region
+from harness.ec2 import backend, region
+from harness.ec2 import instances as boxes
 from harness.ec2.backend import Ec2
 from harness.ec2.region import Ami
 from harness.errors import AwsError, UsageError
@@ -75,8 +76,8 @@ def launched(plain: Field) -> Iterator[Launched]:
     context = Context(made.request, connections, REGION, KNOWN, made.clock, made.owner, [].append)
     made.work.size("runs")  # any answer says the time
     yield Launched(plain, connections, Ec2(context), at=round(made.clock.now))
-    ids = [box.instance_id for box in fleet.instances(connections, REGION) if box.alive]
-    fleet.terminate(connections, REGION, ids)
+    ids = [box.instance_id for box in boxes.find(connections, REGION) if box.alive]
+    boxes.end(connections, REGION, ids)
 
 
 def described(instance_id: str | None) -> dict[str, Any]:
@@ -129,8 +130,8 @@ def test_a_network_interface_goes_with_its_instance(launched: Launched) -> None:
     client = boto3.client("ec2", region_name=REGION)
     made = launched.begin()()[-1].machine
     assert made and len(client.describe_network_interfaces()["NetworkInterfaces"]) == 1
-    fleet.terminate(launched.connections, REGION, [made])
-    fleet.terminate(launched.connections, REGION, [made])
+    boxes.end(launched.connections, REGION, [made])
+    boxes.end(launched.connections, REGION, [made])
     assert client.describe_network_interfaces()["NetworkInterfaces"] == []
 
 
@@ -222,6 +223,19 @@ def test_each_refusal_of_ec2_is_tried_on_mended_or_given_up(
     launched.begin()
     with pytest.raises(kind, match=says):
         launched()
+
+
+def test_a_launch_that_s3_does_not_note_is_no_refusal_of_ec2(launched: Launched) -> None:
+    """The instance lives: a refusal would forget it, and what it costs."""
+
+    def note(launch: Launch) -> None:
+        if launch.machine is not None:
+            raise AwsError("S3 denies it", "AccessDenied")
+
+    launched.begin()
+    with pytest.raises(AwsError, match="S3 denies it"):
+        launched.backend.launch(launched.launch, Submission("x", (launched.part,)), note)
+    assert launched_and_terminated() == (1, 0)
 
 
 @pytest.mark.parametrize("zones", [(), ("us-west-2a",)])

@@ -14,9 +14,10 @@ from typing import Any
 import boto3
 import pytest
 
+from harness.aws import tags
 from harness.aws.client import Connections, S3Uri
 from harness.aws.objects import Objects
-from harness.ec2 import account, backend, fleet
+from harness.ec2 import account, backend, instances
 from harness.ec2.backend import SERVICE
 from harness.errors import AwsError, UsageError
 from harness.records import Outcome
@@ -239,14 +240,17 @@ def test_ctrl_c_says_what_goes_on_and_the_same_command_does(plain: Field) -> Non
 
 
 def test_something_alive_at_the_end_is_said_loudly(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-    really = fleet.instances
+    really = instances.find
 
-    def undying(*arguments: object, **keys: object) -> list[fleet.Seen]:
+    def undying(*arguments: object, **keys: object) -> list[instances.Box]:
         found = really(*arguments, **keys)  # type: ignore[arg-type]
-        return [replace(box, state="shutting-down") if box.part == "builds" and not box.alive else box for box in found]
+        return [
+            replace(box, state="shutting-down") if box.tags[tags.PART] == "builds" and not box.alive else box
+            for box in found
+        ]
 
-    monkeypatch.setattr("harness.ec2.fleet.instances", undying)
-    monkeypatch.setattr(backend, "LAST_WAIT_S", 0.0)
+    monkeypatch.setattr("harness.ec2.instances.find", undying)
+    monkeypatch.setattr(instances, "WAIT_S", 0.0)
     with plain.boxes():
         done = plain.run(plain.client(patience=replace(QUICK, linger_s=5 * SPEED)))
     (complaint,) = done.complaints

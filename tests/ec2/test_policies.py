@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from harness.aws import cloudformation, tags
 from harness.aws.client import Connections, S3Uri
-from harness.ec2 import account, fleet, policies
+from harness.ec2 import account, instances, policies
 from harness.ec2 import region as regions
 from harness.errors import AwsError
 from tests.aws import rights, server
@@ -254,7 +254,7 @@ def test_who_sets_up_may_do_so_but_for_the_boundary(
     there: Account, keeper: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An administrator makes the boundary once; the runner's policy is not changed under those who have it."""
-    monkeypatch.setattr(fleet, "regions", lambda _connections: [REGION])
+    monkeypatch.setattr(instances, "regions", lambda _connections: [REGION])
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.KEEPER_KEY)
     connections = Connections(REGION)
 

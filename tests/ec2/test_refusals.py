@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.aws.client import Connections
-from harness.ec2 import fleet
+from harness.ec2 import instances
 from tests.aws.server import REGION
 from tests.ec2.conftest import PROFILES, Field, launched_and_terminated
 from tests.ec2.faults import Injected, Tokens
@@ -119,16 +119,16 @@ def test_every_request_for_one_part_has_one_token_a_zone(plain: Field) -> None:
 
 
 def test_an_instance_that_ec2_shows_late_is_waited_for(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-    really, looks = fleet.instances, Counter[str]()
+    really, looks = instances.find, Counter[str]()
 
-    def lags(*arguments: object, **keys: object) -> list[fleet.Seen]:
+    def lags(*arguments: object, **keys: object) -> list[instances.Box]:
         found = really(*arguments, **keys)  # type: ignore[arg-type]
-        if "run" not in keys:
+        if len(arguments) < 3:
             return found  # the boxes' own look
         looks.update(box.instance_id for box in found)
         return [box for box in found if looks[box.instance_id] > 3]
 
-    monkeypatch.setattr(fleet, "instances", lags)
+    monkeypatch.setattr(instances, "find", lags)
     with plain.boxes(pause_s=0.1) as boxes:
         done = plain.run()
     whole(plain)

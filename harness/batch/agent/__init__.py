@@ -1,1 +1,1 @@
-"""Scripts of the containers of a Batch job: they need Python alone, and travel in the job's command."""
+"""Scripts of a Batch job's containers: Python alone, sent in its command."""

@@ -1,4 +1,4 @@
-"""Agent in the sibling, beside the host's engine: fetches harness from S3, checks it, and does one part of a run.
+"""Agent in the sibling: fetches harness, checks it, does one part.
 
 Arguments: lock, number, work place, region, pinned packages, run, submission, bundle's object, its sha256.
 """
@@ -25,7 +25,7 @@ STOP_S = 15
 
 
 def die_with(lock: Path) -> None:
-    """End when the agent that started this container is gone: the kernel hands its lock on."""
+    """End when the agent is gone: the kernel frees its lock."""
     with lock.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         print("harness: the agent that followed this job is gone, so it ends", flush=True)
@@ -33,7 +33,7 @@ def die_with(lock: Path) -> None:
 
 
 def run(*command: str, **more: Any) -> int:
-    """Run a command to its end; when this process is ended, end the command first."""
+    """Run a command to its end, or to this process' end."""
     child = subprocess.Popen(command, start_new_session=True, **more)
     try:
         return child.wait()
@@ -47,7 +47,7 @@ def run(*command: str, **more: Any) -> int:
 
 
 def once(folder: Path, make: Callable[[Path], None]) -> Path:
-    """Make a folder once on each host, whole or not at all; later jobs wait for the first."""
+    """Make a folder once on each host, whole or not at all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -96,8 +96,8 @@ def main(*given: str) -> int:
     threading.Thread(target=die_with, args=(Path(lock),), daemon=True).start()
     bucket, _, prefix = work.removeprefix("s3://").partition("/")
     place = f"{prefix}/" if prefix else ""
-    name = hashlib.sha256(f"{sys.version} {pins}".encode()).hexdigest()[:16]
-    sys.path.insert(0, str(once(HOME / "packages" / name, lambda folder: install(pins, folder))))
+    packages = hashlib.sha256(f"{sys.version} {pins}".encode()).hexdigest()[:16]
+    sys.path.insert(0, str(once(HOME / "packages" / packages, lambda folder: install(pins, folder))))
     import boto3
 
     s3 = boto3.client("s3", region_name=region)
@@ -109,9 +109,9 @@ def main(*given: str) -> int:
     # Jobs that share a host must not share CPUs.
     paths = {"PYTHONPATH": home, "HARNESS_BOX_HOME": own, "HOME": own, "HARNESS_CPU_LEASES": HOME / "cpus"}
     variables = {**os.environ, "AWS_REGION": region, **{name: str(path) for name, path in paths.items()}}
-    box = [sys.executable, "-m", "harness.remote.worker", work, run_id, launch["parts"][int(index)]]
+    part = launch["parts"][int(index)]
     try:
-        return run(*box, env=variables, cwd=own)
+        return run(sys.executable, "-m", "harness.remote.worker", work, run_id, part, env=variables, cwd=own)
     finally:
         shutil.rmtree(own, ignore_errors=True)
 

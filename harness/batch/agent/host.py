@@ -1,4 +1,4 @@
-"""Agent in the container that Batch starts: has the host's engine start a sibling, and follows it to its end.
+"""Agent in Batch's container: has the engine start a sibling, follows it.
 
 Arguments: image, the sibling's script, and the script's own arguments but for lock and number.
 """
@@ -25,26 +25,25 @@ LABEL = "harness.batch"
 STOP_S = 20
 
 
-def engine() -> http.client.HTTPConnection:
-    """Connect to the host's engine."""
+def send(method: str, path: str, body: Any = None) -> http.client.HTTPConnection:
+    """Send a request to the host's engine."""
     connection = http.client.HTTPConnection("localhost")
     connection.sock = socket.socket(socket.AF_UNIX)
     connection.sock.connect(SOCKET)
+    connection.request(method, path, json.dumps(body) if body else None, {"Content-Type": "application/json"})
     return connection
 
 
-def ask(method: str, path: str, body: Any = None, *, missing: bool = False) -> http.client.HTTPResponse:
-    """Ask the engine; with ``missing`` an absent container is no error."""
-    connection = engine()
-    connection.request(method, path, json.dumps(body) if body else None, {"Content-Type": "application/json"})
-    answer = connection.getresponse()
-    if answer.status >= 400 and not (missing and answer.status in (404, 409)):
+def ask(method: str, path: str, body: Any = None, allowed: tuple[int, ...] = ()) -> http.client.HTTPResponse:
+    """Return the engine's answer; end on errors but these."""
+    answer = send(method, path, body).getresponse()
+    if answer.status >= 400 and answer.status not in allowed:
         raise SystemExit(f"harness: the engine refuses {method} {path.partition('?')[0]}: {answer.read(500)!r}")
     return answer
 
 
 def held(path: Path) -> IO[bytes] | None:
-    """Take a lock, which the kernel frees when this process ends; None: another process has it."""
+    """Take a lock for this process' life; None: another has it."""
     lock = path.open("ab")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -60,7 +59,7 @@ def sweep() -> None:
         path = Path(each["Labels"][LABEL])
         lock = held(path) if path.parent == HOME / "batch" else None
         if lock is not None:
-            ask("DELETE", f"/containers/{each['Id']}?force=1&v=1", missing=True).read()
+            ask("DELETE", f"/containers/{each['Id']}?force=1&v=1", allowed=(404, 409)).read()
             lock.close()
 
 
@@ -97,8 +96,7 @@ def main(image: str, script: str, *rest: str) -> int:
     sibling = f"/containers/{create(image, ['python3', '-c', script, str(path), index, *rest], name, path)}"
     stop = ("POST", f"{sibling}/stop?t={STOP_S}")
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=ask, args=stop).start())
-    ended = engine()
-    ended.request("POST", f"{sibling}/wait?condition=removed")
+    ended = send("POST", f"{sibling}/wait?condition=removed")
     ask("POST", f"{sibling}/start")
     # The sibling's words, frame by frame, are this job's log.
     log = ask("GET", f"{sibling}/logs?follow=1&stdout=1&stderr=1")
