@@ -24,7 +24,7 @@ from harness.remote import layout, user_data
 
 # Inputs and traces of runs are of no use after that: results are fetched.
 EXPIRES_DAYS = 90
-FOLDERS = ("inputs", layout.RUNS, "boxes")
+FOLDERS = (layout.INPUTS, layout.RUNS, layout.OPEN, layout.BOXES)
 _MADE = "harness:made"
 _REAPER = Path(__file__).with_name("reaper.py")
 

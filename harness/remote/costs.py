@@ -27,19 +27,9 @@ _NEED = 1.25
 ATTEMPTS = 3
 
 
-@dataclass(frozen=True)
-class Rate:
-    """US$ per hour of one instance with its disk and address."""
-
-    instance_usd: float
-    disk_gib: int
-    usd_per_gib_month: float
-    address_usd: float = ADDRESS_USD_PER_HOUR
-
-    @property
-    def usd_per_hour(self) -> float:
-        """All together."""
-        return self.instance_usd + self.disk_gib * self.usd_per_gib_month / HOURS_A_MONTH + self.address_usd
+def usd_per_hour(instance_usd: float, disk_gib: int, usd_per_gib_month: float) -> float:
+    """Return what an instance costs with its disk and address."""
+    return instance_usd + disk_gib * usd_per_gib_month / HOURS_A_MONTH + ADDRESS_USD_PER_HOUR
 
 
 def estimate(part: PlannedPart) -> Estimate:

@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
 from harness.aws.client import Connections, said_at
-from harness.aws.errors import aws_errors
 from harness.aws.objects import Objects, Stored
 from harness.errors import AwsError, UsageError
 from harness.remote import layout
-from harness.remote.records import MOST_BYTES, Beat, End, Launch, Part, Run, dump, read
+from harness.remote.records import Beat, End, Launch, Part, Run, dump, fetch
 
 T = TypeVar("T")
 _READERS = 16
@@ -50,31 +50,15 @@ def run_id(suite: str, now: float) -> str:
 def open_runs(work: Objects) -> list[Run]:
     """Return all runs below a work place that are not closed; those of other versions are skipped."""
     found = []
-    for name in _folders(work):
-        place = work.below(layout.run(name))
-        if place.size(layout.CLOSED) is not None:
-            continue
-        content = place.get(layout.RUN, MOST_BYTES)
-        if content is None:
-            continue
+    for each in work.list(f"{layout.OPEN}/"):
         try:
-            found.append(read(Run, f"{name}/{layout.RUN}", content))
-        except AwsError:
-            continue
+            run = fetch(Run, work, f"{layout.run(PurePosixPath(each.name).name)}/{layout.RUN}")
+        except AwsError as error:
+            if error.code != "BadRecord":
+                raise
+        else:
+            found += [run] if run is not None else []
     return found
-
-
-def _folders(work: Objects) -> list[str]:
-    """Return names of runs: a request for each thousand, however many objects they have."""
-    prefix = work.place.key(layout.RUNS) + "/"
-    found = []
-    with aws_errors(f"listing {work.place}"):
-        pages = work.client.get_paginator("list_objects_v2").paginate(
-            Bucket=work.place.bucket, Prefix=prefix, Delimiter="/"
-        )
-        for page in pages:
-            found += [each["Prefix"].removeprefix(prefix).rstrip("/") for each in page.get("CommonPrefixes", ())]
-    return sorted(found)
 
 
 def find(work: Objects, launcher: str, suite: str, results: str, owner: str) -> Run | None:
@@ -87,7 +71,7 @@ def find(work: Objects, launcher: str, suite: str, results: str, owner: str) -> 
     mine = [run for run in open_runs(work) if (run.launcher, run.suite, run.results, run.owner) == wanted]
     if len(mine) > 1:
         names = " and ".join(run.run_id for run in mine)
-        raise UsageError(f"{names} are both open; bring one home with another --results, or remove its run.json")
+        raise UsageError(f"{names} are both open; remove one: its object below open/")
     return mine[0] if mine else None
 
 
@@ -116,14 +100,14 @@ class Journal:
     def begin(self) -> None:
         """Write the run down."""
         self.objects.put_new(layout.RUN, dump(self.run))
+        self._work.put(layout.is_open(self.run.run_id), b"")
 
     def recall(self) -> None:
         """Read the launches that an earlier command wrote down."""
         names = [each.name for each in self.objects.list(f"{layout.LAUNCHES}/")]
         with ThreadPoolExecutor(_READERS) as pool:
-            found = list(pool.map(lambda name: self.objects.get(name, MOST_BYTES), names))
-        launches = (read(Launch, name, text) for name, text in zip(names, found, strict=True) if text is not None)
-        self.launches = {launch.name: launch for launch in launches}
+            found = pool.map(lambda name: fetch(Launch, self.objects, name), names)
+            self.launches = {launch.name: launch for launch in found if launch is not None}
 
     def look(self, boxes: Iterable[str]) -> None:
         """Read what these boxes have written since the last look.
@@ -145,7 +129,7 @@ class Journal:
             elif each.name == layout.END:
                 signs.end = self._changed(End, folder, each) or signs.end
             elif kind == layout.JOBS:
-                signs.jobs.add(_stem(name))
+                signs.jobs.add(name.rpartition(".")[0])
             elif kind == layout.INDEXES and name.endswith(".json"):
                 signs.indexes.add(name.partition(".")[0])
         return box, signs
@@ -155,14 +139,14 @@ class Journal:
         name = str(folder.place.below(each.name))
         if self._read.get(name) == each.etag:
             return None
-        content = folder.get(each.name, MOST_BYTES)
-        self._read[name] = each.etag
         try:
-            return None if content is None else read(kind, name, content)
+            found = fetch(kind, folder, each.name)
         except AwsError as error:
             if error.code != "BadRecord":
                 raise
-            return None
+            found = None
+        self._read[name] = each.etag
+        return found
 
     def put_part(self, part: Part) -> None:
         """Write what a box is to do."""
@@ -180,8 +164,4 @@ class Journal:
 
     def close(self) -> None:
         """Write that all is home and nothing is alive."""
-        self.objects.put(layout.CLOSED, b"{}\n")
-
-
-def _stem(name: str) -> str:
-    return name.rpartition("/")[2].rpartition(".")[0]
+        self._work.delete([layout.is_open(self.run.run_id)])

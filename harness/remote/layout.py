@@ -3,10 +3,10 @@
 ::
 
     inputs/{bundles,images,datasets,indexes}/...   what boxes need; the orchestrator alone writes
+    open/<run>                                     empty, until every job is home and every machine gone
     runs/<run>/run.json                            the run, written once; the orchestrator alone writes below runs/
     runs/<run>/parts/<part>.json                   what one box is to do
     runs/<run>/launches/<name>.json                that machines were asked for, and what they cost once they are gone
-    runs/<run>/closed.json                         every job is home
     boxes/<box id>/beat.json                       a box's last sign of life; that box alone writes below its folder
     boxes/<box id>/end.json                        how it ended, written once
     boxes/<box id>/log.txt                         the end of its log
@@ -22,9 +22,9 @@ from __future__ import annotations
 
 INPUTS = "inputs"
 BUNDLES, IMAGES, DATASETS = f"{INPUTS}/bundles", f"{INPUTS}/images", f"{INPUTS}/datasets"
-RUNS, BOXES = "runs", "boxes"
+RUNS, OPEN, BOXES = "runs", "open", "boxes"
 # Below a run's folder.
-RUN, PARTS, LAUNCHES, CLOSED = "run.json", "parts", "launches", "closed.json"
+RUN, PARTS, LAUNCHES = "run.json", "parts", "launches"
 # Below a box's folder.
 BEAT, END, LOG, JOBS = "beat.json", "end.json", "log.txt", "jobs"
 # Below the folder of inputs, and below a box's.
@@ -35,6 +35,11 @@ ARCHIVE = ".tar.gz"
 def run(run_id: str) -> str:
     """Return a run's folder."""
     return f"{RUNS}/{run_id}"
+
+
+def is_open(run_id: str) -> str:
+    """Name the object that is there while a run is open."""
+    return f"{OPEN}/{run_id}"
 
 
 def part(name: str) -> str:

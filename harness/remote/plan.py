@@ -10,12 +10,11 @@ from typing import TypeVar
 from harness import estimates, leftovers
 from harness.estimates import Estimate, Estimates
 from harness.indexes import Index
-from harness.inputs import Inputs, plan_on
+from harness.inputs import Inputs
 from harness.launch.base import Prepared
 from harness.machines import Machine
 from harness.plan import Planned, index_key, order
-from harness.records import Isolation
-from harness.remote.costs import Rate
+from harness.remote import costs
 from harness.remote.records import PartJob, PlannedPart
 from harness.result import Result, job_key
 from harness.share import IndexBuild
@@ -115,7 +114,7 @@ def _part(
     return PlannedPart(
         name="",
         instance_type=machine.name,
-        usd_per_hour=Rate(machine.usd_per_hour, disk_gib, how.usd_per_gib_month).usd_per_hour,
+        usd_per_hour=costs.usd_per_hour(machine.usd_per_hour, disk_gib, how.usd_per_gib_month),
         disk_gib=disk_gib,
         jobs=tuple(PartJob(job.cell, job.spec.job, job.spec.repetition, job_key(job.spec)) for job in jobs),
         builds=tuple(each.build for each in builds),
@@ -139,20 +138,6 @@ def _shipped(jobs: Sequence[Planned], builds: Sequence[Missing], sizes: Sizes, g
     need = _IMAGE_FACTOR * images + _DATA_FACTOR * (corpora + indexes)
     system_gib = _GPU_SYSTEM_GIB if gpus else _SYSTEM_GIB
     return images + corpora + indexes, max(_LEAST_GIB, system_gib + -(-int(need) // GIB))
-
-
-def jobs(
-    inputs: Inputs,
-    machines: Mapping[str, Machine],
-    images: Mapping[str, Prepared],
-    isolation: Isolation,
-    stored: Iterable[Result],
-    fresh: bool,
-) -> list[Planned]:
-    """Plan every job of the suite for machines elsewhere, whatever this host can run."""
-    types = {name: machine.name for name, machine in machines.items()}
-    digests = {name: prepared.digest for name, prepared in images.items()}
-    return plan_on(inputs, isolation, digests, stored, fresh, types, {})
 
 
 def grouping(

@@ -13,7 +13,7 @@ from harness.aws.client import Connections, S3Uri
 from harness.aws.objects import Objects
 from harness.errors import AwsError, HarnessError, ImageError, UsageError
 from harness.indexes import Index
-from harness.inputs import Options, gather
+from harness.inputs import Options, gather, plan_on
 from harness.instances import Instance
 from harness.launch.base import Launcher, Prepared
 from harness.machines import Choice
@@ -218,8 +218,11 @@ class SuiteRun:
         return Draft(images, jobs, stored, self.service.parts(todo, how), local, None)
 
     def _plan(self, images: dict[str, Prepared], stored: Iterable[Result]) -> list[Planned]:
-        fresh = self.request.options.fresh
-        return plan.jobs(self.inputs, self.machines, images, self.client.launcher.isolation, stored, fresh)
+        """Plan every job of the suite for machines elsewhere, whatever this host can run."""
+        types = {name: machine.name for name, machine in self.machines.items()}
+        digests = {name: prepared.digest for name, prepared in images.items()}
+        isolation = self.client.launcher.isolation
+        return plan_on(self.inputs, isolation, digests, stored, self.request.options.fresh, types, {})
 
     def home(self, images: dict[str, Prepared], stored: Iterable[Result]) -> Home:
         """Return the jobs of a run with these images, against the store."""

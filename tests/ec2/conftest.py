@@ -131,9 +131,8 @@ class Field:
         return [job.result for job in read_jobs(folder)] if folder.is_dir() else []
 
     def closed(self) -> bool:
-        names = [each.name for each in Objects(Connections(REGION), WORK).list("runs/")]
-        runs, closed = (sum(name.endswith(end) for name in names) for end in ("run.json", "closed.json"))
-        return runs == closed > 0
+        work = Objects(Connections(REGION), WORK)
+        return any(work.list("runs/")) and not any(work.list("open/"))
 
 
 def launched_and_terminated(*regions: str) -> tuple[int, int]:

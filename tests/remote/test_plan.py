@@ -15,7 +15,7 @@ from harness.machines import Machine
 from harness.records import Outcome
 from harness.remote import costs
 from harness.remote.backend import Submission
-from harness.remote.costs import Budget, Rate
+from harness.remote.costs import Budget
 from harness.remote.plan import Grouping, Missing, Sizes
 from harness.remote.records import Launch, PlannedPart
 from harness.share import IndexBuild
@@ -108,7 +108,7 @@ def test_time_outs_bound_estimates() -> None:
 
 
 def test_disk_and_address_are_billed_too() -> None:
-    assert Rate(1.0, 73, 0.1).usd_per_hour == pytest.approx(1.0 + 0.01 + costs.ADDRESS_USD_PER_HOUR)
+    assert costs.usd_per_hour(1.0, 73, 0.1) == pytest.approx(1.0 + 0.01 + costs.ADDRESS_USD_PER_HOUR)
 
 
 def test_a_limit_is_above_the_estimate_and_below_the_time_outs() -> None:
