@@ -12,6 +12,8 @@ from harness.errors import AwsError
 
 # May be over with the next try; says nothing about whether the request was carried out.
 PASSING = frozenset({"Busy", "Unreached"})
+# The user logs in or sets the clock, and gives the command again.
+OURS_TO_MEND = frozenset({"ExpiredToken", "NoCredentials", "ClockSkew", "NoRegion"})
 # Passing errors in a row before giving up: five minutes at the usual interval, each with boto3's own retries.
 MOST_FAILURES = 30
 _TRIES = 6

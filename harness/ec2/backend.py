@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.aws import tags
 from harness.aws.client import said_at
-from harness.aws.errors import PASSING, aws_errors
+from harness.aws.errors import OURS_TO_MEND, PASSING, aws_errors
 from harness.ec2 import account, instances, region
 from harness.ec2.instances import Box
 from harness.ec2.region import Ami, Subnet
@@ -23,7 +23,6 @@ from harness.remote.plan import Grouping
 from harness.remote.records import Input, Launch, PlannedPart, Run
 from harness.remote.run import Context, Service
 from harness.remote.user_data import Boot
-from harness.remote.watch import OURS_TO_MEND
 from harness.result import Ec2Instance
 
 # Until EC2 shows an instance that it said was launched.

@@ -64,11 +64,6 @@ def worst_usd(parts: Iterable[PlannedPart], cap_usd: float | None) -> float:
     return limits if cap_usd is None else min(limits, cap_usd)
 
 
-def timeouts_usd(parts: Iterable[PlannedPart]) -> float:
-    """Return what parts cost if every job and build runs into the protocol's time-out."""
-    return sum(part.usd_per_hour * part.worst_s / 3600 for part in parts)
-
-
 @dataclass(frozen=True)
 class Limits:
     """How long each part of a submission may take, and how often a lost machine is replaced."""

@@ -6,19 +6,24 @@ import secrets
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
 from harness.aws.client import Connections, said_at
+from harness.aws.errors import OURS_TO_MEND, PASSING
 from harness.aws.objects import Objects, Stored
-from harness.errors import AwsError, UsageError
+from harness.errors import AwsError
 from harness.remote import layout
 from harness.remote.records import Beat, End, Launch, Part, Run, dump, fetch
 
-T = TypeVar("T")
+T = TypeVar("T", Beat, End)
 _READERS = 16
+# Of one box: whoever writes more is not read to the end.
+_MOST_OBJECTS = 100_000
+_MOST_CHARACTERS = 1000
 
 
 class AwsTime:
@@ -42,6 +47,11 @@ class AwsTime:
             return self._latest
 
 
+def _plain(said: Any) -> Any:
+    """Return what a stranger said without control characters, and short."""
+    return "".join(filter(str.isprintable, said[:_MOST_CHARACTERS])) if isinstance(said, str) else said
+
+
 def run_id(suite: str, now: float) -> str:
     """Return a name for a new run; ``now``: seconds since 1970 by AWS' clock."""
     return f"{suite}-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
@@ -51,28 +61,26 @@ def open_runs(work: Objects) -> list[Run]:
     """Return all runs below a work place that are not closed; those of other versions are skipped."""
     found = []
     for each in work.list(f"{layout.OPEN}/"):
+        name = f"{layout.run(PurePosixPath(each.name).name)}/{layout.RUN}"
         try:
-            run = fetch(Run, work, f"{layout.run(PurePosixPath(each.name).name)}/{layout.RUN}")
+            found.append(fetch(Run, work, name))
         except AwsError as error:
             if error.code != "BadRecord":
                 raise
-        else:
-            found += [run] if run is not None else []
-    return found
+    return [run for run in found if run is not None]
 
 
 def find(work: Objects, launcher: str, suite: str, results: str, owner: str) -> Run | None:
-    """Return the open run of this launcher, suite, results folder and owner.
-
-    Raises:
-        UsageError: there are several.
-    """
+    """Return the oldest open run of this launcher, suite, results folder and owner."""
     wanted = (launcher, suite, results, owner)
-    mine = [run for run in open_runs(work) if (run.launcher, run.suite, run.results, run.owner) == wanted]
-    if len(mine) > 1:
-        names = " and ".join(run.run_id for run in mine)
-        raise UsageError(f"{names} are both open; remove one: its object below open/")
-    return mine[0] if mine else None
+    try:
+        runs = open_runs(work)
+    except AwsError as error:
+        if error.code != "NoSuchBucket":
+            raise
+        return None
+    mine = [run for run in runs if (run.launcher, run.suite, run.results, run.owner) == wanted]
+    return min(mine, key=lambda run: run.run_id, default=None)
 
 
 @dataclass
@@ -121,7 +129,7 @@ class Journal:
 
     def _looked(self, box: str) -> tuple[str, Signs]:
         folder, signs = self._work.below(layout.box(box)), self.signs.get(box, Signs())
-        for each in folder.list():
+        for each in islice(folder.list(), _MOST_OBJECTS):
             kind, _, name = each.name.rpartition("/")
             if each.name == layout.BEAT:
                 signs.beat = self._changed(Beat, folder, each) or signs.beat
@@ -142,18 +150,25 @@ class Journal:
         try:
             found = fetch(kind, folder, each.name)
         except AwsError as error:
-            if error.code != "BadRecord":
+            if error.code in PASSING | OURS_TO_MEND:
                 raise
             found = None
         self._read[name] = each.etag
-        return found
+        return found and replace(found, **{key: _plain(text) for key, text in vars(found).items()})
 
     def put_part(self, part: Part) -> None:
         """Write what a box is to do."""
         self.objects.put(layout.part(part.name), dump(part))
 
+    def new_launch(self, launch: Launch) -> Launch:
+        """Write that a machine is about to be asked for; return what another command wrote first."""
+        self.objects.put_new(layout.launch(launch.name), dump(launch))
+        launch = fetch(Launch, self.objects, layout.launch(launch.name)) or launch
+        self.launches[launch.name] = launch
+        return launch
+
     def put_launch(self, launch: Launch) -> None:
-        """Write that a machine is about to be asked for, or what has become of it."""
+        """Write what has become of a launch."""
         self.objects.put(layout.launch(launch.name), dump(launch))
         self.launches[launch.name] = launch
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from harness import cache_folder, indexes, instances, machines, prices, storage
 from harness.aws import tags
@@ -177,12 +178,10 @@ class SuiteRun:
 
     def open_run(self) -> Run | None:
         """Return the run that this very command began and did not bring to its end."""
-        try:
-            return journal.find(self.work, self.service.name, self.request.suite.name, self._results, self.owner)
-        except AwsError as error:
-            if error.code == "NoSuchBucket":
-                return None
-            raise
+        found = journal.find(self.work, self.service.name, self.request.suite.name, self._results, self.owner)
+        if found is not None and found.region != self.region:
+            raise UsageError(f"{found.run_id} is open in {found.region}; give --region {found.region} to go on with it")
+        return found
 
     def found_images(self) -> dict[str, Prepared]:
         """Return the images that are there, by name."""
@@ -233,12 +232,11 @@ class SuiteRun:
         keys = plan.index_keys(self.inputs, images, jobs)
         local = {key: found for key in keys if (found := indexes.find(self.request.options.cache, key))}
         try:
-            remote = {key for key in keys - local.keys() if self.shipper.find_index(key) is not None}
+            return local, frozenset(key for key in keys - local.keys() if self.shipper.find_index(key) is not None)
         except AwsError as error:
             if error.code != "NoSuchBucket":
                 raise
-            remote = set()
-        return local, frozenset(remote)
+            return local, frozenset()
 
     def quote(self, draft: Draft) -> None:
         """Show what would be launched and what it costs.
@@ -255,7 +253,14 @@ class SuiteRun:
         ]
         if draft.run:
             notes.append(f"goes on with the open run {draft.run.run_id}")
-        quote.show(draft.parts, notes, self.machines, self._cap(draft.run), self.client.screen.console)
+        cap = self._cap(draft.run)
+        quote.show(draft.parts, notes, self.machines, cap, self.client.screen.console)
+        expected = costs.expected_usd(draft.parts)
+        if draft.run is None and cap is not None and expected > cap:
+            raise UsageError(
+                f"it is expected to cost US$ {expected:.2f}, more than --max-usd {cap:.2f};"
+                " measure less (--only), choose cheaper types, or raise it; nothing was launched"
+            )
 
     def _cap(self, found: Run | None) -> float | None:
         """Return what all may cost: a run that is gone on with keeps the cap it began with, unless told otherwise."""
@@ -277,13 +282,8 @@ class SuiteRun:
         if not cells:
             raise ImageError("; ".join(self.complaints))
         self.inputs = replace(self.inputs, cells=cells)
-        after = self.draft(images, None)
-        more = (
-            costs.expected_usd(after.parts) - costs.expected_usd(draft.parts),
-            costs.worst_usd(after.parts, self.request.cap_usd) - costs.worst_usd(draft.parts, self.request.cap_usd),
-        )
-        types = {part.instance_type for part in after.parts}
-        if max(more) > _CENT / 2 or not types <= {part.instance_type for part in draft.parts}:
+        after, worst = self.draft(images, None), partial(costs.worst_usd, cap_usd=self.request.cap_usd)
+        if any(usd(after.parts) - usd(draft.parts) > _CENT / 2 for usd in (costs.expected_usd, worst)):
             self.client.screen.say("now that the images are made, it is more:")
             self.quote(after)
             self._agree(after)
@@ -318,6 +318,10 @@ class SuiteRun:
         self.backend.begin(begun, self.shipper.bundle())
         if draft.run is None:
             book.begin()
+            first = self.open_run() or begun
+            if first.run_id != begun.run_id:
+                book.close()
+                raise UsageError(f"another command began {first.run_id} meanwhile; give yours again to go on with it")
             self.client.screen.say(f"run {begun.run_id}")
         jobs = sum(len(part.jobs) for part in begun.parts)
         watch = Watch(

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from harness.aws.errors import PASSING, until_answered
+from harness.aws.errors import until_answered
 from harness.aws.objects import Objects
-from harness.errors import AwsError, HarnessError, StoreError
+from harness.errors import AwsError, HarnessError
 from harness.instances import Instance
-from harness.remote import costs
+from harness.remote import costs, layout
 from harness.remote.backend import ENDED, RUNNING, UNKNOWN, Backend, Refused, State, Submission
 from harness.remote.board import Board
 from harness.remote.costs import Budget
@@ -24,8 +24,8 @@ from harness.remote.records import Launch, PartJob, PlannedPart
 from harness.remote.shipping import Shipper
 from harness.result import Result
 
-# The user logs in or sets the clock, and gives the command again.
-OURS_TO_MEND = frozenset({"ExpiredToken", "NoCredentials", "ClockSkew", "NoRegion"})
+# They speak of one job; after all others it may still come home.
+_OF_THE_JOB = frozenset({"BadJob", "TooLarge", "NoSuchKey", "InvalidObjectState"})
 _AT_ONCE = 8
 
 
@@ -84,7 +84,8 @@ class Watch:
         self._attempts: dict[str, int] = {}
         self._ending: dict[str, tuple[float, float, str]] = {}  # part -> first and last told, and why
         self._indexes: set[str] = set()
-        self._damaged: dict[str, str] = {}
+        self._damaged: dict[str, str] = {}  # job or index -> what is wrong with it
+        self._heard: float | None = None  # since when AWS and S3 answer
 
     def run(self) -> list[str]:
         """Go on until nothing is left to do; return a line for each machine that is still alive.
@@ -94,11 +95,8 @@ class Watch:
             KeyboardInterrupt: the user stops watching; likewise.
         """
         self.journal.recall()
-        for name, launch in self.journal.launches.items():
-            self.budget.promise(launch)
-            if launch.usd is not None:
-                self.budget.settle(name, launch.usd)
-                self._over.add(name)
+        for launch in self.journal.launches.values():
+            self._promise(launch)
         with self.board:
             while not until_answered(self._tick, self.board.say, self._wait):
                 self._wait()
@@ -106,6 +104,18 @@ class Watch:
         if not alive:
             until_answered(self.journal.close, self.board.say, self._wait)
         return alive
+
+    def _promise(self, launch: Launch) -> None:
+        """Count what a launch may cost, or has cost."""
+        self.budget.promise(launch)
+        if launch.usd is not None:
+            self.budget.settle(launch.name, launch.usd)
+            self._over.add(launch.name)
+            if count := self._left(self._submissions[launch.name]):
+                self._give_up(f"{launch.name}: {count} jobs left undone before")
+
+    def _left(self, submission: Submission) -> int:
+        return sum(len(self.home.left(part)) for part in submission.parts)
 
     def _wait(self) -> None:
         self.pace.sleep(self.pace.interval_s)
@@ -117,6 +127,8 @@ class Watch:
 
     def _tick(self) -> bool:
         """Look and act once; return whether all is over."""
+        heard, self._heard = self._heard, None
+        self.work.size(layout.is_open(self.journal.run.run_id))  # any answer says the time
         # AWS first: what S3 shows after a box was seen to be gone is all that it ever handed over.
         self._states |= self.backend.look(self.launched, self._submissions)
         for launch in self.launched:
@@ -127,6 +139,7 @@ class Watch:
         live = [part for part in open_parts if part.name not in self._finished]
         states = {part.name: self._states[part.name] for part in live}
         self.journal.look(box for state in states.values() if state.phase in (RUNNING, ENDED) for box in state.boxes)
+        self._heard = heard or self.clock.now
         self._arrivals(live)
         for part in live:
             self._part(part, states[part.name])
@@ -145,13 +158,12 @@ class Watch:
         """Bring home what boxes have handed over: indexes to the shared inputs, jobs into the store."""
         wanted: dict[str, tuple[PartJob, str]] = {}
         for part in parts:
-            builds = {build.key for build in part.builds} - self._indexes
+            builds = {build.key for build in part.builds} - self._indexes - self._damaged.keys()
             jobs = {job.key: job for job in part.jobs if job.key not in self.home.keys | self._damaged.keys()}
             for box in self._states[part.name].boxes:
                 signs = self.journal.signs.get(box, Signs())
                 for key in builds & signs.indexes:
-                    if self.shipper.adopt_index(box, key) is not None:
-                        self._indexes.add(key)
+                    self._adopt(box, key)
                 wanted |= {key: (jobs[key], box) for key in jobs.keys() & signs.jobs}
 
         def one(each: tuple[PartJob, str]) -> Result | HarnessError:
@@ -168,13 +180,25 @@ class Watch:
             if isinstance(result, Result):
                 self.home.keys.add(result.key)
                 self.board.came(result)
-            elif isinstance(result, StoreError) or _passes(result):
-                failed = result
+            elif isinstance(result, AwsError) and result.code in _OF_THE_JOB:
+                self._damage(key, result)
             else:
-                self._damaged[key] = str(result)
-                self.board.say(f"{key}: {result}")
+                failed = result
         if failed is not None:  # only now: what else came is home
             raise failed
+
+    def _adopt(self, box: str, key: str) -> None:
+        try:
+            if self.shipper.adopt_index(box, key) is not None:
+                self._indexes.add(key)
+        except AwsError as error:
+            if error.code != "BadInput":
+                raise
+            self._damage(key, error)
+
+    def _damage(self, key: str, error: AwsError) -> None:
+        self._damaged[key] = str(error)
+        self.board.say(f"{key}: {error}")
 
     def _part(self, part: PlannedPart, state: State) -> None:
         """See to one launched part."""
@@ -210,7 +234,8 @@ class Watch:
             return f"EC2 takes it away: {last.beat.notice}"
         # Until harness is there, nothing beats.
         installs = last.beat is None or last.beat.phase == "installing"
-        silent = self.clock.now - (last.beat_at or state.launched)
+        # While S3 did not answer, no box could write.
+        silent = self.clock.now - max(last.beat_at or state.launched, self._heard or 0.0)
         most = patience.first_beat_s if installs else patience.beat_s
         return f"no sign of life for {silent / 60:.0f} min" if silent > most else None
 
@@ -250,7 +275,9 @@ class Watch:
         parts = self._submissions[launch.name].parts
         if not {part.name for part in parts} <= self._finished:
             return
-        usd = costs.cost_usd(launch, parts, [self._states[part.name].seconds for part in parts])
+        states = [self._states[part.name] for part in parts]
+        # What does not go costs all that it may.
+        usd = costs.cost_usd(launch, parts, [state.seconds if state.phase == ENDED else None for state in states])
         self.journal.put_launch(replace(launch, usd=usd))
         self.budget.settle(launch.name, usd)
         self._over.add(launch.name)
@@ -279,25 +306,21 @@ class Watch:
         if limits is None:
             if not self.budget.outstanding:  # nothing is promised that could come back
                 left = max(self.terms.cap_usd or 0.0, 0.0) - self.budget.committed_usd
-                count = sum(len(self.home.left(part)) for part in submission.parts)
                 reason = f"what is left of --max-usd, US$ {max(left, 0.0):.2f}, does not reach for it"
-                self._give_up(f"{submission.name}: {count} jobs left undone: {reason}")
+                self._give_up(f"{submission.name}: {self._left(submission)} jobs left undone: {reason}")
                 self._over.add(submission.name)
             return
         for part in submission.parts:
             self.put_part(part, self.home.left(part))
-        launch = Launch(
-            name=submission.name,
-            parts=tuple(part.name for part in submission.parts),
-            limit_s=limits.limit_s,
-            attempts=limits.attempts,
-            at=round(self.clock.now),
-            usd_per_hour=sum(part.usd_per_hour for part in submission.parts),
-        )
+        parts, usd_per_hour = submission.parts, sum(part.usd_per_hour for part in submission.parts)
+        names, now = tuple(part.name for part in parts), round(self.clock.now)
         # Before it is asked for: money that may be spent is promised first.
-        self.journal.put_launch(launch)
-        self.budget.promise(launch)
-        self._launch(launch, submission)
+        launch = self.journal.new_launch(
+            Launch(submission.name, names, limits.limit_s, limits.attempts, now, usd_per_hour)
+        )
+        self._promise(launch)
+        if launch.usd is None:
+            self._launch(launch, submission)
 
     def _launch(self, launch: Launch, submission: Submission) -> None:
         for part in submission.parts:
@@ -308,13 +331,11 @@ class Watch:
             self.journal.drop_launch(launch.name)
             self.budget.settle(launch.name, 0.0)
             self._over.add(launch.name)
-            count = sum(len(self.home.left(part)) for part in submission.parts)
-            self._give_up(f"{submission.name}: {count} jobs left undone: {error}")
+            self._give_up(f"{submission.name}: {self._left(submission)} jobs left undone: {error}")
 
     def _all_there(self, submission: Submission) -> bool:
         """Return whether all that it is for is home or in S3."""
-        left = any(self.home.left(part) for part in submission.parts)
-        return not left and all(map(self._has_index, submission.builds))
+        return not self._left(submission) and all(map(self._has_index, submission.builds))
 
     def _ready(self, submission: Submission) -> bool:
         """Return whether each index that another part builds is there, or nobody builds it any more."""
@@ -354,8 +375,3 @@ class Watch:
         if len(words) == 1:
             return words[0]
         return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
-
-
-def _passes(error: HarnessError) -> bool:
-    """Return whether an error says nothing about the job: it may pass, or the user mends it."""
-    return not isinstance(error, AwsError) or error.code in PASSING | OURS_TO_MEND

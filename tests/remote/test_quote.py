@@ -9,7 +9,6 @@ import pytest
 from rich.console import Console
 
 from harness import instances
-from harness.errors import UsageError
 from harness.machines import Machine
 from harness.remote import costs, quote
 from harness.remote.records import PartJob, PlannedPart
@@ -39,8 +38,7 @@ def test_a_quote_is_as_reckoned_by_hand() -> None:
     limits = [costs.usual_limit_s(costs.estimate(part)) for part in PARTS]
     worst = (0.1 * (limits[0] + 420) + 0.2 * (limits[1] + 420)) / 3600
     last = " ".join(notes[-1])
-    assert last.startswith(f"about US$ 0.25; never more than US$ {worst:.2f}, by the time limit of each (")
-    assert last.endswith(f"US$ {(0.1 * 7200 + 0.2 * 7200) / 3600:.2f})")
+    assert last == f"about US$ 0.25; never more than US$ {worst:.2f}, by the time limit of each"
 
 
 def test_many_parts_are_few_rows_with_the_same_sums() -> None:
@@ -51,10 +49,8 @@ def test_many_parts_are_few_rows_with_the_same_sums() -> None:
     assert len(shown(many[:24])) == 1 + 24 + 3
 
 
-def test_a_cap_is_said_and_refuses_what_costs_more() -> None:
+def test_a_cap_is_said() -> None:
     assert "never more than US$ 0.30, by the time limit of each and --max-usd" in shown(cap=0.3)[-1]
-    with pytest.raises(UsageError, match=r"expected to cost US\$ 0.25, more than --max-usd 0.20"):
-        shown(cap=0.2)
 
 
 def test_why_a_machine_is_another_than_the_priced_one_is_said() -> None:
