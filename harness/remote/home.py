@@ -49,8 +49,8 @@ class Home:
                 return replace(known, spec=spec)
         cell = job.cell
         raise UsageError(
-            f"{cell.system} {cell.dataset} {cell.profile}: planned otherwise than when the run in S3 began (the suite,"
-            " an image or a dataset has changed); bring them back as they were, or give another --results"
+            f"{cell.system} {cell.dataset} {cell.profile}: planned otherwise than when the run in S3 began; give it the"
+            " same suite, images, datasets, --only, --instance and --architecture, or another --results"
         )
 
     def spec(self, job: PartJob) -> ResultSpec:

@@ -92,7 +92,7 @@ def test_up_makes_all_of_it_and_a_second_call_changes_nothing(aws: str) -> None:
     assert all(blocked.values()) and len(blocked) == 4
     rules = s3.get_bucket_lifecycle_configuration(Bucket=WORK.bucket)["Rules"]
     assert {rule["Filter"]["Prefix"]: rule["Expiration"]["Days"] for rule in rules} == {
-        f"some/prefix/{folder}/": 90 for folder in ("inputs", "runs", "boxes")
+        f"some/prefix/{folder}/": 90 for folder in ("inputs", "runs", "open", "boxes")
     }
     encryption = s3.get_bucket_encryption(Bucket=WORK.bucket)["ServerSideEncryptionConfiguration"]
     assert encryption["Rules"][0]["ApplyServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"
@@ -216,7 +216,7 @@ def test_a_bucket_that_down_kept_stays_guarded(aws: str) -> None:
     harness("down", str(WORK))
     assert "left as it is" not in up()
     assert "TlsAlone" in boto3.client("s3").get_bucket_policy(Bucket=WORK.bucket)["Policy"]
-    assert len(boto3.client("s3").get_bucket_lifecycle_configuration(Bucket=WORK.bucket)["Rules"]) == 3
+    assert len(boto3.client("s3").get_bucket_lifecycle_configuration(Bucket=WORK.bucket)["Rules"]) == 4
     harness("down", str(WORK), "--results-too")
     assert boto3.client("s3").list_buckets()["Buckets"] == []
 

@@ -6,9 +6,12 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
@@ -20,6 +23,7 @@ from harness.aws.objects import Objects
 from harness.ec2 import account, backend, instances
 from harness.ec2.backend import SERVICE
 from harness.errors import AwsError, UsageError
+from harness.prices import snapshot
 from harness.records import Outcome
 from harness.remote import costs, run
 from harness.remote.costs import Budget
@@ -27,7 +31,7 @@ from harness.remote.journal import Journal
 from harness.remote.watch import Pace
 from tests.aws import reaper, server
 from tests.aws.server import REGION
-from tests.ec2.boxes import Fate
+from tests.ec2.boxes import Boxes, Fate
 from tests.ec2.conftest import PROFILES, QUICK, SPEED, WORK, Field, launched_and_terminated, lines
 from tests.ec2.faults import Injected
 
@@ -220,23 +224,68 @@ def test_credentials_expire_and_the_same_command_goes_on(plain: Field) -> None:
     assert done.complaints == () and "goes on with the open run" in plain.said
 
 
-def test_ctrl_c_says_what_goes_on_and_the_same_command_does(plain: Field) -> None:
-    released = threading.Event()
+@contextmanager
+def interrupted(plain: Field) -> Iterator[Boxes]:
+    """The user stops the command while its boxes work; they are held, and go on."""
 
     def nap(seconds: float) -> None:
         time.sleep(seconds)
         if len(boxes.worked) > 1:
             raise KeyboardInterrupt
 
-    with plain.boxes(held=released) as boxes:
+    with plain.boxes(held=threading.Event()) as boxes:
         with pytest.raises(KeyboardInterrupt):
             plain.run(plain.client(pace=Pace(0.05, nap)))
+        yield boxes
+
+
+def released(boxes: Boxes) -> None:
+    assert boxes.held is not None
+    boxes.held.set()
+
+
+def test_ctrl_c_says_what_goes_on_and_the_same_command_does(plain: Field) -> None:
+    with interrupted(plain) as boxes:
         (line,) = lines(plain.said, "launches go on, and end by themselves by")
         assert "the same command goes on" in line and "harness ec2 reap" in line
-        released.set()
+        released(boxes)
         plain.run()
     whole(plain)
     assert len(boxes.worked) == len(set(boxes.worked))
+
+
+def test_the_same_command_in_another_region_is_sent_to_the_run_s_own(plain: Field) -> None:
+    """Elsewhere EC2 shows none of its boxes, and all would be given up while they work."""
+    with interrupted(plain) as boxes:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(run.prices, "snapshot", lambda **_: snapshot(region=f"aws/{REGION}", term="on-demand"))
+            patch.setattr(run.storage, "price", lambda *_: SimpleNamespace(usd_per_gib_month=0.08))
+            for dry_run in (True, False):
+                request = replace(plain.request(), region="us-west-2", dry_run=dry_run)
+                with pytest.raises(UsageError, match=f"is open in {REGION}; give --region {REGION}"):
+                    run.run(request, plain.client(Connections("us-west-2")), SERVICE)
+        released(boxes)
+        plain.run()
+    whole(plain)
+
+
+def test_an_open_run_comes_home_though_the_cap_is_lower_now(plain: Field) -> None:
+    with interrupted(plain) as boxes:
+        released(boxes)
+        done = plain.run(cap_usd=0.01)
+    assert plain.stored and not any("nothing was launched" in line for line in done.complaints)
+    assert plain.closed()
+
+
+def test_other_options_do_not_go_on_with_an_open_run(plain: Field) -> None:
+    with interrupted(plain) as boxes:
+        released(boxes)
+        request = plain.request()
+        some = replace(request, options=replace(request.options, only="planted/*"))
+        with pytest.raises(UsageError, match="--only"):
+            run.run(some, plain.client(), SERVICE)
+        plain.run()
+    whole(plain)
 
 
 def test_something_alive_at_the_end_is_said_loudly(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
