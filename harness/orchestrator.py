@@ -68,12 +68,17 @@ def run_inputs(inputs: Inputs, options: Options, launcher: Launcher, screen: Scr
         screen.say(f"removed {swept} containers that a dead run had left")
     leftovers.sweep_all(options.cache)
     with store.held():
-        for name, dataset in inputs.datasets.items():
-            sample = to_json([asdict(query) for query in inputs.samples[name].sample])
-            ending, judgements = dataset.judgements
-            samples = {inputs.samples[name].sample_sha256: sample}
-            store.keep_inputs(judgements, dataset.qrels_sha256, samples, ending)
+        keep_inputs(inputs, store)
         return _Run(inputs, options, launcher, screen, store).run()
+
+
+def keep_inputs(inputs: Inputs, store: Store) -> None:
+    """Store what a table needs besides the jobs."""
+    for name, dataset in inputs.datasets.items():
+        sample = inputs.samples[name]
+        ending, judgements = dataset.judgements
+        samples = {sample.sample_sha256: to_json([asdict(query) for query in sample.sample])}
+        store.keep_inputs(judgements, dataset.qrels_sha256, samples, ending)
 
 
 class _Run:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -18,10 +18,10 @@ from harness.inputs import Options, gather, plan_on
 from harness.instances import Instance
 from harness.launch.base import Launcher, Prepared
 from harness.machines import Choice
-from harness.orchestrator import Summary
+from harness.orchestrator import Summary, keep_inputs
 from harness.plan import Planned
 from harness.progress import Screen
-from harness.records import Outcome, digest, to_json
+from harness.records import Outcome, digest
 from harness.remote import costs, journal, plan, quote
 from harness.remote.backend import Backend
 from harness.remote.board import Board
@@ -171,7 +171,7 @@ class SuiteRun:
             return Done(Summary(len(draft.jobs), (), keys))
         if draft.parts:
             self._agree(draft)
-        self._keep_inputs()
+        keep_inputs(self.inputs, self.store)
         if found is None:
             draft = self._with_images(draft)
         return self._watch(draft)
@@ -289,31 +289,15 @@ class SuiteRun:
             self._agree(after)
         return after
 
-    def _keep_inputs(self) -> None:
-        """Store what a table needs besides the jobs."""
-        for name, dataset in self.inputs.datasets.items():
-            sample = self.inputs.samples[name]
-            ending, judgements = dataset.judgements
-            samples = {sample.sample_sha256: to_json([asdict(query) for query in sample.sample])}
-            self.store.keep_inputs(judgements, dataset.qrels_sha256, samples, ending)
-
     def _watch(self, draft: Draft) -> Done:
         home = self.home(draft.images, draft.stored)
         begun = draft.run or self._begun(draft)
-        book = Journal(self.work, begun)
+        book, run_id = Journal(self.work, begun), begun.run_id
 
         def put_part(part: PlannedPart, jobs: tuple[PartJob, ...]) -> None:
-            book.put_part(
-                self.shipper.part(
-                    part,
-                    begun.run_id,
-                    jobs,
-                    self.inputs,
-                    draft.images,
-                    draft.local,
-                    lambda job: home.spec(job).index_key,
-                )
-            )
+            inputs, images, local = self.inputs, draft.images, draft.local
+            keys = {job: home.spec(job).index_key for job in jobs}
+            book.put_part(self.shipper.part(part, run_id, jobs, inputs, images, local, keys.__getitem__))
 
         self.backend.begin(begun, self.shipper.bundle())
         if draft.run is None:
@@ -324,19 +308,10 @@ class SuiteRun:
                 raise UsageError(f"another command began {first.run_id} meanwhile; give yours again to go on with it")
             self.client.screen.say(f"run {begun.run_id}")
         jobs = sum(len(part.jobs) for part in begun.parts)
-        watch = Watch(
-            self.work,
-            book,
-            home,
-            self.backend,
-            self.shipper,
-            put_part,
-            self.known,
-            self.clock,
-            Board(self.client.screen, begun.run_id, jobs, costs.expected_usd(begun.parts)),
-            Terms(self.request.most, self._cap(draft.run), self.client.patience),
-            self.client.pace,
-        )
+        board = Board(self.client.screen, run_id, jobs, costs.expected_usd(begun.parts))
+        terms = Terms(self.request.most, self._cap(draft.run), self.client.patience)
+        backend, shipper, pace = self.backend, self.shipper, self.client.pace
+        watch = Watch(self.work, book, home, backend, shipper, put_part, self.known, self.clock, board, terms, pace)
         with self._going_on(watch):
             alive = watch.run()
         return self._done(draft, begun, watch, alive)
