@@ -179,7 +179,7 @@ class _Run:
             self.follower.starts(job_key(job.spec))
             result = self._job(job, part)
             self.finished.append((result, job.expected))
-            self.screen.say(_line(number, len(todo), result, job.expected))
+            self.screen.say(line(number, len(todo), result, job.expected))
 
     def _prepare(self, systems: Mapping[str, System]) -> None:
         """Make the systems ready; one that cannot be is remembered, and the others go on."""
@@ -322,7 +322,8 @@ def _why(result: Result, expected: Outcome) -> str:
     return result.detail or f"the suite foresees {expected.value}; change its [[expect]]"
 
 
-def _line(number: int, total: int, result: Result, expected: Outcome) -> str:
+def line(number: int, total: int, result: Result, expected: Outcome) -> str:
+    """Return how a job ended, for the person who waits."""
     text = f"  [{number}/{total}] {_place(result)}: {result.outcome.value}"
     if result.outcome is expected and expected is not Outcome.OK:
         text += " (foreseen)"

@@ -8,7 +8,9 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from harness.progress import Screen, duration
+from harness import orchestrator
+from harness.progress import Screen
+from harness.records import Outcome
 from harness.result import Result
 
 Line = tuple[str, str, str, str]
@@ -43,10 +45,10 @@ class Board:
         """Print a line that stays."""
         self._screen.say(text)
 
-    def came(self, result: Result) -> None:
+    def came(self, result: Result, expected: Outcome) -> None:
         """Print that a job is home."""
         self._home += 1
-        self.say(line_of(result, self._home, self._jobs))
+        self.say(orchestrator.line(self._home, self._jobs, result, expected))
 
     def update(self, lines: list[Line], committed_usd: float) -> None:
         """Show how it stands; without a terminal only what has changed."""
@@ -63,15 +65,3 @@ class Board:
             if state not in ("waiting", self._shown.get(name)):
                 self._shown[name] = state
                 self.say(f"{name} ({machine}): {state}  ({money})")
-
-
-def line_of(result: Result, number: int, total: int) -> str:
-    """Return a job that came home, in one line."""
-    cell = result.spec.cell
-    trial = f" trial {result.spec.job + 1}/{result.spec.jobs}" if result.spec.jobs > 1 else ""
-    detail = f": {result.detail}" if result.detail else ""
-    scenario = "" if cell.scenario == "single_stream" else f" {cell.scenario}"
-    return (
-        f"  [{number}/{total}] {cell.system} {cell.dataset} {cell.profile}{scenario}{trial}:"
-        f" {result.outcome.value}{detail}  [{duration(result.wall_s)}]"
-    )

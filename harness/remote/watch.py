@@ -179,7 +179,7 @@ class Watch:
         for key, result in zip(wanted, came, strict=True):
             if isinstance(result, Result):
                 self.home.keys.add(result.key)
-                self.board.came(result)
+                self.board.came(result, self.home.planned(wanted[key][0]).expected)
             elif isinstance(result, AwsError) and result.code in _OF_THE_JOB:
                 self._damage(key, result)
             else:
