@@ -57,13 +57,9 @@ class State:
 class Backend(Protocol):
     """One service, for one command."""
 
-    @property
-    def name(self) -> str:
-        """The service's name, as ``--launcher`` takes it."""
-
-    @property
-    def ending(self) -> str:
-        """The command that ends what goes on, for people."""
+    name: str
+    # The command that ends what goes on, for people.
+    ending: str
 
     def split(self, parts: tuple[PlannedPart, ...]) -> tuple[Submission, ...]:
         """Return the requests that parts are launched with."""

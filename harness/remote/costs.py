@@ -64,14 +64,6 @@ def worst_usd(parts: Iterable[PlannedPart], cap_usd: float | None) -> float:
     return limits if cap_usd is None else min(limits, cap_usd)
 
 
-@dataclass(frozen=True)
-class Limits:
-    """How long each part of a submission may take, and how often a lost machine is replaced."""
-
-    limit_s: int
-    attempts: int
-
-
 @dataclass
 class Budget:
     """A cap, and what is promised and spent of it, by launch (US$)."""
@@ -90,22 +82,24 @@ class Budget:
         """Whether something is promised that may come back."""
         return bool(self.promised.keys() - self.spent.keys())
 
-    def limits(self, submission: Submission, others: Iterable[Submission]) -> Limits | None:
-        """Return what a submission may take; ``None``: the money does not reach for it now.
+    def launch(self, submission: Submission, others: Iterable[Submission], now: float) -> Launch | None:
+        """Return a launch with the time that it may take; ``None``: the money does not reach for it now.
 
         ``others`` wait behind it, and keep what they need at least.
         """
-        parts = submission.parts
-        usual = max(usual_limit_s(estimate(part)) for part in parts)
+        parts, usd_per_hour = submission.parts, sum(part.usd_per_hour for part in submission.parts)
+        usual, names = max(usual_limit_s(estimate(part)) for part in parts), tuple(part.name for part in parts)
         if self.cap_usd is None:
-            return Limits(round(usual), ATTEMPTS)
+            return Launch(submission.name, names, round(usual), ATTEMPTS, round(now), usd_per_hour)
         need = _need(parts)
         left = self.cap_usd - self.committed_usd
         kept = sum(_most(each.parts, _need(each.parts)) for each in others)
         # Rounding must not refuse what is just enough.
         allowed = max(left - kept, min(left, _most(parts, need))) + 1e-9
-        most_s = 3600 * allowed / sum(part.usd_per_hour for part in parts) - BEYOND_LIMIT_S
-        return None if most_s < need else Limits(int(min(usual, most_s)), 1)
+        most_s = 3600 * allowed / usd_per_hour - BEYOND_LIMIT_S
+        if most_s < need:
+            return None
+        return Launch(submission.name, names, int(min(usual, most_s)), 1, round(now), usd_per_hour)
 
     def promise(self, launch: Launch) -> None:
         """Note the most that a launch can cost."""

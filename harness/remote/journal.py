@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -30,21 +29,13 @@ class AwsTime:
     """The latest time that S3 has given in any answer, in seconds since 1970: this machine's clock may be off."""
 
     def __init__(self, connections: Connections) -> None:
-        self._latest = 0.0
-        self._lock = threading.Lock()
+        self.now = 0.0  # before the first answer
         connections.client("s3").meta.events.register("after-call.s3", self._answered)
 
     def _answered(self, parsed: dict[str, Any], **_others: Any) -> None:
         at = said_at(parsed)
         if at is not None:
-            with self._lock:
-                self._latest = max(self._latest, at.timestamp())
-
-    @property
-    def now(self) -> float:
-        """Seconds since 1970; 0 before the first answer."""
-        with self._lock:
-            return self._latest
+            self.now = max(self.now, at.timestamp())
 
 
 def _plain(said: Any) -> Any:

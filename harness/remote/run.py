@@ -30,7 +30,7 @@ from harness.remote.journal import AwsTime, Journal
 from harness.remote.plan import Grouping
 from harness.remote.records import PartJob, PlannedPart, Run
 from harness.remote.shipping import Shipper
-from harness.remote.watch import Pace, Patience, Terms, Watch
+from harness.remote.watch import Pace, Patience, Watch
 from harness.result import Result
 from harness.store import Store
 from harness.stored_jobs import read_jobs
@@ -309,9 +309,9 @@ class SuiteRun:
             self.client.screen.say(f"run {begun.run_id}")
         jobs = sum(len(part.jobs) for part in begun.parts)
         board = Board(self.client.screen, run_id, jobs, costs.expected_usd(begun.parts))
-        terms = Terms(self.request.most, self._cap(draft.run), self.client.patience)
-        backend, shipper, pace = self.backend, self.shipper, self.client.pace
-        watch = Watch(self.work, book, home, backend, shipper, put_part, self.known, self.clock, board, terms, pace)
+        backend, shipper, known, clock = self.backend, self.shipper, self.known, self.clock
+        terms = (self.request.most, self._cap(draft.run), self.client.patience, self.client.pace)
+        watch = Watch(self.work, book, home, backend, shipper, put_part, known, clock, board, *terms)
         with self._going_on(watch):
             alive = watch.run()
         return self._done(draft, begun, watch, alive)

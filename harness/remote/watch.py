@@ -49,18 +49,13 @@ class Pace:
     sleep: Callable[[float], None] = time.sleep
 
 
-@dataclass(frozen=True)
-class Terms:
-    """What the user allows: submissions at once, and money (``None``: no cap)."""
-
-    most: int
-    cap_usd: float | None = None
-    patience: Patience = field(default_factory=Patience)
-
-
 @dataclass
 class Watch:
-    """One run, from wherever it is to its end; ``put_part`` ships a part's inputs and writes what its box is to do."""
+    """One run, from wherever it is to its end.
+
+    ``put_part`` ships a part's inputs and writes what its box is to do; ``most``: launches at once; ``cap_usd``: what
+    all may cost.
+    """
 
     work: Objects
     journal: Journal
@@ -71,12 +66,14 @@ class Watch:
     machines: Mapping[str, Instance]
     clock: AwsTime
     board: Board
-    terms: Terms
+    most: int
+    cap_usd: float | None
+    patience: Patience
     pace: Pace
     given_up: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.budget = Budget(self.terms.cap_usd)
+        self.budget = Budget(self.cap_usd)
         self._submissions = {each.name: each for each in self.backend.split(self.journal.run.parts)}
         self._states: dict[str, State] = {}
         self._over: set[str] = set()  # names of submissions
@@ -215,9 +212,9 @@ class Watch:
             return
         now = self.clock.now
         first, last, _ = self._ending.get(part.name, (now, float("-inf"), why))
-        if now - first > self.terms.patience.linger_s:
+        if now - first > self.patience.linger_s:
             self._finish(part, state)
-        elif now - last > self.terms.patience.again_s:
+        elif now - last > self.patience.again_s:
             if not done and part.name not in self._ending:
                 self.board.say(f"{self._name(part, state)}: ended, because {why}")
             self._ending[part.name] = (first, now, why)
@@ -229,7 +226,7 @@ class Watch:
             return None
         if state.reason:
             return state.reason
-        last, patience = self._last(state), self.terms.patience
+        last, patience = self._last(state), self.patience
         if last.beat is not None and last.beat.notice:
             return f"EC2 takes it away: {last.beat.notice}"
         # Until harness is there, nothing beats.
@@ -293,31 +290,23 @@ class Watch:
                     self._launch(launch, submission)
             elif self._all_there(submission):
                 self._over.add(submission.name)
-            elif len(self.launched) < self.terms.most and self._ready(submission):
+            elif len(self.launched) < self.most and self._ready(submission):
                 self._new_launch(submission, waiting)
 
     def _new_launch(self, submission: Submission, waiting: list[Submission]) -> None:
-        others = [
-            each
-            for each in waiting
-            if each.name not in self.journal.launches.keys() | self._over and each is not submission
-        ]
-        limits = self.budget.limits(submission, others)
-        if limits is None:
+        begun = {submission.name, *self.journal.launches, *self._over}
+        launch = self.budget.launch(submission, [each for each in waiting if each.name not in begun], self.clock.now)
+        if launch is None:
             if not self.budget.outstanding:  # nothing is promised that could come back
-                left = max(self.terms.cap_usd or 0.0, 0.0) - self.budget.committed_usd
+                left = max(self.cap_usd or 0.0, 0.0) - self.budget.committed_usd
                 reason = f"what is left of --max-usd, US$ {max(left, 0.0):.2f}, does not reach for it"
                 self._give_up(f"{submission.name}: {self._left(submission)} jobs left undone: {reason}")
                 self._over.add(submission.name)
             return
         for part in submission.parts:
             self.put_part(part, self.home.left(part))
-        parts, usd_per_hour = submission.parts, sum(part.usd_per_hour for part in submission.parts)
-        names, now = tuple(part.name for part in parts), round(self.clock.now)
         # Before it is asked for: money that may be spent is promised first.
-        launch = self.journal.new_launch(
-            Launch(submission.name, names, limits.limit_s, limits.attempts, now, usd_per_hour)
-        )
+        launch = self.journal.new_launch(launch)
         self._promise(launch)
         if launch.usd is None:
             self._launch(launch, submission)

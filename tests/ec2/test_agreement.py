@@ -11,7 +11,7 @@ import pytest
 from harness.errors import UsageError
 from harness.remote import run
 from harness.remote.records import PlannedPart
-from harness.remote.watch import Terms, Watch
+from harness.remote.watch import Watch
 from tests.ec2 import conftest
 from tests.ec2.conftest import SERVICE, Field, launched_and_terminated
 
@@ -72,11 +72,12 @@ def test_who_goes_on_without_a_cap_keeps_that_of_the_beginning(
 ) -> None:
     caps: list[float | None] = []
 
-    def noted(most: int, cap_usd: float | None, *others: Any) -> Terms:
-        caps.append(cap_usd)
-        return Terms(most, cap_usd, *others)
+    def noted(*given: Any) -> Watch:
+        made = Watch(*given)
+        caps.append(made.cap_usd)
+        return made
 
-    monkeypatch.setattr(run, "Terms", noted)
+    monkeypatch.setattr(run, "Watch", noted)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Watch, "run", _interrupted)
         plain.run(cap_usd=1.5)

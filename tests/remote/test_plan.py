@@ -126,7 +126,7 @@ def launch(name: str, limit_s: int, attempts: int = 1, usd_per_hour: float = 0.3
 
 
 def test_without_a_cap_a_part_has_the_usual_limit_and_is_begun_again() -> None:
-    limits = Budget().limits(Submission("p", (PART,)), [])
+    limits = Budget().launch(Submission("p", (PART,)), [], 0.0)
     assert limits is not None
     assert (limits.limit_s, limits.attempts) == (3 * 3600, costs.ATTEMPTS)
 
@@ -140,7 +140,7 @@ def test_promised_and_spent_never_exceed_the_cap(cap: float, rates: list[float],
     budget = Budget(cap)
     waiting = [Submission(f"{n}", (replace(PART, name=f"{n}", usd_per_hour=rate),)) for n, rate in enumerate(rates)]
     for number, submission in enumerate(waiting):
-        limits = budget.limits(submission, waiting[number + 1 :])
+        limits = budget.launch(submission, waiting[number + 1 :], 0.0)
         if limits is None:
             continue
         made = launch(submission.name, limits.limit_s, limits.attempts, submission.parts[0].usd_per_hour)
@@ -156,7 +156,7 @@ def test_those_that_wait_keep_what_they_need() -> None:
     need = costs.most_usd(0.36, costs.need_s(costs.estimate(PART)))
     budget, waiting = Budget(2 * need + 0.01), [Submission(name, (replace(PART, name=name),)) for name in "ab"]
     for number, submission in enumerate(waiting):
-        limits = budget.limits(submission, waiting[number + 1 :])
+        limits = budget.launch(submission, waiting[number + 1 :], 0.0)
         assert limits is not None and limits.limit_s >= costs.need_s(costs.estimate(PART)) - 1
         budget.promise(launch(submission.name, limits.limit_s))
 

@@ -37,7 +37,7 @@ from harness.remote.records import (
     Run,
     dump,
 )
-from harness.remote.watch import Pace, Patience, Terms, Watch
+from harness.remote.watch import Pace, Patience, Watch
 from harness.result import Ec2Instance, Result, ResultSpec, job_key
 from harness.share import IndexBuild
 from harness.store import Store
@@ -157,7 +157,9 @@ class Scene:
             instances.read("aws"),
             self.clock,
             Board(Screen(Console(file=self.screen, width=300)), "s-1", 3, 1.0),
-            Terms(terms.pop("most", 8), terms.pop("cap_usd", None), Patience(**terms)),
+            terms.pop("most", 8),
+            terms.pop("cap_usd", None),
+            Patience(**terms),
             Pace(0.0, lambda _s: None),
         )
         self.journal.recall()
