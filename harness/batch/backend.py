@@ -198,8 +198,9 @@ class BatchBackend:
             return job.ended
         # Batch makes the children some time after their array: until then they are as it is.
         array = found.get(job.job_id, _NEW)
-        missing = {**array, "container": {}, "attempts": ()} if array["status"] in inventory.ENDED else _NEW
-        states = {part: self._state(found.get(each, missing)) for part, each in rest.items()}
+        shown = {**array, "container": {}, "attempts": ()} if array["status"] in inventory.ENDED else _NEW
+        missing = replace(self._state(shown), seconds=None)
+        states = {part: self._state(found[each]) if each in found else missing for part, each in rest.items()}
         job.ended |= {part: state for part, state in states.items() if state.phase == ENDED}
         reason = self._why_waits(job, submission, [state for state in states.values() if state.phase != ENDED])
         for part, state in states.items():
@@ -230,8 +231,10 @@ class BatchBackend:
         if container.get("exitCode"):
             said.append(f"exit code {container['exitCode']}")
         phase = _PHASES.get(shown["status"], WAITING)
-        ran_ms = sum(max(0, each.get("stoppedAt", 0) - each.get("startedAt", 0)) for each in attempts)
-        seconds = ran_ms / 1000 if phase == ENDED else None
+        times = [(each["startedAt"], each.get("stoppedAt")) for each in attempts if each.get("startedAt")]
+        # Instances cost while they start and idle too; an end that Batch does not tell may be any.
+        known = phase == ENDED and all(stopped for _, stopped in times)
+        seconds = sum((stopped - started) / 1000 + costs.BEYOND_LIMIT_S for started, stopped in times) if known else None
         reason = concealed(" ".join("; ".join(filter(None, said)).split()))[:300]  # it may name the account
         return State(phase, shown["status"].lower(), tuple(boxes), max(len(attempts), len(boxes)), reason, seconds)
 

@@ -71,7 +71,7 @@ def check_reaper(connections: Connections, account: Account) -> None:
     if state != "enabled":
         raise UsageError(
             f"the rule {rule}, by which AWS ends late boxes, is {state};"
-            " enable it, or remove the account stack and make it anew: `harness ec2 down`, `harness ec2 up`"
+            " enable it, or put it back as `harness ec2 template` prints it"
         )
 
 

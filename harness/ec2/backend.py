@@ -30,6 +30,8 @@ from harness.result import Ec2Instance
 SHOWN_S = 300.0
 # The deadline that the rule on AWS's side keeps, beyond the box's own limit.
 _GRACE_S = 60.0
+# A launch that was noted longer ago, and not asked for, gets its whole time anew.
+_FRESH_S = 60.0
 # No machine of that type there just now ("InsufficientInstanceCapacity"): another zone may have one.
 _NO_ROOM, _NOT_HERE = "Insufficient", ("SpotMaxPriceTooLow", "Unsupported")
 _QUOTA = {"InstanceLimitExceeded", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "VolumeLimitExceeded"}
@@ -92,7 +94,6 @@ class Ec2:
     def _find(self, parts: Sequence[PlannedPart]) -> None:
         found = account.find(self._connections, self._request.work, self._region)
         if found is not None:
-            account.check_reaper(self._connections, found)
             self._account, self._there = found, True
         named = [self._request.subnet] if self._request.subnet else []
         self._subnets = region.subnets(self._connections, self._region, named)
@@ -120,14 +121,20 @@ class Ec2:
         """
         part = submission.parts[0]
         offered = self._zones.get(part.instance_type, ())
-        subnets = [subnet for subnet in self._subnets if subnet.zone in offered and subnet.free_addresses]
-        if not subnets:
+        asked = [subnet for subnet in self._subnets if subnet.zone == launch.zone]
+        if launch.zone is not None and not asked:
+            raise UsageError(f"{part.name} was asked for in {launch.zone}; give a --subnet there, as before")
+        others = [each for each in self._subnets if each.zone in offered and each.free_addresses and each not in asked]
+        if not asked + others:
             raise Refused(f"no subnet with free addresses is in a zone that offers {part.instance_type}")
-        subnets.sort(key=lambda subnet: subnet.zone != launch.zone)
+        if launch.zone is None:
+            account.check_reaper(self._connections, self._account)
+            if self._clock.now - launch.at > _FRESH_S:  # who noted it died before it asked
+                launch = replace(launch, at=round(self._clock.now))
         refusals: list[AwsError] = []
-        for subnet in subnets:
+        for subnet in asked + others:  # a lost box may have taken the last address of where it was asked for
             if launch.zone != subnet.zone:
-                launch = replace(launch, zone=subnet.zone)
+                launch = replace(launch, zone=subnet.zone, role=self._account.worker_role_id)
                 note(launch)
             try:
                 machine = self._run_instance(launch, part, subnet)
@@ -231,7 +238,7 @@ class Ec2:
         return State(
             RUNNING if box.alive else ENDED,
             "booting" if box.state in ("pending", "running") else box.state,
-            boxes=(self._box_id(box.instance_id),),
+            boxes=(self._box_id(launch, box.instance_id),),
             attempts=1,
             reason=reason,
             seconds=min(lived, most),
@@ -240,20 +247,22 @@ class Ec2:
         )
 
     def _not_shown(self, launch: Launch) -> State:
+        if launch.zone is None:
+            return State(UNKNOWN, "launching", seconds=0.0)  # EC2 was never asked
         now = self._clock.now
         boxes: tuple[str, ...] = ()
         instance: Ec2Instance | None = None
         if launch.machine is not None:
             [type_] = [part.instance_type for part in self._run.parts if part.name == launch.name]
-            boxes, instance = (self._box_id(launch.machine),), Ec2Instance(launch.machine, type_)
+            boxes, instance = (self._box_id(launch, launch.machine),), Ec2Instance(launch.machine, type_)
         late = now > launch.at + launch.limit_s + costs.BEYOND_LIMIT_S
         unseen = now - max(launch.at, self._answered.get(launch.name, 0.0)) > SHOWN_S
         if launch.name in self._gone or late or (instance and unseen):
             return State(ENDED, "gone", boxes, 1, "EC2 does not show its instance any more", instance=instance)
         return State(WAITING, "launching", boxes, 1, instance=instance) if instance else State(UNKNOWN, "launching")
 
-    def _box_id(self, machine: str) -> str:
-        return f"{self._account.worker_role_id}:{machine}"
+    def _box_id(self, launch: Launch, machine: str) -> str:
+        return f"{launch.role or self._account.worker_role_id}:{machine}"
 
     def last_words(self, state: State) -> str:
         """Return the last line of an instance's console."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 
 import boto3
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 
 def handler(event: dict[str, str], _context: object) -> None:
@@ -18,19 +18,21 @@ def handler(event: dict[str, str], _context: object) -> None:
     ec2, late, failed = boto3.client("ec2"), list[str](), list[str]()
     states = ["pending", "running", "stopping", "stopped"]
     filters = [{"Name": "tag-key", "Values": ["harness:owner"]}, {"Name": "instance-state-name", "Values": states}]
-    for page in ec2.get_paginator("describe_instances").paginate(Filters=filters):
-        for box in (box for reservation in page["Reservations"] for box in reservation["Instances"]):
-            expiry = {tag["Key"]: tag["Value"] for tag in box["Tags"]}.get("harness:expiry")
-            try:
-                if expiry is not None and datetime.datetime.fromisoformat(expiry) <= now:
+    try:
+        for page in ec2.get_paginator("describe_instances").paginate(Filters=filters):
+            for box in (box for reservation in page["Reservations"] for box in reservation["Instances"]):
+                expiry = {tag["Key"]: tag["Value"] for tag in box["Tags"]}.get("harness:expiry")
+                try:
+                    if expiry is not None and datetime.datetime.fromisoformat(expiry) <= now:
+                        late.append(box["InstanceId"])
+                except (TypeError, ValueError):
                     late.append(box["InstanceId"])
-            except (TypeError, ValueError):
-                late.append(box["InstanceId"])
-    for name in late:
-        try:
-            ec2.terminate_instances(InstanceIds=[name])
-            print("ended", name)  # into its log
-        except ClientError as error:
-            failed.append(str(error))
-    if failed:
-        raise RuntimeError("; ".join(failed))
+    finally:  # those of the pages that came
+        for name in late:
+            try:
+                ec2.terminate_instances(InstanceIds=[name])
+                print("ended", name)  # into its log
+            except (BotoCoreError, ClientError) as error:
+                failed.append(str(error))
+        if failed:
+            raise RuntimeError("; ".join(failed))

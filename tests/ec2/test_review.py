@@ -15,12 +15,13 @@ import boto3
 import click
 import pytest
 from click.testing import CliRunner
-from harness.aws.connections import Connections
+from harness.aws.client import Connections
 
 from harness import storage
 from harness.batch.backend import BatchBackend
 from harness.cli.cloud import cloud_options
-from harness.ec2 import account, fleet
+from harness.ec2 import account
+from harness.ec2 import instances as boxes_
 from harness.ec2.backend import SERVICE
 from harness.errors import HarnessError, UsageError
 from harness.prices import snapshot
@@ -56,9 +57,9 @@ def interrupted(plain: Field, **changes: Any) -> Iterator[Boxes]:
             yield boxes
         finally:
             released.set()
-            for box in fleet.instances(Connections(REGION), REGION):
+            for box in boxes_.find(Connections(REGION), REGION):
                 if box.alive:
-                    fleet.terminate(Connections(REGION), REGION, [box.instance_id])
+                    boxes_.end(Connections(REGION), REGION, [box.instance_id])
 
 
 def test_the_same_command_with_another_region_loses_nothing(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +173,7 @@ def test_a_launch_that_was_never_asked_for_has_all_its_time(launched: Launched) 
         launched.backend.launch(stale, Submission("x", (launched.part,)), noted.append)
     except HarnessError:
         return
-    for box in fleet.instances(launched.connections, REGION):
+    for box in boxes_.find(launched.connections, REGION):
         left_s = _seconds(box.tags["harness:expiry"]) - box.launched
         assert left_s > 1800, f"the rule ends it {left_s:.0f} s after its launch"
 
@@ -205,8 +206,8 @@ def test_what_a_box_handed_over_comes_home_though_its_id_was_not_noted(launched:
     """Killed between EC2's answer and the note; EC2 forgets the box an hour after its end."""
     launched.begin()()
     Injected(launched.connections, "ec2.RunInstances", lambda *_: "IdempotentInstanceTerminated")
-    ids = [box.instance_id for box in fleet.instances(launched.connections, REGION)]
-    fleet.terminate(launched.connections, REGION, ids)
+    ids = [box.instance_id for box in boxes_.find(launched.connections, REGION)]
+    boxes_.end(launched.connections, REGION, ids)
     launched.backend._boxes = list  # type: ignore[method-assign,assignment]
     noted = launched(replace(launched.launch, zone="us-east-1a"))
     last = noted[-1] if noted else replace(launched.launch, zone="us-east-1a")
