@@ -234,7 +234,9 @@ class BatchBackend:
         times = [(each["startedAt"], each.get("stoppedAt")) for each in attempts if each.get("startedAt")]
         # Instances cost while they start and idle too; an end that Batch does not tell may be any.
         known = phase == ENDED and all(stopped for _, stopped in times)
-        seconds = sum((stopped - started) / 1000 + costs.BEYOND_LIMIT_S for started, stopped in times) if known else None
+        seconds = (
+            sum((stopped - started) / 1000 + costs.BEYOND_LIMIT_S for started, stopped in times) if known else None
+        )
         reason = concealed(" ".join("; ".join(filter(None, said)).split()))[:300]  # it may name the account
         return State(phase, shown["status"].lower(), tuple(boxes), max(len(attempts), len(boxes)), reason, seconds)
 

@@ -105,7 +105,7 @@ def up(
     user_data.refuse_accounts(work)
     connections = _at(connections, region)
     connections.expect_owner(work.bucket)
-    vpc = regions.subnets(connections, region, [subnet] if subnet else [])[0].vpc
+    vpc = regions.subnets(connections, region, [subnet])[0].vpc
     name = stack_name(work, region)
     stack = cloudformation.find(connections, name)
     ours = _is_ours(connections, work.bucket)

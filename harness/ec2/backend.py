@@ -57,7 +57,6 @@ class Ec2:
         self._context, self._request = context, context.request
         self._connections, self._region = context.connections, context.region
         self._known, self._clock = context.known, context.clock
-        self._there = False
         self._subnets: list[Subnet] = []
         self._zones: dict[str, tuple[str, ...]] = {}
         self._amis: dict[tuple[str, bool], Ami] = {}
@@ -72,7 +71,7 @@ class Ec2:
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
         """Find subnets, images, zones and quotas; return them for the quote."""
         user_data.refuse_accounts(self._request.work)
-        self._find(parts)
+        there = self._find(parts)
         lines = [f"machine images: {', '.join(f'{ami.image_id} ({ami.name})' for ami in self._amis.values())}"]
         here = {subnet.zone for subnet in self._subnets}
         for name, offered in sorted(self._zones.items()):
@@ -84,33 +83,34 @@ class Ec2:
             room = region.quota(self._connections, self._region, self._known[name], self._request.spot)
             lines.append(f"{name}: offered in {', '.join(offered)}; quota: {room}")
         lines.append(f"{len(parts)} instances, at most {self._request.most} at once")
-        if not self._there:
+        if there:
+            account.check_reaper(self._connections, self._account)
+        else:
             where = f" --subnet {self._request.subnet}" if self._request.subnet else ""
             lines.append(f"not there yet: the account stack; `harness ec2 up {self._request.work}{where}` makes it")
             if not self._request.dry_run:
                 raise UsageError(lines[-1])
         return lines
 
-    def _find(self, parts: Sequence[PlannedPart]) -> None:
+    def _find(self, parts: Sequence[PlannedPart]) -> bool:
+        """Find what parts need; return whether the account stack is there."""
         found = account.find(self._connections, self._request.work, self._region)
         if found is not None:
-            self._account, self._there = found, True
-        named = [self._request.subnet] if self._request.subnet else []
-        self._subnets = region.subnets(self._connections, self._region, named)
+            self._account = found
+        self._subnets = region.subnets(self._connections, self._region, [self._request.subnet])
         self._zones = region.zones(self._connections, self._region, {part.instance_type for part in parts})
         for arch, gpus in sorted({self._kind(part) for part in parts}):
             system = self._request.suite.ec2.ami
             self._amis[arch, gpus] = region.ami(self._connections, self._region, system, arch, gpus)
+        return found is not None
 
     def _kind(self, part: PlannedPart) -> tuple[str, bool]:
         return self._known[part.instance_type].architecture, bool(part.gpus)
 
     def begin(self, run: Run, bundle: Input) -> None:
-        """Take note of the run; find the account of an open one."""
+        """Take note of the run; find all that its parts need, which may be more than is left."""
         self._run, self._bundle = run, bundle
-        if not self._there:
-            self._find(run.parts)
-        if not self._there:
+        if not self._find(run.parts):
             raise UsageError(f"the account stack is gone; make it with `harness ec2 up {self._request.work}`")
 
     def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:

@@ -90,16 +90,17 @@ def _parameter(system: str, architecture: str, gpus: bool) -> str:
     return _DEBIAN.format(_DEBIAN_NAMES[architecture]) if system == "debian-12" else _AL2023.format(architecture)
 
 
-def subnets(connections: Connections, region: str, named: Sequence[str] = ()) -> list[Subnet]:
+def subnets(connections: Connections, region: str, named: Sequence[str | None] = ()) -> list[Subnet]:
     """Return the default VPC's subnets, or the named ones, by zone."""
-    wanted = {"Name": "subnet-id", "Values": list(named)} if named else {"Name": "default-for-az", "Values": ["true"]}
+    names = list(filter(None, named))
+    wanted = {"Name": "subnet-id", "Values": names} if names else {"Name": "default-for-az", "Values": ["true"]}
     with aws_errors("looking for subnets"):
         shown = connections.client("ec2", region).describe_subnets(Filters=[wanted])["Subnets"]
     found = [
         Subnet(each["SubnetId"], each["AvailabilityZone"], each["VpcId"], each["AvailableIpAddressCount"])
         for each in shown
     ]
-    if missing := set(named) - {subnet.subnet_id for subnet in found}:
+    if missing := set(names) - {subnet.subnet_id for subnet in found}:
         raise UsageError(f"{region} has no subnet {', '.join(sorted(missing))}; name another --subnet")
     if not found:
         raise UsageError(f"{region} has no default VPC; make one (`aws ec2 create-default-vpc`) or give --subnet")
@@ -124,21 +125,18 @@ def quota(connections: Connections, region: str, machine: Instance, spot: bool) 
     family = next((name for name in sorted(_QUOTAS, key=len, reverse=True) if letters.startswith(name)), "standard")
     # A few families of the standard quota begin with letters of another.
     code = _QUOTAS["standard" if letters.startswith("im") else family][int(spot)]
-    client = connections.client("service-quotas", region)
-    # A quota that was never changed for an account has the value that all accounts have.
-    for usual, ask in enumerate((client.get_service_quota, client.get_aws_default_service_quota) if code else ()):
-        try:
-            with aws_errors("asking for a quota"):
-                vcpus = float(ask(ServiceCode="ec2", QuotaCode=code)["Quota"]["Value"])
-        except (AwsError, KeyError) as error:
-            if isinstance(error, AwsError) and error.code == "NoSuchResourceException":
-                continue
-            break
-        count = int(vcpus // machine.vcpus)
-        if count < 1 and not usual:
-            raise UsageError(
-                f"the account may run {vcpus:g} vCPUs of the kind of {machine.instance_type} at once, which has"
-                f" {machine.vcpus}; ask for more (Service Quotas, EC2, {code}), or choose a smaller type"
-            )
-        return f"{vcpus:g} vCPUs{' (as every account)' if usual else ''}, {count} of {machine.vcpus} vCPUs at once"
-    return "not known"
+    if not code:
+        return "not known"
+    try:
+        with aws_errors("asking for a quota"):
+            answer = connections.client("service-quotas", region).get_service_quota(ServiceCode="ec2", QuotaCode=code)
+        vcpus = float(answer["Quota"]["Value"])
+    except (AwsError, KeyError):
+        return "not known"  # EC2 says it, should it not reach
+    count = int(vcpus // machine.vcpus)
+    if count < 1:
+        raise UsageError(
+            f"the account may run {vcpus:g} vCPUs of the kind of {machine.instance_type} at once, which has"
+            f" {machine.vcpus}; ask for more (Service Quotas, EC2, {code}), or choose a smaller type"
+        )
+    return f"{vcpus:g} vCPUs, {count} of {machine.vcpus} vCPUs at once"

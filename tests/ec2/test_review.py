@@ -15,9 +15,9 @@ import boto3
 import click
 import pytest
 from click.testing import CliRunner
-from harness.aws.client import Connections
 
 from harness import storage
+from harness.aws.client import Connections
 from harness.batch.backend import BatchBackend
 from harness.cli.cloud import cloud_options
 from harness.ec2 import account
