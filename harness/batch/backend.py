@@ -231,12 +231,11 @@ class BatchBackend:
         if container.get("exitCode"):
             said.append(f"exit code {container['exitCode']}")
         phase = _PHASES.get(shown["status"], WAITING)
-        times = [(each["startedAt"], each.get("stoppedAt")) for each in attempts if each.get("startedAt")]
-        # Instances cost while they start and idle too; an end that Batch does not tell may be any.
-        known = phase == ENDED and all(stopped for _, stopped in times)
-        seconds = (
-            sum((stopped - started) / 1000 + costs.BEYOND_LIMIT_S for started, stopped in times) if known else None
-        )
+        begun = [each for each in attempts if each.get("startedAt")]
+        seconds: float | None = None
+        if phase == ENDED and all(each.get("stoppedAt") for each in begun):
+            ran_ms = sum(each["stoppedAt"] - each["startedAt"] for each in begun)
+            seconds = ran_ms / 1000 + len(begun) * costs.BEYOND_LIMIT_S  # an instance costs before and after, too
         reason = concealed(" ".join("; ".join(filter(None, said)).split()))[:300]  # it may name the account
         return State(phase, shown["status"].lower(), tuple(boxes), max(len(attempts), len(boxes)), reason, seconds)
 

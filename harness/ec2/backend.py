@@ -50,6 +50,9 @@ class Ec2:
 
     name = "ec2"
     _account: account.Account  # once it is found
+    _subnets: list[Subnet]
+    _zones: dict[str, tuple[str, ...]]
+    _amis: dict[tuple[str, bool], Ami]
     _run: Run
     _bundle: Input
 
@@ -57,9 +60,6 @@ class Ec2:
         self._context, self._request = context, context.request
         self._connections, self._region = context.connections, context.region
         self._known, self._clock = context.known, context.clock
-        self._subnets: list[Subnet] = []
-        self._zones: dict[str, tuple[str, ...]] = {}
-        self._amis: dict[tuple[str, bool], Ami] = {}
         self._gone: set[str] = set()  # parts whose instance EC2 says has ended
         self._answered: dict[str, float] = {}  # part -> when EC2 was last asked for it
         self.ending = f"`harness ec2 reap --region {self._region}`"
@@ -99,9 +99,8 @@ class Ec2:
             self._account = found
         self._subnets = region.subnets(self._connections, self._region, [self._request.subnet])
         self._zones = region.zones(self._connections, self._region, {part.instance_type for part in parts})
-        for arch, gpus in sorted({self._kind(part) for part in parts}):
-            system = self._request.suite.ec2.ami
-            self._amis[arch, gpus] = region.ami(self._connections, self._region, system, arch, gpus)
+        kinds, system = sorted({self._kind(part) for part in parts}), self._request.suite.ec2.ami
+        self._amis = {kind: region.ami(self._connections, self._region, system, *kind) for kind in kinds}
         return found is not None
 
     def _kind(self, part: PlannedPart) -> tuple[str, bool]:
@@ -120,7 +119,7 @@ class Ec2:
         with the instance that it made, though it may not show it yet.
         """
         part = submission.parts[0]
-        offered = self._zones.get(part.instance_type, ())
+        offered = self._zones[part.instance_type]
         asked = [subnet for subnet in self._subnets if subnet.zone == launch.zone]
         if launch.zone is not None and not asked:
             raise UsageError(f"{part.name} was asked for in {launch.zone}; give a --subnet there, as before")

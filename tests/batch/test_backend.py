@@ -385,8 +385,22 @@ def test_every_attempt_has_its_box_and_the_reason_is_the_last_ones(
     reason = f"Host EC2 of arn:aws:iam::{server.ACCOUNT}:role/x terminated."
     shown[0] |= {"status": "FAILED", "statusReason": reason, "container": {"taskArn": task("two"), "exitCode": 1}}
     over = look(backend, ONE)["001"]
-    assert (over.boxes, over.attempts, over.seconds) == (running.boxes, 2, 90.0)
+    assert (over.boxes, over.attempts, over.seconds) == (running.boxes, 2, 90.0 + 2 * costs.BEYOND_LIMIT_S)
     assert over.reason == "Host EC2 of arn:aws:iam::<account>:role/x terminated.; exit code 1"
+
+
+def test_an_attempt_without_an_end_counts_in_full(backend: BatchBackend, shown: list[dict[str, Any]]) -> None:
+    shown.append({"jobId": "j", "status": "FAILED", "attempts": [{"startedAt": 1000}]})
+    assert look(backend, ONE)["001"].seconds is None
+
+
+def test_a_child_that_is_not_described_counts_in_full(backend: BatchBackend, shown: list[dict[str, Any]]) -> None:
+    shown += [{"jobId": "j", "status": "FAILED"}, {"jobId": "j:0", "status": "FAILED"}]
+    states = look(backend, ARRAY)
+    assert {name: (state.phase, state.seconds) for name, state in states.items()} == {
+        "002": ("ended", 0),
+        "003": ("ended", None),
+    }
 
 
 def test_ended_parts_are_not_asked_again(backend: BatchBackend, shown: list[dict[str, Any]]) -> None:

@@ -326,7 +326,7 @@ def test_a_rule_that_is_disabled_is_no_deadline_and_nothing_is_launched(plain: F
     found = account.find(Connections(REGION), WORK, REGION)
     assert found is not None
     boto3.client("events", region_name=REGION).disable_rule(Name=found.reaper_rule)
-    with pytest.raises(UsageError, match="harness ec2 up"):
+    with pytest.raises(UsageError, match="is disabled"):
         plain.run()
     assert launched_and_terminated() == (0, 0)
 

@@ -129,5 +129,5 @@ def test_nothing_is_launched_where_the_rule_is_missing_or_disabled(aws: str, mad
     events.remove_targets(Rule=made.reaper_rule, Ids=["reaper"])
     events.delete_rule(Name=made.reaper_rule)
     assert not reaper.tick(aws, WORK)
-    with pytest.raises(UsageError, match=r"is missing.*harness ec2 up"):
+    with pytest.raises(UsageError, match=r"is missing.*harness ec2 template"):
         account.check_reaper(connections, made)

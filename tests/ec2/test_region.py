@@ -95,20 +95,10 @@ def test_a_quota_that_does_not_exist_is_not_asked_for(aws: str) -> None:
     )
 
 
-def test_a_quota_that_was_never_changed_has_the_usual_value(aws: str) -> None:
+@pytest.mark.parametrize("code", ["AccessDeniedException", "NoSuchResourceException"])
+def test_a_quota_that_is_not_told_is_not_known(aws: str, code: str) -> None:
     connections = Connections(REGION)
-    answers(connections, "GetServiceQuota", "NoSuchResourceException")
-    answers(connections, "GetAWSDefaultServiceQuota", 5.0)
-    words = region.quota(connections, REGION, LARGE, False)
-    assert words == "5 vCPUs (as every account), 2 of 2 vCPUs at once"
-    # What every account has at first may not be what this one has.
-    assert region.quota(connections, REGION, WIDE, False).startswith("5 vCPUs (as every account), 0 of 32")
-
-
-def test_a_quota_that_may_not_be_asked_is_not_known(aws: str) -> None:
-    connections = Connections(REGION)
-    answers(connections, "GetServiceQuota", "AccessDeniedException")
-    answers(connections, "GetAWSDefaultServiceQuota", 5.0)
+    answers(connections, "GetServiceQuota", code)
     assert region.quota(connections, REGION, LARGE, False) == "not known"
 
 
