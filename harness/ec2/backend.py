@@ -84,7 +84,7 @@ class Ec2:
             lines.append(f"{name}: offered in {', '.join(offered)}; quota: {room}")
         lines.append(f"{len(parts)} instances, at most {self._request.most} at once")
         if there:
-            account.check_reaper(self._connections, self._account)
+            account.check_reaper(self._connections, self._region, self._account)
         else:
             where = f" --subnet {self._request.subnet}" if self._request.subnet else ""
             lines.append(f"not there yet: the account stack; `harness ec2 up {self._request.work}{where}` makes it")
@@ -127,7 +127,7 @@ class Ec2:
         if not asked + others:
             raise Refused(f"no subnet with free addresses is in a zone that offers {part.instance_type}")
         if launch.zone is None:
-            account.check_reaper(self._connections, self._account)
+            account.check_reaper(self._connections, self._region, self._account)
             if self._clock.now - launch.at > _FRESH_S:  # who noted it died before it asked
                 launch = replace(launch, at=round(self._clock.now))
         refusals: list[AwsError] = []

@@ -14,7 +14,6 @@ _AL2023 = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-{}"
 _DEBIAN = "/aws/service/debian/release/12/latest/{}"
 # Made for x86_64 alone.
 _GPU = "/aws/service/ecs/optimized-ami/amazon-linux-2023/gpu/recommended/image_id"
-_DEBIAN_NAMES = {"x86_64": "amd64", "arm64": "arm64"}
 # Service Quotas' codes: running on-demand, and spot requests, in vCPUs, by the letters that types begin with;
 # an empty one: there is no such quota.
 _QUOTAS = {
@@ -28,8 +27,7 @@ _QUOTAS = {
     "p": ("L-417A185B", "L-7212CCBC"),
     "p5": ("L-417A185B", "L-C4BD4855"),
     "trn": ("L-2C3B7624", "L-6B0D517C"),
-    "u-": ("L-43DA4232", ""),
-    "u7": ("L-43DA4232", ""),
+    "u": ("L-43DA4232", ""),
     "x": ("L-7295265B", "L-E3A00192"),
 }
 
@@ -39,7 +37,6 @@ class Ami:
     """A machine image; its root disk has at least ``least_gib``."""
 
     image_id: str
-    architecture: str
     root_device: str
     least_gib: int
     name: str
@@ -60,7 +57,13 @@ def ami(connections: Connections, region: str, system: str, architecture: str, g
 
     ``system`` is ``al2023`` or ``debian-12``; profiles with GPUs have Amazon's own with driver and container toolkit.
     """
-    name = _parameter(system, architecture, gpus)
+    if gpus and architecture != "x86_64":
+        raise UsageError(
+            f"AWS publishes no Amazon Linux 2023 with NVIDIA's driver for {architecture};"
+            " choose an x86_64 type for profiles with GPUs"
+        )
+    debian = _DEBIAN.format("amd64" if architecture == "x86_64" else architecture)
+    name = _GPU if gpus else debian if system == "debian-12" else _AL2023.format(architecture)
     try:
         with aws_errors(f"looking up {name}"):
             image_id = connections.client("ssm", region).get_parameter(Name=name)["Parameter"]["Value"]
@@ -76,18 +79,7 @@ def ami(connections: Connections, region: str, system: str, architecture: str, g
     root = image["RootDeviceName"]
     disks = [each.get("Ebs", {}) for each in image.get("BlockDeviceMappings", ()) if each.get("DeviceName") == root]
     least = max((disk.get("VolumeSize", 0) for disk in disks), default=0)
-    return Ami(image_id, architecture, root, least, image.get("Name", image_id))
-
-
-def _parameter(system: str, architecture: str, gpus: bool) -> str:
-    if gpus and architecture != "x86_64":
-        raise UsageError(
-            f"AWS publishes no Amazon Linux 2023 with NVIDIA's driver for {architecture};"
-            " choose an x86_64 type for profiles with GPUs"
-        )
-    if gpus:
-        return _GPU
-    return _DEBIAN.format(_DEBIAN_NAMES[architecture]) if system == "debian-12" else _AL2023.format(architecture)
+    return Ami(image_id, root, least, image.get("Name", image_id))
 
 
 def subnets(connections: Connections, region: str, named: Sequence[str | None] = ()) -> list[Subnet]:

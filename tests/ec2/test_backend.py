@@ -256,7 +256,7 @@ def test_user_data_that_ec2_would_refuse_is_refused_here(launched: Launched, mon
 
 
 def test_a_disk_is_at_least_as_large_as_the_image(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(region, "ami", lambda *_: Ami("ami-1", "x86_64", "/dev/xvda", 75, "x"))
+    monkeypatch.setattr(region, "ami", lambda *_: Ami("ami-1", "/dev/xvda", 75, "x"))
     assert requested(launched.begin())["BlockDeviceMapping.1.Ebs.VolumeSize"] == 75
 
 

@@ -120,14 +120,14 @@ def test_the_function_asks_what_its_role_may_and_no_more(aws: str, made: account
 
 def test_nothing_is_launched_where_the_rule_is_missing_or_disabled(aws: str, made: account.Account) -> None:
     connections = Connections(REGION)
-    account.check_reaper(connections, made)
+    account.check_reaper(connections, REGION, made)
     events = boto3.client("events", region_name=REGION)
     events.disable_rule(Name=made.reaper_rule)
     assert not reaper.tick(aws, WORK)
     with pytest.raises(UsageError, match=rf"{made.reaper_rule}.*is disabled"):
-        account.check_reaper(connections, made)
+        account.check_reaper(connections, REGION, made)
     events.remove_targets(Rule=made.reaper_rule, Ids=["reaper"])
     events.delete_rule(Name=made.reaper_rule)
     assert not reaper.tick(aws, WORK)
     with pytest.raises(UsageError, match=r"is missing.*harness ec2 template"):
-        account.check_reaper(connections, made)
+        account.check_reaper(connections, REGION, made)
