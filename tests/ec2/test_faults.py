@@ -24,11 +24,12 @@ from harness.records import Outcome
 from harness.remote import costs, run
 from harness.remote.costs import Budget
 from harness.remote.journal import Journal
+from harness.remote.records import PlannedPart
 from harness.remote.watch import Pace
 from tests.aws import reaper, server
 from tests.aws.server import REGION
 from tests.ec2.boxes import Fate
-from tests.ec2.conftest import PROFILES, QUICK, SPEED, WORK, Field, launched_and_terminated, lines
+from tests.ec2.conftest import PROFILES, QUICK, SPEED, TYPES, WORK, Field, launched_and_terminated, lines
 from tests.ec2.faults import Injected
 
 SMALL, LARGE = PROFILES
@@ -344,3 +345,43 @@ def test_a_dry_run_launches_and_uploads_nothing(plain: Field) -> None:
     assert list(Objects(Connections(REGION), WORK).list()) == []
     for word in (LARGE, "assumed", "us-east-1", "al2023-ami", "quota: not known", "offered in us-east-1a", "US$"):
         assert word in plain.said, word
+
+
+def handed_over(plain: Field) -> None:
+    """All boxes are done and gone, and the command was stopped before it brought a job home."""
+    with plain.boxes() as boxes:
+
+        def nap(seconds: float) -> None:
+            time.sleep(seconds)
+            if len(boxes.worked) == 3 and not boxes.alive:
+                raise KeyboardInterrupt
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("harness.remote.watch.Watch._arrivals", _indexes_alone)
+            patch.setattr("harness.remote.watch.Watch._finish", lambda self, part, state: _finish_builds(self, part))
+            with pytest.raises(KeyboardInterrupt):
+                plain.run(plain.client(pace=Pace(0.05, nap)))
+    assert plain.stored == []
+
+
+def _indexes_alone(watch: Any, parts: Any) -> None:
+    for part in parts:
+        for box in watch._states[part.name].boxes:
+            for key in {build.key for build in part.builds}:
+                if key in getattr(watch.journal.signs.get(box), "indexes", ()):
+                    watch.shipper.adopt_index(box, key)
+                    watch._indexes.add(key)
+
+
+def _finish_builds(watch: Any, part: PlannedPart) -> None:
+    if not part.jobs:
+        watch._finished.add(part.name)
+
+
+def test_an_account_stack_that_is_made_anew_loses_no_finished_job(plain: Field) -> None:
+    """The new role has another id, and boxes' folders the old one."""
+    handed_over(plain)
+    account.down(Connections(REGION), WORK, REGION, "0123456789ab", lambda _line: None, results_too=False)
+    account.up(Connections(REGION), WORK, REGION, "0123456789ab", TYPES, lambda _line: None)
+    plain.run()
+    assert len(plain.stored) == 18

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
+from typing import Any
 
 import boto3
 import pytest
+from botocore.client import BaseClient
+from botocore.exceptions import EndpointConnectionError
 
 from harness.aws import tags
 from harness.aws.client import Connections, S3Uri
@@ -102,6 +106,43 @@ def test_a_box_that_cannot_be_ended_spares_no_other(aws: str, made: account.Acco
         reaper.tick(aws, WORK)
     assert alive() == {held}
     client.modify_instance_attribute(InstanceId=held, DisableApiTermination={"Value": False})
+    assert reaper.tick(aws, WORK) and alive() == set()
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, operation: str, fails: Callable[[dict[str, Any]], bool]) -> None:
+    """Let requests fail as they do where the network does."""
+    call = BaseClient._make_api_call
+
+    def answer(client: Any, name: str, given: dict[str, Any]) -> Any:
+        if name == operation and fails(given):
+            raise EndpointConnectionError(endpoint_url="ec2")
+        return call(client, name, given)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", answer)
+
+
+def test_a_network_that_fails_for_one_box_spares_no_other(
+    aws: str, made: account.Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, _ = start(after_s=-1)[0], start(after_s=-1)
+    with monkeypatch.context() as patch:
+        failing(patch, "TerminateInstances", lambda given: given["InstanceIds"] == [held])
+        with pytest.raises(RuntimeError, match="Could not connect"):
+            reaper.tick(aws, WORK)
+    assert alive() == {held}
+    assert reaper.tick(aws, WORK) and alive() == set()
+
+
+def test_a_page_that_does_not_come_spares_no_box_of_another(
+    aws: str, made: account.Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(6):
+        start(after_s=-1)
+    with monkeypatch.context() as patch:
+        failing(patch, "DescribeInstances", lambda given: "NextToken" in given)
+        with pytest.raises(EndpointConnectionError):
+            reaper.tick(aws, WORK, page=5)
+    assert len(alive()) == 1
     assert reaper.tick(aws, WORK) and alive() == set()
 
 

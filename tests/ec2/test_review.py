@@ -20,7 +20,6 @@ from harness.ec2.backend import SERVICE
 from harness.errors import UsageError
 from harness.prices import snapshot
 from harness.remote import run
-from harness.remote.records import PlannedPart
 from harness.remote.watch import Pace
 from tests.aws import server
 from tests.aws.server import REGION
@@ -28,6 +27,7 @@ from tests.ec2.boxes import Boxes
 from tests.ec2.conftest import TYPES, WORK, Field, launched_and_terminated
 from tests.ec2.faults import Injected
 from tests.ec2.test_backend import Launched, launched
+from tests.ec2.test_faults import handed_over
 
 __all__ = ["launched"]
 OTHER = "us-west-2"
@@ -90,52 +90,14 @@ def test_a_lower_cap_does_not_say_that_nothing_was_launched(plain: Field) -> Non
         assert "nothing was launched" not in str(raised.value)
 
 
-def _handed_over(plain: Field) -> None:
-    """All boxes are done and gone, and the command was stopped before it brought a job home."""
-    with plain.boxes() as boxes:
-
-        def nap(seconds: float) -> None:
-            time.sleep(seconds)
-            if len(boxes.worked) == 3 and not boxes.alive:
-                raise KeyboardInterrupt
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("harness.remote.watch.Watch._arrivals", _indexes_alone)
-            patch.setattr("harness.remote.watch.Watch._finish", lambda self, part, state: _finish_builds(self, part))
-            with pytest.raises(KeyboardInterrupt):
-                plain.run(plain.client(pace=Pace(0.05, nap)))
-    assert plain.stored == []
-
-
-def test_jobs_that_were_handed_over_come_home(plain: Field) -> None:
-    """The two tests below fail for their own reasons."""
-    _handed_over(plain)
-    plain.run()
-    assert len(plain.stored) == 18
-
-
 def test_a_disabled_rule_keeps_no_finished_job_from_coming_home(plain: Field) -> None:
     """Nothing is to be launched any more."""
-    _handed_over(plain)
+    handed_over(plain)
     found = account.find(Connections(REGION), WORK, REGION)
     assert found is not None
     boto3.client("events", region_name=REGION).disable_rule(Name=found.reaper_rule)
     plain.run()
     assert len(plain.stored) == 18
-
-
-def _indexes_alone(watch: Any, parts: Any) -> None:
-    for part in parts:
-        for box in watch._states[part.name].boxes:
-            for key in {build.key for build in part.builds}:
-                if key in getattr(watch.journal.signs.get(box), "indexes", ()):
-                    watch.shipper.adopt_index(box, key)
-                    watch._indexes.add(key)
-
-
-def _finish_builds(watch: Any, part: PlannedPart) -> None:
-    if not part.jobs:
-        watch._finished.add(part.name)
 
 
 def test_a_command_with_only_says_that_only_is_to_blame(plain: Field) -> None:
