@@ -15,7 +15,7 @@ from harness.aws import cloudformation, tags
 from harness.aws.errors import aws_errors, concealed
 from harness.batch import inventory, job_definition, names, stack
 from harness.batch.job_definition import LEAST_TIMEOUT_S, Options
-from harness.ec2 import account, instances, region
+from harness.ec2 import account, instances
 from harness.errors import UsageError
 from harness.plan import Planned
 from harness.remote import costs, plan
@@ -98,7 +98,7 @@ class BatchBackend:
         return names.queue(self._suite.name, part.instance_type)
 
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
-        """Refuse parts that the stack would not run; return the quotas."""
+        """Refuse parts that the stack would not run."""
         suite, options = self._suite.name, Options(self._region, self._work)
         up = f"`harness batch up SUITE --work {self._work}` (give both commands the same --instance and --region)"
         found = cloudformation.find(self._connections, names.stack(suite))
@@ -113,15 +113,11 @@ class BatchBackend:
             if found.outputs.get(names.logical("Jobs", profile)) not in digests:
                 why = f"has no jobs of this version of harness for {profile} on {instance_type}"
                 raise UsageError(f"the stack {found.name} {why}; change it: {up}")
-        lines = []
         for instance_type in dict.fromkeys(part.instance_type for part in parts):
             queue = names.queue(suite, instance_type)
             if ill := self._ill("queue", queue) or self._ill("environment", queue):
                 raise UsageError(f"the {ill}; enable it, or make it again: `harness batch down {suite}`, then {up}")
-            spot = found.outputs.get(stack.SPOT) == "1"
-            quota = region.quota(self._connections, self._region, self._known[instance_type], spot)
-            lines.append(f"{instance_type}: quota: {quota}")
-        return lines
+        return []
 
     def _ill(self, kind: str, name: str) -> str | None:
         """Return why a queue or a compute environment takes no jobs."""
@@ -198,8 +194,9 @@ class BatchBackend:
             return job.ended
         # Batch makes the children some time after their array: until then they are as it is.
         array = found.get(job.job_id, _NEW)
-        missing = {**array, "container": {}, "attempts": ()} if array["status"] in inventory.ENDED else _NEW
-        states = {part: self._state(found.get(each, missing)) for part, each in rest.items()}
+        shown = {**array, "container": {}, "attempts": ()} if array["status"] in inventory.ENDED else _NEW
+        missing = replace(self._state(shown), seconds=None)
+        states = {part: self._state(found[each]) if each in found else missing for part, each in rest.items()}
         job.ended |= {part: state for part, state in states.items() if state.phase == ENDED}
         reason = self._why_waits(job, submission, [state for state in states.values() if state.phase != ENDED])
         for part, state in states.items():
@@ -230,8 +227,11 @@ class BatchBackend:
         if container.get("exitCode"):
             said.append(f"exit code {container['exitCode']}")
         phase = _PHASES.get(shown["status"], WAITING)
-        ran_ms = sum(max(0, each.get("stoppedAt", 0) - each.get("startedAt", 0)) for each in attempts)
-        seconds = ran_ms / 1000 if phase == ENDED else None
+        begun = [each for each in attempts if each.get("startedAt")]
+        seconds: float | None = None
+        if phase == ENDED and all(each.get("stoppedAt") for each in begun):
+            ran_ms = sum(each["stoppedAt"] - each["startedAt"] for each in begun)
+            seconds = ran_ms / 1000 + len(begun) * costs.BEYOND_LIMIT_S  # an instance costs before and after, too
         reason = concealed(" ".join("; ".join(filter(None, said)).split()))[:300]  # it may name the account
         return State(phase, shown["status"].lower(), tuple(boxes), max(len(attempts), len(boxes)), reason, seconds)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -54,6 +55,13 @@ class CloudOptions:
                 raise UsageError(f"{option} is for --launcher ec2, this is --launcher {launcher}; leave it out")
 
 
+def _finite(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
+    """Refuse a cap that would be none: nothing is more than nan."""
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter("a sum of money is needed")
+    return value
+
+
 _OPTIONS = (
     click.option(
         "--work",
@@ -64,7 +72,10 @@ _OPTIONS = (
     click.option("--region", help="ec2, batch: the region.  [default: the one that AWS is configured for]"),
     click.option("--instance", metavar="TYPE", help="ec2, batch: this instance type for all hardware profiles."),
     click.option(
-        "--max-usd", type=click.FloatRange(min=0, min_open=True), help="ec2, batch: never spend more, whatever happens."
+        "--max-usd",
+        type=click.FloatRange(min=0, min_open=True),
+        callback=_finite,
+        help="ec2, batch: never spend more, whatever happens.",
     ),
     click.option(
         "--max-instances",

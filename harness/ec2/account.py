@@ -33,14 +33,12 @@ _REAPER = Path(__file__).with_name("reaper.py")
 class Account:
     """Outputs of an account stack; ``worker_profile`` is a name."""
 
-    region: str
     vpc: str
     security_group: str
     worker_role_id: str
     worker_role_arn: str
     worker_profile: str
     host_profile_arn: str
-    instance_types: tuple[str, ...]
     reaper_rule: str
 
 
@@ -52,26 +50,21 @@ def stack_name(work: S3Uri, region: str) -> str:
 def find(connections: Connections, work: S3Uri, region: str) -> Account | None:
     """Return the account stack's outputs; ``None``: it, or some, are missing."""
     stack = cloudformation.find(_at(connections, region), stack_name(work, region))
-    outputs = {_camel(each.name): each.name for each in fields(Account) if each.name != "region"}
-    if stack is None or set(outputs) - set(stack.outputs):
+    outputs = {each.name: each.name.title().replace("_", "") for each in fields(Account)}
+    if stack is None or not stack.outputs.keys() >= set(outputs.values()):
         return None
-    found: dict[str, Any] = {outputs[key]: value for key, value in stack.outputs.items() if key in outputs}
-    return Account(region=region, **{**found, "instance_types": tuple(found["instance_types"].split(","))})
+    return Account(**{name: stack.outputs[output] for name, output in outputs.items()})
 
 
-def _camel(name: str) -> str:
-    return "".join(word.capitalize() for word in name.split("_"))
-
-
-def check_reaper(connections: Connections, account: Account) -> None:
+def check_reaper(connections: Connections, region: str, account: Account) -> None:
     """Refuse to launch where AWS would not end late boxes."""
     rule, state = account.reaper_rule, "missing"
     with _errors_but(f"looking at the rule {rule}", "ResourceNotFoundException"):
-        state = connections.client("events", account.region).describe_rule(Name=rule)["State"].lower()
+        state = connections.client("events", region).describe_rule(Name=rule)["State"].lower()
     if state != "enabled":
         raise UsageError(
             f"the rule {rule}, by which AWS ends late boxes, is {state};"
-            " enable it, or remove the account stack and make it anew: `harness ec2 down`, `harness ec2 up`"
+            " enable it, or put it back as `harness ec2 template` prints it"
         )
 
 
@@ -105,7 +98,7 @@ def up(
     user_data.refuse_accounts(work)
     connections = _at(connections, region)
     connections.expect_owner(work.bucket)
-    vpc = regions.subnets(connections, region, [subnet] if subnet else [])[0].vpc
+    vpc = regions.subnets(connections, region, [subnet])[0].vpc
     name = stack_name(work, region)
     stack = cloudformation.find(connections, name)
     ours = _is_ours(connections, work.bucket)
@@ -189,7 +182,6 @@ def template(work: S3Uri, region: str, types: Iterable[str], agent_image: str | 
             "WorkerRoleId": {"Value": {"Fn::GetAtt": ["WorkerRole", "RoleId"]}},
             "WorkerRoleArn": {"Value": {"Fn::GetAtt": ["WorkerRole", "Arn"]}},
             "HostProfileArn": {"Value": {"Fn::GetAtt": ["HostProfile", "Arn"]}},
-            "InstanceTypes": {"Value": {"Fn::Join": [",", {"Ref": "InstanceTypes"}]}},
         },
     }
     return json.dumps(document, indent=2) + "\n"

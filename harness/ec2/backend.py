@@ -29,6 +29,8 @@ from harness.result import Ec2Instance
 SHOWN_S = 300.0
 # The deadline that the rule on AWS's side keeps, beyond the box's own limit.
 _GRACE_S = 60.0
+# A launch that was noted longer ago, and not asked for, gets its whole time anew.
+_FRESH_S = 60.0
 # No machine of that type there just now ("InsufficientInstanceCapacity"): another zone may have one.
 _NO_ROOM, _NOT_HERE = "Insufficient", ("SpotMaxPriceTooLow", "Unsupported")
 _QUOTA = {"InstanceLimitExceeded", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "VolumeLimitExceeded"}
@@ -47,6 +49,9 @@ class Ec2:
 
     name = "ec2"
     _account: account.Account  # once it is found
+    _subnets: list[Subnet]
+    _zones: dict[str, tuple[str, ...]]
+    _amis: dict[tuple[str, bool], Ami]
     _run: Run
     _bundle: Input
 
@@ -54,10 +59,6 @@ class Ec2:
         self._context, self._request = context, context.request
         self._connections, self._region = context.connections, context.region
         self._known, self._clock = context.known, context.clock
-        self._there = False
-        self._subnets: list[Subnet] = []
-        self._zones: dict[str, tuple[str, ...]] = {}
-        self._amis: dict[tuple[str, bool], Ami] = {}
         self._gone: set[str] = set()  # parts whose instance EC2 says has ended
         self._answered: dict[str, float] = {}  # part -> when EC2 was last asked for it
         self.ending = f"`harness ec2 reap --region {self._region}`"
@@ -67,9 +68,9 @@ class Ec2:
         return tuple(Submission(part.name, (part,)) for part in parts)
 
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
-        """Find subnets, images, zones and quotas; return them for the quote."""
+        """Find subnets, images and zones; return them for the quote."""
         user_data.refuse_accounts(self._request.work)
-        self._find(parts)
+        there = self._find(parts)
         lines = [f"machine images: {', '.join(f'{ami.image_id} ({ami.name})' for ami in self._amis.values())}"]
         here = {subnet.zone for subnet in self._subnets}
         for name, offered in sorted(self._zones.items()):
@@ -78,37 +79,35 @@ class Ec2:
                     f"{self._region} offers {name} in {', '.join(offered) or 'no zone'}, and the subnets are in"
                     f" {', '.join(sorted(here))}; choose another --instance, --region or --subnet"
                 )
-            room = region.quota(self._connections, self._region, self._known[name], self._request.spot)
-            lines.append(f"{name}: offered in {', '.join(offered)}; quota: {room}")
+            lines.append(f"{name}: offered in {', '.join(offered)}")
         lines.append(f"{len(parts)} instances, at most {self._request.most} at once")
-        if not self._there:
+        if there:
+            account.check_reaper(self._connections, self._region, self._account)
+        else:
             where = f" --subnet {self._request.subnet}" if self._request.subnet else ""
             lines.append(f"not there yet: the account stack; `harness ec2 up {self._request.work}{where}` makes it")
             if not self._request.dry_run:
                 raise UsageError(lines[-1])
         return lines
 
-    def _find(self, parts: Sequence[PlannedPart]) -> None:
+    def _find(self, parts: Sequence[PlannedPart]) -> bool:
+        """Find what parts need; return whether the account stack is there."""
         found = account.find(self._connections, self._request.work, self._region)
         if found is not None:
-            account.check_reaper(self._connections, found)
-            self._account, self._there = found, True
-        named = [self._request.subnet] if self._request.subnet else []
-        self._subnets = region.subnets(self._connections, self._region, named)
+            self._account = found
+        self._subnets = region.subnets(self._connections, self._region, [self._request.subnet])
         self._zones = region.zones(self._connections, self._region, {part.instance_type for part in parts})
-        for arch, gpus in sorted({self._kind(part) for part in parts}):
-            system = self._request.suite.ec2.ami
-            self._amis[arch, gpus] = region.ami(self._connections, self._region, system, arch, gpus)
+        kinds, system = sorted({self._kind(part) for part in parts}), self._request.suite.ec2.ami
+        self._amis = {kind: region.ami(self._connections, self._region, system, *kind) for kind in kinds}
+        return found is not None
 
     def _kind(self, part: PlannedPart) -> tuple[str, bool]:
         return self._known[part.instance_type].architecture, bool(part.gpus)
 
     def begin(self, run: Run, bundle: Input) -> None:
-        """Take note of the run; find the account of an open one."""
+        """Take note of the run; find all that its parts need, which may be more than is left."""
         self._run, self._bundle = run, bundle
-        if not self._there:
-            self._find(run.parts)
-        if not self._there:
+        if not self._find(run.parts):
             raise UsageError(f"the account stack is gone; make it with `harness ec2 up {self._request.work}`")
 
     def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
@@ -118,15 +117,21 @@ class Ec2:
         with the instance that it made, though it may not show it yet.
         """
         part = submission.parts[0]
-        offered = self._zones.get(part.instance_type, ())
-        subnets = [subnet for subnet in self._subnets if subnet.zone in offered and subnet.free_addresses]
-        if not subnets:
+        offered = self._zones[part.instance_type]
+        asked = [subnet for subnet in self._subnets if subnet.zone == launch.zone]
+        if launch.zone is not None and not asked:
+            raise UsageError(f"{part.name} was asked for in {launch.zone}; give a --subnet there, as before")
+        others = [each for each in self._subnets if each.zone in offered and each.free_addresses and each not in asked]
+        if not asked + others:
             raise Refused(f"no subnet with free addresses is in a zone that offers {part.instance_type}")
-        subnets.sort(key=lambda subnet: subnet.zone != launch.zone)
+        if launch.zone is None:
+            account.check_reaper(self._connections, self._region, self._account)
+            if self._clock.now - launch.at > _FRESH_S:  # who noted it died before it asked
+                launch = replace(launch, at=round(self._clock.now))
         refusals: list[AwsError] = []
-        for subnet in subnets:
+        for subnet in asked + others:  # a lost box may have taken the last address of where it was asked for
             if launch.zone != subnet.zone:
-                launch = replace(launch, zone=subnet.zone)
+                launch = replace(launch, zone=subnet.zone, role=self._account.worker_role_id)
                 note(launch)
             try:
                 machine = self._run_instance(launch, part, subnet)
@@ -230,7 +235,7 @@ class Ec2:
         return State(
             RUNNING if box.alive else ENDED,
             "booting" if box.state in ("pending", "running") else box.state,
-            boxes=(self._box_id(box.instance_id),),
+            boxes=(self._box_id(launch, box.instance_id),),
             attempts=1,
             reason=reason,
             seconds=min(lived, most),
@@ -239,20 +244,22 @@ class Ec2:
         )
 
     def _not_shown(self, launch: Launch) -> State:
+        if launch.zone is None:
+            return State(UNKNOWN, "launching", seconds=0.0)  # EC2 was never asked
         now = self._clock.now
         boxes: tuple[str, ...] = ()
         instance: Ec2Instance | None = None
         if launch.machine is not None:
             [type_] = [part.instance_type for part in self._run.parts if part.name == launch.name]
-            boxes, instance = (self._box_id(launch.machine),), Ec2Instance(launch.machine, type_)
+            boxes, instance = (self._box_id(launch, launch.machine),), Ec2Instance(launch.machine, type_)
         late = now > launch.at + launch.limit_s + costs.BEYOND_LIMIT_S
         unseen = now - max(launch.at, self._answered.get(launch.name, 0.0)) > SHOWN_S
         if launch.name in self._gone or late or (instance and unseen):
             return State(ENDED, "gone", boxes, 1, "EC2 does not show its instance any more", instance=instance)
         return State(WAITING, "launching", boxes, 1, instance=instance) if instance else State(UNKNOWN, "launching")
 
-    def _box_id(self, machine: str) -> str:
-        return f"{self._account.worker_role_id}:{machine}"
+    def _box_id(self, launch: Launch, machine: str) -> str:
+        return f"{launch.role or self._account.worker_role_id}:{machine}"
 
     def last_words(self, state: State) -> str:
         """Return the last line of an instance's console."""

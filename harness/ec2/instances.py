@@ -19,8 +19,6 @@ _LIVE = frozenset({"pending", "running", "shutting-down", "stopping", "stopped"}
 _ENDED_AT_ONCE, _REGIONS_AT_ONCE = 100, 12
 # Credentials of a role are for the host and its containers on the host's network: one hop.
 METADATA = {"HttpEndpoint": "enabled", "HttpTokens": "required", "HttpPutResponseHopLimit": 1}
-
-
 T = TypeVar("T")
 
 

@@ -114,7 +114,6 @@ def runner(work: S3Uri, name: str, instance_types: Any, security_group: str = "*
     return _policy(
         _allow("Look", "ec2", look),
         _allow("LookAtBatch", "batch", jobs),
-        _allow("LookAtQuotas", "servicequotas", "GetAWSDefaultServiceQuota GetServiceQuota"),
         _allow("LookAtImages", "ssm", "GetParameter", f"{_ARN}:ssm:*::parameter/aws/service/*"),
         _allow("LookAtTheReaper", "events", "DescribeRule", _arn("events", f"rule/{name}-reaper")),
         # Without a name, as `harness batch ls` asks, CloudFormation takes no resource.

@@ -1,4 +1,4 @@
-"""Read a region's offer: machine images, subnets, zones of types, quotas."""
+"""Read a region's offer: machine images, subnets, zones of types."""
 
 from __future__ import annotations
 
@@ -8,30 +8,11 @@ from dataclasses import dataclass
 from harness.aws.client import Connections
 from harness.aws.errors import aws_errors
 from harness.errors import AwsError, UsageError
-from harness.instances import Instance
 
 _AL2023 = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-{}"
 _DEBIAN = "/aws/service/debian/release/12/latest/{}"
 # Made for x86_64 alone.
 _GPU = "/aws/service/ecs/optimized-ami/amazon-linux-2023/gpu/recommended/image_id"
-_DEBIAN_NAMES = {"x86_64": "amd64", "arm64": "arm64"}
-# Service Quotas' codes: running on-demand, and spot requests, in vCPUs, by the letters that types begin with;
-# an empty one: there is no such quota.
-_QUOTAS = {
-    "standard": ("L-1216C47A", "L-34B43A08"),
-    "dl": ("L-6E869C2A", "L-85EED4F7"),
-    "f": ("L-74FC7D96", "L-88CF9481"),
-    "g": ("L-DB2E81BA", "L-3819A6DF"),
-    "vt": ("L-DB2E81BA", "L-3819A6DF"),
-    "hpc": ("L-F7808C92", ""),
-    "inf": ("L-1945791B", "L-B5D1601B"),
-    "p": ("L-417A185B", "L-7212CCBC"),
-    "p5": ("L-417A185B", "L-C4BD4855"),
-    "trn": ("L-2C3B7624", "L-6B0D517C"),
-    "u-": ("L-43DA4232", ""),
-    "u7": ("L-43DA4232", ""),
-    "x": ("L-7295265B", "L-E3A00192"),
-}
 
 
 @dataclass(frozen=True)
@@ -39,7 +20,6 @@ class Ami:
     """A machine image; its root disk has at least ``least_gib``."""
 
     image_id: str
-    architecture: str
     root_device: str
     least_gib: int
     name: str
@@ -60,7 +40,13 @@ def ami(connections: Connections, region: str, system: str, architecture: str, g
 
     ``system`` is ``al2023`` or ``debian-12``; profiles with GPUs have Amazon's own with driver and container toolkit.
     """
-    name = _parameter(system, architecture, gpus)
+    if gpus and architecture != "x86_64":
+        raise UsageError(
+            f"AWS publishes no Amazon Linux 2023 with NVIDIA's driver for {architecture};"
+            " choose an x86_64 type for profiles with GPUs"
+        )
+    debian = _DEBIAN.format("amd64" if architecture == "x86_64" else architecture)
+    name = _GPU if gpus else debian if system == "debian-12" else _AL2023.format(architecture)
     try:
         with aws_errors(f"looking up {name}"):
             image_id = connections.client("ssm", region).get_parameter(Name=name)["Parameter"]["Value"]
@@ -76,30 +62,20 @@ def ami(connections: Connections, region: str, system: str, architecture: str, g
     root = image["RootDeviceName"]
     disks = [each.get("Ebs", {}) for each in image.get("BlockDeviceMappings", ()) if each.get("DeviceName") == root]
     least = max((disk.get("VolumeSize", 0) for disk in disks), default=0)
-    return Ami(image_id, architecture, root, least, image.get("Name", image_id))
+    return Ami(image_id, root, least, image.get("Name", image_id))
 
 
-def _parameter(system: str, architecture: str, gpus: bool) -> str:
-    if gpus and architecture != "x86_64":
-        raise UsageError(
-            f"AWS publishes no Amazon Linux 2023 with NVIDIA's driver for {architecture};"
-            " choose an x86_64 type for profiles with GPUs"
-        )
-    if gpus:
-        return _GPU
-    return _DEBIAN.format(_DEBIAN_NAMES[architecture]) if system == "debian-12" else _AL2023.format(architecture)
-
-
-def subnets(connections: Connections, region: str, named: Sequence[str] = ()) -> list[Subnet]:
+def subnets(connections: Connections, region: str, named: Sequence[str | None] = ()) -> list[Subnet]:
     """Return the default VPC's subnets, or the named ones, by zone."""
-    wanted = {"Name": "subnet-id", "Values": list(named)} if named else {"Name": "default-for-az", "Values": ["true"]}
+    names = list(filter(None, named))
+    wanted = {"Name": "subnet-id", "Values": names} if names else {"Name": "default-for-az", "Values": ["true"]}
     with aws_errors("looking for subnets"):
         shown = connections.client("ec2", region).describe_subnets(Filters=[wanted])["Subnets"]
     found = [
         Subnet(each["SubnetId"], each["AvailabilityZone"], each["VpcId"], each["AvailableIpAddressCount"])
         for each in shown
     ]
-    if missing := set(named) - {subnet.subnet_id for subnet in found}:
+    if missing := set(names) - {subnet.subnet_id for subnet in found}:
         raise UsageError(f"{region} has no subnet {', '.join(sorted(missing))}; name another --subnet")
     if not found:
         raise UsageError(f"{region} has no default VPC; make one (`aws ec2 create-default-vpc`) or give --subnet")
@@ -116,29 +92,3 @@ def zones(connections: Connections, region: str, types: Iterable[str]) -> dict[s
             for each in page["InstanceTypeOfferings"]:
                 found[each["InstanceType"]].add(each["Location"])
     return {name: tuple(sorted(zones)) for name, zones in found.items()}
-
-
-def quota(connections: Connections, region: str, machine: Instance, spot: bool) -> str:
-    """Return how many of a type the account may run; refuse none."""
-    letters = machine.instance_type.partition(".")[0]
-    family = next((name for name in sorted(_QUOTAS, key=len, reverse=True) if letters.startswith(name)), "standard")
-    # A few families of the standard quota begin with letters of another.
-    code = _QUOTAS["standard" if letters.startswith("im") else family][int(spot)]
-    client = connections.client("service-quotas", region)
-    # A quota that was never changed for an account has the value that all accounts have.
-    for usual, ask in enumerate((client.get_service_quota, client.get_aws_default_service_quota) if code else ()):
-        try:
-            with aws_errors("asking for a quota"):
-                vcpus = float(ask(ServiceCode="ec2", QuotaCode=code)["Quota"]["Value"])
-        except (AwsError, KeyError) as error:
-            if isinstance(error, AwsError) and error.code == "NoSuchResourceException":
-                continue
-            break
-        count = int(vcpus // machine.vcpus)
-        if count < 1 and not usual:
-            raise UsageError(
-                f"the account may run {vcpus:g} vCPUs of the kind of {machine.instance_type} at once, which has"
-                f" {machine.vcpus}; ask for more (Service Quotas, EC2, {code}), or choose a smaller type"
-            )
-        return f"{vcpus:g} vCPUs{' (as every account)' if usual else ''}, {count} of {machine.vcpus} vCPUs at once"
-    return "not known"

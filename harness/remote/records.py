@@ -92,8 +92,9 @@ class Run:
 class Launch:
     """A request for machines, written before AWS gets it.
 
-    ``at`` is AWS's time in seconds since 1970; ``usd_per_hour`` the sum over the parts; ``zone`` and ``machine`` are
-    the zone that EC2 was asked for last and its instance; ``usd`` is its cost once nothing more comes of it.
+    ``at`` is AWS's time in seconds since 1970; ``usd_per_hour`` the sum over the parts; ``zone``, ``role``
+    and ``machine`` are the zone that EC2 was asked for last, the worker role's id then, and the instance; ``usd`` is
+    its cost once nothing more comes of it.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Launch:
     at: float
     usd_per_hour: float
     zone: str | None = None
+    role: str | None = None
     machine: str | None = None
     usd: float | None = None
     version: int = VERSION

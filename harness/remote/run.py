@@ -249,7 +249,7 @@ class SuiteRun:
         notes = [
             f"region: {self.region}; prices: {self.snapshot}, with disk (gp3) and a public address each"
             + ("; spot capacity costs at most that" if self.request.spot else ""),
-            *self.backend.check(draft.parts),
+            *(self.backend.check(new) if (new := self._new(draft)) else ()),
         ]
         if draft.run:
             notes.append(f"goes on with the open run {draft.run.run_id}")
@@ -261,6 +261,15 @@ class SuiteRun:
                 f"it is expected to cost US$ {expected:.2f}, more than --max-usd {cap:.2f};"
                 " measure less (--only), choose cheaper types, or raise it; nothing was launched"
             )
+
+    def _new(self, draft: Draft) -> list[PlannedPart]:
+        """Return the parts that no command has launched yet."""
+        if draft.run is None:
+            return list(draft.parts)
+        book = Journal(self.work, draft.run)
+        book.recall()
+        launched = {name for launch in book.launches.values() for name in launch.parts}
+        return [part for part in draft.parts if part.name not in launched]
 
     def _cap(self, found: Run | None) -> float | None:
         """Return what all may cost: a run that is gone on with keeps the cap it began with, unless told otherwise."""

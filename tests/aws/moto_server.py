@@ -5,9 +5,6 @@ time.  EC2 answers many at once: moto walks its dictionaries while another reque
 of HTML, so it gets one request of EC2 after the other.  Of two that write an object at once if it is not there, S3
 lets one win: moto looks first and writes later, so it gets one such request after the other.
 
-And mended where it fails: it knows no quota of EC2 and answers with status 500, which boto3 tries again for seconds.
-Here it refuses to say them, as AWS does to users without the right.
-
 And where it is stricter: it reads a bucket's policy without its conditions, so it would deny all that is denied without
 TLS; here it asks no bucket (``tests/aws/rights.py`` does).
 
@@ -48,7 +45,6 @@ from moto import server
 from moto.batch.models import BatchBackend, Job, batch_backends
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.core.base_backend import BaseBackend
-from moto.core.exceptions import JsonRESTError
 from moto.core.responses import BaseResponse
 from moto.ec2.exceptions import DependencyViolationError
 from moto.ec2.models import amis, ec2_backends
@@ -58,7 +54,6 @@ from moto.iam.access_control import PermissionResult
 from moto.iam.models import iam_backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 from moto.s3.models import FakeBucket, s3_backends
-from moto.servicequotas.models import ServiceQuotasBackend
 from moto.sts.models import STSBackend
 from werkzeug.serving import WSGIRequestHandler
 
@@ -259,10 +254,6 @@ def _identity(self: STSBackend, access_key_id: str, region: str) -> tuple[str, s
     return userid, f"arn:aws:sts::{self.account_id}:assumed-role/worker/{userid.partition(':')[2]}", self.account_id
 
 
-def _quota(self: ServiceQuotasBackend, service_code: str, quota_code: str) -> Any:
-    raise JsonRESTError("AccessDeniedException", f"not authorized to see {service_code}/{quota_code}")
-
-
 def _unasked(_bucket: FakeBucket, _action: str, _resource: str) -> PermissionResult:
     return PermissionResult.NEUTRAL
 
@@ -355,7 +346,6 @@ def mend() -> None:
     Job._start_attempt, Job._container_details = _started, _details  # type: ignore[method-assign]
     BaseResponse.access_key_regex = re.compile(r"AWS.*?(?P<access_key>(?<![A-Z0-9])[A-Z0-9]{20,64}(?![A-Z0-9]))[:/]")
     moto_stacks.mend()
-    ServiceQuotasBackend.get_service_quota = _quota  # type: ignore[method-assign]
     BaseBackend.reset = _nothing_made_anew  # type: ignore[method-assign]
     amis.AMIS.clear()
     amis.load_resource = lambda path: copy.deepcopy(_images(path))  # type: ignore[assignment]

@@ -50,7 +50,9 @@ def tick(endpoint: str, work: S3Uri, region: str = server.REGION, *, page: int |
 def _session(endpoint: str, key: str, region: str) -> Any:
     """A session of one's own, whatever the environment says."""
     made = boto3.session.Session(key, server.SECRET_KEY, server.TOKEN, region)
-    return SimpleNamespace(client=lambda service: made.client(service, endpoint_url=endpoint), events=made.events)
+    return SimpleNamespace(
+        client=lambda service, **keys: made.client(service, endpoint_url=endpoint, **keys), events=made.events
+    )
 
 
 def _importing(session: Any) -> Any:

@@ -53,13 +53,11 @@ def account(connections: Connections) -> Account:
     iam.add_role_to_instance_profile(InstanceProfileName="host", RoleName="host")
     [group] = ec2.describe_security_groups(Filters=[{"Name": "group-name", "Values": ["default"]}])["SecurityGroups"]
     return Account(
-        region=server.REGION,
         vpc=group["VpcId"],
         security_group=group["GroupId"],
         worker_role_id=ROLE_ID,
         worker_role_arn=roles[0]["Arn"],
         worker_profile="worker",
         host_profile_arn=profile["Arn"],
-        instance_types=("m6gd.medium", "c7g.xlarge"),
         reaper_rule="reaper",
     )

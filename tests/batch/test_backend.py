@@ -385,8 +385,22 @@ def test_every_attempt_has_its_box_and_the_reason_is_the_last_ones(
     reason = f"Host EC2 of arn:aws:iam::{server.ACCOUNT}:role/x terminated."
     shown[0] |= {"status": "FAILED", "statusReason": reason, "container": {"taskArn": task("two"), "exitCode": 1}}
     over = look(backend, ONE)["001"]
-    assert (over.boxes, over.attempts, over.seconds) == (running.boxes, 2, 90.0)
+    assert (over.boxes, over.attempts, over.seconds) == (running.boxes, 2, 90.0 + 2 * costs.BEYOND_LIMIT_S)
     assert over.reason == "Host EC2 of arn:aws:iam::<account>:role/x terminated.; exit code 1"
+
+
+def test_an_attempt_without_an_end_counts_in_full(backend: BatchBackend, shown: list[dict[str, Any]]) -> None:
+    shown.append({"jobId": "j", "status": "FAILED", "attempts": [{"startedAt": 1000}]})
+    assert look(backend, ONE)["001"].seconds is None
+
+
+def test_a_child_that_is_not_described_counts_in_full(backend: BatchBackend, shown: list[dict[str, Any]]) -> None:
+    shown += [{"jobId": "j", "status": "FAILED"}, {"jobId": "j:0", "status": "FAILED"}]
+    states = look(backend, ARRAY)
+    assert {name: (state.phase, state.seconds) for name, state in states.items()} == {
+        "002": ("ended", 0),
+        "003": ("ended", None),
+    }
 
 
 def test_ended_parts_are_not_asked_again(backend: BatchBackend, shown: list[dict[str, Any]]) -> None:
@@ -501,10 +515,9 @@ def test_an_array_is_ended_by_one_request_and_its_stragglers_one_by_one(
     assert ended == ["j", "j:240"]
 
 
-def test_a_run_that_batch_can_do_is_quoted_with_its_quota(made: Connections, backend: BatchBackend) -> None:
+def test_a_run_that_batch_can_do_is_not_refused(made: Connections, backend: BatchBackend) -> None:
     checked: Backend = backend
-    [line] = checked.check([part("001"), part("002", profile="cpu2-mem4")])
-    assert line.startswith("c7g.xlarge: quota: ")
+    assert checked.check([part("001"), part("002", profile="cpu2-mem4")]) == []
 
 
 def test_a_suite_without_a_stack_names_the_command(connections: Connections, backend: BatchBackend) -> None:
@@ -574,13 +587,4 @@ def test_a_queue_that_takes_no_jobs_is_refused(
 
     monkeypatch.setattr(client, f"describe_{kind}s", ill)
     with pytest.raises(UsageError, match=f"the {word} {QUEUE} is .*{says}.*harness batch down quick"):
-        backend.check([part("001")])
-
-
-def test_a_quota_of_nothing_is_said_before_anything_is_submitted(
-    made: Connections, backend: BatchBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = made.client("service-quotas", server.REGION)
-    monkeypatch.setattr(client, "get_service_quota", lambda **_: {"Quota": {"Value": 0.0}})
-    with pytest.raises(UsageError, match="the account may run 0 vCPUs"):
         backend.check([part("001")])

@@ -256,7 +256,7 @@ def test_user_data_that_ec2_would_refuse_is_refused_here(launched: Launched, mon
 
 
 def test_a_disk_is_at_least_as_large_as_the_image(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(region, "ami", lambda *_: Ami("ami-1", "x86_64", "/dev/xvda", 75, "x"))
+    monkeypatch.setattr(region, "ami", lambda *_: Ami("ami-1", "/dev/xvda", 75, "x"))
     assert requested(launched.begin())["BlockDeviceMapping.1.Ebs.VolumeSize"] == 75
 
 
@@ -301,4 +301,55 @@ def test_an_instance_that_is_not_shown_is_waited_for_a_while(
 def test_a_launch_past_its_deadline_is_over_whoever_asked(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
     launched.begin()
     monkeypatch.setattr(launched.backend, "_clock", SimpleNamespace(now=launched.at + 3600 + 421))
-    assert launched.state(launched.launch).phase == ENDED
+    assert launched.state(replace(launched.launch, zone="us-east-1a")).phase == ENDED
+
+
+def test_a_launch_that_was_never_asked_for_has_all_its_time(launched: Launched) -> None:
+    """Killed between the note and the request; an hour later nothing must be launched that is due to end."""
+    launched.begin()
+    launched(replace(launched.launch, at=launched.at - 3500))
+    [box] = boxes.find(launched.connections, REGION)
+    left_s = datetime.datetime.fromisoformat(box.tags[tags.EXPIRY]).timestamp() - box.launched
+    assert left_s > 1800, f"the rule ends it {left_s:.0f} s after its launch"
+
+
+def test_a_launch_that_was_never_asked_for_costs_nothing(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever has passed since its note: it is asked for now."""
+    launched.begin()
+    monkeypatch.setattr(launched.backend, "_clock", SimpleNamespace(now=launched.at + 3600 + 421))
+    state = launched.state(launched.launch)
+    assert (state.phase, state.seconds) == (UNKNOWN, 0.0)
+
+
+def test_a_lost_answer_is_asked_for_again_in_a_full_subnet(launched: Launched) -> None:
+    """The box whose answer was lost may have its last address."""
+    first = launched.begin()()[0]
+    assert first.machine is None and first.zone is not None
+    launched.backend._subnets = [
+        replace(each, free_addresses=0) if each.zone == first.zone else each for each in launched.backend._subnets
+    ]
+    noted = launched(first)
+    assert [launch.zone for launch in noted] == [first.zone]
+
+
+def test_a_lost_answer_is_asked_for_nowhere_else(launched: Launched) -> None:
+    first = replace(launched.begin().launch, zone="us-east-1z")
+    with pytest.raises(UsageError, match=r"us-east-1z.*--subnet"):
+        launched(first)
+    assert launched_and_terminated() == (0, 0)
+
+
+def test_the_folder_is_that_of_the_role_that_a_box_was_launched_with(launched: Launched) -> None:
+    """An account stack that is made anew has a role of another id."""
+    noted = launched.begin()()[-1]
+    launched.backend._account = replace(launched.backend._account, worker_role_id="AROAANOTHER")
+    assert launched.state(noted).boxes == (f"{noted.role}:{noted.machine}",)
+
+
+def test_nothing_is_launched_while_the_rule_is_disabled(launched: Launched) -> None:
+    launched.begin()
+    rule = launched.backend._account.reaper_rule
+    boto3.client("events", region_name=REGION).disable_rule(Name=rule)
+    with pytest.raises(UsageError, match=f"{rule}.*is disabled"):
+        launched()
+    assert launched_and_terminated() == (0, 0)

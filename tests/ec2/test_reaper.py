@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
+from typing import Any
 
 import boto3
 import pytest
+from botocore.client import BaseClient
+from botocore.exceptions import EndpointConnectionError
 
 from harness.aws import tags
 from harness.aws.client import Connections, S3Uri
@@ -105,6 +109,43 @@ def test_a_box_that_cannot_be_ended_spares_no_other(aws: str, made: account.Acco
     assert reaper.tick(aws, WORK) and alive() == set()
 
 
+def failing(monkeypatch: pytest.MonkeyPatch, operation: str, fails: Callable[[dict[str, Any]], bool]) -> None:
+    """Let requests fail as they do where the network does."""
+    call = BaseClient._make_api_call
+
+    def answer(client: Any, name: str, given: dict[str, Any]) -> Any:
+        if name == operation and fails(given):
+            raise EndpointConnectionError(endpoint_url="ec2")
+        return call(client, name, given)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", answer)
+
+
+def test_a_network_that_fails_for_one_box_spares_no_other(
+    aws: str, made: account.Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, _ = start(after_s=-1)[0], start(after_s=-1)
+    with monkeypatch.context() as patch:
+        failing(patch, "TerminateInstances", lambda given: given["InstanceIds"] == [held])
+        with pytest.raises(RuntimeError, match="Could not connect"):
+            reaper.tick(aws, WORK)
+    assert alive() == {held}
+    assert reaper.tick(aws, WORK) and alive() == set()
+
+
+def test_a_page_that_does_not_come_spares_no_box_of_another(
+    aws: str, made: account.Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(6):
+        start(after_s=-1)
+    with monkeypatch.context() as patch:
+        failing(patch, "DescribeInstances", lambda given: "NextToken" in given)
+        with pytest.raises(EndpointConnectionError):
+            reaper.tick(aws, WORK, page=5)
+    assert len(alive()) == 1
+    assert reaper.tick(aws, WORK) and alive() == set()
+
+
 def test_the_function_asks_what_its_role_may_and_no_more(aws: str, made: account.Account) -> None:
     start(after_s=-1)
     reaper.tick(aws, WORK)
@@ -120,14 +161,14 @@ def test_the_function_asks_what_its_role_may_and_no_more(aws: str, made: account
 
 def test_nothing_is_launched_where_the_rule_is_missing_or_disabled(aws: str, made: account.Account) -> None:
     connections = Connections(REGION)
-    account.check_reaper(connections, made)
+    account.check_reaper(connections, REGION, made)
     events = boto3.client("events", region_name=REGION)
     events.disable_rule(Name=made.reaper_rule)
     assert not reaper.tick(aws, WORK)
     with pytest.raises(UsageError, match=rf"{made.reaper_rule}.*is disabled"):
-        account.check_reaper(connections, made)
+        account.check_reaper(connections, REGION, made)
     events.remove_targets(Rule=made.reaper_rule, Ids=["reaper"])
     events.delete_rule(Name=made.reaper_rule)
     assert not reaper.tick(aws, WORK)
-    with pytest.raises(UsageError, match=r"is missing.*harness ec2 up"):
-        account.check_reaper(connections, made)
+    with pytest.raises(UsageError, match=r"is missing.*harness ec2 template"):
+        account.check_reaper(connections, REGION, made)

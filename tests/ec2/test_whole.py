@@ -35,11 +35,10 @@ WORK = "s3://harness-whole/here"
 SYSTEMS = ("first", "second")
 PROFILES = ("cpu1-mem256m", "cpu1-mem1")
 PROTOCOL = protocol(2)
-# Rights of who runs that this path leaves unused: other regions, launch templates and all that is Batch's, quotas that
-# nobody raised, consoles of boxes that said nothing, left-over disks, jobs that are cancelled.
+# Rights of who runs that this path leaves unused: other regions, launch templates and all that is Batch's, consoles
+# of boxes that said nothing, left-over disks, jobs that are cancelled.
 UNUSED = {
     "Look ec2:DescribeRegions",
-    "LookAtQuotas servicequotas:GetAWSDefaultServiceQuota",
     "Look ec2:GetConsoleOutput",
     "Look ec2:DescribeLaunchTemplateVersions",
     "Look ec2:DescribeLaunchTemplates",
