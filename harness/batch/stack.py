@@ -19,7 +19,7 @@ from harness.errors import UsageError
 from harness.instances import Instance
 
 # Outputs; beside them one for each profile, with its definition's digest.
-WORK, SPOT, MACHINES = "WorkPlace", "Spot", "Machines"
+WORK, MACHINES = "WorkPlace", "Machines"
 _WORKER_ROLE = "WorkerRoleArn"
 _PARAMETERS = {
     _WORKER_ROLE: ("String", "Role of the jobs: output of the stack of `harness ec2 up`"),
@@ -46,7 +46,6 @@ def template(wanted: Requirements) -> str:
         others[names.logical("Queue", name)] = _queue(suite, name)
     outputs = {
         WORK: str(options.work),
-        SPOT: str(int(options.spot)),
         MACHINES: records.digest(machines)[:16],
         inventory.QUEUES: ",".join(names.queue(suite, name) for name in types),
     }
