@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime
 import hashlib
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -12,16 +13,20 @@ from pathlib import Path
 from typing import IO, Any
 
 from harness.aws.client import Connections, S3Uri, said_at
-from harness.aws.errors import aws_errors, retry
+from harness.aws.errors import PASSING, aws_errors, retry
 from harness.errors import AwsError
 
 MISSING = frozenset({"NoSuchKey", "404"})
+# A transfer that broke off; the next try may do.
+BROKEN_OFF = PASSING | {"IncompleteReadError", "FlexibleChecksumError"}
 CHANGED = MISSING | {"PreconditionFailed", "412"}
 # Another write of the same name is under way, and S3 asks to try again.
 _UNDECIDED = frozenset({"ConditionalRequestConflict", "409"})
 # S3's own limit for one request.
 _DELETE_AT_ONCE = 1000
 _CHUNK = 1 << 20
+# Larger objects are copied in parts; of one copy S3 knows the checksum of the whole.
+_COPY_AT_ONCE = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -106,9 +111,14 @@ class Objects:
                 sink.write(chunk)
         return content.hexdigest()
 
-    def put(self, name: str, content: bytes) -> None:
-        """Write an object, over the one that is there."""
-        self._put(name, content)
+    def put(self, name: str, content: bytes, **condition: str) -> dict[str, Any]:
+        """Write an object, over the one that is there; return S3's answer."""
+        checksum = base64.b64encode(hashlib.sha256(content).digest()).decode()
+        with aws_errors(f"writing {self.place.below(name)}"):
+            answer: dict[str, Any] = self.client.put_object(
+                **self._address(name), Body=content, ChecksumSHA256=checksum, **condition
+            )
+            return answer
 
     def put_new(self, name: str, content: bytes) -> bool:
         """Write an object unless there is one, which S3 decides; return whether it was written."""
@@ -124,7 +134,7 @@ class Objects:
         """
         condition = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": f'"{etag}"'}
         try:
-            answer = retry(lambda: self._put(name, content, **condition), _UNDECIDED)
+            answer = retry(lambda: self.put(name, content, **condition), _UNDECIDED)
         except AwsError as error:
             if error.code in CHANGED:
                 return None
@@ -132,14 +142,6 @@ class Objects:
                 raise AwsError(f"{error}; somebody else writes it too, try again", "Busy") from error
             raise
         return str(answer["ETag"]).strip('"')
-
-    def _put(self, name: str, content: bytes, **condition: str) -> dict[str, Any]:
-        checksum = base64.b64encode(hashlib.sha256(content).digest()).decode()
-        with aws_errors(f"writing {self.place.below(name)}"):
-            answer: dict[str, Any] = self.client.put_object(
-                **self._address(name), Body=content, ChecksumSHA256=checksum, **condition
-            )
-            return answer
 
     def upload(self, name: str, path: Path) -> None:
         """Write a file of any size, in parts that S3 checks."""
@@ -157,9 +159,17 @@ class Objects:
         answer = self._head(name)
         return None if answer is None else age(answer)
 
-    def _head(self, name: str) -> dict[str, Any] | None:
+    def sha256(self, name: str) -> str:
+        """Return an object's SHA-256; download it if S3 knows only its parts'."""
+        answer = self._head(name, ChecksumMode="ENABLED") or {}
+        if answer.get("ChecksumType") == "FULL_OBJECT" and "ChecksumSHA256" in answer:
+            return base64.b64decode(answer["ChecksumSHA256"]).hex()
+        with Path(os.devnull).open("wb") as sink:  # this traffic out of AWS costs money
+            return retry(lambda: self.download(name, sink), BROKEN_OFF)
+
+    def _head(self, name: str, **more: str) -> dict[str, Any] | None:
         with missing_ok(), aws_errors(f"looking at {self.place.below(name)}"):
-            answer: dict[str, Any] = self.client.head_object(**self._address(name))
+            answer: dict[str, Any] = self.client.head_object(**self._address(name), **more)
             return answer
         return None
 
@@ -170,10 +180,11 @@ class Objects:
 
     def copy(self, name: str, to: str, **more: str) -> None:
         """Copy an object of any size within S3; nothing is transferred."""
+        from boto3.s3.transfer import TransferConfig
+
+        how = {"ExtraArgs": {"ChecksumAlgorithm": "SHA256", **more}, "Config": TransferConfig(_COPY_AT_ONCE)}
         with aws_errors(f"copying {self.place.below(name)}"):
-            self.client.copy(
-                self._address(name), **self._address(to), ExtraArgs={"ChecksumAlgorithm": "SHA256", **more}
-            )
+            self.client.copy(self._address(name), **self._address(to), **how)
 
     def delete(self, names: Iterable[str]) -> int:
         """Delete objects, present or not; return how many were named."""

@@ -6,9 +6,9 @@ An input is packed into a temporary file of the cache and uploaded under a name 
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -22,7 +22,8 @@ from docker.errors import ImageNotFound
 from docker.models.images import Image
 
 from harness import indexes, leftovers
-from harness.aws.objects import Objects
+from harness.aws.errors import PASSING, retry
+from harness.aws.objects import BROKEN_OFF, MISSING, Objects
 from harness.datasets import Dataset, shipped
 from harness.engine import engine_errors
 from harness.errors import AwsError, ImageError, JobError, UsageError
@@ -45,8 +46,12 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 # Text packs well, but no corpus is so much larger than its tar.
 _MOST_TIMES = 1000
 _LEAST_BYTES = 1 << 30
-# Between tries of one download.
-_WAITS_S = (1.0, 5.0, 20.0)
+# Of an adopted index, unless its box's disk is known.
+_MOST_INDEX_BYTES = 1 << 40
+# Of one download: the last pause is of half a minute.
+_TRIES = 9
+# Errors that no box's object brings about.
+_OURS = PASSING | {"ExpiredToken", "NoCredentials", "ClockSkew"}
 
 T = TypeVar("T")
 
@@ -113,23 +118,42 @@ class Shipper:
         """Find an index in S3; ``keep``: renew it for boxes."""
         return self._kept(index_name(key)) if keep else _find(self._work, index_name(key))
 
-    def adopt_index(self, box_id: str, key: str) -> Input | None:
-        """Copy a box's index to the inputs, unless its key is there."""
+    def adopt_index(self, box_id: str, key: str, most_bytes: int = _MOST_INDEX_BYTES) -> Input | None:
+        """Copy a box's index to the inputs, unless its key is there.
+
+        An `AwsError` of code ``BadInput``: what the box wrote is no index, whatever is wrong with it.
+        """
+        name = index_name(key)
         found = self.find_index(key)
         if found is not None:
             return found
-        name = f"{layout.box(box_id)}/{layout.index(key)}"
+        try:
+            ours = self._copy_index(f"{layout.box(box_id)}/{layout.index(key)}", name, most_bytes)
+        except AwsError as error:
+            if error.code in _OURS:
+                raise
+            raise AwsError(f"{error}; it is left there, and not used", "BadInput") from error
+        return None if ours is None else _record(self._work, name, ours)
+
+    def _copy_index(self, name: str, to: str, most_bytes: int) -> Input | None:
+        """Copy a box's index, if it is there and as its record says."""
         built = fetch(Input, self._work, f"{name}.json")
         if built is None:
             return None
+        place = self._work.place.below(f"{name}.json")
         if not _SHA256.fullmatch(built.sha256) or built != _input(name, built.sha256, built.size_bytes):
-            place = self._work.place.below(f"{name}.json")
-            raise AwsError(f"{place}: names no index of this box; it is left there, and not used", "BadInput")
+            raise AwsError(f"{place}: names no index of this box")
+        if built.size_bytes > most_bytes:
+            raise AwsError(f"{place}: names an index of {built.size_bytes >> 30} GiB, too large for its box")
         if self._work.size(built.name) != built.size_bytes:
             return None
-        ours = _input(index_name(key), built.sha256, built.size_bytes)
+        ours = _input(to, built.sha256, built.size_bytes)
         self._work.copy(built.name, ours.name)
-        return _record(self._work, index_name(key), ours)
+        # Of the copy: the box may write to its own object at any time.
+        if self._work.sha256(ours.name) != ours.sha256:
+            self._work.delete([ours.name])
+            raise AwsError(f"{place}: names another content than its index has")
+        return ours
 
     def part(
         self,
@@ -256,31 +280,30 @@ class Fetcher:
 
     def _unpack(self, shipped: Input, folder: Path, allowed: Callable[[str], bool] | None = None) -> None:
         most, what = _LEAST_BYTES + _MOST_TIMES * shipped.size_bytes, str(self._work.place.below(shipped.name))
-        with self._downloaded(shipped) as file:
-            archive.unpack(file, folder, what=what, most_bytes=most, allowed=allowed)
+        with self._downloaded(shipped) as file, gzip.open(file) as source:
+            archive.unpack(cast(IO[bytes], source), folder, what=what, most_bytes=most, allowed=allowed)
 
     @contextmanager
     def _downloaded(self, shipped: Input) -> Iterator[IO[bytes]]:
         """Open the content of an input, downloaded and checked against its record."""
         place = self._work.place.below(shipped.name)
-        if self._work.size(shipped.name) != shipped.size_bytes:
-            raise AwsError(f"{place}: is not there, or has another size than was shipped; run again", "BadInput")
-        with leftovers.scratch(self._cache / "shipping", "fetched") as folder, (folder / "it").open("w+b") as file:
-            if self._download(shipped.name, file) != shipped.sha256:
-                raise AwsError(f"{place}: its content is not what was shipped; delete it, then run again", "BadInput")
-            file.seek(0)
-            yield file
+        with leftovers.scratch(self._cache / "shipping", "fetched") as folder:
+            path = folder / "it"
 
-    def _download(self, name: str, file: IO[bytes]) -> str:
-        """Download an object; start again if the transfer breaks off."""
-        for wait_s in _WAITS_S:
+            def download() -> str:
+                with path.open("wb") as sink:
+                    return self._work.download(shipped.name, sink)
+
             try:
-                return self._work.download(name, file)
-            except AwsError:
-                time.sleep(wait_s)
-                file.seek(0)
-                file.truncate()
-        return self._work.download(name, file)
+                found = retry(download, BROKEN_OFF, _TRIES)
+            except AwsError as error:
+                if error.code not in MISSING | {"AccessDenied"}:  # which it is for boxes, that may not list
+                    raise
+                raise AwsError(f"{place}: cannot be read, or is not there; run again", "BadInput") from error
+            if found != shipped.sha256:
+                raise AwsError(f"{place}: its content is not what was shipped; delete it, then run again", "BadInput")
+            with path.open("rb") as file:
+                yield file
 
 
 def _found(engine: docker.DockerClient, digest: str) -> Image | None:

@@ -74,14 +74,34 @@ def test_a_write_that_s3_never_decides_is_neither_done_nor_there(
 
 
 @pytest.mark.parametrize("size", [5, (8 << 20) + 5])
-def test_what_is_renewed_is_as_it_was(objects: Objects, size: int) -> None:
+def test_what_is_renewed_is_as_it_was(objects: Objects, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """The larger one goes in parts."""
+    monkeypatch.setattr("harness.aws.objects._COPY_AT_ONCE", 8 << 20)
     objects.put("a", b"x" * size)
     before = objects.client.head_object(Bucket="bucket", Key=objects.place.key("a"))["ETag"]
     objects.renew("a")
     assert objects.get("a", 16 << 20) == b"x" * size
     after = objects.client.head_object(Bucket="bucket", Key=objects.place.key("a"))["ETag"]
     assert (before == after) == (size == 5), "it was written anew"
+
+
+def test_the_hash_is_that_of_the_content(objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an object in parts S3 does not know it, nor of one with another checksum: then it is downloaded."""
+    # moto does not tell it of itself.
+    objects.client.meta.events.register(
+        "after-call.s3.HeadObject",
+        lambda parsed, **_: parsed.update(ChecksumType="FULL_OBJECT" if parsed["ContentLength"] == 1 else "COMPOSITE"),
+    )
+    large, read = tmp_path / "large", list[str]()
+    large.write_bytes(b"x" * (9 << 20))
+    objects.upload("parts", large)
+    for name, kind in (("whole", "SHA256"), ("crc", "CRC32")):
+        objects.client.put_object(Bucket="bucket", Key=objects.place.key(name), Body=b"x", ChecksumAlgorithm=kind)
+    download = Objects.download
+    monkeypatch.setattr(Objects, "download", lambda *given: (read.append(given[1]), download(*given))[1])
+    for name, content in (("parts", large.read_bytes()), ("whole", b"x"), ("crc", b"x")):
+        assert objects.sha256(name) == hashlib.sha256(content).hexdigest()
+    assert read == ["parts", "crc"]
 
 
 def test_of_many_who_write_at_once_one_succeeds(objects: Objects) -> None:

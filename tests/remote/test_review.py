@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
-import hashlib
-import io
-import subprocess
-import sys
-import tarfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,11 +14,11 @@ import pytest
 from harness.aws.objects import Objects, Stored
 from harness.errors import AwsError
 from harness.records import Outcome
-from harness.remote import home, journal, layout
+from harness.remote import journal, layout
 from harness.remote.backend import WAITING, State
 from harness.remote.records import IndexBuild, Input, Run, dump
 from harness.stored_jobs import read_jobs
-from tests.remote.test_watch import JOBS, ROLE, Indexes, Scene, packed, part, part_job, scene
+from tests.remote.test_watch import ROLE, Scene, part, part_job, scene
 
 __all__ = ["scene"]
 
@@ -60,79 +53,6 @@ def test_a_forged_record_of_an_index_stops_nobody(scene: Scene, record: bytes) -
     scene.hand_over("q", 1)
     watch._tick()
     assert len(scene.stored) == 1
-
-
-def test_an_index_is_adopted_only_with_the_content_that_its_record_names(scene: Scene) -> None:
-    """Else no box of any later run can use that index, and none builds it anew."""
-    watch = scene.watch(part("p", builds=(IndexBuild("ab-d", "a", "d"),)))
-    watch._tick()
-    sha256, folder = hashlib.sha256(b"index").hexdigest(), f"boxes/{ROLE}:p/indexes"
-    scene.work.put(f"{folder}/ab-d.{sha256[:12]}.tar.gz", b"other")
-    scene.box("p").put(f"{layout.index('ab-d')}.json", dump(Input(f"{folder}/ab-d.{sha256[:12]}.tar.gz", sha256, 5)))
-    with contextlib.suppress(AwsError):
-        watch._tick()
-    assert Indexes(scene.work).find_index("ab-d") is None
-
-
-def tar(*entries: tuple[str, bytes | None]) -> bytes:
-    target = io.BytesIO()
-    with tarfile.open(fileobj=target, mode="w") as archive:
-        for name, content in entries:
-            info = tarfile.TarInfo(name)
-            if content is None:
-                info.type = tarfile.DIRTYPE
-            else:
-                info.size = len(content)
-            archive.addfile(info, io.BytesIO(content or b""))
-    return target.getvalue()
-
-
-@pytest.mark.parametrize("names", [("log.txt.gz/",), ("log.txt.gz/", "log.txt.gz")], ids=["folder", "twice"])
-def test_a_folder_in_a_jobs_place_is_a_damaged_job(scene: Scene, names: tuple[str, ...]) -> None:
-    watch = scene.watch(part("p", 0), part("q", 1))
-    watch._tick()
-    whole = {}
-    with tarfile.open(fileobj=io.BytesIO(packed(JOBS[0].spec))) as honest:
-        for each in honest:
-            whole[each.name] = honest.extractfile(each).read()  # type: ignore[union-attr]
-    forged = tar(
-        *((name.rstrip("/"), None if name.endswith("/") else b"") for name in names),
-        *((name, content) for name, content in whole.items() if name != "log.txt.gz"),
-    )
-    scene.box("p").put_new(layout.job(part_job(0).key), forged)
-    scene.hand_over("q", 1)
-    watch._tick()
-    assert len(scene.stored) == 1 and len(watch._damaged) == 1
-
-
-BOMB = """
-import gzip, io, resource, sys, tarfile, tempfile
-from pathlib import Path
-from harness.errors import AwsError
-from harness.remote import home
-resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
-with tempfile.TemporaryDirectory() as folder:
-    try:
-        home.unpack(Path(sys.argv[1]).read_bytes(), Path(folder))
-    except AwsError as error:
-        print(error)
-"""
-
-
-def test_a_bomb_in_a_tars_extended_header_is_refused(tmp_path: Path) -> None:
-    """A few MiB become GiB in memory: headers count, not files alone."""
-    size = 4 << 30
-    header = tarfile.TarInfo("x")
-    header.type, header.size = tarfile.XHDTYPE, size
-    with gzip.open(tmp_path / "bomb", "wb", compresslevel=1) as file:
-        file.write(header.tobuf(tarfile.USTAR_FORMAT))
-        for _ in range(size >> 24):
-            file.write(bytes(1 << 24))
-    assert (tmp_path / "bomb").stat().st_size < home.MOST_BYTES
-    done = subprocess.run(
-        [sys.executable, "-c", BOMB, str(tmp_path / "bomb")], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-300:]
 
 
 def test_what_a_box_says_is_short_enough_for_the_store(scene: Scene) -> None:

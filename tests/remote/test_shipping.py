@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -272,19 +272,21 @@ def test_a_download_that_breaks_off_is_begun_anew(
         if failures:
             failures.pop()
             sink.write(b"the beginning of something")
-            raise AwsError("cut off", "ResponseStreamingError")
+            raise AwsError("cut off", "IncompleteReadError")
         return download(self, name, sink)
 
     monkeypatch.setattr(Objects, "download", broken)
-    monkeypatch.setattr(shipping, "_WAITS_S", (0.0, 0.0))
+    monkeypatch.setattr("harness.aws.errors._PAUSE_S", 0.0)
     fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / "a" / "data")
     assert not failures and hashes(datasets.load(tmp_path / "a" / "data", tmp_path / "other")) == hashes(dataset)
-    failures += [1, 2, 3]
+    failures += range(9)
     with pytest.raises(AwsError, match="cut off"):
         fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / "b" / "data")
 
 
-def test_another_dataset_under_the_name_is_refused(work: Objects, tmp_path: Path) -> None:
+def test_another_dataset_under_the_name_is_refused(
+    work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dataset = datasets.load(write_dataset(tmp_path / "data"), tmp_path / "cache")
     shipped = shipper(work, tmp_path / "cache").dataset(dataset)
     genuine = content(work, shipped)
@@ -293,7 +295,19 @@ def test_another_dataset_under_the_name_is_refused(work: Objects, tmp_path: Path
         with pytest.raises(AwsError) as caught:
             fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / f"out{len(spoiled)}" / "data")
         assert caught.value.code == "BadInput" and shipped.name in str(caught.value)
+    for code in ("NoSuchKey", "AccessDenied"):  # boxes may not list: to them S3 does not say what is missing
+        with monkeypatch.context() as patch, pytest.raises(AwsError, match="or is not there; run again") as caught:
+            patch.setattr(Objects, "download", _refusing(code))
+            fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / code / "data")
+        assert caught.value.code == "BadInput"
     assert not list((tmp_path / "other" / "shipping").iterdir())
+
+
+def _refusing(code: str) -> Callable[..., str]:
+    def refuse(*_: object) -> str:
+        raise AwsError("reading: no", code)
+
+    return refuse
 
 
 # ---- images
@@ -510,6 +524,57 @@ def test_a_record_with_no_hash_is_refused(work: Objects, sha256: str) -> None:
     work.put(f"{name}.json", dump(made))
     with pytest.raises(AwsError, match="names no index of this box"):
         adopt(work, BOX, KEY)
+
+
+@pytest.mark.parametrize("record", [b"junk", b" " * (17 << 20)], ids=["junk", "large"])
+def test_a_record_that_is_none_is_refused(work: Objects, record: bytes) -> None:
+    work.put(f"{layout.box(BOX)}/{layout.index(KEY)}.json", record)
+    with pytest.raises(AwsError, match="left there, and not used") as caught:
+        adopt(work, BOX, KEY)
+    assert caught.value.code == "BadInput" and find(work, KEY) is None
+
+
+@pytest.mark.parametrize("ending", ["json", "tar.gz"])
+def test_an_index_in_an_archive_is_refused(work: Objects, tmp_path: Path, ending: str) -> None:
+    """A box that puts an object chooses its storage class: then nobody reads it."""
+    shipping.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
+    (name,) = [name for name in names(work) if name.endswith(ending)]
+    body, key = work.get(name, 1 << 20), work.place.key(name)
+    work.client.put_object(Bucket=work.place.bucket, Key=key, Body=body, StorageClass="GLACIER")
+    with pytest.raises(AwsError, match="left there, and not used") as caught:
+        adopt(work, BOX, KEY)
+    assert caught.value.code == "BadInput"
+
+
+def test_an_outage_says_nothing_about_an_index(work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise AwsError("AWS is busy", "Busy")
+
+    shipping.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
+    with monkeypatch.context() as patch, pytest.raises(AwsError, match="AWS is busy") as caught:
+        patch.setattr(Objects, "copy", away)
+        adopt(work, BOX, KEY)
+    assert caught.value.code == "Busy" and adopt(work, BOX, KEY)
+
+
+def test_an_index_is_adopted_only_with_the_content_that_its_record_names(work: Objects) -> None:
+    """Else no box of any later run can use that index, and none builds it anew."""
+    sha256, folder = hashlib.sha256(b"index").hexdigest(), f"{layout.box(BOX)}/indexes"
+    name = f"{folder}/{KEY}.{sha256[:12]}.tar.gz"
+    work.put(name, b"other")
+    work.put(f"{folder}/{KEY}.tar.gz.json", dump(Input(name, sha256, 5)))
+    before = names(work)
+    with pytest.raises(AwsError, match="another content") as caught:
+        adopt(work, BOX, KEY)
+    assert caught.value.code == "BadInput" and names(work) == before and find(work, KEY) is None
+
+
+def test_an_index_that_is_larger_than_its_boxs_disk_is_refused(work: Objects, tmp_path: Path) -> None:
+    shipping.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
+    before = names(work)
+    with pytest.raises(AwsError, match="too large") as caught:
+        shipper(work, tmp_path).adopt_index(BOX, KEY, most_bytes=99)
+    assert caught.value.code == "BadInput" and names(work) == before
 
 
 def test_an_index_whose_bytes_are_cut_or_gone_is_not_adopted(work: Objects, tmp_path: Path) -> None:
