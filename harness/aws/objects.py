@@ -10,16 +10,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from harness.aws.client import Connections, S3Uri, said_at
 from harness.aws.errors import PASSING, aws_errors, retry
 from harness.errors import AwsError
 
 MISSING = frozenset({"NoSuchKey", "404"})
-# A transfer that broke off; the next try may do.
-BROKEN_OFF = PASSING | {"IncompleteReadError", "FlexibleChecksumError"}
 CHANGED = MISSING | {"PreconditionFailed", "412"}
+# A download that broke off is begun anew, the last time half a minute later.
+_BROKEN_OFF = PASSING | {"IncompleteReadError", "FlexibleChecksumError"}
+_DOWNLOADS = 9
 # Another write of the same name is under way, and S3 asks to try again.
 _UNDECIDED = frozenset({"ConditionalRequestConflict", "409"})
 # S3's own limit for one request.
@@ -102,23 +103,25 @@ class Objects:
             return content
         return None
 
-    def download(self, name: str, sink: IO[bytes]) -> str:
+    def download(self, name: str, path: Path) -> str:
         """Read an object of any size into a file; return its SHA-256."""
-        content = hashlib.sha256()
-        with self.reading(name) as answer:
-            while chunk := answer["Body"].read(_CHUNK):
-                content.update(chunk)
-                sink.write(chunk)
-        return content.hexdigest()
+
+        def once() -> str:
+            content = hashlib.sha256()
+            with self.reading(name) as answer, path.open("wb") as sink:
+                while chunk := answer["Body"].read(_CHUNK):
+                    content.update(chunk)
+                    sink.write(chunk)
+            return content.hexdigest()
+
+        return retry(once, _BROKEN_OFF, _DOWNLOADS)
 
     def put(self, name: str, content: bytes, **condition: str) -> dict[str, Any]:
         """Write an object, over the one that is there; return S3's answer."""
         checksum = base64.b64encode(hashlib.sha256(content).digest()).decode()
         with aws_errors(f"writing {self.place.below(name)}"):
-            answer: dict[str, Any] = self.client.put_object(
-                **self._address(name), Body=content, ChecksumSHA256=checksum, **condition
-            )
-            return answer
+            address = self._address(name)
+            return dict(self.client.put_object(**address, Body=content, ChecksumSHA256=checksum, **condition))
 
     def put_new(self, name: str, content: bytes) -> bool:
         """Write an object unless there is one, which S3 decides; return whether it was written."""
@@ -164,13 +167,11 @@ class Objects:
         answer = self._head(name, ChecksumMode="ENABLED") or {}
         if answer.get("ChecksumType") == "FULL_OBJECT" and "ChecksumSHA256" in answer:
             return base64.b64decode(answer["ChecksumSHA256"]).hex()
-        with Path(os.devnull).open("wb") as sink:  # this traffic out of AWS costs money
-            return retry(lambda: self.download(name, sink), BROKEN_OFF)
+        return self.download(name, Path(os.devnull))  # traffic out of AWS, which costs money
 
     def _head(self, name: str, **more: str) -> dict[str, Any] | None:
         with missing_ok(), aws_errors(f"looking at {self.place.below(name)}"):
-            answer: dict[str, Any] = self.client.head_object(**self._address(name), **more)
-            return answer
+            return dict(self.client.head_object(**self._address(name), **more))
         return None
 
     def renew(self, name: str) -> None:

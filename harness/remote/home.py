@@ -29,6 +29,7 @@ from harness.stored_jobs import LOG, RESULT, RUN, SAMPLES, read_result
 
 # Of one packed job, which is held in memory; honest ones have a few MiB.
 MOST_BYTES = 256 << 20
+_UNKNOWN = "unknown"
 _FILES = frozenset((LOG, RUN, SAMPLES, JUDGED_HITS, ANSWER_DEPTHS, RESULT))
 
 
@@ -72,18 +73,11 @@ class Home:
 
 def _environment(machine: Instance | None, instance_type: str | None) -> Environment:
     """Return the environment of a lost machine, from its type."""
-    return Environment(
-        cpu_model="unknown",
-        architecture={"arm64": "aarch64"}.get(machine.architecture, machine.architecture) if machine else "unknown",
-        host_cpus=machine.vcpus if machine else 0,
-        host_memory_bytes=machine.memory_bytes if machine else 0,
-        kernel="unknown",
-        cgroup_version=None,
-        docker_version=None,
-        harness_version=harness.__version__,
-        harness_commit=environment.commit(),
-        instance_type=instance_type,
-    )
+    names, known = {"arm64": "aarch64"}, (_UNKNOWN, 0, 0)
+    if machine is not None:
+        known = names.get(machine.architecture, machine.architecture), machine.vcpus, machine.memory_bytes
+    harness_is = harness.__version__, environment.commit()
+    return Environment(_UNKNOWN, *known, _UNKNOWN, None, None, *harness_is, instance_type=instance_type)
 
 
 def pack(folder: Path) -> bytes:

@@ -10,7 +10,7 @@ import gzip
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
@@ -22,8 +22,8 @@ from docker.errors import ImageNotFound
 from docker.models.images import Image
 
 from harness import indexes, leftovers
-from harness.aws.errors import PASSING, retry
-from harness.aws.objects import BROKEN_OFF, MISSING, Objects
+from harness.aws.errors import PASSING
+from harness.aws.objects import MISSING, Objects
 from harness.datasets import Dataset, shipped
 from harness.engine import engine_errors
 from harness.errors import AwsError, ImageError, JobError, UsageError
@@ -48,8 +48,6 @@ _MOST_TIMES = 1000
 _LEAST_BYTES = 1 << 30
 # Of an adopted index, unless its box's disk is known.
 _MOST_INDEX_BYTES = 1 << 40
-# Of one download: the last pause is of half a minute.
-_TRIES = 9
 # Errors that no box's object brings about.
 _OURS = PASSING | {"ExpiredToken", "NoCredentials", "ClockSkew"}
 
@@ -114,9 +112,9 @@ class Shipper:
         """Ship an index of the cache, unless its key is there."""
         return self._ship(index_name(key), f"the index {key}", lambda path: _pack_index(path, index))
 
-    def find_index(self, key: str, *, keep: bool = False) -> Input | None:
-        """Find an index in S3; ``keep``: renew it for boxes."""
-        return self._kept(index_name(key)) if keep else _find(self._work, index_name(key))
+    def find_index(self, key: str) -> Input | None:
+        """Find an index in S3."""
+        return _find(self._work, index_name(key))
 
     def adopt_index(self, box_id: str, key: str, most_bytes: int = _MOST_INDEX_BYTES) -> Input | None:
         """Copy a box's index to the inputs, unless its key is there.
@@ -137,16 +135,12 @@ class Shipper:
 
     def _copy_index(self, name: str, to: str, most_bytes: int) -> Input | None:
         """Copy a box's index, if it is there and as its record says."""
-        built = fetch(Input, self._work, f"{name}.json")
+        place, built = self._work.place.below(f"{name}.json"), fetch(Input, self._work, f"{name}.json")
         if built is None:
             return None
-        place = self._work.place.below(f"{name}.json")
-        if not _SHA256.fullmatch(built.sha256) or built != _input(name, built.sha256, built.size_bytes):
-            raise AwsError(f"{place}: names no index of this box")
-        if built.size_bytes > most_bytes:
-            raise AwsError(f"{place}: names an index of {built.size_bytes >> 30} GiB, too large for its box")
-        if self._work.size(built.name) != built.size_bytes:
-            return None
+        said = _SHA256.fullmatch(built.sha256) and built == _input(name, built.sha256, built.size_bytes)
+        if not said or not self._work.size(built.name) == built.size_bytes <= most_bytes:
+            raise AwsError(f"{place}: names no index of this box, or one that is cut or too large")
         ours = _input(to, built.sha256, built.size_bytes)
         self._work.copy(built.name, ours.name)
         # Of the copy: the box may write to its own object at any time.
@@ -170,25 +164,17 @@ class Shipper:
         indexes = {key: found for key in keys if (found := self._index_of(key, local_indexes.get(key))) is not None}
         builds = tuple(build for build in planned.builds if build.key not in indexes)
         builders = [inputs.systems[build.system].on(inputs.build_gpus).image for build in builds]
-        images = dict.fromkeys([*inputs.images(job.cell for job in jobs), *builders])
-        datasets = dict.fromkeys([*(job.cell.dataset for job in jobs), *(build.dataset for build in builds)])
-        return Part(
-            name=planned.name,
-            run_id=run_id,
-            instance_type=planned.instance_type,
-            suite=inputs.suite.model_dump(mode="json"),
-            jobs=jobs,
-            builds=builds,
-            images=tuple(self._once("image", name, partial(self.image, ready_images[name])) for name in images),
-            datasets={
-                name: self._once("dataset", name, partial(self.dataset, inputs.datasets[name])) for name in datasets
-            },
-            indexes={key: indexes[key] for key in map(index_of, jobs) if key in indexes},
-        )
+        needed = dict.fromkeys([*inputs.images(job.cell for job in jobs), *builders])
+        images = tuple(self._once("image", name, partial(self.image, ready_images[name])) for name in needed)
+        names = dict.fromkeys([*(job.cell.dataset for job in jobs), *(build.dataset for build in builds)])
+        datasets = {name: self._once("dataset", name, partial(self.dataset, inputs.datasets[name])) for name in names}
+        used = {key: indexes[key] for key in map(index_of, jobs) if key in indexes}
+        suite = inputs.suite.model_dump(mode="json")
+        return Part(planned.name, run_id, planned.instance_type, suite, jobs, builds, images, datasets, used)
 
     def _index_of(self, key: str, local: Index | None) -> Input | None:
-        """Ship an index of the cache, or find it in S3."""
-        ship = partial(self.find_index, key, keep=True) if local is None else partial(self.index, key, local)
+        """Ship an index of the cache, or find it in S3 and renew it."""
+        ship = partial(self._kept, index_name(key)) if local is None else partial(self.index, key, local)
         return self._once("index", key, ship)
 
     def _once(self, kind: str, name: str, ship: Callable[[], T]) -> T:
@@ -239,8 +225,7 @@ class Fetcher:
         if found is None:
             raise AwsError(
                 f"the image of {shipped.image}: after loading, no image here has the id {shipped.digest}; does one of"
-                " the engines use the containerd image store, which names images otherwise? switch it off in both or in"
-                " none",
+                " the engines use the containerd image store? switch it off in both or in none",
                 "BadImage",
             )
         repository, _, tag = shipped.reference.rpartition(":")
@@ -264,11 +249,9 @@ class Fetcher:
         fresh.mkdir()
         try:
             self._unpack(shipped, fresh, lambda name: name == FACTS or name.split("/")[0] == INDEX_DATA)
-            made = indexes.read(fresh)
-            try:
+            made, found = indexes.read(fresh), None
+            with suppress(JobError):
                 found = indexes.content(fresh / INDEX_DATA)
-            except JobError:
-                found = None
             if made is None or found != (made.facts.index_bytes, made.facts.content_sha256):
                 place = self._work.place.below(shipped.name)
                 raise AwsError(f"{place}: holds another index than its {FACTS} says; delete it, run again", "BadInput")
@@ -289,13 +272,8 @@ class Fetcher:
         place = self._work.place.below(shipped.name)
         with leftovers.scratch(self._cache / "shipping", "fetched") as folder:
             path = folder / "it"
-
-            def download() -> str:
-                with path.open("wb") as sink:
-                    return self._work.download(shipped.name, sink)
-
             try:
-                found = retry(download, BROKEN_OFF, _TRIES)
+                found = self._work.download(shipped.name, path)
             except AwsError as error:
                 if error.code not in MISSING | {"AccessDenied"}:  # which it is for boxes, that may not list
                     raise
@@ -316,7 +294,7 @@ def _found(engine: docker.DockerClient, digest: str) -> Image | None:
 
 def _tag(engine: docker.DockerClient, prepared: Prepared) -> str | None:
     """Return an image's tag in the engine."""
-    # By id, because a recipe names several platforms' images.""
+    # By id, because a recipe names several platforms' images.
     found = _found(engine, prepared.digest)
     if found is None:
         return None

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import docker
 import pytest
@@ -266,16 +266,19 @@ def test_a_download_that_breaks_off_is_begun_anew(
 ) -> None:
     dataset = datasets.load(write_dataset(tmp_path / "data"), tmp_path / "cache")
     shipped = shipper(work, tmp_path / "cache").dataset(dataset)
-    download, failures = Objects.download, [1, 2]
+    reading, failures = Objects.reading, [1, 2]
 
-    def broken(self: Objects, name: str, sink: IO[bytes]) -> str:
-        if failures:
+    @contextlib.contextmanager
+    def broken(self: Objects, name: str) -> Iterator[dict[str, Any]]:
+        with reading(self, name) as answer:
+            if not failures:
+                yield answer
+                return
+            yield {"Body": io.BytesIO(b"the beginning of something")}
             failures.pop()
-            sink.write(b"the beginning of something")
             raise AwsError("cut off", "IncompleteReadError")
-        return download(self, name, sink)
 
-    monkeypatch.setattr(Objects, "download", broken)
+    monkeypatch.setattr(Objects, "reading", broken)
     monkeypatch.setattr("harness.aws.errors._PAUSE_S", 0.0)
     fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / "a" / "data")
     assert not failures and hashes(datasets.load(tmp_path / "a" / "data", tmp_path / "other")) == hashes(dataset)
@@ -451,9 +454,9 @@ def test_a_record_whose_bytes_are_gone_makes_way(work: Objects, tmp_path: Path) 
     made = Input(f"inputs/indexes/{KEY}.0123.tar.gz", "0123" * 16, 3)
     work.put(f"{shipping.index_name(KEY)}.json", dump(made))
     work.put(made.name, b"abc")
-    assert ships.find_index(KEY, keep=True) == made
+    assert ships._kept(shipping.index_name(KEY)) == made
     work.delete([made.name])
-    assert ships.find_index(KEY) is None and ships.find_index(KEY, keep=True) is None
+    assert ships.find_index(KEY) is None and ships._kept(shipping.index_name(KEY)) is None
     shipping.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
     adopted = ships.adopt_index(BOX, KEY)
     assert adopted not in (None, made) and ships.find_index(KEY) == adopted
@@ -580,10 +583,11 @@ def test_an_index_that_is_larger_than_its_boxs_disk_is_refused(work: Objects, tm
 def test_an_index_whose_bytes_are_cut_or_gone_is_not_adopted(work: Objects, tmp_path: Path) -> None:
     shipping.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
     (packed,) = [name for name in names(work) if name.endswith(".tar.gz")]
-    work.put(packed, b"cut")
-    assert adopt(work, BOX, KEY) is None and find(work, KEY) is None
-    work.delete([packed])
-    assert adopt(work, BOX, KEY) is None
+    for spoil in (lambda: work.put(packed, b"cut"), lambda: work.delete([packed])):
+        spoil()
+        with pytest.raises(AwsError, match="cut or too large") as caught:
+            adopt(work, BOX, KEY)
+        assert caught.value.code == "BadInput" and find(work, KEY) is None
 
 
 # ---- parts
