@@ -97,8 +97,8 @@ class Objects:
         with missing_ok(), self.reading(name) as answer:
             content = bytes(answer["Body"].read(most_bytes + 1))
             if len(content) > most_bytes:
-                text = f"larger than {most_bytes >> 20} MiB; it is none of ours"
-                raise AwsError(f"{self.place.below(name)}: {text}", "TooLarge")
+                place = self.place.below(name)
+                raise AwsError(f"{place}: larger than {most_bytes >> 20} MiB; it is none of ours", "TooLarge")
             answer["Body"].read(1)  # at the end botocore compares length and checksum
             return content
         return None
@@ -157,11 +157,6 @@ class Objects:
         answer = self._head(name)
         return None if answer is None else int(answer["ContentLength"])
 
-    def age(self, name: str) -> datetime.timedelta | None:
-        """Return an object's age by S3's clock; ``None``: there is none."""
-        answer = self._head(name)
-        return None if answer is None else age(answer)
-
     def sha256(self, name: str) -> str:
         """Return an object's SHA-256; download it if S3 knows only its parts'."""
         answer = self._head(name, ChecksumMode="ENABLED") or {}
@@ -174,10 +169,12 @@ class Objects:
             return dict(self.client.head_object(**self._address(name), **more))
         return None
 
-    def renew(self, name: str) -> None:
-        """Write an object anew, as it is, so that rules on its age count from now."""
-        # S3 copies an object onto itself only where its metadata are given anew.
-        self.copy(name, name, MetadataDirective="REPLACE")
+    def renew(self, name: str, after: datetime.timedelta) -> None:
+        """Write an older object anew, as it is: rules on its age count from now."""
+        answer = self._head(name)
+        if answer is not None and age(answer) > after:
+            # S3 copies an object onto itself only where its metadata are given anew.
+            self.copy(name, name, MetadataDirective="REPLACE")
 
     def copy(self, name: str, to: str, **more: str) -> None:
         """Copy an object of any size within S3; nothing is transferred."""
@@ -195,8 +192,8 @@ class Objects:
             with aws_errors(f"deleting in {self.place}"):
                 failed = self.client.delete_objects(Bucket=self.place.bucket, Delete=some).get("Errors", ())
             if failed:
-                text = f"{len(failed)} objects cannot be deleted ({failed[0].get('Code')})"
-                raise AwsError(f"{self.place}: {text}", "Undeleted")
+                why = failed[0].get("Code")
+                raise AwsError(f"{self.place}: {len(failed)} objects cannot be deleted ({why})", "Undeleted")
         return len(keys)
 
     def _address(self, name: str) -> dict[str, str]:

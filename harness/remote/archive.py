@@ -24,12 +24,12 @@ _MOST_NAME = 1024
 _MOST_HEADER = 32 << 10
 # What names in a tar bring about; None: of gzip, not of the system.
 _OF_NAMES = {errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, None}
-_CHUNK = 1 << 20
 # Control characters, and the separator of other systems.
 _ODD = re.compile(r"[\x00-\x1f\\]")
 
 # Names, and a file or its content; a name that ends in "/" is a folder's.
 Entries = Iterable[tuple[str, Path | bytes]]
+Allowed = Callable[[str], bool]
 
 
 def write(target: IO[bytes], entries: Entries) -> None:
@@ -74,16 +74,13 @@ class _Bounded:
 
     def read(self, size: int) -> bytes:
         """Read on, at most ``left`` bytes in all."""
-        content = self._source.read(size)
-        self.left -= len(content)
+        self.left -= size
         if self.left < 0:
             raise tarfile.ReadError(f"an entry's header has more than {_MOST_HEADER >> 10} KiB")
-        return content
+        return self._source.read(size)
 
 
-def unpack(
-    source: IO[bytes], folder: Path, *, what: str, most_bytes: int, allowed: Callable[[str], bool] | None = None
-) -> None:
+def unpack(source: IO[bytes], folder: Path, *, what: str, most_bytes: int, allowed: Allowed | None = None) -> None:
     """Unpack a plain tar below an existing folder.
 
     An `AwsError` about ``what``: it is damaged, has more than ``most_bytes``, a link, or a name that is not allowed; a
@@ -99,7 +96,8 @@ def unpack(
                     raise tarfile.ReadError(f"more than {most_bytes >> 20} MiB or {_MOST_ENTRIES:,} files")
                 if not _is_plain(name) or (allowed and not allowed(f"{name}/" if entry.isdir() else name)):
                     raise tarfile.ReadError(f"{name[:80]!r} has no place in it")
-                bounded.left = _MOST_HEADER + entry.size
+                # tarfile passes over the content of files alone.
+                bounded.left = _MOST_HEADER + (entry.size if entry.isreg() else 0)
                 if entry.isdir():
                     (folder / name).mkdir(parents=True, exist_ok=True)
                     continue
@@ -109,7 +107,7 @@ def unpack(
                 path.parent.mkdir(parents=True, exist_ok=True)
                 # Exclusive: no name comes twice, and no file of another entry is written through.
                 with content, path.open("xb") as file:
-                    shutil.copyfileobj(content, file, _CHUNK)
+                    shutil.copyfileobj(content, file)
                 path.chmod(0o755 if entry.mode & 0o100 else 0o644)
     except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno not in _OF_NAMES:

@@ -65,19 +65,16 @@ class Home:
     def interrupt(self, job: PartJob, why: str, when: float, box: Ec2Instance | None, machine: Instance | None) -> None:
         """Store that a job's machine went away after ``when``."""
         planned = self.planned(job)
+        architecture, cpus, memory_bytes = _UNKNOWN, 0, 0
+        if machine is not None:
+            architecture = {"arm64": "aarch64"}.get(machine.architecture, machine.architecture)
+            cpus, memory_bytes = machine.vcpus, machine.memory_bytes
+        of_harness = harness.__version__, environment.commit()
+        about = Environment(_UNKNOWN, architecture, cpus, memory_bytes, _UNKNOWN, None, None, *of_harness)
+        about = replace(about, instance_type=planned.spec.instance_type)
         at = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
-        about = _environment(machine, planned.spec.instance_type)
         result = assemble(planned, at, nothing(Outcome.INTERRUPTED, why), None, None, about)
         self.keys.add(self.store.put(replace(result, instance=box), None, None, b"").result.key)
-
-
-def _environment(machine: Instance | None, instance_type: str | None) -> Environment:
-    """Return the environment of a lost machine, from its type."""
-    names, known = {"arm64": "aarch64"}, (_UNKNOWN, 0, 0)
-    if machine is not None:
-        known = names.get(machine.architecture, machine.architecture), machine.vcpus, machine.memory_bytes
-    harness_is = harness.__version__, environment.commit()
-    return Environment(_UNKNOWN, *known, _UNKNOWN, None, None, *harness_is, instance_type=instance_type)
 
 
 def pack(folder: Path) -> bytes:
@@ -112,8 +109,8 @@ def bring(work: Objects, box_id: str, key: str, expected: ResultSpec, store: Sto
 
 def _check(result: Result, folder: Path, key: str, expected: ResultSpec) -> None:
     """Refuse a result that contradicts itself, its files or the plan."""
-    files = [path for path in sorted(folder.iterdir()) if path.name != RESULT]
-    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    found = {each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in folder.iterdir()}
+    del found[RESULT]
     if found != result.files:
         other = sorted(name for name in found.keys() | result.files.keys() if found.get(name) != result.files.get(name))
         raise AwsError(f"{', '.join(other)} are not as its {RESULT} says")

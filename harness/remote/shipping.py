@@ -121,33 +121,29 @@ class Shipper:
 
         An `AwsError` of code ``BadInput``: what the box wrote is no index, whatever is wrong with it.
         """
-        name = index_name(key)
         found = self.find_index(key)
         if found is not None:
             return found
+        name = f"{layout.box(box_id)}/{layout.index(key)}"
+        place = self._work.place.below(f"{name}.json")
         try:
-            ours = self._copy_index(f"{layout.box(box_id)}/{layout.index(key)}", name, most_bytes)
+            built = fetch(Input, self._work, f"{name}.json")
+            if built is None:
+                return None
+            honest = _SHA256.fullmatch(built.sha256) and built == _input(name, built.sha256, built.size_bytes)
+            if not honest or not self._work.size(built.name) == built.size_bytes <= most_bytes:
+                raise AwsError(f"{place}: names no index of this box, or one that is cut or too large")
+            ours = _input(index_name(key), built.sha256, built.size_bytes)
+            self._work.copy(built.name, ours.name)
+            # Of the copy: the box may write to its own object at any time.
+            if self._work.sha256(ours.name) != ours.sha256:
+                self._work.delete([ours.name])
+                raise AwsError(f"{place}: names another content than its index has")
         except AwsError as error:
             if error.code in _OURS:
                 raise
             raise AwsError(f"{error}; it is left there, and not used", "BadInput") from error
-        return None if ours is None else _record(self._work, name, ours)
-
-    def _copy_index(self, name: str, to: str, most_bytes: int) -> Input | None:
-        """Copy a box's index, if it is there and as its record says."""
-        place, built = self._work.place.below(f"{name}.json"), fetch(Input, self._work, f"{name}.json")
-        if built is None:
-            return None
-        said = _SHA256.fullmatch(built.sha256) and built == _input(name, built.sha256, built.size_bytes)
-        if not said or not self._work.size(built.name) == built.size_bytes <= most_bytes:
-            raise AwsError(f"{place}: names no index of this box, or one that is cut or too large")
-        ours = _input(to, built.sha256, built.size_bytes)
-        self._work.copy(built.name, ours.name)
-        # Of the copy: the box may write to its own object at any time.
-        if self._work.sha256(ours.name) != ours.sha256:
-            self._work.delete([ours.name])
-            raise AwsError(f"{place}: names another content than its index has")
-        return ours
+        return _record(self._work, index_name(key), ours)
 
     def part(
         self,
@@ -191,9 +187,7 @@ class Shipper:
         """Find an input; renew it before the bucket's rule deletes it."""
         found = _find(self._work, name)
         for each in (found.name, f"{name}.json") if found else ():
-            age = self._work.age(each)
-            if age is not None and age > RENEWED_AFTER:
-                self._work.renew(each)
+            self._work.renew(each, RENEWED_AFTER)
         return found
 
 
@@ -218,8 +212,7 @@ class Fetcher:
     def image(self, engine: docker.DockerClient, shipped: ShippedImage) -> None:
         """Load an image under its tag, unless the engine has it."""
         if _found(engine, shipped.digest) is None:
-            self._say(f"loading the image of {shipped.image}, {shipped.file.size_bytes / 2**20:.1f} MiB")
-            with self._downloaded(shipped.file) as file, engine_errors():
+            with self._downloaded(shipped.file, f"the image of {shipped.image}") as file, engine_errors():
                 engine.images.load(cast(bytes, file))  # streams it
         found = _found(engine, shipped.digest)
         if found is None:
@@ -228,27 +221,25 @@ class Fetcher:
                 " the engines use the containerd image store? switch it off in both or in none",
                 "BadImage",
             )
-        repository, _, tag = shipped.reference.rpartition(":")
         with engine_errors():
-            found.tag(repository, tag)
+            found.tag(*shipped.reference.rsplit(":", 1))
 
     def dataset(self, shipped: Input, folder: Path) -> None:
         """Unpack a dataset into a new folder."""
-        self._say(f"fetching the dataset {folder.name}, {shipped.size_bytes / 2**20:.1f} MiB")
         folder.mkdir(parents=True)
-        self._unpack(shipped, folder)
+        self._unpack(shipped, f"the dataset {folder.name}", folder)
 
     def index(self, key: str, shipped: Input) -> None:
         """Unpack and verify an index, unless the cache has it."""
         if indexes.find(self._cache, key):
             return
-        self._say(f"fetching the index {key}, {shipped.size_bytes / 2**20:.1f} MiB")
         home = indexes.folder(self._cache, key)
-        home.parent.mkdir(parents=True, exist_ok=True)
         fresh = leftovers.in_the_making(home)
-        fresh.mkdir()
+        fresh.mkdir(parents=True)
         try:
-            self._unpack(shipped, fresh, lambda name: name == FACTS or name.split("/")[0] == INDEX_DATA)
+            self._unpack(
+                shipped, f"the index {key}", fresh, lambda name: name == FACTS or name.split("/")[0] == INDEX_DATA
+            )
             made, found = indexes.read(fresh), None
             with suppress(JobError):
                 found = indexes.content(fresh / INDEX_DATA)
@@ -261,14 +252,15 @@ class Fetcher:
         finally:
             leftovers.remove(fresh)
 
-    def _unpack(self, shipped: Input, folder: Path, allowed: Callable[[str], bool] | None = None) -> None:
-        most, what = _LEAST_BYTES + _MOST_TIMES * shipped.size_bytes, str(self._work.place.below(shipped.name))
-        with self._downloaded(shipped) as file, gzip.open(file) as source:
-            archive.unpack(cast(IO[bytes], source), folder, what=what, most_bytes=most, allowed=allowed)
+    def _unpack(self, shipped: Input, what: str, folder: Path, allowed: Callable[[str], bool] | None = None) -> None:
+        most, place = _LEAST_BYTES + _MOST_TIMES * shipped.size_bytes, str(self._work.place.below(shipped.name))
+        with self._downloaded(shipped, what) as file, gzip.open(file) as source:
+            archive.unpack(cast(IO[bytes], source), folder, what=place, most_bytes=most, allowed=allowed)
 
     @contextmanager
-    def _downloaded(self, shipped: Input) -> Iterator[IO[bytes]]:
+    def _downloaded(self, shipped: Input, what: str) -> Iterator[IO[bytes]]:
         """Open the content of an input, downloaded and checked against its record."""
+        self._say(f"fetching {what}, {shipped.size_bytes / 2**20:.1f} MiB")
         place = self._work.place.below(shipped.name)
         with leftovers.scratch(self._cache / "shipping", "fetched") as folder:
             path = folder / "it"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,7 @@ def test_what_is_renewed_is_as_it_was(objects: Objects, monkeypatch: pytest.Monk
     monkeypatch.setattr("harness.aws.objects._COPY_AT_ONCE", 8 << 20)
     objects.put("a", b"x" * size)
     before = objects.client.head_object(Bucket="bucket", Key=objects.place.key("a"))["ETag"]
-    objects.renew("a")
+    objects.renew("a", timedelta(-1))
     assert objects.get("a", 16 << 20) == b"x" * size
     after = objects.client.head_object(Bucket="bucket", Key=objects.place.key("a"))["ETag"]
     assert (before == after) == (size == 5), "it was written anew"
@@ -209,9 +210,9 @@ def test_every_request_names_the_owner_that_is_expected(aws: str, tmp_path: Path
     objects.put("a", b"x")
     objects.put_new("b", b"x")
     objects.upload("c", large)
-    objects.renew("a")
-    objects.renew("c")
-    assert len(list(objects.list())) == 3 and objects.get("a", 10) == b"x" and objects.age("a") is not None
+    objects.renew("a", timedelta(-1))
+    objects.renew("c", timedelta(-1))
+    assert len(list(objects.list())) == 3 and objects.get("a", 10) == b"x"
     objects.download("c", tmp_path / "back")
     objects.delete(["a", "b", "c"])
     client.list_objects_v2(Bucket="other")

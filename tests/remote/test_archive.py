@@ -179,6 +179,15 @@ def test_a_bomb_in_a_tars_extended_header_is_refused(tmp_path: Path, kind: bytes
     assert source.given < 1 << 20
 
 
+def test_a_folders_size_allows_no_header(tmp_path: Path) -> None:
+    folder, header = entry("x", tarfile.DIRTYPE, size=1 << 30), tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, 1 << 29
+    source = Endless(folder.tobuf(tarfile.GNU_FORMAT) + header.tobuf(tarfile.GNU_FORMAT), bytes(512))
+    with pytest.raises(AwsError, match="header has more than"):
+        unpack(source, tmp_path, 1 << 40)  # type: ignore[arg-type]
+    assert source.given < 1 << 20
+
+
 def test_a_size_below_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AwsError, match="more than"):
         unpack(io.BytesIO(entry("x", size=-512).tobuf(tarfile.GNU_FORMAT) + bytes(1024)), tmp_path)

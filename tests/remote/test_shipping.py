@@ -431,7 +431,7 @@ def test_what_would_expire_soon_is_renewed_where_it_lies(
     )
     assert shipper(work, tmp_path / "cache").dataset(dataset) == shipped
     assert renewed == []
-    monkeypatch.setattr(Objects, "age", lambda *_: shipping.RENEWED_AFTER + timedelta(seconds=1))
+    monkeypatch.setattr("harness.aws.objects.age", lambda _: shipping.RENEWED_AFTER + timedelta(seconds=1))
     assert shipper(work, tmp_path / "cache").dataset(dataset) == shipped
     assert sorted(renewed) == sorted(work.place.key(name) for name in names(work)) and len(renewed) == 2
     assert content(work, shipped) == before
@@ -439,14 +439,18 @@ def test_what_would_expire_soon_is_renewed_where_it_lies(
 
 
 def test_age_is_by_s3s_clock(work: Objects) -> None:
-    assert work.age("nothing") is None
+    work.renew("nothing", timedelta(-1))
     work.put("a", b"x")
     work.client.meta.events.register(
         "after-call.s3.HeadObject",
         lambda parsed, **_: parsed.update(LastModified=parsed["LastModified"] - timedelta(days=61)),
     )
-    age = work.age("a")
-    assert age is not None and timedelta(days=61) <= age < timedelta(days=62)
+    copied = list[str]()
+    work.client.meta.events.register("before-call.s3.CopyObject", lambda **_: copied.append("a"))
+    work.renew("a", timedelta(days=62))
+    assert copied == []
+    work.renew("a", timedelta(days=60, hours=23))
+    assert copied == ["a"]
 
 
 def test_a_record_whose_bytes_are_gone_makes_way(work: Objects, tmp_path: Path) -> None:
