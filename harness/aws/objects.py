@@ -97,8 +97,9 @@ class Objects:
         with missing_ok(), self.reading(name) as answer:
             content = bytes(answer["Body"].read(most_bytes + 1))
             if len(content) > most_bytes:
-                place = self.place.below(name)
-                raise AwsError(f"{place}: larger than {most_bytes >> 20} MiB; it is none of ours", "TooLarge")
+                raise AwsError(
+                    f"{self.place.below(name)}: of more than {most_bytes >> 20} MiB; none of ours", "TooLarge"
+                )
             answer["Body"].read(1)  # at the end botocore compares length and checksum
             return content
         return None
@@ -192,8 +193,7 @@ class Objects:
             with aws_errors(f"deleting in {self.place}"):
                 failed = self.client.delete_objects(Bucket=self.place.bucket, Delete=some).get("Errors", ())
             if failed:
-                why = failed[0].get("Code")
-                raise AwsError(f"{self.place}: {len(failed)} objects cannot be deleted ({why})", "Undeleted")
+                raise AwsError(f"{self.place}: {len(failed)} cannot be deleted ({failed[0].get('Code')})", "Undeleted")
         return len(keys)
 
     def _address(self, name: str) -> dict[str, str]:

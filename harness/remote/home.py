@@ -69,9 +69,8 @@ class Home:
         if machine is not None:
             architecture = {"arm64": "aarch64"}.get(machine.architecture, machine.architecture)
             cpus, memory_bytes = machine.vcpus, machine.memory_bytes
-        of_harness = harness.__version__, environment.commit()
-        about = Environment(_UNKNOWN, architecture, cpus, memory_bytes, _UNKNOWN, None, None, *of_harness)
-        about = replace(about, instance_type=planned.spec.instance_type)
+        known = (architecture, cpus, memory_bytes, _UNKNOWN, None, None, harness.__version__, environment.commit())
+        about = Environment(_UNKNOWN, *known, instance_type=planned.spec.instance_type)
         at = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
         result = assemble(planned, at, nothing(Outcome.INTERRUPTED, why), None, None, about)
         self.keys.add(self.store.put(replace(result, instance=box), None, None, b"").result.key)

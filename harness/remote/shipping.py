@@ -42,7 +42,6 @@ _FORMAT = 1
 RENEWED_AFTER = timedelta(days=60)
 FACTS = "facts.json"
 INDEX_DATA = "data"
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 # Text packs well, but no corpus is so much larger than its tar.
 _MOST_TIMES = 1000
 _LEAST_BYTES = 1 << 30
@@ -130,10 +129,11 @@ class Shipper:
             built = fetch(Input, self._work, f"{name}.json")
             if built is None:
                 return None
-            honest = _SHA256.fullmatch(built.sha256) and built == _input(name, built.sha256, built.size_bytes)
-            if not honest or not self._work.size(built.name) == built.size_bytes <= most_bytes:
+            size = built.size_bytes
+            known = re.fullmatch(r"[0-9a-f]{64}", built.sha256) and built == _input(name, built.sha256, size)
+            if not known or not self._work.size(built.name) == size <= most_bytes:
                 raise AwsError(f"{place}: names no index of this box, or one that is cut or too large")
-            ours = _input(index_name(key), built.sha256, built.size_bytes)
+            ours = _input(index_name(key), built.sha256, size)
             self._work.copy(built.name, ours.name)
             # Of the copy: the box may write to its own object at any time.
             if self._work.sha256(ours.name) != ours.sha256:
@@ -277,11 +277,9 @@ class Fetcher:
 
 
 def _found(engine: docker.DockerClient, digest: str) -> Image | None:
-    with engine_errors():
-        try:
-            return engine.images.get(digest)
-        except ImageNotFound:
-            return None
+    with engine_errors(), suppress(ImageNotFound):
+        return engine.images.get(digest)
+    return None
 
 
 def _tag(engine: docker.DockerClient, prepared: Prepared) -> str | None:

@@ -185,10 +185,9 @@ class Worker:
             return file.read(_MOST_LOG_BYTES).decode("utf-8", "replace")
 
     def _status(self) -> Status | None:
-        try:
+        with contextlib.suppress(OSError, AwsError):
             return read(Status, "status", self._status_file.read_bytes())
-        except (OSError, AwsError):
-            return None
+        return None
 
     def _beats(self) -> None:
         """Write beats, some with the log, until the part is over."""
