@@ -98,7 +98,7 @@ class Objects:
             content = bytes(answer["Body"].read(most_bytes + 1))
             if len(content) > most_bytes:
                 raise AwsError(
-                    f"{self.place.below(name)}: of more than {most_bytes >> 20} MiB; none of ours", "TooLarge"
+                    f"{self.place.below(name)}: larger than {most_bytes >> 20} MiB; none of ours", "TooLarge"
                 )
             answer["Body"].read(1)  # at the end botocore compares length and checksum
             return content
