@@ -5,23 +5,29 @@ from __future__ import annotations
 import base64
 import datetime
 import hashlib
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from harness.aws.client import Connections, S3Uri, said_at
-from harness.aws.errors import aws_errors, retry
+from harness.aws.errors import PASSING, aws_errors, retry
 from harness.errors import AwsError
 
 MISSING = frozenset({"NoSuchKey", "404"})
 CHANGED = MISSING | {"PreconditionFailed", "412"}
+# A download that broke off is begun anew, the last time half a minute later.
+_BROKEN_OFF = PASSING | {"IncompleteReadError", "FlexibleChecksumError"}
+_DOWNLOADS = 9
 # Another write of the same name is under way, and S3 asks to try again.
 _UNDECIDED = frozenset({"ConditionalRequestConflict", "409"})
 # S3's own limit for one request.
 _DELETE_AT_ONCE = 1000
 _CHUNK = 1 << 20
+# Larger objects are copied in parts; of one copy S3 knows the checksum of the whole.
+_COPY_AT_ONCE = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -91,24 +97,32 @@ class Objects:
         with missing_ok(), self.reading(name) as answer:
             content = bytes(answer["Body"].read(most_bytes + 1))
             if len(content) > most_bytes:
-                text = f"larger than {most_bytes >> 20} MiB; it is none of ours"
-                raise AwsError(f"{self.place.below(name)}: {text}", "TooLarge")
+                raise AwsError(
+                    f"{self.place.below(name)}: larger than {most_bytes >> 20} MiB; none of ours", "TooLarge"
+                )
             answer["Body"].read(1)  # at the end botocore compares length and checksum
             return content
         return None
 
-    def download(self, name: str, sink: IO[bytes]) -> str:
+    def download(self, name: str, path: Path) -> str:
         """Read an object of any size into a file; return its SHA-256."""
-        content = hashlib.sha256()
-        with self.reading(name) as answer:
-            while chunk := answer["Body"].read(_CHUNK):
-                content.update(chunk)
-                sink.write(chunk)
-        return content.hexdigest()
 
-    def put(self, name: str, content: bytes) -> None:
-        """Write an object, over the one that is there."""
-        self._put(name, content)
+        def once() -> str:
+            content = hashlib.sha256()
+            with self.reading(name) as answer, path.open("wb") as sink:
+                while chunk := answer["Body"].read(_CHUNK):
+                    content.update(chunk)
+                    sink.write(chunk)
+            return content.hexdigest()
+
+        return retry(once, _BROKEN_OFF, _DOWNLOADS)
+
+    def put(self, name: str, content: bytes, **condition: str) -> dict[str, Any]:
+        """Write an object, over the one that is there; return S3's answer."""
+        checksum = base64.b64encode(hashlib.sha256(content).digest()).decode()
+        with aws_errors(f"writing {self.place.below(name)}"):
+            address = self._address(name)
+            return dict(self.client.put_object(**address, Body=content, ChecksumSHA256=checksum, **condition))
 
     def put_new(self, name: str, content: bytes) -> bool:
         """Write an object unless there is one, which S3 decides; return whether it was written."""
@@ -124,7 +138,7 @@ class Objects:
         """
         condition = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": f'"{etag}"'}
         try:
-            answer = retry(lambda: self._put(name, content, **condition), _UNDECIDED)
+            answer = retry(lambda: self.put(name, content, **condition), _UNDECIDED)
         except AwsError as error:
             if error.code in CHANGED:
                 return None
@@ -132,14 +146,6 @@ class Objects:
                 raise AwsError(f"{error}; somebody else writes it too, try again", "Busy") from error
             raise
         return str(answer["ETag"]).strip('"')
-
-    def _put(self, name: str, content: bytes, **condition: str) -> dict[str, Any]:
-        checksum = base64.b64encode(hashlib.sha256(content).digest()).decode()
-        with aws_errors(f"writing {self.place.below(name)}"):
-            answer: dict[str, Any] = self.client.put_object(
-                **self._address(name), Body=content, ChecksumSHA256=checksum, **condition
-            )
-            return answer
 
     def upload(self, name: str, path: Path) -> None:
         """Write a file of any size, in parts that S3 checks."""
@@ -152,28 +158,32 @@ class Objects:
         answer = self._head(name)
         return None if answer is None else int(answer["ContentLength"])
 
-    def age(self, name: str) -> datetime.timedelta | None:
-        """Return an object's age by S3's clock; ``None``: there is none."""
-        answer = self._head(name)
-        return None if answer is None else age(answer)
+    def sha256(self, name: str) -> str:
+        """Return an object's SHA-256; download it if S3 knows only its parts'."""
+        answer = self._head(name, ChecksumMode="ENABLED") or {}
+        if answer.get("ChecksumType") == "FULL_OBJECT" and "ChecksumSHA256" in answer:
+            return base64.b64decode(answer["ChecksumSHA256"]).hex()
+        return self.download(name, Path(os.devnull))  # traffic out of AWS, which costs money
 
-    def _head(self, name: str) -> dict[str, Any] | None:
+    def _head(self, name: str, **more: str) -> dict[str, Any] | None:
         with missing_ok(), aws_errors(f"looking at {self.place.below(name)}"):
-            answer: dict[str, Any] = self.client.head_object(**self._address(name))
-            return answer
+            return dict(self.client.head_object(**self._address(name), **more))
         return None
 
-    def renew(self, name: str) -> None:
-        """Write an object anew, as it is, so that rules on its age count from now."""
-        # S3 copies an object onto itself only where its metadata are given anew.
-        self.copy(name, name, MetadataDirective="REPLACE")
+    def renew(self, name: str, after: datetime.timedelta) -> None:
+        """Write an older object anew, as it is: rules on its age count from now."""
+        answer = self._head(name)
+        if answer is not None and age(answer) > after:
+            # S3 copies an object onto itself only where its metadata are given anew.
+            self.copy(name, name, MetadataDirective="REPLACE")
 
     def copy(self, name: str, to: str, **more: str) -> None:
         """Copy an object of any size within S3; nothing is transferred."""
+        from boto3.s3.transfer import TransferConfig
+
+        how = {"ExtraArgs": {"ChecksumAlgorithm": "SHA256", **more}, "Config": TransferConfig(_COPY_AT_ONCE)}
         with aws_errors(f"copying {self.place.below(name)}"):
-            self.client.copy(
-                self._address(name), **self._address(to), ExtraArgs={"ChecksumAlgorithm": "SHA256", **more}
-            )
+            self.client.copy(self._address(name), **self._address(to), **how)
 
     def delete(self, names: Iterable[str]) -> int:
         """Delete objects, present or not; return how many were named."""
@@ -183,8 +193,7 @@ class Objects:
             with aws_errors(f"deleting in {self.place}"):
                 failed = self.client.delete_objects(Bucket=self.place.bucket, Delete=some).get("Errors", ())
             if failed:
-                text = f"{len(failed)} objects cannot be deleted ({failed[0].get('Code')})"
-                raise AwsError(f"{self.place}: {text}", "Undeleted")
+                raise AwsError(f"{self.place}: {len(failed)} cannot be deleted ({failed[0].get('Code')})", "Undeleted")
         return len(keys)
 
     def _address(self, name: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import re
@@ -19,12 +20,16 @@ from harness.errors import AwsError
 _LEVEL = 1
 _MOST_ENTRIES = 1_000_000
 _MOST_NAME = 1024
-_CHUNK = 1 << 20
+# Of an entry, with its extended headers: tarfile reads them into memory.
+_MOST_HEADER = 32 << 10
+# What names in a tar bring about; None: of gzip, not of the system.
+_OF_NAMES = {errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, None}
 # Control characters, and the separator of other systems.
 _ODD = re.compile(r"[\x00-\x1f\\]")
 
 # Names, and a file or its content; a name that ends in "/" is a folder's.
 Entries = Iterable[tuple[str, Path | bytes]]
+Allowed = Callable[[str], bool]
 
 
 def write(target: IO[bytes], entries: Entries) -> None:
@@ -61,38 +66,52 @@ def compressed(path: Path) -> Iterator[IO[bytes]]:
         yield cast(IO[bytes], target)
 
 
-def unpack(
-    source: IO[bytes], folder: Path, *, what: str, most_bytes: int, allowed: Callable[[str], bool] | None = None
-) -> None:
-    """Unpack a tar, compressed or not, below an existing folder.
+class _Bounded:
+    """A stream that gives ``left`` bytes and no more."""
 
-    An `AwsError` about ``what``: it is damaged, has more than ``most_bytes``, a link, or a name that is not allowed.
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source, self.left = source, _MOST_HEADER
+
+    def read(self, size: int) -> bytes:
+        """Read on, at most ``left`` bytes in all."""
+        self.left -= size
+        if self.left < 0:
+            raise tarfile.ReadError(f"an entry's header has more than {_MOST_HEADER >> 10} KiB")
+        return self._source.read(size)
+
+
+def unpack(source: IO[bytes], folder: Path, *, what: str, most_bytes: int, allowed: Allowed | None = None) -> None:
+    """Unpack a plain tar below an existing folder.
+
+    An `AwsError` about ``what``: it is damaged, has more than ``most_bytes``, a link, or a name that is not allowed; a
+    folder's name is asked for with "/" at its end.
     """
-    left, entries, seen = most_bytes, 0, set[str]()
+    left, entries, bounded = most_bytes, 0, _Bounded(source)
     try:
-        with tarfile.open(fileobj=source, mode="r|*") as tar:
+        with tarfile.open(fileobj=cast(IO[bytes], bounded), mode="r|") as tar:
             for entry in tar:
                 name = entry.name.removesuffix("/") if entry.isdir() else entry.name
                 entries, left = entries + 1, left - entry.size
-                if left < 0 or entries > _MOST_ENTRIES:
+                if entry.size < 0 or left < 0 or entries > _MOST_ENTRIES:
                     raise tarfile.ReadError(f"more than {most_bytes >> 20} MiB or {_MOST_ENTRIES:,} files")
-                if not _is_plain(name) or (allowed and not allowed(name)):
+                if not _is_plain(name) or (allowed and not allowed(f"{name}/" if entry.isdir() else name)):
                     raise tarfile.ReadError(f"{name[:80]!r} has no place in it")
+                # tarfile passes over the content of files alone.
+                bounded.left = _MOST_HEADER + (entry.size if entry.isreg() else 0)
                 if entry.isdir():
                     (folder / name).mkdir(parents=True, exist_ok=True)
                     continue
                 if not entry.isreg() or entry.issparse():
                     raise tarfile.ReadError(f"{name[:80]!r} is no regular file")
-                if name in seen:
-                    raise tarfile.ReadError(f"{name[:80]!r} is in it twice")
-                seen.add(name)
                 path, content = folder / name, cast(IO[bytes], tar.extractfile(entry))
                 path.parent.mkdir(parents=True, exist_ok=True)
-                # Exclusive: no file of another entry is written through.
+                # Exclusive: no name comes twice, and no file of another entry is written through.
                 with content, path.open("xb") as file:
-                    shutil.copyfileobj(content, file, _CHUNK)
+                    shutil.copyfileobj(content, file)
                 path.chmod(0o755 if entry.mode & 0o100 else 0o644)
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
+    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno not in _OF_NAMES:
+            raise  # the disk's
         raise AwsError(f"{what}: {error}; it is damaged, or another program wrote it", "BadTar") from error
 
 

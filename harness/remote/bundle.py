@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import harness
@@ -89,8 +90,7 @@ def _listed(folder: Path) -> set[Path] | None:
     if not (data_root() / ".git").exists() or not folder.is_relative_to(data_root()):
         return None
     command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    try:
+    with suppress(OSError, subprocess.CalledProcessError):
         done = subprocess.run(command, capture_output=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return {folder / os.fsdecode(name) for name in done.stdout.split(b"\0") if name}
+        return {folder / os.fsdecode(name) for name in done.stdout.split(b"\0") if name}
+    return None

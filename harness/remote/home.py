@@ -28,7 +28,8 @@ from harness.store import Store
 from harness.stored_jobs import LOG, RESULT, RUN, SAMPLES, read_result
 
 # Of one packed job, which is held in memory; honest ones have a few MiB.
-MOST_BYTES = 512 << 20
+MOST_BYTES = 256 << 20
+_UNKNOWN = "unknown"
 _FILES = frozenset((LOG, RUN, SAMPLES, JUDGED_HITS, ANSWER_DEPTHS, RESULT))
 
 
@@ -64,26 +65,15 @@ class Home:
     def interrupt(self, job: PartJob, why: str, when: float, box: Ec2Instance | None, machine: Instance | None) -> None:
         """Store that a job's machine went away after ``when``."""
         planned = self.planned(job)
+        architecture, cpus, memory_bytes = _UNKNOWN, 0, 0
+        if machine is not None:
+            architecture = {"arm64": "aarch64"}.get(machine.architecture, machine.architecture)
+            cpus, memory_bytes = machine.vcpus, machine.memory_bytes
+        known = (architecture, cpus, memory_bytes, _UNKNOWN, None, None, harness.__version__, environment.commit())
+        about = Environment(_UNKNOWN, *known, instance_type=planned.spec.instance_type)
         at = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
-        about = _environment(machine, planned.spec.instance_type)
         result = assemble(planned, at, nothing(Outcome.INTERRUPTED, why), None, None, about)
         self.keys.add(self.store.put(replace(result, instance=box), None, None, b"").result.key)
-
-
-def _environment(machine: Instance | None, instance_type: str | None) -> Environment:
-    """Return the environment of a lost machine, from its type."""
-    return Environment(
-        cpu_model="unknown",
-        architecture={"arm64": "aarch64"}.get(machine.architecture, machine.architecture) if machine else "unknown",
-        host_cpus=machine.vcpus if machine else 0,
-        host_memory_bytes=machine.memory_bytes if machine else 0,
-        kernel="unknown",
-        cgroup_version=None,
-        docker_version=None,
-        harness_version=harness.__version__,
-        harness_commit=environment.commit(),
-        instance_type=instance_type,
-    )
 
 
 def pack(folder: Path) -> bytes:
@@ -111,15 +101,15 @@ def bring(work: Objects, box_id: str, key: str, expected: ResultSpec, store: Sto
             archive.unpack(io.BytesIO(content), whole, what="a job", most_bytes=MOST_BYTES, allowed=_FILES.__contains__)
             result = read_result(whole / RESULT)
             _check(result, whole, key, expected)
-        except (AwsError, FileError) as error:
+        except (AwsError, FileError, ValueError, RecursionError) as error:
             raise AwsError(f"{place}: {error}; it is left there, and not stored", "BadJob") from error
         return store.adopt(whole, result).result
 
 
 def _check(result: Result, folder: Path, key: str, expected: ResultSpec) -> None:
     """Refuse a result that contradicts itself, its files or the plan."""
-    files = [path for path in sorted(folder.iterdir()) if path.name != RESULT]
-    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    found = {each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in folder.iterdir()}
+    del found[RESULT]
     if found != result.files:
         other = sorted(name for name in found.keys() | result.files.keys() if found.get(name) != result.files.get(name))
         raise AwsError(f"{', '.join(other)} are not as its {RESULT} says")
@@ -127,10 +117,8 @@ def _check(result: Result, folder: Path, key: str, expected: ResultSpec) -> None
         raise AwsError(f"its key {result.key[:40]!r} is not that of its spec")
     if seals.broken(json.loads((folder / RESULT).read_bytes())):
         raise AwsError(f"its {RESULT} is not as it was sealed")
-    if job_key(expected) != key or result.key != key:
-        raise AwsError(f"holds the job {result.key}")
-    if result.spec != expected:  # under one key only if hashes collide
-        raise AwsError("its spec is not what was planned")
+    if result.spec != expected or result.key != key:
+        raise AwsError(f"holds the job {result.key}, which is not the one that was planned")
     measured = {result.instance.instance_type if result.instance else None, result.environment.instance_type}
     if expected.instance_type is not None and measured != {expected.instance_type}:
         types = ", ".join(sorted(str(each) for each in measured - {expected.instance_type}))

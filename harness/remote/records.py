@@ -169,9 +169,8 @@ def dump(record: Any) -> bytes:
 def read(kind: type[T], name: str, content: bytes) -> T:
     """Parse a record, or raise an `AwsError` that begins with its ``name``."""
     try:
-        if kind not in _ADAPTERS:
-            _ADAPTERS[kind] = TypeAdapter(kind)
-        found: T = _ADAPTERS[kind].validate_json(content)
+        adapter = _ADAPTERS.get(kind) or _ADAPTERS.setdefault(kind, TypeAdapter(kind))
+        found: T = adapter.validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

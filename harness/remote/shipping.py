@@ -6,11 +6,11 @@ An input is packed into a temporary file of the cache and uploaded under a name 
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
@@ -22,7 +22,8 @@ from docker.errors import ImageNotFound
 from docker.models.images import Image
 
 from harness import indexes, leftovers
-from harness.aws.objects import Objects
+from harness.aws.errors import PASSING
+from harness.aws.objects import MISSING, Objects
 from harness.datasets import Dataset, shipped
 from harness.engine import engine_errors
 from harness.errors import AwsError, ImageError, JobError, UsageError
@@ -41,12 +42,13 @@ _FORMAT = 1
 RENEWED_AFTER = timedelta(days=60)
 FACTS = "facts.json"
 INDEX_DATA = "data"
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 # Text packs well, but no corpus is so much larger than its tar.
 _MOST_TIMES = 1000
 _LEAST_BYTES = 1 << 30
-# Between tries of one download.
-_WAITS_S = (1.0, 5.0, 20.0)
+# Of an adopted index, unless its box's disk is known.
+_MOST_INDEX_BYTES = 1 << 40
+# Errors that no box's object brings about.
+_OURS = PASSING | {"ExpiredToken", "NoCredentials", "ClockSkew"}
 
 T = TypeVar("T")
 
@@ -109,26 +111,38 @@ class Shipper:
         """Ship an index of the cache, unless its key is there."""
         return self._ship(index_name(key), f"the index {key}", lambda path: _pack_index(path, index))
 
-    def find_index(self, key: str, *, keep: bool = False) -> Input | None:
-        """Find an index in S3; ``keep``: renew it for boxes."""
-        return self._kept(index_name(key)) if keep else _find(self._work, index_name(key))
+    def find_index(self, key: str) -> Input | None:
+        """Find an index in S3."""
+        return _find(self._work, index_name(key))
 
-    def adopt_index(self, box_id: str, key: str) -> Input | None:
-        """Copy a box's index to the inputs, unless its key is there."""
+    def adopt_index(self, box_id: str, key: str, most_bytes: int = _MOST_INDEX_BYTES) -> Input | None:
+        """Copy a box's index to the inputs, unless its key is there.
+
+        An `AwsError` of code ``BadInput``: what the box wrote is no index, whatever is wrong with it.
+        """
         found = self.find_index(key)
         if found is not None:
             return found
         name = f"{layout.box(box_id)}/{layout.index(key)}"
-        built = fetch(Input, self._work, f"{name}.json")
-        if built is None:
-            return None
-        if not _SHA256.fullmatch(built.sha256) or built != _input(name, built.sha256, built.size_bytes):
-            place = self._work.place.below(f"{name}.json")
-            raise AwsError(f"{place}: names no index of this box; it is left there, and not used", "BadInput")
-        if self._work.size(built.name) != built.size_bytes:
-            return None
-        ours = _input(index_name(key), built.sha256, built.size_bytes)
-        self._work.copy(built.name, ours.name)
+        place = self._work.place.below(f"{name}.json")
+        try:
+            built = fetch(Input, self._work, f"{name}.json")
+            if built is None:
+                return None
+            size = built.size_bytes
+            known = re.fullmatch(r"[0-9a-f]{64}", built.sha256) and built == _input(name, built.sha256, size)
+            if not known or not self._work.size(built.name) == size <= most_bytes:
+                raise AwsError(f"{place}: names no index of this box, or one that is cut or too large")
+            ours = _input(index_name(key), built.sha256, size)
+            self._work.copy(built.name, ours.name)
+            # Of the copy: the box may write to its own object at any time.
+            if self._work.sha256(ours.name) != ours.sha256:
+                self._work.delete([ours.name])
+                raise AwsError(f"{place}: names another content than its index has")
+        except AwsError as error:
+            if error.code in _OURS:
+                raise
+            raise AwsError(f"{error}; it is left there, and not used", "BadInput") from error
         return _record(self._work, index_name(key), ours)
 
     def part(
@@ -146,25 +160,17 @@ class Shipper:
         indexes = {key: found for key in keys if (found := self._index_of(key, local_indexes.get(key))) is not None}
         builds = tuple(build for build in planned.builds if build.key not in indexes)
         builders = [inputs.systems[build.system].on(inputs.build_gpus).image for build in builds]
-        images = dict.fromkeys([*inputs.images(job.cell for job in jobs), *builders])
-        datasets = dict.fromkeys([*(job.cell.dataset for job in jobs), *(build.dataset for build in builds)])
-        return Part(
-            name=planned.name,
-            run_id=run_id,
-            instance_type=planned.instance_type,
-            suite=inputs.suite.model_dump(mode="json"),
-            jobs=jobs,
-            builds=builds,
-            images=tuple(self._once("image", name, partial(self.image, ready_images[name])) for name in images),
-            datasets={
-                name: self._once("dataset", name, partial(self.dataset, inputs.datasets[name])) for name in datasets
-            },
-            indexes={key: indexes[key] for key in map(index_of, jobs) if key in indexes},
-        )
+        needed = dict.fromkeys([*inputs.images(job.cell for job in jobs), *builders])
+        images = tuple(self._once("image", name, partial(self.image, ready_images[name])) for name in needed)
+        names = dict.fromkeys([*(job.cell.dataset for job in jobs), *(build.dataset for build in builds)])
+        datasets = {name: self._once("dataset", name, partial(self.dataset, inputs.datasets[name])) for name in names}
+        used = {key: indexes[key] for key in map(index_of, jobs) if key in indexes}
+        suite = inputs.suite.model_dump(mode="json")
+        return Part(planned.name, run_id, planned.instance_type, suite, jobs, builds, images, datasets, used)
 
     def _index_of(self, key: str, local: Index | None) -> Input | None:
-        """Ship an index of the cache, or find it in S3."""
-        ship = partial(self.find_index, key, keep=True) if local is None else partial(self.index, key, local)
+        """Ship an index of the cache, or find it in S3 and renew it."""
+        ship = partial(self._kept, index_name(key)) if local is None else partial(self.index, key, local)
         return self._once("index", key, ship)
 
     def _once(self, kind: str, name: str, ship: Callable[[], T]) -> T:
@@ -181,9 +187,7 @@ class Shipper:
         """Find an input; renew it before the bucket's rule deletes it."""
         found = _find(self._work, name)
         for each in (found.name, f"{name}.json") if found else ():
-            age = self._work.age(each)
-            if age is not None and age > RENEWED_AFTER:
-                self._work.renew(each)
+            self._work.renew(each, RENEWED_AFTER)
         return found
 
 
@@ -208,43 +212,37 @@ class Fetcher:
     def image(self, engine: docker.DockerClient, shipped: ShippedImage) -> None:
         """Load an image under its tag, unless the engine has it."""
         if _found(engine, shipped.digest) is None:
-            self._say(f"loading the image of {shipped.image}, {shipped.file.size_bytes / 2**20:.1f} MiB")
-            with self._downloaded(shipped.file) as file, engine_errors():
+            with self._downloaded(shipped.file, f"the image of {shipped.image}") as file, engine_errors():
                 engine.images.load(cast(bytes, file))  # streams it
         found = _found(engine, shipped.digest)
         if found is None:
             raise AwsError(
                 f"the image of {shipped.image}: after loading, no image here has the id {shipped.digest}; does one of"
-                " the engines use the containerd image store, which names images otherwise? switch it off in both or in"
-                " none",
+                " the engines use the containerd image store? switch it off in both or in none",
                 "BadImage",
             )
-        repository, _, tag = shipped.reference.rpartition(":")
         with engine_errors():
-            found.tag(repository, tag)
+            found.tag(*shipped.reference.rsplit(":", 1))
 
     def dataset(self, shipped: Input, folder: Path) -> None:
         """Unpack a dataset into a new folder."""
-        self._say(f"fetching the dataset {folder.name}, {shipped.size_bytes / 2**20:.1f} MiB")
         folder.mkdir(parents=True)
-        self._unpack(shipped, folder)
+        self._unpack(shipped, f"the dataset {folder.name}", folder)
 
     def index(self, key: str, shipped: Input) -> None:
         """Unpack and verify an index, unless the cache has it."""
         if indexes.find(self._cache, key):
             return
-        self._say(f"fetching the index {key}, {shipped.size_bytes / 2**20:.1f} MiB")
         home = indexes.folder(self._cache, key)
-        home.parent.mkdir(parents=True, exist_ok=True)
         fresh = leftovers.in_the_making(home)
-        fresh.mkdir()
+        fresh.mkdir(parents=True)
         try:
-            self._unpack(shipped, fresh, lambda name: name == FACTS or name.split("/")[0] == INDEX_DATA)
-            made = indexes.read(fresh)
-            try:
+            self._unpack(
+                shipped, f"the index {key}", fresh, lambda name: name == FACTS or name.split("/")[0] == INDEX_DATA
+            )
+            made, found = indexes.read(fresh), None
+            with suppress(JobError):
                 found = indexes.content(fresh / INDEX_DATA)
-            except JobError:
-                found = None
             if made is None or found != (made.facts.index_bytes, made.facts.content_sha256):
                 place = self._work.place.below(shipped.name)
                 raise AwsError(f"{place}: holds another index than its {FACTS} says; delete it, run again", "BadInput")
@@ -254,46 +252,39 @@ class Fetcher:
         finally:
             leftovers.remove(fresh)
 
-    def _unpack(self, shipped: Input, folder: Path, allowed: Callable[[str], bool] | None = None) -> None:
-        most, what = _LEAST_BYTES + _MOST_TIMES * shipped.size_bytes, str(self._work.place.below(shipped.name))
-        with self._downloaded(shipped) as file:
-            archive.unpack(file, folder, what=what, most_bytes=most, allowed=allowed)
+    def _unpack(self, shipped: Input, what: str, folder: Path, allowed: Callable[[str], bool] | None = None) -> None:
+        most, place = _LEAST_BYTES + _MOST_TIMES * shipped.size_bytes, str(self._work.place.below(shipped.name))
+        with self._downloaded(shipped, what) as file, gzip.open(file) as source:
+            archive.unpack(cast(IO[bytes], source), folder, what=place, most_bytes=most, allowed=allowed)
 
     @contextmanager
-    def _downloaded(self, shipped: Input) -> Iterator[IO[bytes]]:
+    def _downloaded(self, shipped: Input, what: str) -> Iterator[IO[bytes]]:
         """Open the content of an input, downloaded and checked against its record."""
+        self._say(f"fetching {what}, {shipped.size_bytes / 2**20:.1f} MiB")
         place = self._work.place.below(shipped.name)
-        if self._work.size(shipped.name) != shipped.size_bytes:
-            raise AwsError(f"{place}: is not there, or has another size than was shipped; run again", "BadInput")
-        with leftovers.scratch(self._cache / "shipping", "fetched") as folder, (folder / "it").open("w+b") as file:
-            if self._download(shipped.name, file) != shipped.sha256:
-                raise AwsError(f"{place}: its content is not what was shipped; delete it, then run again", "BadInput")
-            file.seek(0)
-            yield file
-
-    def _download(self, name: str, file: IO[bytes]) -> str:
-        """Download an object; start again if the transfer breaks off."""
-        for wait_s in _WAITS_S:
+        with leftovers.scratch(self._cache / "shipping", "fetched") as folder:
+            path = folder / "it"
             try:
-                return self._work.download(name, file)
-            except AwsError:
-                time.sleep(wait_s)
-                file.seek(0)
-                file.truncate()
-        return self._work.download(name, file)
+                found = self._work.download(shipped.name, path)
+            except AwsError as error:
+                if error.code not in MISSING | {"AccessDenied"}:  # which it is for boxes, that may not list
+                    raise
+                raise AwsError(f"{place}: cannot be read, or is not there; run again", "BadInput") from error
+            if found != shipped.sha256:
+                raise AwsError(f"{place}: its content is not what was shipped; delete it, then run again", "BadInput")
+            with path.open("rb") as file:
+                yield file
 
 
 def _found(engine: docker.DockerClient, digest: str) -> Image | None:
-    with engine_errors():
-        try:
-            return engine.images.get(digest)
-        except ImageNotFound:
-            return None
+    with engine_errors(), suppress(ImageNotFound):
+        return engine.images.get(digest)
+    return None
 
 
 def _tag(engine: docker.DockerClient, prepared: Prepared) -> str | None:
     """Return an image's tag in the engine."""
-    # By id, because a recipe names several platforms' images.""
+    # By id, because a recipe names several platforms' images.
     found = _found(engine, prepared.digest)
     if found is None:
         return None

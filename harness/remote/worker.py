@@ -31,6 +31,7 @@ from harness.aws.objects import Objects
 from harness.engine import engine_errors
 from harness.errors import AwsError, FileError, HarnessError, JobError, UsageError
 from harness.inputs import Options
+from harness.launch.base import Report
 from harness.remote import bundle, layout, shipping
 from harness.remote.home import pack
 from harness.remote.records import Beat, End, Part, dump, fetch, read
@@ -184,10 +185,9 @@ class Worker:
             return file.read(_MOST_LOG_BYTES).decode("utf-8", "replace")
 
     def _status(self) -> Status | None:
-        try:
+        with contextlib.suppress(OSError, AwsError):
             return read(Status, "status", self._status_file.read_bytes())
-        except (OSError, AwsError):
-            return None
+        return None
 
     def _beats(self) -> None:
         """Write beats, some with the log, until the part is over."""
@@ -271,18 +271,11 @@ class Uploader(Follower):
     """
 
     def __init__(
-        self,
-        assignment: Assignment,
-        work: Objects,
-        cache: Path,
-        say: Callable[[str], None],
-        *,
-        patience_s: float = _PATIENCE_S,
-        sleep: Callable[[float], None] = time.sleep,
+        self, assignment: Assignment, work: Objects, cache: Path, say: Report, *, patience_s: float = _PATIENCE_S
     ) -> None:
         self._work, self._box_id, self._cache, self._say = work, assignment.box_id, cache, say
         self._box = work.below(layout.box(assignment.box_id))
-        self._patience_s, self._sleep, self._file = patience_s, sleep, Path(assignment.status)
+        self._patience_s, self._sleep, self._file = patience_s, time.sleep, Path(assignment.status)
         self._waiting: list[tuple[str, Callable[[], None]]] = []
         # Index key -> how errors name the index.
         self._unbuilt = {each.key: f"the index of {each.system} on {each.dataset}" for each in assignment.part.builds}

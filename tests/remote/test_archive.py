@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
+import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO, cast
 
 import pytest
 
@@ -34,7 +37,7 @@ def entry(name: str, kind: bytes = tarfile.REGTYPE, **more: object) -> tarfile.T
     return made
 
 
-def unpack(source: io.BytesIO, folder: Path, most_bytes: int = 1000) -> None:
+def unpack(source: IO[bytes], folder: Path, most_bytes: int = 1000) -> None:
     archive.unpack(source, folder, what="s3://b/x.tar", most_bytes=most_bytes)
 
 
@@ -49,8 +52,8 @@ def test_what_is_packed_is_unpacked(tmp_path: Path) -> None:
     entries: archive.Entries = [("a/b/script", script), ("empty/", b""), ("plain", plain), ("t", "é".encode())]
     archive.write_gz(path, entries)
     out.mkdir()
-    with path.open("rb") as file:
-        archive.unpack(file, out, what="x", most_bytes=10_000)
+    with gzip.open(path) as file:
+        archive.unpack(cast(IO[bytes], file), out, what="x", most_bytes=10_000)
     assert (out / "a/b/script").read_bytes() == script.read_bytes() and os.access(out / "a/b/script", os.X_OK)
     assert (out / "plain").read_bytes() == plain.read_bytes() and (out / "plain").stat().st_mode & 0o777 == 0o644
     assert (out / "t").read_bytes() == "é".encode()
@@ -87,7 +90,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path, kind: bytes) -> None:
 
 
 def test_a_file_that_comes_twice_and_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(AwsError, match="'x' is in it twice"):
+    with pytest.raises(AwsError, match="File exists"):
         unpack(tar_of(entry("x"), entry("x")), tmp_path)
     with pytest.raises(AwsError, match="more than"):
         unpack(tar_of(entry("y"), entry("z")), tmp_path, most_bytes=5)
@@ -110,6 +113,81 @@ def _cut(content: bytes) -> bytes:
 def test_a_damaged_tar_is_one_line(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
     target = io.BytesIO()
     archive.write(target, [("x", os.urandom(4000))])
-    with pytest.raises(AwsError, match="it is damaged") as caught:
-        unpack(io.BytesIO(spoil(gzip.compress(target.getvalue()))), tmp_path, 10_000)
+    spoiled = io.BytesIO(spoil(gzip.compress(target.getvalue())))
+    with gzip.open(spoiled) as source, pytest.raises(AwsError, match="it is damaged") as caught:
+        unpack(cast(IO[bytes], source), tmp_path, 10_000)
     assert "\n" not in str(caught.value)
+
+
+def test_a_folder_must_be_allowed_as_a_folder(tmp_path: Path) -> None:
+    folder = tar_of(entry("x", tarfile.DIRTYPE))
+    with pytest.raises(AwsError, match="'x' has no place"):
+        archive.unpack(folder, tmp_path, what="t", most_bytes=99, allowed={"x"}.__contains__)
+    folder.seek(0)
+    archive.unpack(folder, tmp_path, what="t", most_bytes=99, allowed={"x/"}.__contains__)
+    assert (tmp_path / "x").is_dir()
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        (entry("x", tarfile.DIRTYPE), entry("x")),
+        (entry("x"), entry("x", tarfile.DIRTYPE)),
+        (entry("x"), entry("x/y")),
+        (entry("x" * 300),),
+        (entry("x" * 300, tarfile.DIRTYPE),),
+    ],
+    ids=["folder, file", "file, folder", "file as a folder", "long", "long folder"],
+)
+def test_names_that_no_disk_takes_are_the_tars_fault(tmp_path: Path, entries: tuple[tarfile.TarInfo, ...]) -> None:
+    with pytest.raises(AwsError, match="it is damaged") as caught:
+        unpack(tar_of(*entries), tmp_path)
+    assert caught.value.code == "BadTar"
+
+
+def test_a_full_disk_is_not_the_tars_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfileobj", full)
+    with pytest.raises(OSError, match="No space left"):
+        unpack(tar_of(entry("x")), tmp_path)
+
+
+class Endless(io.RawIOBase):
+    """One block over and over; ``given``: bytes read so far."""
+
+    def __init__(self, header: bytes, block: bytes) -> None:
+        self.given, self._header, self._block = 0, header, block
+
+    def read(self, size: int = -1) -> bytes:
+        content = (self._header + self._block * (size // len(self._block) + 1))[:size]
+        self.given, self._header = self.given + size, b""
+        return content
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+@pytest.mark.parametrize("size", [4 << 30, 0], ids=["large", "many"])
+def test_a_bomb_in_a_tars_extended_header_is_refused(tmp_path: Path, kind: bytes, size: int) -> None:
+    """A few MiB become GiB in memory: headers count, not files alone."""
+    header = tarfile.TarInfo("x")
+    header.type, header.size = kind, size
+    block = header.tobuf(tarfile.GNU_FORMAT)
+    source = Endless(block, bytes(512) if size else block)
+    with pytest.raises(AwsError, match="header has more than"):
+        unpack(source, tmp_path, 1 << 40)  # type: ignore[arg-type]
+    assert source.given < 1 << 20
+
+
+def test_a_folders_size_allows_no_header(tmp_path: Path) -> None:
+    folder, header = entry("x", tarfile.DIRTYPE, size=1 << 30), tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, 1 << 29
+    source = Endless(folder.tobuf(tarfile.GNU_FORMAT) + header.tobuf(tarfile.GNU_FORMAT), bytes(512))
+    with pytest.raises(AwsError, match="header has more than"):
+        unpack(source, tmp_path, 1 << 40)  # type: ignore[arg-type]
+    assert source.given < 1 << 20
+
+
+def test_a_size_below_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(AwsError, match="more than"):
+        unpack(io.BytesIO(entry("x", size=-512).tobuf(tarfile.GNU_FORMAT) + bytes(1024)), tmp_path)

@@ -104,6 +104,11 @@ LIES = {
     "another name": (lambda files: files.update({"origin.toml": b"x"}), r"'origin\.toml' has no place"),
     "a folder's": (lambda files: files.update({"a/result.json": b"x"}), "has no place"),
     "no JSON": (lambda files: files.update({"result.json": b"{"}), "damaged"),
+    "too deep": (lambda files: files.update({"result.json": b"[" * 500_000}), "result.json"),
+    "no number": (
+        lambda files: files.update({"result.json": files["result.json"][:-2] + b', "a": NaN}'}),
+        "result.json",
+    ),
     "another key": (edit(key="0" * 16), "not that of its spec"),
     "an edited record": (edit(wall_s=1.0, seal="0" * 64), "not as it was sealed"),
     "no instance": (edit(instance=None), "measured on None"),
@@ -120,6 +125,19 @@ def test_a_lie_is_named_and_not_stored(job: Path, work: Objects, store: Store, l
     assert caught.value.code == "BadJob" and "\n" not in str(caught.value)
     assert f"boxes/{BOX}/jobs/{job.name}.tar" in str(caught.value)
     assert read_jobs(store.folder) == () and not list(store.staging.iterdir())
+
+
+def test_a_folder_in_a_files_place_is_not_stored(job: Path, work: Objects, store: Store) -> None:
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w") as tar:
+        for path in job.iterdir():
+            entry = tarfile.TarInfo(path.name)
+            entry.type, entry.size = (tarfile.DIRTYPE, 0) if path.name == "log.txt.gz" else (tarfile.REGTYPE, 1)
+            tar.addfile(entry, io.BytesIO(b"x"))
+    work.below(layout.box(BOX)).put(layout.job(job.name), target.getvalue())
+    with pytest.raises(AwsError, match=r"'log\.txt\.gz' has no place") as caught:
+        home.bring(work, BOX, job.name, result().spec, store)
+    assert caught.value.code == "BadJob" and read_jobs(store.folder) == ()
 
 
 def test_a_job_of_another_plan_is_not_stored(job: Path, work: Objects, store: Store) -> None:

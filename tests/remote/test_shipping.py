@@ -11,11 +11,11 @@ import subprocess
 import sys
 import tarfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import docker
 import pytest
@@ -266,25 +266,30 @@ def test_a_download_that_breaks_off_is_begun_anew(
 ) -> None:
     dataset = datasets.load(write_dataset(tmp_path / "data"), tmp_path / "cache")
     shipped = shipper(work, tmp_path / "cache").dataset(dataset)
-    download, failures = Objects.download, [1, 2]
+    reading, failures = Objects.reading, [1, 2]
 
-    def broken(self: Objects, name: str, sink: IO[bytes]) -> str:
-        if failures:
+    @contextlib.contextmanager
+    def broken(self: Objects, name: str) -> Iterator[dict[str, Any]]:
+        with reading(self, name) as answer:
+            if not failures:
+                yield answer
+                return
+            yield {"Body": io.BytesIO(b"the beginning of something")}
             failures.pop()
-            sink.write(b"the beginning of something")
-            raise AwsError("cut off", "ResponseStreamingError")
-        return download(self, name, sink)
+            raise AwsError("cut off", "IncompleteReadError")
 
-    monkeypatch.setattr(Objects, "download", broken)
-    monkeypatch.setattr(shipping, "_WAITS_S", (0.0, 0.0))
+    monkeypatch.setattr(Objects, "reading", broken)
+    monkeypatch.setattr("harness.aws.errors._PAUSE_S", 0.0)
     fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / "a" / "data")
     assert not failures and hashes(datasets.load(tmp_path / "a" / "data", tmp_path / "other")) == hashes(dataset)
-    failures += [1, 2, 3]
+    failures += range(9)
     with pytest.raises(AwsError, match="cut off"):
         fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / "b" / "data")
 
 
-def test_another_dataset_under_the_name_is_refused(work: Objects, tmp_path: Path) -> None:
+def test_another_dataset_under_the_name_is_refused(
+    work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dataset = datasets.load(write_dataset(tmp_path / "data"), tmp_path / "cache")
     shipped = shipper(work, tmp_path / "cache").dataset(dataset)
     genuine = content(work, shipped)
@@ -293,7 +298,19 @@ def test_another_dataset_under_the_name_is_refused(work: Objects, tmp_path: Path
         with pytest.raises(AwsError) as caught:
             fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / f"out{len(spoiled)}" / "data")
         assert caught.value.code == "BadInput" and shipped.name in str(caught.value)
+    for code in ("NoSuchKey", "AccessDenied"):  # boxes may not list: to them S3 does not say what is missing
+        with monkeypatch.context() as patch, pytest.raises(AwsError, match="or is not there; run again") as caught:
+            patch.setattr(Objects, "download", _refusing(code))
+            fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / code / "data")
+        assert caught.value.code == "BadInput"
     assert not list((tmp_path / "other" / "shipping").iterdir())
+
+
+def _refusing(code: str) -> Callable[..., str]:
+    def refuse(*_: object) -> str:
+        raise AwsError("reading: no", code)
+
+    return refuse
 
 
 # ---- images
@@ -414,7 +431,7 @@ def test_what_would_expire_soon_is_renewed_where_it_lies(
     )
     assert shipper(work, tmp_path / "cache").dataset(dataset) == shipped
     assert renewed == []
-    monkeypatch.setattr(Objects, "age", lambda *_: shipping.RENEWED_AFTER + timedelta(seconds=1))
+    monkeypatch.setattr("harness.aws.objects.age", lambda _: shipping.RENEWED_AFTER + timedelta(seconds=1))
     assert shipper(work, tmp_path / "cache").dataset(dataset) == shipped
     assert sorted(renewed) == sorted(work.place.key(name) for name in names(work)) and len(renewed) == 2
     assert content(work, shipped) == before
@@ -422,14 +439,18 @@ def test_what_would_expire_soon_is_renewed_where_it_lies(
 
 
 def test_age_is_by_s3s_clock(work: Objects) -> None:
-    assert work.age("nothing") is None
+    work.renew("nothing", timedelta(-1))
     work.put("a", b"x")
     work.client.meta.events.register(
         "after-call.s3.HeadObject",
         lambda parsed, **_: parsed.update(LastModified=parsed["LastModified"] - timedelta(days=61)),
     )
-    age = work.age("a")
-    assert age is not None and timedelta(days=61) <= age < timedelta(days=62)
+    copied = list[str]()
+    work.client.meta.events.register("before-call.s3.CopyObject", lambda **_: copied.append("a"))
+    work.renew("a", timedelta(days=62))
+    assert copied == []
+    work.renew("a", timedelta(days=60, hours=23))
+    assert copied == ["a"]
 
 
 def test_a_record_whose_bytes_are_gone_makes_way(work: Objects, tmp_path: Path) -> None:
@@ -437,9 +458,9 @@ def test_a_record_whose_bytes_are_gone_makes_way(work: Objects, tmp_path: Path) 
     made = Input(f"inputs/indexes/{KEY}.0123.tar.gz", "0123" * 16, 3)
     work.put(f"{shipping.index_name(KEY)}.json", dump(made))
     work.put(made.name, b"abc")
-    assert ships.find_index(KEY, keep=True) == made
+    assert ships._kept(shipping.index_name(KEY)) == made
     work.delete([made.name])
-    assert ships.find_index(KEY) is None and ships.find_index(KEY, keep=True) is None
+    assert ships.find_index(KEY) is None and ships._kept(shipping.index_name(KEY)) is None
     shipping.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
     adopted = ships.adopt_index(BOX, KEY)
     assert adopted not in (None, made) and ships.find_index(KEY) == adopted
@@ -512,13 +533,65 @@ def test_a_record_with_no_hash_is_refused(work: Objects, sha256: str) -> None:
         adopt(work, BOX, KEY)
 
 
+@pytest.mark.parametrize("record", [b"junk", b" " * (17 << 20)], ids=["junk", "large"])
+def test_a_record_that_is_none_is_refused(work: Objects, record: bytes) -> None:
+    work.put(f"{layout.box(BOX)}/{layout.index(KEY)}.json", record)
+    with pytest.raises(AwsError, match="left there, and not used") as caught:
+        adopt(work, BOX, KEY)
+    assert caught.value.code == "BadInput" and find(work, KEY) is None
+
+
+@pytest.mark.parametrize("ending", ["json", "tar.gz"])
+def test_an_index_in_an_archive_is_refused(work: Objects, tmp_path: Path, ending: str) -> None:
+    """A box that puts an object chooses its storage class: then nobody reads it."""
+    shipping.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
+    (name,) = [name for name in names(work) if name.endswith(ending)]
+    body, key = work.get(name, 1 << 20), work.place.key(name)
+    work.client.put_object(Bucket=work.place.bucket, Key=key, Body=body, StorageClass="GLACIER")
+    with pytest.raises(AwsError, match="left there, and not used") as caught:
+        adopt(work, BOX, KEY)
+    assert caught.value.code == "BadInput"
+
+
+def test_an_outage_says_nothing_about_an_index(work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise AwsError("AWS is busy", "Busy")
+
+    shipping.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
+    with monkeypatch.context() as patch, pytest.raises(AwsError, match="AWS is busy") as caught:
+        patch.setattr(Objects, "copy", away)
+        adopt(work, BOX, KEY)
+    assert caught.value.code == "Busy" and adopt(work, BOX, KEY)
+
+
+def test_an_index_is_adopted_only_with_the_content_that_its_record_names(work: Objects) -> None:
+    """Else no box of any later run can use that index, and none builds it anew."""
+    sha256, folder = hashlib.sha256(b"index").hexdigest(), f"{layout.box(BOX)}/indexes"
+    name = f"{folder}/{KEY}.{sha256[:12]}.tar.gz"
+    work.put(name, b"other")
+    work.put(f"{folder}/{KEY}.tar.gz.json", dump(Input(name, sha256, 5)))
+    before = names(work)
+    with pytest.raises(AwsError, match="another content") as caught:
+        adopt(work, BOX, KEY)
+    assert caught.value.code == "BadInput" and names(work) == before and find(work, KEY) is None
+
+
+def test_an_index_that_is_larger_than_its_boxs_disk_is_refused(work: Objects, tmp_path: Path) -> None:
+    shipping.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
+    before = names(work)
+    with pytest.raises(AwsError, match="too large") as caught:
+        shipper(work, tmp_path).adopt_index(BOX, KEY, most_bytes=99)
+    assert caught.value.code == "BadInput" and names(work) == before
+
+
 def test_an_index_whose_bytes_are_cut_or_gone_is_not_adopted(work: Objects, tmp_path: Path) -> None:
     shipping.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
     (packed,) = [name for name in names(work) if name.endswith(".tar.gz")]
-    work.put(packed, b"cut")
-    assert adopt(work, BOX, KEY) is None and find(work, KEY) is None
-    work.delete([packed])
-    assert adopt(work, BOX, KEY) is None
+    for spoil in (lambda: work.put(packed, b"cut"), lambda: work.delete([packed])):
+        spoil()
+        with pytest.raises(AwsError, match="cut or too large") as caught:
+            adopt(work, BOX, KEY)
+        assert caught.value.code == "BadInput" and find(work, KEY) is None
 
 
 # ---- parts

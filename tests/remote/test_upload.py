@@ -48,14 +48,10 @@ class OneBox:
         folder.mkdir()
 
     def follower(self, work: Objects | None = None, patience_s: float = 1000.0) -> Uploader:
-        return Uploader(
-            self.assignment,
-            work or self.planning.work,
-            self.folder / "cache",
-            self.said.append,
-            patience_s=patience_s,
-            sleep=self.waited.append,
-        )
+        where = work or self.planning.work
+        made = Uploader(self.assignment, where, self.folder / "cache", self.said.append, patience_s=patience_s)
+        made._sleep = self.waited.append
+        return made
 
     def run(self, follower: Uploader) -> None:
         bench = self.planning.bench

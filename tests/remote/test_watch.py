@@ -590,3 +590,29 @@ def test_a_box_that_writes_without_end_is_not_listed_without_end(scene: Scene, m
         patch.setattr(Objects, "list", endless)
         watch._tick()
     assert count[0] < 200_000 and len(scene.journal.signs[f"{ROLE}:p"].jobs) < 200_000
+
+
+@pytest.mark.parametrize(
+    "record",
+    [b"junk", b" " * (17 << 20), dump(Input("inputs/images/stranger.tar.gz", "0" * 64, 1))],
+    ids=["junk", "large", "stranger's"],
+)
+def test_a_forged_record_of_an_index_stops_nobody(scene: Scene, record: bytes) -> None:
+    watch = scene.watch(part("p", 0, builds=(IndexBuild("ab-d", "a", "d"),)), part("q", 1))
+    watch._tick()
+    scene.box("p").put(f"{layout.index('ab-d')}.json", record)
+    scene.hand_over("q", 1)
+    watch._tick()
+    assert len(scene.stored) == 1
+
+
+@pytest.mark.parametrize("name", [layout.BEAT, layout.END, layout.index("ab-d") + ".json"])
+def test_an_object_in_an_archive_stops_nobody(scene: Scene, name: str) -> None:
+    """Whoever may put an object chooses its storage class, and a key of its own: then nobody reads it."""
+    watch = scene.watch(part("p", 0, builds=(IndexBuild("ab-d", "a", "d"),)), part("q", 1))
+    watch._tick()
+    place = scene.box("p").place
+    scene.work.client.put_object(Bucket=place.bucket, Key=place.key(name), Body=b"{}", StorageClass="GLACIER")
+    scene.hand_over("q", 1)
+    watch._tick()
+    assert len(scene.stored) == 1

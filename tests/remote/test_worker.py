@@ -163,7 +163,7 @@ def test_a_box_that_is_no_ec2_instance_ends(
 
 def test_an_input_that_is_not_there(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
     planning.part(indexes={"k": Input("inputs/indexes/k.x.tar.gz", "0" * 64, 7)})
-    assert "inputs/indexes/k.x.tar.gz: is not there" in wrong(planning, tmp_path / "home")
+    assert "inputs/indexes/k.x.tar.gz: cannot be read, or is not there" in wrong(planning, tmp_path / "home")
 
 
 def test_a_job_that_is_another_one_here(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
