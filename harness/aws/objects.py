@@ -97,9 +97,8 @@ class Objects:
         with missing_ok(), self.reading(name) as answer:
             content = bytes(answer["Body"].read(most_bytes + 1))
             if len(content) > most_bytes:
-                raise AwsError(
-                    f"{self.place.below(name)}: larger than {most_bytes >> 20} MiB; none of ours", "TooLarge"
-                )
+                text = f"larger than {most_bytes >> 20} MiB; it is none of ours"
+                raise AwsError(f"{self.place.below(name)}: {text}", "TooLarge")
             answer["Body"].read(1)  # at the end botocore compares length and checksum
             return content
         return None
