@@ -119,7 +119,6 @@ class Part:
     """
 
     name: str
-    run_id: str
     instance_type: str
     suite: dict[str, Any]
     jobs: tuple[PartJob, ...] = ()

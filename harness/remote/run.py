@@ -306,7 +306,7 @@ class SuiteRun:
         def put_part(part: PlannedPart, jobs: tuple[PartJob, ...]) -> None:
             inputs, images, local = self.inputs, draft.images, draft.local
             keys = {job: home.spec(job).index_key for job in jobs}
-            book.put_part(self.shipper.part(part, run_id, jobs, inputs, images, local, keys.__getitem__))
+            book.put_part(self.shipper.part(part, jobs, inputs, images, local, keys.__getitem__))
 
         self.backend.begin(begun, self.shipper.bundle())
         if draft.run is None:

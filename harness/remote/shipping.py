@@ -22,7 +22,7 @@ from docker.errors import ImageNotFound
 from docker.models.images import Image
 
 from harness import indexes, leftovers
-from harness.aws.errors import PASSING
+from harness.aws.errors import OURS_TO_MEND, PASSING
 from harness.aws.objects import MISSING, Objects
 from harness.datasets import Dataset, shipped
 from harness.engine import engine_errors
@@ -45,10 +45,6 @@ INDEX_DATA = "data"
 # Text packs well, but no corpus is so much larger than its tar.
 _MOST_TIMES = 1000
 _LEAST_BYTES = 1 << 30
-# Of an adopted index, unless its box's disk is known.
-_MOST_INDEX_BYTES = 1 << 40
-# Errors that no box's object brings about.
-_OURS = PASSING | {"ExpiredToken", "NoCredentials", "ClockSkew"}
 
 T = TypeVar("T")
 
@@ -115,7 +111,7 @@ class Shipper:
         """Find an index in S3."""
         return _find(self._work, index_name(key))
 
-    def adopt_index(self, box_id: str, key: str, most_bytes: int = _MOST_INDEX_BYTES) -> Input | None:
+    def adopt_index(self, box_id: str, key: str, most_bytes: int = 1 << 40) -> Input | None:
         """Copy a box's index to the inputs, unless its key is there.
 
         An `AwsError` of code ``BadInput``: what the box wrote is no index, whatever is wrong with it.
@@ -140,7 +136,7 @@ class Shipper:
                 self._work.delete([ours.name])
                 raise AwsError(f"{place}: names another content than its index has")
         except AwsError as error:
-            if error.code in _OURS:
+            if error.code in PASSING | OURS_TO_MEND:
                 raise
             raise AwsError(f"{error}; it is left there, and not used", "BadInput") from error
         return _record(self._work, index_name(key), ours)
@@ -148,7 +144,6 @@ class Shipper:
     def part(
         self,
         planned: PlannedPart,
-        run_id: str,
         jobs: tuple[PartJob, ...],
         inputs: Inputs,
         ready_images: Mapping[str, Prepared],
@@ -166,7 +161,7 @@ class Shipper:
         datasets = {name: self._once("dataset", name, partial(self.dataset, inputs.datasets[name])) for name in names}
         used = {key: indexes[key] for key in map(index_of, jobs) if key in indexes}
         suite = inputs.suite.model_dump(mode="json")
-        return Part(planned.name, run_id, planned.instance_type, suite, jobs, builds, images, datasets, used)
+        return Part(planned.name, planned.instance_type, suite, jobs, builds, images, datasets, used)
 
     def _index_of(self, key: str, local: Index | None) -> Input | None:
         """Ship an index of the cache, or find it in S3 and renew it."""

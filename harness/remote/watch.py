@@ -160,7 +160,7 @@ class Watch:
             for box in self._states[part.name].boxes:
                 signs = self.journal.signs.get(box, Signs())
                 for key in builds & signs.indexes:
-                    self._adopt(box, key)
+                    self._adopt(box, key, part.disk_gib << 30)
                 wanted |= {key: (jobs[key], box) for key in jobs.keys() & signs.jobs}
 
         def one(each: tuple[PartJob, str]) -> Result | HarnessError:
@@ -184,9 +184,9 @@ class Watch:
         if failed is not None:  # only now: what else came is home
             raise failed
 
-    def _adopt(self, box: str, key: str) -> None:
+    def _adopt(self, box: str, key: str, most_bytes: int) -> None:
         try:
-            if self.shipper.adopt_index(box, key) is not None:
+            if self.shipper.adopt_index(box, key, most_bytes) is not None:
                 self._indexes.add(key)
         except AwsError as error:
             if error.code != "BadInput":

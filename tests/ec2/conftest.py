@@ -52,9 +52,9 @@ class FakeShipper(shipping.Shipper):
     def bundle(self) -> Input:
         return Input("inputs/bundles/b.tar.gz", "0" * 64, 1)
 
-    def part(self, planned: PlannedPart, run_id: str, jobs: tuple[PartJob, ...], *others: Any) -> Part:
+    def part(self, planned: PlannedPart, jobs: tuple[PartJob, ...], *others: Any) -> Part:
         builds = tuple(build for build in planned.builds if self.find_index(build.key) is None)
-        return Part(planned.name, run_id, planned.instance_type, {}, jobs, builds)
+        return Part(planned.name, planned.instance_type, {}, jobs, builds)
 
     def image(self, prepared: Prepared) -> ShippedImage:
         raise AssertionError("parts name no images here")

@@ -86,6 +86,6 @@ class Planning:
             "datasets": {name: self.shipper.dataset(each) for name, each in self.inputs.datasets.items()},
             **changes,
         }
-        made = Part(name, RUN, TYPE, self.raw, **fields)  # type: ignore[arg-type]
+        made = Part(name, TYPE, self.raw, **fields)  # type: ignore[arg-type]
         self.run.put(layout.part(name), dump(made))
         return made

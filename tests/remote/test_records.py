@@ -11,7 +11,6 @@ from harness.result import Cell
 CELL = Cell("suite", "bm25", "scifact", "single_stream", "cpu1-mem1")
 PART = Part(
     "0001",
-    "run",
     "c7g.large",
     {"name": "suite"},
     jobs=(PartJob(CELL, 0, 1, "0123456789abcdef"),),

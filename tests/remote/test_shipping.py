@@ -38,7 +38,7 @@ from harness.result import IndexFacts
 from harness.share import IndexBuild
 from tests.conftest import Bench, protocol, write_dataset
 from tests.datasets import examples
-from tests.remote.planning import BOX, RUN, TYPE, Engine, Planning
+from tests.remote.planning import BOX, TYPE, Engine, Planning
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "0123456789abcdef01234567"
@@ -624,10 +624,10 @@ def test_a_part_names_all_that_its_jobs_need(bench: Bench, work: Objects, tmp_pa
     ships = Shipping(work, tmp_path / "cache")
 
     def part(local: dict[str, Index], some: tuple[PartJob, ...] = jobs) -> Part:
-        return ships.part(planned, RUN, some, planning.inputs, ready, local, lambda _: build.key)
+        return ships.part(planned, some, planning.inputs, ready, local, lambda _: build.key)
 
     first = part({})
-    assert (first.name, first.run_id, first.instance_type, first.jobs) == ("p-1", RUN, TYPE, jobs)
+    assert (first.name, first.instance_type, first.jobs) == ("p-1", TYPE, jobs)
     assert first.builds == (build,) and first.indexes == {}
     assert [image.image for image in first.images] == [system.image] and list(first.datasets) == ["tiny"]
     assert first.suite == planning.inputs.suite.model_dump(mode="json")
@@ -648,6 +648,6 @@ def test_an_index_of_the_cache_is_shipped_with_a_part(bench: Bench, work: Object
     ready = {system.image: Prepared(system, planning.planned[0].spec.image_digest, "image:tag")}
     local = {KEY: made_index(tmp_path / "cache")}
     made = Shipping(work, tmp_path / "cache").part(
-        PlannedPart("p-1", TYPE, 0.1, 30, jobs), RUN, jobs, planning.inputs, ready, local, lambda _: KEY
+        PlannedPart("p-1", TYPE, 0.1, 30, jobs), jobs, planning.inputs, ready, local, lambda _: KEY
     )
     assert made.indexes == {KEY: find(work, KEY)}

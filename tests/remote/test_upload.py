@@ -303,7 +303,7 @@ def test_the_suite_is_the_parts_with_the_datasets_that_came_along(tmp_path: Path
     }
     declared = suite.parse(raw, tmp_path / "s.toml")
     sent = Input("x", "0" * 64, 1)
-    part = Part("1", "r", TYPE, declared.model_dump(mode="json"), datasets={"my data-dev": sent, "beir-x-test": sent})
+    part = Part("1", TYPE, declared.model_dump(mode="json"), datasets={"my data-dev": sent, "beir-x-test": sent})
     found = worker.suite_of(part, tmp_path / "part.json")
     assert found.datasets == ("./datasets/beir-x-test", "./datasets/my data-dev")
     assert found.model_dump() == {**declared.model_dump(), "datasets": found.datasets}
