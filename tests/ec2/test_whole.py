@@ -43,7 +43,6 @@ UNUSED = {
     "Look ec2:DescribeLaunchTemplateVersions",
     "Look ec2:DescribeLaunchTemplates",
     "EndBoxes ec2:DeleteVolume",
-    "WorkPlaceObjects s3:DeleteObject",
 }
 # A first boot downloads packages.
 LONG_S = 1200
