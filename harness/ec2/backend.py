@@ -68,7 +68,7 @@ class Ec2:
         return tuple(Submission(part.name, (part,)) for part in parts)
 
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
-        """Find subnets, images and zones; return them for the quote."""
+        """Find images, subnets and zones; return lines for the quote."""
         user_data.refuse_accounts(self._request.work)
         there = self._find(parts)
         lines = [f"machine images: {', '.join(f'{ami.image_id} ({ami.name})' for ami in self._amis.values())}"]
@@ -79,7 +79,6 @@ class Ec2:
                     f"{self._region} offers {name} in {', '.join(offered) or 'no zone'}, and the subnets are in"
                     f" {', '.join(sorted(here))}; choose another --instance, --region or --subnet"
                 )
-            lines.append(f"{name}: offered in {', '.join(offered)}")
         lines.append(f"{len(parts)} instances, at most {self._request.most} at once")
         if there:
             account.check_reaper(self._connections, self._region, self._account)

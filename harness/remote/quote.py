@@ -30,8 +30,9 @@ def show(
     ):
         table.add_row(*_row(list(same)))
     to.print(table)
-    remarks = dict.fromkeys(machine.remark for machine in machines.values() if machine.remark)
-    for line in (*notes, *remarks, _sum(parts, cap)):
+    remarks = list(dict.fromkeys(machine.remark for machine in machines.values() if machine.remark))
+    more = f" ({len(remarks) - 1} more profiles likewise: --instance names a type)" if len(remarks) > 1 else ""
+    for line in (*notes, *(f"{remark}{more}" for remark in remarks[:1]), _sum(parts, cap)):
         to.print(escape(line), highlight=False, soft_wrap=True)
 
 
