@@ -23,7 +23,7 @@ from harness.batch.backend import SERVICE as BATCH
 from harness.ec2 import account
 from harness.ec2.backend import SERVICE as EC2
 from harness.progress import Screen
-from harness.remote.run import SuiteRun
+from harness.remote.run import Service, SuiteRun
 from tests.aws import server
 from tests.conftest import Bench, make_bench
 from tests.ec2.conftest import TYPES, WORK, Field
@@ -54,9 +54,9 @@ def main(cells: int = 1000) -> int:
     return 0 if all(each["plan_s"] < PLAN_S for each in took.values()) and peak_mib < MEMORY_MIB else 1
 
 
-def _planned(field: Field, service: object) -> dict[str, float]:
+def _planned(field: Field, service: Service) -> dict[str, float]:
     client = field.client(screen=Screen(Console(file=StringIO())))
-    made = SuiteRun(field.request(), client, service)  # type: ignore[arg-type]
+    made = SuiteRun(field.request(), client, service)
     images = made.found_images()
     started = time.perf_counter()
     draft = made.draft(images, None)

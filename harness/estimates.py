@@ -1,4 +1,4 @@
-"""How long jobs and builds will take: from stored results where there are any, else from stated assumptions.  Pure."""
+"""Estimate how long jobs and builds take, from stored results or else from stated assumptions.  Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NOTHING = Estimate(0.0, 0.0, True)
 
 
 class Estimates:
-    """What earlier results say, asked by job and by build."""
+    """Estimates by job and by build, from earlier results."""
 
     def __init__(self, stored: Iterable[Result], *, job_timeout_s: float, build_timeout_s: float) -> None:
         self._job_timeout_s = job_timeout_s
@@ -87,6 +87,6 @@ def setup(shipped_bytes: int) -> Estimate:
 
 
 def _queries(spec: ResultSpec) -> int:
-    """How often a job asks its system."""
+    """Return how often a job asks its system."""
     passes = spec.trials * (PROBES if spec.cell.scenario == "server" else 1)
     return spec.warmup_queries + spec.timed_queries * passes + 2 * spec.repeats

@@ -1,4 +1,4 @@
-"""What EC2 tells its own machines: the instance metadata service, version 2, over plain HTTP.
+"""Ask the instance metadata service, version 2, what EC2 tells its own machines.
 
 It is asked only where the firmware says that this is a machine of EC2, or where ``AWS_EC2_METADATA_SERVICE_ENDPOINT``
 names it; elsewhere its address may be anybody's.
@@ -49,7 +49,7 @@ def instance() -> Ec2Instance | None:
 
 
 def spot_notice() -> str | None:
-    """What EC2 has announced for this spot instance (``terminate at 2023-...``), if it has."""
+    """Return what EC2 has announced for this spot instance (``terminate at 2023-...``)."""
     token = _token() if is_ec2() else None
     content = _get("meta-data/spot/instance-action", token) if token else None
     if content is None:
@@ -62,7 +62,7 @@ def spot_notice() -> str | None:
 
 
 def is_ec2() -> bool:
-    """Whether there may be somebody to ask."""
+    """Return whether there may be somebody to ask."""
     if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
         return False
     if os.environ.get(_ENDPOINT):

@@ -29,7 +29,7 @@ from harness.suite import Suite
 
 @dataclass(frozen=True)
 class Summary:
-    """How a run ended: how many cells were done before, and each job of this run against what was foreseen.
+    """The end of a run: how many cells were done before, and each job of this run against what was foreseen.
 
     ``keys`` name the stored jobs that answer the suite as it stands now, whatever else lies beside them.
     """

@@ -1,4 +1,4 @@
-"""What a store is told to do besides writing its own folder: see :mod:`harness.s3.publish`."""
+"""The interface by which a store publishes what it writes; :mod:`harness.s3.publish` has it for S3."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Shelf(Protocol):
-    """Where results go besides the folder that is written, and before they count as stored there."""
+    """A place that takes results before they count as stored in the folder."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""What stands on EC2 for harness: made, shown, ended, removed."""
+"""`harness ec2`: set the account up, show what lives, end it, remove it all."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Box:
 
     @property
     def alive(self) -> bool:
-        """Whether it is not terminated: a stopped one costs its disk."""
+        """Return whether it still costs money; a stopped one costs its disk."""
         return self.state in _LIVE
 
 
@@ -63,7 +63,7 @@ class Unseen:
 
     @property
     def denied(self) -> bool:
-        """Whether a policy keeps the account out of this region."""
+        """Return whether a policy keeps the account out of this region."""
         return "explicit deny" in self.why
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ class Found:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing that costs money was found."""
+        """Return whether nothing that costs money was found."""
         return not self.instances and not self.volumes
 
 

@@ -1,4 +1,4 @@
-"""What a service that rents machines (EC2, AWS Batch) does for a run."""
+"""The interface of a service that rents machines (EC2, AWS Batch)."""
 
 from __future__ import annotations
 

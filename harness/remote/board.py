@@ -1,4 +1,4 @@
-"""What a person sees of a run: a table that is drawn anew on a terminal, lines elsewhere."""
+"""Show a run to the person who waits: a table that is drawn anew on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What machines cost, and how long each may live so that all together never cost more than the cap.  Pure."""
+"""Price machines, and limit how long each may live, so that all together never cost more than the cap.  Pure."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ class Budget:
 
     @property
     def committed_usd(self) -> float:
-        """What was spent, and the most that the rest can cost."""
+        """Return what was spent, and the most that the rest can cost."""
         return sum(self.spent.get(name, usd) for name, usd in self.promised.items())
 
     @property
     def outstanding(self) -> bool:
-        """Whether something is promised that may come back."""
+        """Return whether some promised money may come back."""
         return bool(self.promised.keys() - self.spent.keys())
 
     def launch(self, submission: Submission, others: Iterable[Submission], now: float) -> Launch | None:

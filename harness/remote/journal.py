@@ -76,7 +76,7 @@ def find(work: Objects, launcher: str, suite: str, results: str, owner: str) -> 
 
 @dataclass
 class Signs:
-    """What one box has written; ``beat_at`` is S3's own time, in seconds since 1970."""
+    """The records that one box has written; ``beat_at`` is S3's own time, in seconds since 1970."""
 
     beat: Beat | None = None
     beat_at: float | None = None

@@ -48,7 +48,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Grouping:
-    """What parts are made of besides the jobs.
+    """Facts that parts are made of besides the jobs.
 
     ``machines`` by profile; ``build_machine``: where the suite gives builds a profile of their own; ``estimate``: how
     long a job takes; ``missing``: indexes to build, by key.

@@ -1,4 +1,4 @@
-"""What a run would launch and cost, shown to the person who is to agree to it."""
+"""Show what a run would launch and cost, before anything starts."""
 
 from __future__ import annotations
 

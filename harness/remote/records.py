@@ -112,7 +112,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Part:
-    """What one box is to do: builds, then jobs.
+    """The work of one box: builds, then jobs.
 
     ``suite`` is the suite as JSON, ``indexes`` are those in S3 already.  The orchestrator rewrites the file before a
     further attempt at the part.
@@ -147,7 +147,7 @@ class Beat:
 
 @dataclass(frozen=True)
 class End:
-    """How a box ended: ``ok``, or the cause in ``detail``, one line.
+    """The end of a box: ``ok``, or the cause in ``detail``, one line.
 
     ``cut_off``: the machine failed or was taken away, so the job that ran last says nothing about its system.
     """

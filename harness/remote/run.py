@@ -42,7 +42,7 @@ _CENT = 0.01
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asks for.  ``most``: machines at once; ``cap_usd``: ``--max-usd``."""
+    """The user's wishes.  ``most``: machines at once; ``cap_usd``: ``--max-usd``."""
 
     suite: Suite
     options: Options
@@ -60,7 +60,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Context:
-    """What a backend is made of."""
+    """All that a backend is made of."""
 
     request: Request
     connections: Connections
@@ -95,7 +95,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Done:
-    """How it ended; ``complaints`` beside those of the jobs are a line each, and any of them makes it a failure."""
+    """The end of a command; each of the ``complaints`` is a line, and any of them makes it a failure."""
 
     summary: Summary
     complaints: tuple[str, ...] = ()

@@ -43,7 +43,7 @@ class Patience:
 
 @dataclass(frozen=True)
 class Pace:
-    """How often to look, and how to wait (for tests)."""
+    """Seconds between two looks, and how to wait (for tests)."""
 
     interval_s: float = 10.0
     sleep: Callable[[float], None] = time.sleep
