@@ -126,6 +126,8 @@ def down(connections: Connections, work: S3Uri, region: str, owner: str, say: Sa
     _refuse_alive(connections, work, owner, region)
     if cloudformation.delete(connections, name := stack_name(work, region), say):
         say(f"kept: policy {name}-boundary, which costs nothing and is an administrator's")
+    else:
+        say(f"not there: stack {name}")
     _remove_objects(connections, work, say, results_too)
 
 
