@@ -18,15 +18,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness.aws.client import Connections
-from harness.batch.backend import SERVICE as BATCH
-from harness.ec2 import account
-from harness.ec2.backend import SERVICE as EC2
+from harness.aws.batch.backend import SERVICE as BATCH
+from harness.aws.clients import Connections
+from harness.aws.cloud_run.run import Service, SuiteRun
+from harness.aws.ec2 import account
+from harness.aws.ec2.backend import SERVICE as EC2
 from harness.progress import Screen
-from harness.remote.run import Service, SuiteRun
 from tests.aws import server
+from tests.aws.ec2.conftest import TYPES, WORK, Field
 from tests.conftest import Bench, make_bench
-from tests.ec2.conftest import TYPES, WORK, Field
 
 TRIALS = 5
 PLAN_S, MEMORY_MIB = 5.0, 500.0

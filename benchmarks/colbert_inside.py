@@ -16,7 +16,7 @@ from typing import Any
 import adapter
 
 from checkpoints import colbert as maker
-from harness.measure.adapter import Corpus
+from harness.driver.adapter import Corpus
 from harness.records import Envelope
 
 BUILD: dict[str, Any] = {

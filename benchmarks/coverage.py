@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from harness import measure_figures, stats
-from harness.table import Figure
+from harness import stats
+from harness.evaluation import evaluate
+from harness.stats import Estimate
 
 Floats = NDArray[np.float64]
 # Sigma of what asking a query again changes, lognormal.
@@ -95,12 +96,12 @@ def means(samples: int) -> Iterator[str]:
     """Yield the coverage of a latency's interval over queries, beside two others of the same samples."""
     from scipy.stats import bootstrap
 
-    def student(values: Floats) -> Figure:
-        return Figure(float(values.mean()), *stats.student(values))
+    def student(values: Floats) -> Estimate:
+        return Estimate(float(values.mean()), *stats.student(values))
 
-    def bca(values: Floats) -> Figure:
+    def bca(values: Floats) -> Estimate:
         ends = bootstrap((values,), np.mean, n_resamples=999, method="BCa", rng=rng).confidence_interval
-        return Figure(float(values.mean()), float(ends.low), float(ends.high))
+        return Estimate(float(values.mean()), float(ends.low), float(ends.high))
 
     rng = np.random.default_rng(_SEED)
     methods = {"Student": student, "BCa bootstrap": bca, "Hall, as printed": stats.latency_mean}
@@ -129,16 +130,16 @@ def covered_measure(rng: np.random.Generator, population: Population, queries: i
     drawn = [population.draw(rng, queries) for _ in range(samples)]
     if population in DIFFERENCES:
         return covered([stats.mean(each) for each in drawn], population.mean)
-    figures = [measure_figures.mean({f"{place:04}": float(each) for place, each in enumerate(of)}) for of in drawn]
+    figures = [evaluate.mean({f"{place:04}": float(each) for place, each in enumerate(of)}) for of in drawn]
     return covered(figures, population.mean)
 
 
-def covered(figures: Sequence[Figure], truth: float) -> float:
+def covered(figures: Sequence[Estimate], truth: float) -> float:
     """Return the share of the intervals that hold the truth."""
     return float(np.mean([holds(each, truth) for each in figures]))
 
 
-def holds(figure: Figure, truth: float) -> bool:
+def holds(figure: Estimate, truth: float) -> bool:
     """Return whether the truth lies in an interval; an end that is missing bounds nothing."""
     low, high = (-math.inf if figure.low is None else figure.low), (math.inf if figure.high is None else figure.high)
     return low <= truth <= high

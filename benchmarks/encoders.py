@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.in_image import SCIFACT, said_by
+from benchmarks.run_in_image import SCIFACT, said_by
 
 _BACKENDS = ("torch", "torch-bf16", "onnxruntime", "onnxruntime-int8", "openvino", "openvino-bf16")
 

@@ -15,7 +15,7 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks.in_image import SCIFACT, said_by
+from benchmarks.run_in_image import SCIFACT, said_by
 
 _SMALL = Path(__file__).resolve().parents[1] / "build" / "small"
 _QUERIES = "bt-splade-l-query"

@@ -20,9 +20,8 @@ import docker
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.line import Line
-from harness import assets, catalog
-from harness.images import making
+from benchmarks.table import Line
+from harness.launch.images import assets, builder, catalog
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = Path(os.environ.get("HARNESS_CACHE", "~/.cache/ir-harness")).expanduser()
@@ -32,7 +31,7 @@ SCORES, SHARE, MILLISECONDS = 1e-4, 0.05, 0.2
 def main(documents: int) -> int:
     """Measure, print the table; exit code 1 when something differs by more than allowed."""
     client = docker.from_env()
-    image = making.ensure_engine(client, catalog.system("colbertv2-s"), cache=CACHE, report=print)
+    image = builder.ensure_engine(client, catalog.system("colbertv2-s"), cache=CACHE, report=print)
     minilm = catalog.system("minilm")
     start = assets.fetch("minilm", minilm.system_assets, CACHE, None, print) / minilm.system_assets[0].folder
     with tempfile.TemporaryDirectory() as place:

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.line import verdict
-from harness.frechet import bootstrap, distance
-from harness.frechet.bootstrap import Placed
+from benchmarks.table import verdict
+from harness.evaluation.frechet import bootstrap, distance
+from harness.evaluation.frechet.bootstrap import Placed
 
 ALLOWED_S = 120.0
 CHECKED = 3

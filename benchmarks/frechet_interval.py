@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from harness import embeddings
-from harness.frechet import bootstrap, distance
-from harness.frechet.bootstrap import Placed
+from harness.evaluation import embeddings
+from harness.evaluation.frechet import bootstrap, distance
+from harness.evaluation.frechet.bootstrap import Placed
 
 _NEIGHBOURS = 10
 

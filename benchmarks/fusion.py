@@ -19,8 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness import catalog
-from harness.measure.adapter import Adapter, Corpus
+from harness.driver.adapter import Adapter, Corpus
+from harness.launch.images import catalog
 from harness.records import Envelope
 
 ROUNDS = 15

@@ -11,7 +11,7 @@ from __future__ import annotations
 import statistics
 import sys
 
-from benchmarks.in_image import SCIFACT, said_by
+from benchmarks.run_in_image import SCIFACT, said_by
 
 ROUNDS = 3
 

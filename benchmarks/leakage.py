@@ -12,8 +12,8 @@ import time
 
 import numpy as np
 
-from harness import leakage
-from harness.embeddings import Embeddings
+from harness.evaluation import leakage
+from harness.evaluation.embeddings import Embeddings
 
 _BOTH = 1000
 

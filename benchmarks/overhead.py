@@ -23,8 +23,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import jobs, looking_on, queries
-from benchmarks.line import Line, verdict
+from benchmarks import driver_overhead, empty_job, observer_overhead
+from benchmarks.table import Line, verdict
 from harness.launch.docker import DockerLauncher
 
 CACHE = Path(os.environ.get("HARNESS_CACHE", "~/.cache/ir-harness")).expanduser()
@@ -32,9 +32,9 @@ CACHE = Path(os.environ.get("HARNESS_CACHE", "~/.cache/ir-harness")).expanduser(
 
 def main() -> int:
     """Measure all, print the table; exit code 1 when something costs more than allowed."""
-    lines = queries.lines()
+    lines = driver_overhead.lines()
     with closing(DockerLauncher(CACHE)) as launcher:
-        lines += [*jobs.lines(launcher, CACHE), *looking_on.lines(launcher)]
+        lines += [*empty_job.lines(launcher, CACHE), *observer_overhead.lines(launcher)]
     _show(lines)
     return verdict("bench", [line.what for line in lines if not line.ok])
 

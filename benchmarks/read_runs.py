@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from harness import evaluate, measure_names, trec_files
 from harness.errors import FileError
+from harness.evaluation import evaluate, measure_names, trec
 
 LINES = 10_000_000
 DEPTH = 1000
@@ -69,15 +69,15 @@ def _nothing(_run: Path, _qrels: Path) -> object:
 
 
 def _scored(run: Path, _qrels: Path) -> object:
-    return trec_files.read_scored_run(run)
+    return trec.read_scored_run(run)
 
 
 def _ranked(run: Path, _qrels: Path) -> object:
-    return trec_files.read_run(run)
+    return trec.read_run(run)
 
 
 def _judged(_run: Path, qrels: Path) -> object:
-    return trec_files.read_qrels(qrels)
+    return trec.read_qrels(qrels)
 
 
 def _duplicate(run: Path, _qrels: Path) -> object:
@@ -87,7 +87,7 @@ def _duplicate(run: Path, _qrels: Path) -> object:
         stream.write(first)
         stream.flush()
         try:
-            trec_files.read_scored_run(run)
+            trec.read_scored_run(run)
         except FileError as error:
             return str(error).replace(str(run), run.name)
         finally:
@@ -96,10 +96,8 @@ def _duplicate(run: Path, _qrels: Path) -> object:
 
 
 def _both(run: Path, qrels: Path) -> object:
-    judgements = trec_files.read_qrels(qrels)
-    found = evaluate.evaluate(
-        trec_files.read_scored_run(run), judgements, list(judgements), measure_names.parse(MEASURES)
-    )
+    judgements = trec.read_qrels(qrels)
+    found = evaluate.evaluate(trec.read_scored_run(run), judgements, list(judgements), measure_names.parse(MEASURES))
     return ", ".join(f"{name} {value:.4f}" for name, value in found.values.items() if value is not None)
 
 

@@ -23,14 +23,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.line import verdict
-from harness import orchestrator, suite
-from harness.inputs import Options
+from benchmarks.table import verdict
+from harness.jobs import orchestrator, suite
+from harness.jobs.inputs import Options
 from harness.launch.fake import FakeLauncher
 from harness.progress import Screen
 from harness.records import Isolation, to_json
-from harness.result import Cell, Result, job_key
-from harness.stored_jobs import RESULT, StoredJob, cell_path, read_jobs
+from harness.results.reader import RESULT, StoredJob, cell_path, read_jobs
+from harness.results.schema import Cell, Result, job_key
 
 ALLOWED_S = 2.0
 QUERIES = 300

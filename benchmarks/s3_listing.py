@@ -25,11 +25,11 @@ import botocore.httpsession
 from botocore.awsrequest import AWSResponse
 
 from benchmarks import reprice
-from harness.aws.client import Connections, S3Uri
-from harness.s3 import mirror
-from harness.s3.mirror import Wants, Watch, sync
-from harness.s3.names import Place
-from harness.stored_jobs import RESULT
+from harness.aws.clients import Connections, S3Uri
+from harness.aws.results import mirror
+from harness.aws.results.mirror import Wants, Watch, sync
+from harness.aws.results.names import Place
+from harness.results.reader import RESULT
 from tests.aws import server
 
 _PLACE = S3Uri("bench-bucket", "results")

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from harness.console import cache_option, one_line_errors
+from harness.cli.options import cache_option, one_line_errors
 
 
 @click.group()
@@ -29,9 +29,8 @@ def small(out: Path, cache: Path) -> None:
     import docker
 
     from checkpoints import small as suite
-    from harness.engine import engine_errors
-    from harness.launch.base import Progress
-    from harness.progress import Screen
+    from harness.launch.docker_errors import engine_errors
+    from harness.progress import Progress, Screen
 
     screen = Screen(Console(stderr=True))
     with engine_errors():

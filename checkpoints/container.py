@@ -10,11 +10,11 @@ from typing import Any
 import docker
 from docker.types import Mount
 
-from harness.engine import engine_errors
 from harness.errors import ImageError
-from harness.images.making import Image
-from harness.launch.container import LABEL, job_user
-from harness.owner import me
+from harness.filesystem import me
+from harness.launch.docker_arguments import LABEL, job_user
+from harness.launch.docker_errors import engine_errors
+from harness.launch.images.builder import Image
 
 _SCRIPTS = Path(__file__).resolve().parent
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from harness.measure.adapter import Corpus
+from harness.driver.adapter import Corpus
 from harness.records import Envelope
 
 _MEMORY_BYTES = 4 << 30

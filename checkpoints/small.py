@@ -13,8 +13,9 @@ from typing import Any
 import docker
 
 from checkpoints import container, stand_in
-from harness import assets, catalog, leftovers
-from harness.images import making
+from harness import filesystem
+from harness.config import data_root
+from harness.launch.images import assets, builder, catalog
 from harness.records import digest
 
 _START = "minilm"
@@ -103,16 +104,16 @@ def make(
         EngineError: the Docker engine does not answer.
     """
     known = catalog.systems(catalog.images_dir())
-    corpus = corpus or catalog.data_root() / "datasets" / "scifact" / "corpus.jsonl.gz"
+    corpus = corpus or data_root() / "datasets" / "scifact" / "corpus.jsonl.gz"
     models, images = out / "models", out / "images"
     models.mkdir(parents=True, exist_ok=True)
-    leftovers.sweep(models)
+    filesystem.sweep(models)
     engine = next(system for system in known.values() if system.engine == _TRAINED_IN)
     for kind in kinds:
         key = _key(kind, engine, known[_START], corpus, steps)
         if _made(models, kind) != key:
             say(f"training {kind.name} for {', '.join(kind.systems)}: about a minute on two CPUs")
-            image = making.ensure_engine(client, engine, cache=cache, report=say)
+            image = builder.ensure_engine(client, engine, cache=cache, report=say)
             origin = assets.fetch(_START, known[_START].system_assets, cache, None, say)
             _train(client, image, kind, origin, corpus, models, known[kind.systems[0]].params, heard, steps)
             _note(models, kind, key, known[kind.systems[0]].params)
@@ -132,7 +133,7 @@ def make(
 
 def _train(
     client: docker.DockerClient,
-    image: making.Image,
+    image: builder.Image,
     kind: Kind,
     origin: Path,
     corpus: Path,
@@ -142,7 +143,7 @@ def _train(
     steps: int,
 ) -> None:
     (start,) = (path for path in origin.iterdir() if path.is_dir())
-    with leftovers.scratch(models, kind.name) as scratch:
+    with filesystem.scratch(models, kind.name) as scratch:
         fresh = scratch / "out"
         fresh.mkdir()
         scratch.chmod(0o755)
@@ -159,7 +160,7 @@ def _train(
         _note_file(models, kind).unlink(missing_ok=True)
         for made, parameter in kind.folders.items():
             place = models / str(params[parameter])
-            leftovers.remove(place)
+            filesystem.remove(place)
             (fresh / made).rename(place)
 
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from harness.declared import read_toml
+from harness.config import read_toml
 from harness.errors import FileError
 
 # What is made here comes of all-MiniLM-L6-v2 or of a seed.

@@ -14,10 +14,9 @@ from typing import Any
 import docker
 
 from checkpoints import container, dense, sparse, stand_in
-from harness import catalog
-from harness.catalog import System
 from harness.errors import UnknownName
-from harness.images import making
+from harness.launch.images import builder, catalog
+from harness.launch.images.catalog import System
 
 NOTE = "random weights that match words, made to try the system out"
 # Any engine does that has torch and transformers.
@@ -86,7 +85,7 @@ def make(
     wanted = [{"folder": folder, "module": module, "kind": kind} for folder, (module, kind) in asked.items()]
     (job / "wanted.json").write_text(json.dumps({"wanted": wanted, "texts": texts}), encoding="utf-8")
     engine = next(system for system in catalog.systems(catalog.images_dir()).values() if system.engine == _MADE_IN)
-    image = making.ensure_engine(client, engine, cache=cache, report=say)
+    image = builder.ensure_engine(client, engine, cache=cache, report=say)
     container.run(
         client,
         image,

@@ -16,7 +16,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'harness' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module("harness.frame"), name)
+    return getattr(importlib.import_module("harness.api"), name)
 
 
 def __dir__() -> list[str]:

@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     SpinnerColumn,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.progress import (
+    Progress as Bars,
+)
 
-from harness.launch.base import Progress as Step
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a job is: phase, steps done, steps in all (0: unknown)."""
+
+    phase: str
+    done: int
+    total: int
+
+
+# MERGED harness.progress: A bar for what takes some seconds and runs no suite.
+
+
+@contextmanager
+def bar(title: str, phase: str) -> Iterator[Callable[[int, int], None]]:
+    """What it yields takes how many of how many are done; nothing is shown where stderr is no terminal."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _done, _total: None
+        return
+    with Screen(console).task(title) as watcher:
+        yield lambda done, total: watcher(Progress(phase, done, total))
+
 
 _PHASES = {"start": "starting", "load": "loading", "warmup": "warming up", "close": "closing", "build": "building"}
 
@@ -54,19 +81,19 @@ class Screen:
             TimeElapsedColumn(),
             TimeRemainingColumn(compact=True),
         )
-        with Progress(*columns, console=self.console, transient=True, refresh_per_second=2) as bars:
+        with Bars(*columns, console=self.console, transient=True, refresh_per_second=2) as bars:
             yield Watcher(bars, bars.add_task(escape(label), total=None), escape(label))
 
 
 class Watcher:
     """Takes the steps of one job."""
 
-    def __init__(self, bars: Progress | None, task: TaskID, label: str = "") -> None:
+    def __init__(self, bars: Bars | None, task: TaskID, label: str = "") -> None:
         self._bars = bars
         self._task = task
         self._label = label
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: Progress) -> None:
         """Show a step."""
         if self._bars is None:
             return

@@ -14,6 +14,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+# Most rates that one job of the server scenario tries.
+MAX_PROBES = 32
+
+
 # Version of the container contract (spec.json, out/): see docs/container-contract.md.  History:
 #   1  first version
 #   2  first_trial, repeats, pause, scenario_params and cpuset in spec.json; probes, rate_qps and
@@ -173,7 +177,7 @@ class Probe:
     """One rate that the ``server`` scenario tried: trial number, scheduled rate, and what came of it.
 
     ``latency_s`` is the latency, from the scheduled arrival, at the target's percentile; ``late`` counts queries
-    beyond the target.  ``passed`` asks more than ``late`` alone: see :mod:`harness.measure.server`.  ``check`` marks
+    beyond the target.  ``passed`` asks more than ``late`` alone: see :mod:`harness.driver.server`.  ``check`` marks
     a probe that tries again, with other arrivals, a rate that the search believes in.
     """
 
@@ -258,3 +262,9 @@ def spec_from_json(text: str) -> JobSpec:
         return JobSpec(**raw)
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"spec.json does not follow the contract: {error}") from error
+
+
+def corpus_line(doc_id: str, title: str, text: str) -> bytes:
+    """A prepared document; the hash of a corpus is that of all its lines."""
+    document = {"_id": doc_id, "title": title, "text": text}
+    return json.dumps(document, ensure_ascii=False).encode("utf-8", "replace") + b"\n"

@@ -14,7 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import StoreError
-from harness.table import Figure
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and what bounds it.  ``value`` is ``None`` when it is missing, and ``reason`` then says why."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    reason: str | None = None
+
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -45,11 +55,11 @@ class Summary:
 
     queries: int
     trials: int
-    mean_s: Figure
-    percentiles_s: dict[str, Figure]
-    like_queries_s: dict[str, Figure]
-    these_queries_s: dict[str, Figure]
-    at_most_s: dict[str, Figure]
+    mean_s: Estimate
+    percentiles_s: dict[str, Estimate]
+    like_queries_s: dict[str, Estimate]
+    these_queries_s: dict[str, Estimate]
+    at_most_s: dict[str, Estimate]
     trial_means_s: tuple[float, ...]
     trial_spread_s: float | None
 
@@ -119,7 +129,7 @@ def summarise(
 
 def nothing(reason: str, shown: Collection[str], queries: int = 0, trials: int = 0) -> Summary:
     """The summary of samples that give no latency of single queries."""
-    missing = Figure(None, reason=reason)
+    missing = Estimate(None, reason=reason)
     none = dict.fromkeys(shown, missing)
     return Summary(queries, trials, missing, none, {"mean": missing, **none}, {"mean": missing, **none}, none, (), None)
 
@@ -129,7 +139,7 @@ def _read(name: str, latency_s: Floats) -> float:
     return float(latency_s.mean()) if name == "mean" else _at(np.sort(latency_s, axis=None), float(name[1:]) / 100)
 
 
-def these_queries(value: float | None, repeats: Sequence[float], units: str = "trials") -> Figure:
+def these_queries(value: float | None, repeats: Sequence[float], units: str = "trials") -> Estimate:
     """Return a figure with a 95 % Student interval over repeated measurements of the same queries.
 
     Args:
@@ -139,14 +149,14 @@ def these_queries(value: float | None, repeats: Sequence[float], units: str = "t
         units: what repeats, for the reason why there is no interval.
     """
     if value is None or len(repeats) < 2:
-        return Figure(value, reason=f"an interval for these queries needs 2 whole {units}, there are {len(repeats)}")
+        return Estimate(value, reason=f"an interval for these queries needs 2 whole {units}, there are {len(repeats)}")
     low, high = student(np.asarray(repeats))
     assert low is not None and high is not None
     reach = (high - low) / 2
-    return Figure(value, max(0.0, value - reach), value + reach)
+    return Estimate(value, max(0.0, value - reach), value + reach)
 
 
-def measured_again(like: Figure, these: Figure, *, several: bool, floor: float = 0.0) -> Figure:
+def measured_again(like: Estimate, these: Estimate, *, several: bool, floor: float = 0.0) -> Estimate:
     """Return a figure with one interval: measured again, with other queries, in fresh processes.
 
     Queries and processes are crossed random factors, so their variances add.  Each interval's reach is squared and
@@ -162,10 +172,10 @@ def measured_again(like: Figure, these: Figure, *, several: bool, floor: float =
     if like.value is None or (like.low is None and like.high is None):
         return like
     if these.high is None:
-        return Figure(like.value, reason=these.reason) if several else like
+        return Estimate(like.value, reason=these.reason) if several else like
     value, reach = like.value, these.high - like.value  # Student's lower end may be cut off at 0
     low = None if like.low is None else max(floor, value - math.hypot(value - like.low, reach))
-    return Figure(value, low, None if like.high is None else value + math.hypot(like.high - value, reach))
+    return Estimate(value, low, None if like.high is None else value + math.hypot(like.high - value, reach))
 
 
 def student(values: Floats, confidence: float = CONFIDENCE) -> tuple[float | None, float | None]:
@@ -178,7 +188,7 @@ def student(values: Floats, confidence: float = CONFIDENCE) -> tuple[float | Non
     return float(values.mean()) - reach, float(values.mean()) + reach
 
 
-def latency_mean(values: Floats) -> Figure:
+def latency_mean(values: Floats) -> Estimate:
     """Return the mean of latencies with its interval, from 30 queries on."""
     return mean(values, least=LATENCY_MIN_QUERIES, floor=0.0)
 
@@ -190,7 +200,7 @@ def mean(
     least: int = INTERVAL_MIN_QUERIES,
     floor: float = -np.inf,
     ceiling: float = np.inf,
-) -> Figure:
+) -> Estimate:
     """Return the mean of independent values with its interval, corrected for skew (Hall 1992).
 
     Student's t of a skewed sample is skewed itself.  Hall's cubic takes that out, and its inverse has a closed form: no
@@ -208,16 +218,16 @@ def mean(
     n = len(values)
     centre = float(values.mean())
     if n < least:
-        return Figure(centre, reason=f"an interval needs {least} queries, there are {n}")
+        return Estimate(centre, reason=f"an interval needs {least} queries, there are {n}")
     centred = values - centre
     squares = float(np.sum(centred**2))
     if squares <= n * (1e-12 * centre) ** 2:  # all equal, as scripted times are
-        return Figure(centre, centre, centre)
+        return Estimate(centre, centre, centre)
     deviation = (squares / (n - 1)) ** 0.5
     skew = n / ((n - 1) * (n - 2)) * float(np.sum((centred / deviation) ** 3)) / n**0.5
     reach = float(stdtrit(n - 1, (1 + confidence) / 2))
     low, high = (centre - _unskewed(t, skew) * deviation / n**0.5 for t in (reach, -reach))
-    return Figure(centre, max(floor, low), min(ceiling, high))
+    return Estimate(centre, max(floor, low), min(ceiling, high))
 
 
 def _unskewed(t: float, skew: float) -> float:
@@ -226,7 +236,7 @@ def _unskewed(t: float, skew: float) -> float:
     return t if abs(skew) < 1e-6 else 3 / skew * (float(np.cbrt(1 + skew * (t - skew / 6))) - 1)
 
 
-def proportion(total: float, count: int, confidence: float = CONFIDENCE) -> Figure:
+def proportion(total: float, count: int, confidence: float = CONFIDENCE) -> Estimate:
     """Return a mean of values from 0 to 1 with the interval of Clopper and Pearson (1934), never too narrow.
 
     Args:
@@ -239,10 +249,10 @@ def proportion(total: float, count: int, confidence: float = CONFIDENCE) -> Figu
     tail, failed = (1 - confidence) / 2, count - total
     low = float(betaincinv(total, failed + 1, tail)) if total > 0 else 0.0
     high = float(betaincinv(total + 1, failed, 1 - tail)) if failed > 0 else 1.0
-    return Figure(total / count, low, high)
+    return Estimate(total / count, low, high)
 
 
-def percentile(latency_s: Floats, name: str, queries: int, *, confidence: float = CONFIDENCE) -> Figure:
+def percentile(latency_s: Floats, name: str, queries: int, *, confidence: float = CONFIDENCE) -> Estimate:
     """One percentile of all timed samples with its order-statistic interval, or the reason for none.
 
     The value is an observed one (nearest rank).  The interval takes the ranks that bound the share among
@@ -265,14 +275,14 @@ def percentile(latency_s: Floats, name: str, queries: int, *, confidence: float 
     tail = (1 - confidence) / 2
     low = int(np.searchsorted(below, tail))
     high = int(np.searchsorted(below, 1 - tail)) + 1
-    return Figure(
+    return Estimate(
         _at(ordered, share),
         low=_at(ordered, low / queries) if low >= 1 else None,
         high=_at(ordered, high / queries) if high <= queries else None,
     )
 
 
-def at_most(latency_s: Floats, name: str, queries: int, *, confidence: float = BOUND_CONFIDENCE) -> Figure:
+def at_most(latency_s: Floats, name: str, queries: int, *, confidence: float = BOUND_CONFIDENCE) -> Estimate:
     """What a percentile is at most, by LoadGen's early-stopping rule (Reddi et al. 2020), or the reason for none.
 
     With t the largest count for which P(Binomial(n, 1 - p) <= t) <= 0.01, the (t + 1)-th largest of n independent
@@ -294,11 +304,11 @@ def at_most(latency_s: Floats, name: str, queries: int, *, confidence: float = B
     most = int(np.searchsorted(slower, 1 - confidence, side="right")) - 1
     if most < 0:
         return _too_few(name, queries)
-    return Figure(_at(np.sort(latency_s), (queries - most) / queries))
+    return Estimate(_at(np.sort(latency_s), (queries - most) / queries))
 
 
-def _too_few(name: str, queries: int) -> Figure:
-    return Figure(None, reason=f"{name} needs {MIN_QUERIES[name]:,} queries, timed {queries:,}")
+def _too_few(name: str, queries: int) -> Estimate:
+    return Estimate(None, reason=f"{name} needs {MIN_QUERIES[name]:,} queries, timed {queries:,}")
 
 
 def _at(ordered: Floats, share: float) -> float:

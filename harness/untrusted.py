@@ -18,8 +18,34 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-from harness.measure.output import MAX_PROBES
-from harness.records import JobSpec
+from harness.records import MAX_PROBES, JobSpec
+
+# MERGED harness.untrusted: Making a stranger's text safe to show.
+
+
+LONGEST = 500
+
+
+def one_line(text: str) -> str:
+    """As :func:`printable`, and at most ``LONGEST`` characters; the rest is in the JSON report."""
+    text = printable(text)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def printable(text: str) -> str:
+    """One line of printable characters.
+
+    White space runs become one space; control, bidirectional and other invisible characters are written
+    as escapes, so that no text can move a cursor or reorder what is around it.
+    """
+    text = " ".join(text.split())
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )
+
 
 _HIT_BYTES = 2048  # an id of 256 characters, escaped, and a score
 _SAMPLE_BYTES = 4096

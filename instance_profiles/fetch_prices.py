@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from harness.errors import HarnessError
-from harness.report.text import printable
+from harness.untrusted import printable
 from instance_profiles.fetching import price_list, spot_history
 from instance_profiles.fetching.addition import Addition
 

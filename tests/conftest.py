@@ -22,18 +22,19 @@ from hypothesis import settings
 from rich.console import Console
 from xdist.scheduler import LoadScopeScheduling
 
-from harness import orchestrator, prices, suite
-from harness.catalog import System
-from harness.inputs import Options
-from harness.launch import canary
+from harness.jobs import orchestrator, suite
+from harness.jobs.inputs import Options
+from harness.jobs.orchestrator import Summary
 from harness.launch.base import Launcher
-from harness.orchestrator import Summary
-from harness.prices import Snapshot
+from harness.launch.images.catalog import System
+from harness.launch.monitor import canary
+from harness.pricing import prices
+from harness.pricing.prices import Snapshot
 from harness.progress import Screen
-from tests import chance, toys
 from tests.aws import server
-from tests.faults.own_host import own_host
-from tests.stored import Maker
+from tests.integration.own_host import own_host
+from tests.support import chance, toy_dataset
+from tests.support.stored_jobs import Maker
 
 # The same examples in each run; and a busy machine's pause is no failure.
 settings.load_profile("ci")
@@ -323,17 +324,17 @@ def bench(tmp_path: Path, environments: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def toy(tmp_path: Path) -> System:
     """An engine of this test alone."""
-    return toys.make(tmp_path)
+    return toy_dataset.make(tmp_path)
 
 
 @pytest.fixture(scope="session")
 def _handed_on(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from tests import handed_on
+    from tests.support import results_folders
 
     made = make_bench(tmp_path_factory.mktemp("handed-on"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HARNESS_IMAGES", str(made.folder / "engines"))
-        handed_on.make(made)
+        results_folders.make(made)
     return made.results
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.declared import Declared, read_toml, validate
+from harness.config import Declared, read_toml, validate
 from harness.errors import FileError
 
 FILE = Path("some.toml")

@@ -12,12 +12,17 @@ import pytest
 from click.testing import CliRunner
 
 from checkpoints import small
-from docs import generate
-from harness import catalog, hardware, prices, report, stored_jobs, suite, system_files, tables
+from harness import report
+from harness.analysis import results_folder
+from harness.analysis.table import Cause
 from harness.cli import main
-from harness.images.recipe import driver_files
+from harness.jobs import suite
 from harness.launch.fake import FakeLauncher
-from harness.table import Cause
+from harness.launch.images import catalog, system_files
+from harness.launch.images.recipes import driver_files
+from harness.pricing import hardware_profiles, prices
+from harness.results import reader
+from scripts.docs import generate
 from tests.conftest import Bench
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,7 +60,7 @@ def test_every_key_that_people_write_is_described() -> None:
 def test_shipped_suites_name_what_exists(path: Path) -> None:
     declared = suite.load(path)
     assert set(declared.systems) <= {*catalog.systems(), *small.NAMES.values()}
-    assert set(declared.profiles) <= set(hardware.profiles())
+    assert set(declared.profiles) <= set(hardware_profiles.profiles())
 
 
 def test_every_cause_of_a_verdict_stands_in_the_page_on_results() -> None:
@@ -83,7 +88,12 @@ def test_what_runs_inside_images_imports_the_standard_library_alone() -> None:
             for module in modules:
                 inside = module == "harness" or any(
                     module == prefix or module.startswith(prefix + ".")
-                    for prefix in ("harness.measure", "harness.records", "harness.cgroup", "harness.kernel_files")
+                    for prefix in (
+                        "harness.driver",
+                        "harness.records",
+                        "harness.driver.cgroup",
+                        "harness.driver.procfs",
+                    )
                 )
                 assert inside or module.partition(".")[0] in sys.stdlib_module_names, f"{name}: {module}"
 
@@ -100,8 +110,8 @@ def test_the_version_is_one() -> None:
 
 def test_the_readmes_table_has_the_columns_and_notes_of_today(bench: Bench) -> None:
     bench.run(FakeLauncher(), bench.suite())
-    jobs = stored_jobs.read_jobs(bench.results)
-    made = report.render(tables.build(jobs, snapshot=prices.snapshot()), "md").splitlines()
+    jobs = reader.read_jobs(bench.results)
+    made = report.render(results_folder.build(jobs, snapshot=prices.snapshot()), "md").splitlines()
     readme = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     (header,) = [line for line in made if line.startswith("| system")]
     assert header in readme

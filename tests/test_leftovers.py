@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import leftovers, owner
+from harness import filesystem
 
 # Of so long a name a few folders inside each other are more than any path can name.
 LONG = "a" * 200
@@ -27,7 +27,7 @@ def nested(folder: Path, levels: int, name: str = "a") -> None:
     os.close(here)
 
 
-ME = owner.me()
+ME = filesystem.me()
 # As this process, but long before it.
 DEAD = f"{ME.rpartition('_')[0]}_1"
 
@@ -41,7 +41,7 @@ def test_what_dead_processes_left_goes_and_what_living_ones_make_stays(tmp_path:
     stays = ["x", f"y.{ME}.partial", "y.partial", f"z.{elsewhere}.partial", f"z.{DEAD}.other"]
     for name in (f"x.{DEAD}.partial", f"x.y.{DEAD}.partial", *stays):
         (tmp_path / name).mkdir()
-    mine = leftovers.in_the_making(tmp_path / "x")
+    mine = filesystem.in_the_making(tmp_path / "x")
     assert mine.name == f"x.{ME}.partial" and not mine.exists()
     assert names(tmp_path) == sorted(stays)
 
@@ -50,20 +50,20 @@ def test_what_others_own_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / f"x.{DEAD}.partial").mkdir()
     with monkeypatch.context() as another:
         another.setattr(os, "geteuid", lambda: os.getuid() + 1)
-        leftovers.sweep(tmp_path)
+        filesystem.sweep(tmp_path)
     assert len(names(tmp_path)) == 1
-    leftovers.sweep(tmp_path)
+    filesystem.sweep(tmp_path)
     assert names(tmp_path) == []
 
 
 def test_an_earlier_attempt_of_ours_is_no_hindrance(tmp_path: Path) -> None:
     (tmp_path / f"x.{ME}.partial" / "data").mkdir(parents=True)
-    assert not leftovers.in_the_making(tmp_path / "x").exists()
+    assert not filesystem.in_the_making(tmp_path / "x").exists()
 
 
 def test_a_scratch_folder_is_one_of_its_own_and_goes(tmp_path: Path) -> None:
     place = tmp_path / "new"
-    with leftovers.scratch(place, "x") as one, leftovers.scratch(place, "x") as other:
+    with filesystem.scratch(place, "x") as one, filesystem.scratch(place, "x") as other:
         assert one != other and one.is_dir() and other.is_dir()
         (one / "file").touch()
     assert names(place) == []
@@ -73,11 +73,11 @@ def test_of_temporary_files_ours_alone_go(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     for name in ("tmp/harness-base-1", "tmp/other-1", "cache/tmp/source-1", "cache/wheels/0a-1", "cache/kept"):
         (tmp_path / f"{name}.{DEAD}.partial").mkdir(parents=True)
-    leftovers.sweep_all(tmp_path / "cache")
+    filesystem.sweep_all(tmp_path / "cache")
     assert names(tmp_path / "tmp") == [f"other-1.{DEAD}.partial"]
     assert names(tmp_path / "cache" / "tmp") == names(tmp_path / "cache" / "wheels") == []
-    with leftovers.temporary("base") as mine:
-        leftovers.sweep_all(tmp_path / "cache")
+    with filesystem.temporary("base") as mine:
+        filesystem.sweep_all(tmp_path / "cache")
         assert mine.parent == tmp_path / "tmp" and mine.is_dir()
 
 
@@ -89,7 +89,7 @@ def test_a_folder_goes_however_deep_it_is(tmp_path: Path, levels: int, name: str
     (top / "link").symlink_to(tmp_path / "kept")
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "file").touch()
-    leftovers.remove(top)
+    filesystem.remove(top)
     assert [path.name for path in tmp_path.iterdir()] == ["kept"] and (tmp_path / "kept" / "file").exists()
 
 
@@ -100,7 +100,7 @@ def test_a_folder_that_is_closed_goes(tmp_path: Path) -> None:
     (closed / "file").touch()
     for path in (closed, closed.parent, closed.parent.parent):
         path.chmod(0)
-    leftovers.remove(tmp_path / "top")
+    filesystem.remove(tmp_path / "top")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -150,7 +150,7 @@ def test_a_folder_that_becomes_a_link_after_it_was_seen_leads_nowhere(
         return found
 
     monkeypatch.setattr(os, "scandir", hostile)
-    leftovers.remove(top)
+    filesystem.remove(top)
     assert sorted(path.name for path in victim.iterdir()) == ["below", "file"]
     assert victim.stat().st_mode & 0o777 == 0o755
     assert len(swaps) == 3 and not top.exists(), "it went as soon as it was left alone"
@@ -169,7 +169,7 @@ def test_what_is_written_meanwhile_goes_too(tmp_path: Path, monkeypatch: pytest.
         real(name, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "rmdir", rmdir)
-    leftovers.remove(tmp_path / "top")
+    filesystem.remove(tmp_path / "top")
     assert next(late, None) is None and list(tmp_path.iterdir()) == []
 
 
@@ -185,17 +185,17 @@ def test_what_cannot_go_keeps_nothing_else(tmp_path: Path, monkeypatch: pytest.M
         real(name, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "unlink", unlink)
-    leftovers.remove(tmp_path / "top")
+    filesystem.remove(tmp_path / "top")
     assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["top", "top/b", "top/b/kept"]
 
 
 def test_a_job_that_digs_deeper_all_the_while_does_not_hold_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leftovers, "_MOST_MOVED", 3)
+    monkeypatch.setattr(filesystem, "_MOST_MOVED", 3)
     nested(tmp_path, 32 * 20)
-    leftovers.remove(tmp_path / "a")
+    filesystem.remove(tmp_path / "a")
     assert names(tmp_path) == ["a"], "a bound is a bound"
     monkeypatch.undo()
-    leftovers.remove(tmp_path / "a")
+    filesystem.remove(tmp_path / "a")
     assert names(tmp_path) == []
 
 
@@ -218,15 +218,15 @@ def test_few_folders_are_held_open_at_once(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(os, "open", opening)
     monkeypatch.setattr(os, "close", closing)
-    leftovers.remove(tmp_path / "a")
+    filesystem.remove(tmp_path / "a")
     assert 2 < most < 40 and not held and names(tmp_path) == []
 
 
 def test_what_is_not_there_or_is_a_link_is_left(tmp_path: Path) -> None:
-    leftovers.remove(tmp_path / "absent")
+    filesystem.remove(tmp_path / "absent")
     (tmp_path / "kept").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "kept")
-    leftovers.remove(tmp_path / "link")
+    filesystem.remove(tmp_path / "link")
     assert (tmp_path / "kept").is_dir() and (tmp_path / "link").is_symlink()
 
 
@@ -234,14 +234,14 @@ def test_every_entry_is_found_and_no_link_is_followed(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "file").touch()
     (tmp_path / "a" / "up").symlink_to("..")
-    assert sorted(entry.name for entry in leftovers.files(tmp_path)) == ["a", "b", "file", "up"]
+    assert sorted(entry.name for entry in filesystem.files(tmp_path)) == ["a", "b", "file", "up"]
 
 
 def test_entries_that_no_path_can_name_are_an_error_and_no_defect(tmp_path: Path) -> None:
     nested(tmp_path, 1100)  # more than Python would recurse
-    assert len(list(leftovers.files(tmp_path))) == 2200
-    leftovers.remove(tmp_path / "a")
+    assert len(list(filesystem.files(tmp_path))) == 2200
+    filesystem.remove(tmp_path / "a")
     nested(tmp_path, 40, LONG)
     with pytest.raises(OSError, match="File name too long"):
-        list(leftovers.files(tmp_path))
-    leftovers.remove(tmp_path / LONG)
+        list(filesystem.files(tmp_path))
+    filesystem.remove(tmp_path / LONG)

@@ -7,7 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
-from harness import locks
+from harness import filesystem
 
 
 def test_one_holds_a_name_and_others_hold_other_names(tmp_path: Path) -> None:
@@ -16,14 +16,14 @@ def test_one_holds_a_name_and_others_hold_other_names(tmp_path: Path) -> None:
 
     def second() -> None:
         started.set()
-        with locks.alone(tmp_path, "a"):
+        with filesystem.alone(tmp_path, "a"):
             order.append("second")
 
     waiting = threading.Thread(target=second)
-    with locks.alone(tmp_path, "a"):
+    with filesystem.alone(tmp_path, "a"):
         waiting.start()
         started.wait()
-        with locks.alone(tmp_path, "b"):
+        with filesystem.alone(tmp_path, "b"):
             order.append("another")
         waiting.join(0.2)
         order.append("first")
@@ -32,10 +32,10 @@ def test_one_holds_a_name_and_others_hold_other_names(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_process_held_is_free(tmp_path: Path) -> None:
-    lines = "import sys, time; from pathlib import Path; from harness import locks\n"
-    lines += "with locks.alone(Path(sys.argv[1]), 'a'):\n    print('held', flush=True)\n    time.sleep(600)\n"
+    lines = "import sys, time; from pathlib import Path; from harness import filesystem\n"
+    lines += "with filesystem.alone(Path(sys.argv[1]), 'a'):\n    print('held', flush=True)\n    time.sleep(600)\n"
     with subprocess.Popen([sys.executable, "-c", lines, str(tmp_path)], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
         holder.kill()
-        with locks.alone(tmp_path, "a"):
+        with filesystem.alone(tmp_path, "a"):
             pass

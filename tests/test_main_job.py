@@ -15,12 +15,13 @@ import docker
 import pytest
 from click.testing import CliRunner
 
-from harness import catalog, stored_jobs
 from harness.cli import main
-from harness.launch import leases
-from harness.measure.output import REPEAT_TRIAL, WARMUP_TRIAL
+from harness.config import data_root
+from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL
+from harness.launch import cpu_placement
 from harness.records import Outcome
-from harness.stored_jobs import StoredJob
+from harness.results import reader
+from harness.results.reader import StoredJob
 
 pytestmark = pytest.mark.docker
 
@@ -53,7 +54,7 @@ def _run(folder: Path, text: str) -> Path:
 
 
 def _part_of_scifact(folder: Path) -> Path:
-    whole = catalog.data_root() / "datasets" / "scifact"
+    whole = data_root() / "datasets" / "scifact"
     folder.mkdir()
     queries = (whole / "queries.jsonl").read_text(encoding="utf-8").splitlines()[:_QUERIES]
     asked = {json.loads(line)["_id"] for line in queries}
@@ -75,7 +76,7 @@ def bm25(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClient) 
         pytest.fail("the suite needs two CPUs")
     text = _SUITE.format(system="bm25", dataset="scifact", profile="cpu2-mem4", overhead="true", queries=300)
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(leases.VARIABLE, raising=False)  # no time counts: it need not wait until nobody has any CPU
+        patch.delenv(cpu_placement.VARIABLE, raising=False)  # no time counts: it need not wait until nobody has any CPU
         return _run(tmp_path_factory.mktemp("bm25"), text)
 
 
@@ -105,7 +106,7 @@ def _outcomes(results: Path) -> dict[str, Outcome]:
 
 
 def _of_systems(results: Path) -> list[StoredJob]:
-    return [job for job in stored_jobs.read_jobs(results) if job.result.spec.cell.system != "null"]
+    return [job for job in reader.read_jobs(results) if job.result.spec.cell.system != "null"]
 
 
 def test_bm25_reaches_its_known_accuracy(bm25: Path) -> None:
@@ -148,7 +149,7 @@ def test_what_was_measured_is_plausible_and_complete(bm25: Path, minilm: Path) -
 
 
 def test_the_null_system_was_measured_beside_it_once_on_each_profile(bm25: Path) -> None:
-    null = [job.result for job in stored_jobs.read_jobs(bm25) if job.result.spec.cell.system == "null"]
+    null = [job.result for job in reader.read_jobs(bm25) if job.result.spec.cell.system == "null"]
     assert sorted(result.spec.cell.profile for result in null) == ["cpu1-mem256m", "cpu2-mem4"]
     assert {result.outcome for result in null} == {Outcome.OK}
 

@@ -7,8 +7,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from harness.launch.base import Progress
-from harness.progress import Screen, duration
+from harness.progress import Progress, Screen, duration
 
 
 def screen(terminal: bool) -> tuple[Screen, StringIO]:

@@ -23,9 +23,9 @@ from harness.records import (
     spec_from_json,
     to_json,
 )
-from harness.result import ResultSpec, job_key
-from tests.build import GOLDEN_SPEC
-from tests.jobs import FULL_SPEC
+from harness.results.schema import ResultSpec, job_key
+from tests.support.job_fixtures import FULL_SPEC
+from tests.support.sample_records import GOLDEN_SPEC
 
 ROOT = str(Path(__file__).parents[1])
 
@@ -113,7 +113,7 @@ def test_every_outcome_has_its_word() -> None:
 
 
 def test_what_runs_in_images_imports_the_standard_library_alone() -> None:
-    code = "import sys, harness.measure.driver; print(*{name.partition('.')[0] for name in sys.modules})"
+    code = "import sys, harness.driver.driver; print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {ROOT!r}); {code}"],
                           capture_output=True, text=True, check=True)  # fmt: skip
     foreign = set(done.stdout.split()) - set(sys.stdlib_module_names) - {"harness", "__main__"}

@@ -7,7 +7,7 @@ import scipy.stats
 
 from harness import stats
 from harness.errors import StoreError
-from harness.table import Figure
+from harness.stats import Estimate
 
 
 def summarise(values: Sequence[Sequence[float]]) -> stats.Summary:
@@ -226,7 +226,7 @@ def test_the_bound_is_loadgens(name: str, queries: int, slower: int) -> None:
 
 
 def test_no_bound_below_the_smallest_n() -> None:
-    assert stats.at_most(np.ones(661), "p99", 661) == Figure(None, reason="p99 needs 662 queries, timed 661")
+    assert stats.at_most(np.ones(661), "p99", 661) == Estimate(None, reason="p99 needs 662 queries, timed 661")
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.05, 1.0])
@@ -262,7 +262,7 @@ def test_for_these_queries_jobs_are_the_unit_where_there_are_several() -> None:
 
 def test_for_these_queries_one_trial_says_nothing() -> None:
     figure = summarise([[1.0, 3.0]]).these_queries_s["mean"]
-    assert figure == Figure(2.0, reason="an interval for these queries needs 2 whole trials, there are 1")
+    assert figure == Estimate(2.0, reason="an interval for these queries needs 2 whole trials, there are 1")
 
 
 def test_the_two_statements_answer_two_questions() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from harness.records import Query
 from harness.untrusted import most_output_bytes, open_regular, parse_json, read_regular, read_whole, sha256_of, unpacked
-from tests.jobs import FULL_SPEC
+from tests.support.job_fixtures import FULL_SPEC
 
 
 def test_a_regular_file_is_read_up_to_the_limit(tmp_path: Path) -> None:

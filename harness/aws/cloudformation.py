@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from harness.aws.client import Connections
+from harness.aws.clients import Connections
 from harness.aws.errors import aws_errors, concealed
 from harness.aws.objects import Objects
 from harness.errors import AwsError

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.aws.client import Connections, S3Uri, said_at
+from harness.aws.clients import Connections, S3Uri, said_at
 from harness.aws.errors import PASSING, aws_errors, retry
 from harness.errors import AwsError
 

@@ -8,27 +8,27 @@ from __future__ import annotations
 import click
 
 import harness
-from harness import interrupts
+from harness import filesystem
 from harness.cli import (
     batch,
     compare,
     ec2,
     embed,
     evaluate,
-    exchange,
+    export,
     frechet,
     images,
-    judgements,
     leaderboard,
     leakage,
-    machine,
-    measuring,
-    money,
     pool,
+    prices,
+    qrels,
+    report,
     reprice,
     robustness,
-    tables,
-    viable,
+    run,
+    systems,
+    viability,
 )
 
 
@@ -36,12 +36,12 @@ from harness.cli import (
 @click.version_option(harness.__version__, prog_name="harness")
 def main() -> None:
     """Measure what a retrieval system costs and what it is worth."""
-    interrupts.stop_as_ctrl_c_does()
+    filesystem.stop_as_ctrl_c_does()
 
 
 _MODULES = (
-    *(measuring, viable, tables, leaderboard, reprice, exchange, money, images, machine),
-    *(compare, evaluate, robustness, pool, judgements, leakage, embed, frechet),
+    *(run, viability, report, leaderboard, reprice, export, prices, images, systems),
+    *(compare, evaluate, robustness, pool, qrels, leakage, embed, frechet),
     *(ec2, batch),
 )
 for _commands in _MODULES:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.console import one_line_errors
+from harness.cli.options import one_line_errors
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
-    from harness.aws.client import Connections
-    from harness.batch.job_definition import Requirements
+    from harness.aws.batch.job_definition import Requirements
+    from harness.aws.clients import Connections
 
 _work_option = click.option(
     "--work",
@@ -66,10 +66,10 @@ def _stack_options(command: Callable[..., None]) -> Callable[..., None]:
     )
     @wraps(command)
     def wrapped(suite: Path, work: str, region: str | None, subnets: tuple[str, ...] = (), **chosen: Any) -> None:
-        from harness import prices
-        from harness import suite as suites
-        from harness.aws.client import parse_uri
-        from harness.batch import job_definition
+        from harness.aws.batch import job_definition
+        from harness.aws.clients import parse_uri
+        from harness.jobs import suite as suites
+        from harness.pricing import prices
 
         connections = _connected(region)
         options = job_definition.Options(connections.region or "", parse_uri(work), **chosen)
@@ -85,10 +85,10 @@ def _stack_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--subnet", "subnets", multiple=True, help="Where instances live; repeatable.  [default: the VPC's own]")
 def up(connections: Connections, wanted: Requirements, subnets: tuple[str, ...]) -> None:
     """Deploy what SUITE needs in AWS Batch as a CloudFormation stack; a second time changes what differs."""
-    from harness import cache_folder
-    from harness.aws import tags
-    from harness.batch import stack
-    from harness.ec2 import account
+    from harness import config
+    from harness.aws import clients
+    from harness.aws.batch import suite_stack
+    from harness.aws.ec2 import account
 
     work, region = wanted.options.work, wanted.options.region
     connections.expect_owner(work.bucket)
@@ -97,8 +97,8 @@ def up(connections: Connections, wanted: Requirements, subnets: tuple[str, ...])
         raise UsageError(
             f"{work} has no stack of roles in {region}; an administrator makes it: `harness ec2 up {work}`"
         )
-    owner = tags.owner(connections, cache_folder.default())
-    stack.up(connections, wanted, found, owner, subnets, click.echo)
+    owner = clients.owner(connections, config.default())
+    suite_stack.up(connections, wanted, found, owner, subnets, click.echo)
     click.echo(
         f"costs nothing until `harness run ... --launcher batch`; `harness batch down {wanted.suite}` removes it"
     )
@@ -109,9 +109,9 @@ def up(connections: Connections, wanted: Requirements, subnets: tuple[str, ...])
 @_stack_options
 def template(_connections: Connections, wanted: Requirements, _subnets: tuple[str, ...]) -> None:
     """Print the CloudFormation template that `harness batch up` deploys."""
-    from harness.batch import stack
+    from harness.aws.batch import suite_stack
 
-    click.echo(stack.template(wanted), nl=False)
+    click.echo(suite_stack.template(wanted), nl=False)
 
 
 @batch.command()
@@ -123,9 +123,9 @@ def down(suite: str, region: str | None) -> None:
 
     Exit code 1 if an instance of it is still alive.
     """
-    from harness.batch import stack
+    from harness.aws.batch import suite_stack
 
-    alive = stack.down(_connected(region), _name(suite), click.echo)
+    alive = suite_stack.down(_connected(region), _name(suite), click.echo)
     for instance in alive:
         click.echo(f"harness: STILL ALIVE AND COSTING MONEY: {instance}; end it in the EC2 console", err=True)
     sys.exit(1 if alive else 0)
@@ -138,10 +138,10 @@ def down(suite: str, region: str | None) -> None:
 def cancel(suite: str, region: str | None) -> None:
     """End all jobs of SUITE that wait or run, and wait until they have ended; finished jobs are kept."""
     from harness.aws import cloudformation
-    from harness.batch import inventory, names
+    from harness.aws.batch import inventory, suite_stack
 
     connections = _connected(region)
-    found = cloudformation.find(connections, names.stack(_name(suite)))
+    found = cloudformation.find(connections, suite_stack.stack(_name(suite)))
     ended, left = inventory.cancel(connections, found, click.echo) if found else (0, 0)
     click.echo(f"{ended} jobs ended" + (f", {left} still end: give the same command again" if left else ""))
     sys.exit(1 if left else 0)
@@ -152,13 +152,13 @@ def cancel(suite: str, region: str | None) -> None:
 @one_line_errors
 def ls(region: str | None) -> None:
     """Show the stacks of all suites in this region, their instances, and their jobs that wait or run."""
-    from harness.aws import tags
-    from harness.batch import inventory
+    from harness.aws import clients
+    from harness.aws.batch import inventory
 
     connections = _connected(region)
     stacks = inventory.stacks(connections)
     for stack in stacks:
-        suite = stack.tags[tags.SUITE]
+        suite = stack.tags[clients.SUITE]
         click.echo(f"{suite}  (stack {stack.name}: {stack.status.lower()})")
         for queue in inventory.queues(stack):
             click.echo(f"  queue     {queue}")
@@ -171,7 +171,7 @@ def ls(region: str | None) -> None:
 
 
 def _connected(region: str | None) -> Connections:
-    from harness.aws.client import Connections
+    from harness.aws.clients import Connections
 
     connections = Connections(region)
     if connections.region is None:
@@ -181,7 +181,7 @@ def _connected(region: str | None) -> Connections:
 
 def _name(suite: str) -> str:
     """Return a suite's name, from its file where there is one."""
-    from harness.suite import load
+    from harness.jobs.suite import load
 
     return load(Path(suite)).name if Path(suite).is_file() else suite
 

@@ -11,27 +11,26 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from harness import file_content
-from harness.cli.asked import Market, asked_measures, market_options
-from harness.cli.bars import bar
-from harness.cli.judged import of_files
-from harness.cli.judging import instead_of, without_queries_option
-from harness.cli.places import mirrored
-from harness.cli.tables import (
-    FORMATS,
-    measures_option,
-    output_option,
-    per_query_of,
-    show,
-    stored_table,
+from harness.cli.locations import mirrored
+from harness.cli.options import (
+    Market,
+    asked_measures,
+    cache_option,
+    market_options,
+    one_line_errors,
+    results_option,
+    results_path,
 )
-from harness.console import cache_option, one_line_errors, results_option, results_path
+from harness.cli.report import FORMATS, measures_option, output_option, per_query_of, show, stored_table
+from harness.cli.run_options import instead_of, of_files, without_queries_option
 from harness.errors import FileError, UnknownName, UsageError
+from harness.evaluation import input_files
+from harness.progress import bar
 
 if TYPE_CHECKING:
-    from harness.comparison import Comparison
-    from harness.rejudged import Instead
-    from harness.table import Row
+    from harness.analysis.comparison import Comparison
+    from harness.analysis.rejudge import Instead
+    from harness.analysis.table import Row
 
 # What is called so is a run file, even one that is not there.
 _ENDINGS = frozenset({".run", ".trec", ".res", ".txt", ".gz"})
@@ -102,7 +101,7 @@ def compare(
     With --qrels, run files that others made are compared; they have measures, and neither latency nor cost.  A and B
     may be globs in quotes: each file of A with each of B.  Of one glob, or of more than two files, all pairs.
     """
-    from harness import comparison
+    from harness.analysis import comparison
     from harness.report.comparison import render
 
     names = asked_measures(measures)
@@ -135,8 +134,8 @@ def _stored(
     cache: Path,
     instead: Instead | None,
 ) -> list[Comparison]:
-    from harness import comparison
-    from harness.changed import Asked
+    from harness.analysis import comparison
+    from harness.analysis.paired_differences import Asked
 
     ours = stored_table(results, names, market, cache, instead=instead)
     theirs, found = ours, per_query_of(results, names, cache, instead)
@@ -161,10 +160,10 @@ def _stored(
 
 def _texts(results: Path, row: Row) -> Mapping[str, str]:
     """The texts of a row's queries; none where they are not there: what is compared does not depend on them."""
-    from harness import stored_jobs
+    from harness.results import reader
 
     try:
-        job = stored_jobs.of_key(results, row.key)
+        job = reader.of_key(results, row.key)
         return job.sample_texts() if job else {}
     except FileError:
         return {}
@@ -175,7 +174,7 @@ def _are_run_files(compared: Sequence[str], qrels: Path | None, results: Path) -
 
     A system may be called like a file that lies here: where there are results, all must be files and have judgements.
     """
-    files = [file_content.is_there(Path(each)) for each in compared]
+    files = [input_files.is_there(Path(each)) for each in compared]
     if all(files) and qrels is not None:
         return True
     named = any(Path(each).suffix.lower() in _ENDINGS for each in compared)
@@ -192,7 +191,7 @@ def _file_pairs(compared: Sequence[str]) -> list[tuple[Path, Path]]:
     found = [[Path(path) for path in sorted(glob.glob(each)) or [each]] for each in compared]  # noqa: PTH207
     for number, paths in enumerate(found):
         for path in paths:
-            if not file_content.is_there(path):
+            if not input_files.is_there(path):
                 why = "is a folder" if path.is_dir() else "no such file"
                 side = f" for {'AB'[number]}" if len(found) == 2 else ""
                 raise FileError(f"{path}: {why}; name a run file{side}, or stored rows for A and B")
@@ -222,8 +221,9 @@ def _run_files(
     files: _Files, names: tuple[str, ...], by: str | None, count: int
 ) -> tuple[list[Comparison], Sequence[str]]:
     """Compare pairs of run files; with what is to know of all of them."""
-    from harness import comparison, judged_runs, judged_values, measure_names, run_notes
-    from harness.changed import Asked
+    from harness.analysis import comparison
+    from harness.analysis.paired_differences import Asked
+    from harness.evaluation import evaluate_runs, judged_runs, measure_names, run_notes
 
     measures = measure_names.parse(names)
     texts = judged_runs.read_queries(files.queries) if files.queries else None
@@ -232,7 +232,7 @@ def _run_files(
     (runs,) = of_files(files.qrels, tuple(paths.values()), texts, files.without_queries)
     name_of = dict(zip(paths, runs.runs, strict=True))
     with bar("compare", "judging") as step:
-        values = judged_values.judge(runs, measures, step)
+        values = evaluate_runs.query_values(runs, measures, step)
     chosen = _chosen(by, values.measures)
     asked = Asked(chosen, count, runs.queries) if chosen else None
     made = []
@@ -253,7 +253,7 @@ def _run_files(
 def _chosen(by: str | None, measures: Sequence[str]) -> str | None:
     if by is None:
         return measures[0] if measures else None
-    from harness import measure_names
+    from harness.evaluation import measure_names
 
     (measure,) = measure_names.parse((by,))
     if str(measure) not in measures:

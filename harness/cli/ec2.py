@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness import cache_folder
-from harness.cli.cloud import agree
-from harness.console import columns, one_line_errors
+from harness import config
+from harness.cli.cloud_options import agree
+from harness.cli.options import columns, one_line_errors
 from harness.errors import AwsError, UsageError
 
 if TYPE_CHECKING:
-    from harness.aws.client import Connections
-    from harness.ec2.instances import Box, Found
-    from harness.remote.records import Run
+    from harness.aws.clients import Connections
+    from harness.aws.cloud_run.records import Run
+    from harness.aws.ec2.instances import Box, Found
 
 _region_option = click.option("--region", help="The region.  [default: the one that AWS is configured for]")
 _one_region_option = click.option("--region", help="This region alone.  [default: all of the account]")
@@ -56,14 +56,14 @@ def up(
     Boxes may be of the instance types of these suites; of no suite: of all hardware profiles.  Nothing of it costs
     money but the bucket's content.  A second call changes only what differs.
     """
-    from harness.aws import tags
-    from harness.aws.client import parse_uri
-    from harness.ec2 import account
+    from harness.aws import clients
+    from harness.aws.clients import parse_uri
+    from harness.aws.ec2 import account
 
     connections, place = _connected(region), parse_uri(work)
     here = _region(connections)
     types = _types(suites, instances, here)
-    owner = tags.owner(connections, cache_folder.default())
+    owner = clients.owner(connections, config.default())
     account.up(connections, place, here, owner, types, click.echo, subnet=subnet, agent_image=agent_image)
     there = f" --subnet {subnet}" if subnet else ""
     click.echo(f"next: harness run SUITE --launcher ec2 --work {place}{there} --dry-run")
@@ -89,8 +89,8 @@ def template(
 
     Its roles need the boundary, which an administrator makes once: `--policy boundary`.
     """
-    from harness.aws.client import parse_uri
-    from harness.ec2 import account
+    from harness.aws.clients import parse_uri
+    from harness.aws.ec2 import account
 
     place, here = parse_uri(work), _region(_connected(region))
     types = _types(suites, instances, here)
@@ -100,8 +100,9 @@ def template(
 
 def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> list[str]:
     """Return the instance types of the suites' profiles, or of all profiles, and those named."""
-    from harness import hardware, instances, machines, prices, suite
-    from harness.machines import Choice
+    from harness.jobs import machines, suite
+    from harness.jobs.machines import Choice
+    from harness.pricing import hardware_profiles, instances, prices
 
     snapshot = prices.snapshot(region=f"aws/{region}", term="on-demand")
     for name in named:
@@ -109,7 +110,7 @@ def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> lis
     found = set(named)
     for path in suites:
         found |= {box.name for box in machines.of_suite(suite.load(path), snapshot, Choice()).values()}
-    for name, envelope in ({} if suites else hardware.profiles()).items():
+    for name, envelope in ({} if suites else hardware_profiles.profiles()).items():
         with suppress(UsageError):  # no type of the region has room for it
             found.add(machines.choose({name: envelope}, snapshot, Choice(), {})[name].name)
     return sorted(found)
@@ -122,12 +123,12 @@ def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> lis
 @one_line_errors
 def down(work: str, region: str | None, results_too: bool) -> None:
     """Remove what `harness ec2 up` made.  Refuses while an instance is alive, in any region."""
-    from harness.aws import tags
-    from harness.aws.client import parse_uri
-    from harness.ec2 import account
+    from harness.aws import clients
+    from harness.aws.clients import parse_uri
+    from harness.aws.ec2 import account
 
     connections = _connected(region)
-    owner = tags.owner(connections, cache_folder.default())
+    owner = clients.owner(connections, config.default())
     account.down(connections, parse_uri(work), _region(connections), owner, click.echo, results_too=results_too)
 
 
@@ -164,7 +165,7 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
 
     Finished jobs stay in S3: the `harness run` that launched them brings them home.  Exit code 1 if anything is left.
     """
-    from harness.ec2 import instances
+    from harness.aws.ec2 import instances
 
     connections = _connected(region)
     found, owner = _found(connections, region, all_owners)
@@ -187,7 +188,7 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
 
 
 def _connected(region: str | None) -> Connections:
-    from harness.aws.client import Connections
+    from harness.aws.clients import Connections
 
     return Connections(region)
 
@@ -200,15 +201,15 @@ def _region(connections: Connections) -> str:
 
 
 def _found(connections: Connections, region: str | None, all_owners: bool) -> tuple[Found, str]:
-    from harness.aws import tags
-    from harness.ec2 import instances
+    from harness.aws import clients
+    from harness.aws.ec2 import instances
 
-    owner = tags.owner(connections, cache_folder.default())
+    owner = clients.owner(connections, config.default())
     return instances.look(connections, region, None if all_owners else owner), owner
 
 
 def _show(found: Found, owner: str) -> None:
-    from harness.aws import tags
+    from harness.aws import clients
 
     if found.others:
         # Also ours, should we be known to AWS by another name today.
@@ -218,7 +219,7 @@ def _show(found: Found, owner: str) -> None:
         return
 
     def mine(of: dict[str, str]) -> str:
-        return "ours" if of.get(tags.OWNER) == owner else "another's"
+        return "ours" if of.get(clients.OWNER) == owner else "another's"
 
     def row(box: Box) -> tuple[str, ...]:
         return (
@@ -226,9 +227,9 @@ def _show(found: Found, owner: str) -> None:
             box.instance_id,
             box.instance_type,
             box.state,
-            box.tags.get(tags.RUN, ""),
-            box.tags.get(tags.PART, ""),
-            box.tags.get(tags.EXPIRY, ""),
+            box.tags.get(clients.RUN, ""),
+            box.tags.get(clients.PART, ""),
+            box.tags.get(clients.EXPIRY, ""),
             mine(box.tags),
         )
 
@@ -252,9 +253,9 @@ def _told(found: Found, wanted: set[str]) -> list[str]:
 
 def _open_runs(connections: Connections, work: str) -> list[Run]:
     """Runs that lie there; none where the bucket is gone, or was never made."""
-    from harness.aws.client import parse_uri
+    from harness.aws.clients import parse_uri
+    from harness.aws.cloud_run import journal
     from harness.aws.objects import Objects
-    from harness.remote import journal
 
     try:
         return journal.open_runs(Objects(connections, parse_uri(work)))

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.asked import chosen_launcher
-from harness.cli.places import readable
-from harness.console import (
+from harness.analysis.stored_runs import runs_of_results
+from harness.cli.locations import readable
+from harness.cli.options import (
     cache_option,
+    chosen_launcher,
     launcher_option,
     models_option,
     one_line_errors,
@@ -19,10 +20,10 @@ from harness.console import (
     results_option,
 )
 from harness.errors import UsageError
-from harness.report.text import printable
+from harness.untrusted import printable
 
 if TYPE_CHECKING:
-    from harness.encoding import Texts
+    from harness.jobs.encode import Texts
 
 
 @click.command()
@@ -81,15 +82,18 @@ def embed(
     """
     from rich.console import Console
 
-    from harness import catalog, embeddings, encoding, hardware
+    from harness.evaluation import embeddings
+    from harness.jobs import encode
     from harness.launch.base import Limits
+    from harness.launch.images import catalog
+    from harness.pricing import hardware_profiles
     from harness.progress import Screen
 
     declared, place = catalog.system(system), cache.expanduser().absolute()
-    encoding.check(declared)
+    encode.check(declared)
     if isinstance(results, str) and output is None:
         raise UsageError(f"{results}: vectors are kept on this disk; name a file with -o")
-    envelope = hardware.profile(profile) if profile else None
+    envelope = hardware_profiles.profile(profile) if profile else None
     asked = _role(role, dataset, texts)
     wanted = _texts(dataset, texts, asked, (results, only, None if everything else depth), place)
     screen = Screen(Console(stderr=True))
@@ -98,7 +102,7 @@ def embed(
         return output or embeddings.place(Path(results), made)
 
     with closing(chosen_launcher(launcher, place, models)) as chosen:
-        made = encoding.encode(declared, wanted, into, encoding.Workshop(chosen, place, screen, Limits(), envelope))
+        made = encode.encode(declared, wanted, into, encode.Workshop(chosen, place, screen, Limits(), envelope))
     size = f"{len(made.found.ids):,} {asked} vectors of {made.found.vectors.shape[1]} dimensions"
     click.echo(printable(f"{made.path}: {size} by {system}, {made.added:,} of them new"))
 
@@ -113,23 +117,25 @@ def _texts(
     dataset: str | None, texts: Path | None, role: str, runs: tuple[Path | str, str | None, int | None], cache: Path
 ) -> Texts:
     """What is to be encoded; of documents those of the runs, unless their depth is ``None``."""
-    from harness import datasets, encoding, judged_runs
+    from harness import datasets
+    from harness.evaluation import judged_runs
+    from harness.jobs import encode
 
     if texts is not None:
-        return encoding.Texts(texts.name, encoding.texts_of(judged_runs.read_queries(texts), cache), role, None)
+        return encode.Texts(texts.name, encode.texts_of(judged_runs.read_queries(texts), cache), role, None)
     assert dataset is not None
     loaded = datasets.load(datasets.find(dataset, Path.cwd()), cache)
-    if role == encoding.QUERY:
+    if role == encode.QUERY:
         queries = {query.query_id: query.text for query in loaded.queries}
         name = f"the queries of {loaded.name}"
-        return encoding.Texts(name, encoding.texts_of(queries, cache), role, None)
+        return encode.Texts(name, encode.texts_of(queries, cache), role, None)
     results, only, depth = runs
     if depth is None:
-        return encoding.Texts(loaded.name, loaded.corpus, role, None)
+        return encode.Texts(loaded.name, loaded.corpus, role, None)
     folder = readable(results, cache)
     assert folder is not None
-    stored = encoding.of_runs(judged_runs.of_results(folder, only), loaded.corpus, loaded.name)
-    return encoding.Texts(loaded.name, loaded.corpus, role, encoding.needed(stored, depth))
+    stored = encode.of_runs(runs_of_results(folder, only), loaded.corpus, loaded.name)
+    return encode.Texts(loaded.name, loaded.corpus, role, encode.needed(stored, depth))
 
 
 COMMANDS = (embed,)

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.asked import asked_measures
-from harness.cli.judged import of_files
-from harness.cli.judging import without_queries_option
-from harness.cli.tables import FORMATS, measures_option, output_option, show
-from harness.console import one_line_errors
+from harness.cli.options import asked_measures, one_line_errors
+from harness.cli.report import FORMATS, measures_option, output_option, show
+from harness.cli.run_options import of_files, without_queries_option
 
 if TYPE_CHECKING:
-    from harness.trec_lines import Progress
+    from harness.evaluation.trec_parser import Progress
 
 _file = click.Path(path_type=Path)
 
@@ -50,15 +48,15 @@ def evaluate(
     All judged queries count: one that a run has no results for counts 0, and queries that nobody judged are named.
     Scores decide the order and ranks play no part; equal scores are ordered by document id, the largest first.
     """
-    from harness import judged_runs, measure_names, run_measures
+    from harness.evaluation import evaluate_runs, judged_runs, measure_names
     from harness.report import evaluation
 
     parsed = measure_names.parse(asked_measures(measures))
     texts = judged_runs.read_queries(queries) if queries else None
     with _watching(len(runs)) as (reading, judged):
         (found,) = of_files(qrels, runs, texts, without_queries, reading)
-        worth = run_measures.judge(found, parsed, judged)
-    show(evaluation.render(worth, run_measures.of_judgements(found, parsed), form, by_query=by_query), output)
+        worth = evaluate_runs.measure_runs(found, parsed, judged)
+    show(evaluation.render(worth, evaluate_runs.of_judgements(found, parsed), form, by_query=by_query), output)
 
 
 @contextmanager

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.judged import judged, runs_arguments
-from harness.cli.places import named_as_given
-from harness.cli.tables import FORMATS, output_option, show
-from harness.console import cache_option, one_line_errors
+from harness.cli.locations import named_as_given
+from harness.cli.options import cache_option, one_line_errors
+from harness.cli.report import FORMATS, output_option, show
+from harness.cli.run_options import judged, runs_arguments
 from harness.errors import UsageError
-from harness.report.text import printable
+from harness.untrusted import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.embeddings import Embeddings
-    from harness.frechet.measured import Distances, Settings
-    from harness.judged_runs import JudgedRuns
+    from harness.evaluation.embeddings import Embeddings
+    from harness.evaluation.frechet.systems import Distances, Settings
+    from harness.evaluation.judged_runs import JudgedRuns
 
 _MOST = {"1": 1, "5": 5, "10": 10, "all": None}
 # Fewer have no 95 %.
@@ -103,8 +103,8 @@ def frechet(
     relevant documents with those of all that a system has in its first k: 0 where they spread alike, and smaller is
     better.  See docs/frechet.md for what it cannot see.
     """
-    from harness import run_notes
-    from harness.frechet.measured import Settings
+    from harness.evaluation import run_notes
+    from harness.evaluation.frechet.systems import Settings
     from harness.report.frechet import render
 
     if 0 < bootstraps < _LEAST_BOOTSTRAPS:
@@ -144,8 +144,8 @@ def _read(files: tuple[Path, ...], found: Sequence[JudgedRuns]) -> tuple[Embeddi
         FileError: a file cannot be read.
         UsageError: one is of other texts.
     """
-    from harness import embeddings
-    from harness.frechet.measured import check_source
+    from harness.evaluation import embeddings
+    from harness.evaluation.frechet.systems import check_source
 
     given = []
     for path in files:
@@ -171,7 +171,7 @@ def _vectors(
     Raises:
         UsageError: there are none, or none by the encoder that was asked for.
     """
-    from harness import embeddings
+    from harness.evaluation import embeddings
 
     kept = folder if not given and runs.corpus_sha256 else None
     paths = embeddings.kept(kept, "document", runs.corpus_sha256 or "") if kept else ()
@@ -199,11 +199,10 @@ def _measured(
     """Distances and measures under one encoder."""
     from rich.console import Console
 
-    from harness import measure_names
-    from harness.evaluate import evaluate
-    from harness.frechet.measured import distances
-    from harness.launch.base import Progress
-    from harness.progress import Screen
+    from harness.evaluation import measure_names
+    from harness.evaluation.evaluate import evaluate
+    from harness.evaluation.frechet.systems import distances
+    from harness.progress import Progress, Screen
 
     parsed = measure_names.parse(measures)
     judged = {name: evaluate(run, runs.qrels, runs.query_ids, parsed) for name, run in runs.runs.items()}

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from harness.cli.asked import platform_option
-from harness.console import cache_option, columns, models_option, one_line_errors
+from harness.cli.options import cache_option, columns, models_option, one_line_errors, platform_option
 from harness.errors import ImageError, UnknownName
 
 if TYPE_CHECKING:
     import docker
 
-    from harness.catalog import System
-    from harness.images.making import Image
+    from harness.launch.images.builder import Image
+    from harness.launch.images.catalog import System
     from harness.progress import Screen
 
 
@@ -48,7 +47,7 @@ def images(
     """
     import docker
 
-    from harness.engine import engine_errors
+    from harness.launch.docker_errors import engine_errors
     from harness.progress import Screen
 
     wanted = _wanted(systems, engines, 1 if gpus else 0)
@@ -72,7 +71,7 @@ def images(
 
 def _wanted(systems: tuple[str, ...], engines: tuple[str, ...], gpus: int) -> list[tuple[System, bool]]:
     """List the images to make: a system each, and whether the image of its engine is meant."""
-    from harness import catalog
+    from harness.launch.images import catalog
 
     chosen = [(system.on(gpus), False) for system in catalog.named(systems).values()]
     known = {each.engine: each.on(gpus) for each in catalog.systems().values()}
@@ -96,7 +95,7 @@ class _How:
 
 def _made(how: _How, wanted: list[tuple[System, bool]]) -> Iterator[tuple[str, Image | ImageError, float]]:
     """Each image with the seconds that it took, or why there is none; one that fails stops no other."""
-    from harness.images import making
+    from harness.launch.images import builder
 
     for system, engine in wanted:
         what = f"the engine {system.engine_image}" if engine else system.image
@@ -104,7 +103,7 @@ def _made(how: _How, wanted: list[tuple[System, bool]]) -> Iterator[tuple[str, I
         made: Image | ImageError
         try:
             with how.screen.task(f"{what}: image"):
-                ensure = making.ensure_engine if engine else partial(making.ensure, models=how.models)
+                ensure = builder.ensure_engine if engine else partial(builder.ensure, models=how.models)
                 made = ensure(how.client, system, cache=how.cache, report=how.screen.say, platform=how.platform)
         except ImageError as error:
             made = error

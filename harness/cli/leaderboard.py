@@ -9,25 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.asked import Market, market_options
-from harness.cli.drawing import draw
-from harness.cli.judging import instead_of, judging_options
-from harness.cli.places import mirrored
-from harness.cli.tables import (
-    PAGE,
-    PICTURES,
-    measures_for,
-    page,
-    per_query_of,
-    show,
-    show_page,
-    stored_table,
-)
-from harness.console import cache_option, one_line_errors, results_argument
+from harness.cli.locations import mirrored
+from harness.cli.options import Market, cache_option, market_options, one_line_errors, results_argument
+from harness.cli.plots import draw
+from harness.cli.report import PAGE, PICTURES, measures_for, page, per_query_of, show, show_page, stored_table
+from harness.cli.run_options import instead_of, judging_options
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
-    from harness.leaderboard import Bound
+    from harness.analysis.leaderboard import Bound
 
 FORMATS = ("md", "csv", "json", "latex")
 WEIGHTS = "accuracy=0.5,cost=0.25,latency=0.25"
@@ -97,9 +87,9 @@ def leaderboard(
     By Dynascore (accuracy, cost and latency weighed), or by one axis among the rows that keep thresholds.  With it
     stand the exchange rates, how far each rank holds, and the Pareto front.
     """
-    from harness import leaderboard as boards
-    from harness import place
-    from harness.leaderboard import Asked
+    from harness.analysis import axes
+    from harness.analysis import leaderboard as boards
+    from harness.analysis.leaderboard import Asked
 
     measures, instead = measures_for(measure), instead_of(qrels, without_queries)
     table = stored_table(results, measures, market, cache, instead=instead)
@@ -121,34 +111,35 @@ def leaderboard(
         front=_front(front),
     )
     if form == PAGE:
-        from harness.report.page import opening
+        from harness.report import page as html_page
 
-        opening.check(asked)
+        html_page.check(asked)
     found = per_query_of(results, measures, cache, instead)
     board = boards.build(table, found, asked)
     if form in PICTURES:
-        there = tuple(row for row in table.rows if place.of(row) == board.place)
+        there = tuple(row for row in table.rows if axes.of(row) == board.place)
         draw(replace(table, rows=there), found, asked, form, output, ("ranks", "winners", "cost"))
         return
     if form == PAGE:
-        view = opening.fragment(asked, board.place)
+        view = html_page.fragment(asked, board.place)
         show_page(page(results, measures, market, cache, view=view, instead=instead), output)
         return
     show(_render(board, form), output)
 
 
 def _render(board: object, form: str) -> str:
-    from harness.leaderboard import Leaderboard
-    from harness.report import latex, markdown, standings, standings_data, tex
+    from harness.analysis.leaderboard import Leaderboard
+    from harness.report import latex, markdown
+    from harness.report import leaderboard as leaderboard_report
 
     assert isinstance(board, Leaderboard)
     if form == "csv":
-        return standings_data.as_csv(board)
+        return leaderboard_report.as_csv(board)
     if form == "json":
-        return standings_data.as_json(board)
+        return leaderboard_report.as_json(board)
     if form == "latex":
-        return latex.written(standings.lay_out(board, tex.escape))
-    return markdown.written(standings.lay_out(board, markdown.escape))
+        return latex.written(leaderboard_report.lay_out(board, latex.escape))
+    return markdown.written(leaderboard_report.lay_out(board, markdown.escape))
 
 
 def _only(datasets: set[str]) -> str:
@@ -176,7 +167,7 @@ def _rates(text: str | None) -> dict[str, float]:
 
 
 def _bounds(at_most: str | None, at_least: str | None) -> tuple[Bound, ...]:
-    from harness.leaderboard import Bound
+    from harness.analysis.leaderboard import Bound
 
     most = {} if at_most is None else _numbers(at_most, "--at-most")
     least = {} if at_least is None else _numbers(at_least, "--at-least")
@@ -192,7 +183,7 @@ def _front(text: str) -> tuple[str, ...]:
 
 def _numbers(text: str, option: str) -> dict[str, float]:
     """``a=1,b=2`` as numbers by axis."""
-    from harness import axes
+    from harness.analysis import axes
 
     found = {}
     for part in text.split(","):

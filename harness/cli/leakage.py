@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.asked import asked_measures
-from harness.cli.judged import judged, runs_arguments
-from harness.cli.tables import FORMATS, measures_option, output_option, show
-from harness.console import cache_option, one_line_errors, write
+from harness.cli.options import asked_measures, cache_option, one_line_errors, write
+from harness.cli.report import FORMATS, measures_option, output_option, show
+from harness.cli.run_options import judged, runs_arguments
 from harness.errors import UsageError
-from harness.report.text import printable
+from harness.untrusted import printable
 
 if TYPE_CHECKING:
-    from harness.embeddings import Embeddings
-    from harness.judged_runs import JudgedRuns
-    from harness.leakage import Leakage
+    from harness.evaluation.embeddings import Embeddings
+    from harness.evaluation.judged_runs import JudgedRuns
+    from harness.evaluation.leakage import Leakage
 
 # Fewer cosines are there before a bar is.
 _MANY = 10**8
@@ -75,10 +74,10 @@ def leakage(
     results), or run files.  Queries leak where texts are the same but for case, punctuation and white space, or, with
     --embeddings, where vectors are near.
     """
-    from harness import embeddings as files
-    from harness import judged_runs, measure_names
-    from harness.notes import named
-    from harness.query_texts import wordless
+    from harness.evaluation import embeddings as files
+    from harness.evaluation import judged_runs, measure_names
+    from harness.evaluation.query_similarity import wordless
+    from harness.evaluation.run_notes import count_named
     from harness.report.leakage import render
 
     if threshold is not None and embeddings is None:
@@ -91,7 +90,9 @@ def leakage(
     if embeddings is None:
         blank = wordless(taught, str(training), "name a file of training queries, or vectors with --embeddings")
         if blank:
-            click.echo(printable(f"{training}: {named(blank)} queries have no word and are like no other"), err=True)
+            click.echo(
+                printable(f"{training}: {count_named(blank)} queries have no word and are like no other"), err=True
+            )
     vectors = (files.read(embeddings[0]), files.read(embeddings[1])) if embeddings else None
     found = judged(runs, qrels, queries, only, cache)
     for each in found:
@@ -121,9 +122,9 @@ def _of(
     threshold: float,
     measures: tuple[object, ...],
 ) -> Leakage:
-    from harness import leakage as leaking
-    from harness import run_notes
-    from harness.query_texts import wordless
+    from harness.evaluation import leakage as leaking
+    from harness.evaluation import run_notes
+    from harness.evaluation.query_similarity import wordless
 
     remedy = "name a file of their texts with --queries, or vectors with --embeddings"
     blank = () if vectors else wordless(sample.queries, sample.dataset, remedy)
@@ -148,7 +149,7 @@ def _unchecked(
     sample: JudgedRuns, training: dict[str, str], vectors: tuple[Embeddings, Embeddings] | None
 ) -> tuple[str, ...]:
     """Why it is not known that vectors are of these texts, where it is not."""
-    from harness.query_texts import check_texts
+    from harness.evaluation.query_similarity import check_texts
 
     if vectors is None:
         return ()
@@ -161,8 +162,7 @@ def _progress(cosines: int) -> Iterator[Callable[[int, int], None]]:
     """A bar where there is much to compare."""
     from rich.console import Console
 
-    from harness.launch.base import Progress
-    from harness.progress import Screen, Watcher
+    from harness.progress import Progress, Screen, Watcher
 
     watchers: list[Watcher] = []
     with ExitStack() as stack:

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness import file_content
-from harness.cli import dataset as datasets
-from harness.cli.judged import judged, runs_arguments
-from harness.cli.tables import output_option, show
-from harness.console import cache_option, one_line_errors
+from harness.cli import options as datasets
+from harness.cli.options import cache_option, one_line_errors
+from harness.cli.report import output_option, show
+from harness.cli.run_options import judged, runs_arguments
 from harness.errors import UnknownName, UsageError
-from harness.report.text import printable
+from harness.evaluation import input_files
+from harness.untrusted import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.datasets import Dataset
-    from harness.judged_runs import JudgedRuns
-    from harness.judgement_pool import Pool
+    from harness.evaluation.judged_runs import JudgedRuns
+    from harness.evaluation.pool import Pool
 
 _SHOWN = 3
 
@@ -57,7 +57,8 @@ def pool(
     column grade in, then `harness qrels add`.  Where nothing is judged yet, leave --qrels out: --queries, or those of
     --dataset, are what is pooled for.
     """
-    from harness import judgement_pool, pool_files
+    from harness.evaluation import pool as pool_evaluation
+    from harness.evaluation import pool_files
 
     if no_texts and dataset is not None:
         raise UsageError("--no-texts leaves out what --dataset has; leave one of them out")
@@ -69,7 +70,7 @@ def pool(
         found = _unjudged(runs, queries, only, holder)
     else:
         found = judged(runs, qrels, queries, only, cache)
-    made = judgement_pool.pool(found, depth, seed)
+    made = pool_evaluation.pool(found, depth, seed)
     if not any(each.hits for _, each in made.systems):
         asked = sum(len(each.queries) for each in found)
         raise UsageError(f"none of the {asked:,} queries has a hit in these runs; are these the runs of these queries?")
@@ -91,20 +92,20 @@ def pool(
 
 def _first(runs: tuple[Path | str, ...], qrels: Path | None) -> bool:
     """Whether run files are given of which nothing is judged yet."""
-    from harness import judgement_pool
+    from harness.evaluation import pool as pool_evaluation
 
-    if not any(isinstance(each, Path) and file_content.is_there(each) for each in runs):
+    if not any(isinstance(each, Path) and input_files.is_there(each) for each in runs):
         return False
     if qrels is None:
         return True
-    file_content.check_kept(qrels)  # is looked into here, and read later
-    return not judgement_pool.has_judgements(qrels)
+    input_files.check_kept(qrels)  # is looked into here, and read later
+    return not pool_evaluation.has_judgements(qrels)
 
 
 def _unjudged(
     runs: tuple[Path | str, ...], queries: Path | None, only: str | None, holder: Dataset | None
 ) -> tuple[JudgedRuns, ...]:
-    from harness import judged_runs
+    from harness.evaluation import judged_runs
 
     if only is not None:
         raise UsageError("--only is of stored results; leave it out")
@@ -122,7 +123,7 @@ def _unjudged(
 
 def _name_strangers(found: Sequence[JudgedRuns]) -> None:
     """For who asked: what of the runs is not in the pool."""
-    from harness import run_notes
+    from harness.evaluation import run_notes
 
     for said in (said for each in found for said in run_notes.of_strangers(each)):
         click.echo(f"  {printable(said)}", err=True)

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import click
 
-from harness.cli.asked import Market, asked_measures, market_options
-from harness.cli.places import mirrored
-from harness.cli.tables import FORMATS, measures_option, output_option, show, stored_rows
-from harness.console import cache_option, one_line_errors, results_argument
+from harness.cli.locations import mirrored
+from harness.cli.options import Market, asked_measures, cache_option, market_options, one_line_errors, results_argument
+from harness.cli.report import FORMATS, measures_option, output_option, show, stored_rows
 
 
 @click.command()
@@ -41,14 +40,14 @@ def reprice(
     Each row at the other date's prices, on that same instance at the new ones, and on the cheapest instance of the new
     date; then the verdicts that flip, and the instance types that are gone.
     """
-    from harness import pricing
-    from harness import reprice as repricing
+    from harness.analysis import reprice as repricing
+    from harness.analysis import row_pricing
     from harness.report.repricing import render
 
     now = market.snapshot()
     before = repricing.other(now, against.date() if against else None)
     measured = stored_rows(results, asked_measures(measures), cache, for_prices=True)
-    found = repricing.compare(measured, pricing.tariff(before), pricing.tariff(now))
+    found = repricing.compare(measured, row_pricing.tariff(before), row_pricing.tariff(now))
     show(render(found, form), output)
 
 

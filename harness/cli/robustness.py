@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.bars import bar
-from harness.cli.judged import judged, runs_arguments
-from harness.cli.judging import without_queries_option
-from harness.cli.tables import FORMATS, PICTURES, show
-from harness.console import cache_option, one_line_errors
+from harness.cli.options import cache_option, one_line_errors
+from harness.cli.report import FORMATS, PICTURES, show
+from harness.cli.run_options import judged, runs_arguments, without_queries_option
 from harness.errors import UsageError
-from harness.report.text import printable
+from harness.progress import bar
+from harness.untrusted import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.judged_runs import JudgedRuns
-    from harness.robustness import Asked, Robustness
+    from harness.analysis.robustness import Asked, Robustness
+    from harness.evaluation.judged_runs import JudgedRuns
 
 
 @click.command()
@@ -78,16 +77,16 @@ def robustness(
     how many draws they stand the other way round, for each system between which ranks it moves, and for each way of
     asking how far its order agrees (Kendall's tau).  With png, svg or pdf: a matrix picture into the folder of -o.
     """
-    from harness import fewer_judgements
-    from harness.robustness import Asked
+    from harness.analysis.robustness import Asked
+    from harness.evaluation import qrels_subsample
 
     if form in PICTURES and output is None:
         raise UsageError(f"--format {form} writes files; name a folder for them with -o")
-    keeps = tuple(dict.fromkeys(fewer_judgements.parse(each) for each in keep))
+    keeps = tuple(dict.fromkeys(qrels_subsample.parse(each) for each in keep))
     asked = Asked(measure, tuple(against.split()), keeps, resamples, draws, seed)
     found = _examine(judged(runs, qrels, queries, only, cache, without_queries), asked)
     if form in PICTURES:
-        from harness.pictures import flips
+        from harness.report.plots import order_flips
 
         assert output is not None
         for each in found:
@@ -95,7 +94,7 @@ def robustness(
                 if condition.reason:
                     why = f"{each.dataset}: no matrix of {condition.cause.value}, {condition.name}: {condition.reason}"
                     click.echo(printable(why), err=True)
-        paths = [*flips.write(found, output, form)]
+        paths = [*order_flips.write(found, output, form)]
         for path in paths:
             click.echo(printable(str(path)))
         if not paths:
@@ -108,7 +107,7 @@ def robustness(
 
 def _examine(sets: Sequence[JudgedRuns], asked: Asked) -> list[Robustness]:
     """All that have an order; a line on stderr for each other one, unless there are only such."""
-    from harness import robustness as examining
+    from harness.analysis import robustness as examining
 
     alone = [each for each in sets if len(each.runs) < 2]
     found = []

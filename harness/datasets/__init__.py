@@ -1,6 +1,6 @@
 """A folder of files, or an id of ir_datasets -> corpus, topics, judgements; and fixed query samples by seed.
 
-Formats are recognised by their files (:mod:`harness.datasets.folder`); a corpus is streamed into the cache once
+Formats are recognised by their files (:mod:`harness.datasets.formats`); a corpus is streamed into the cache once
 (:mod:`harness.datasets.prepare`), whatever its size.
 """
 
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.catalog import data_root
-from harness.datasets import folder as _folder
-from harness.datasets import irds
+from harness.config import data_root
+from harness.datasets import formats as _folder
+from harness.datasets import ir_datasets
 from harness.datasets import prepare as _prepare
 from harness.datasets.answers import Answers
 from harness.datasets.corpus import Corpus
-from harness.datasets.irds import Registered
+from harness.datasets.ir_datasets import Registered
 from harness.datasets.prepare import Progress
+from harness.datasets.query_sample import draw
 from harness.datasets.records import Dataset, QuerySample
-from harness.datasets.sample import draw
 from harness.errors import UnknownName
 
 __all__ = [
@@ -51,7 +51,7 @@ def find(name: str, beside: Path) -> Place:
         return shipped[name]
     if _split(path)[0].is_dir():
         return path
-    found = irds.nearest(name)
+    found = ir_datasets.nearest(name)
     if isinstance(found, Registered):
         return found
     known = [*shipped, "a folder such as ./my-data", "an id of ir_datasets such as beir/scifact/test"]
@@ -72,7 +72,7 @@ def load(place: Place, cache: Path, progress: Progress | None = None) -> Dataset
         UsageError: something else is missing that the format needs.
     """
     if isinstance(place, Registered):
-        name, source = place.name, irds.read(place)
+        name, source = place.name, ir_datasets.read(place)
     else:
         path, split = _split(place)
         name, source = place.name.replace("#", "-"), _folder.read(path, split)

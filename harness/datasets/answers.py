@@ -14,9 +14,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from harness import answer_depths
-from harness.answer_depths import MOST_TOKENS, Depth
 from harness.errors import UsageError
+from harness.evaluation import answer_recall
+from harness.evaluation.answer_recall import MOST_TOKENS, Depth
 
 RULE = "xor-tydi retrieve, nltk word_tokenize"
 _LEFT_OUT = ("yes", "no")
@@ -74,7 +74,7 @@ class Answers:
         return "".join(lines).encode()
 
     def depths(self, run: bytes, texts: Texts) -> bytes:
-        """How deep an answer stands in the hits of each query of a TREC run: :func:`harness.answer_depths.written`.
+        """How deep an answer stands in the hits of each query of a TREC run: :func:`harness.evaluation.answer_recall.written`.
 
         Raises:
             UsageError: NLTK's sentence model is not there.
@@ -96,7 +96,7 @@ class Answers:
             query_id: replace(each, language=self.languages.get(query_id, ""))
             for query_id, each in (found | nothing).items()
         }
-        return answer_depths.written(named)
+        return answer_recall.written(named)
 
     def _tokenised(self, doc_id: str, text: str) -> str:
         if len(self._cut) > _MOST_CUT:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.datasets import checks, files
+from harness.datasets import line_files, prepare
 from harness.datasets.records import Document, Documents, Source
 from harness.errors import FileError
 
@@ -34,17 +34,17 @@ def read(folder: Path) -> Source:
     Raises:
         FileError: a line of the questions is wrong.
     """
-    parts = sorted(files.find(folder, PASSAGES))
-    (ids,) = files.find(folder, IDS)
-    questions = files.find(folder, QUESTIONS)[0]
+    parts = sorted(line_files.find(folder, PASSAGES))
+    (ids,) = line_files.find(folder, IDS)
+    questions = line_files.find(folder, QUESTIONS)[0]
     topics: list[tuple[str, str, str]] = []
     rows: list[tuple[str, str, str, str]] = []
-    for place, raw in files.json_lines(questions):
-        query_id = files.text_of(place, raw, "question_id")
-        topics.append((place, query_id, files.text_of(place, raw, "question")))
+    for place, raw in line_files.json_lines(questions):
+        query_id = line_files.text_of(place, raw, "question_id")
+        topics.append((place, query_id, line_files.text_of(place, raw, "question")))
         # A passage may stand twice under its question; it is as relevant as once.
         rows += [(place, query_id, doc_id, "1") for doc_id in dict.fromkeys(_relevant(place, raw))]
-    queries = checks.topics(topics)
+    queries = prepare.topics(topics)
     names = functools.cache(lambda: _Names(ids))
     documents = Documents(
         str(ids.parent),
@@ -53,7 +53,7 @@ def read(folder: Path) -> Source:
         lambda: _documents(parts, ids, names()),
         lambda: len(names()),
     )
-    return Source(documents, queries, checks.judgements(rows, queries, questions.name))
+    return Source(documents, queries, prepare.judgements(rows, queries, questions.name))
 
 
 def _relevant(place: str, raw: dict[str, Any]) -> Iterator[str]:
@@ -61,13 +61,13 @@ def _relevant(place: str, raw: dict[str, Any]) -> Iterator[str]:
     if not isinstance(passages, list) or not all(isinstance(passage, dict) for passage in passages):
         raise FileError(f"{place}: key 'answer_paragraphs' is no list of objects")
     for passage in passages:
-        yield files.text_of(place, passage, "paragraph_id")
+        yield line_files.text_of(place, passage, "paragraph_id")
 
 
 def _documents(parts: list[Path], ids: Path, names: _Names) -> Iterator[Document]:
     number = 0
     for path in parts:
-        for place, fields in files.columns(path, ["- - text -"]):
+        for place, fields in line_files.columns(path, ["- - text -"]):
             if number >= len(names):
                 raise FileError(f"{place}: passage {number} has no id in {ids.name}, which has {len(names)}")
             yield Document(place, names[number], "", fields[2])
@@ -108,7 +108,7 @@ def _entries(path: Path) -> Iterator[tuple[int, bytes]]:
         FileError: something else stands between them, or the file ends early.
     """
     rest, ended = b"", b""
-    with files.opened(path) as file:
+    with line_files.opened(path) as file:
         for piece in iter(lambda: file.read(_CHUNK), b""):
             rest = (rest + piece).lstrip() if ended else (rest + piece).lstrip(b" \n\r\t{")
             place = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.datasets import checks, files
+from harness.datasets import line_files, prepare
 from harness.datasets.records import Document, Documents, Source
 from harness.records import Query
 
@@ -22,21 +22,21 @@ def read(folder: Path, split: str) -> Source:
     Raises:
         FileError: a line of the queries or judgements is wrong.
     """
-    (collection,) = files.find(folder, ["collection.tsv"])
+    (collection,) = line_files.find(folder, ["collection.tsv"])
     topics = splits(folder)[split]
     queries = tsv_topics(topics)
     rows = (
         (place, query_id, doc_id, grade)
-        for place, (query_id, _, doc_id, grade) in files.columns(
+        for place, (query_id, _, doc_id, grade) in line_files.columns(
             _by_split(folder, "qrels")[split], ["query 0 passage grade"]
         )
     )
-    return Source(tsv_documents(collection), queries, checks.judgements(rows, queries, topics.name))
+    return Source(tsv_documents(collection), queries, prepare.judgements(rows, queries, topics.name))
 
 
 def tsv_topics(path: Path) -> tuple[Query, ...]:
     """Queries of ``id<tab>text`` a line."""
-    return checks.topics((place, query_id, text) for place, (query_id, text) in files.columns(path, ["id text"]))
+    return prepare.topics((place, query_id, text) for place, (query_id, text) in line_files.columns(path, ["id text"]))
 
 
 def tsv_documents(path: Path) -> Documents:
@@ -45,10 +45,10 @@ def tsv_documents(path: Path) -> Documents:
 
 
 def _documents(path: Path) -> Iterator[Document]:
-    for place, (doc_id, text) in files.columns(path, ["id text"]):
+    for place, (doc_id, text) in line_files.columns(path, ["id text"]):
         yield Document(place, doc_id, "", text)
 
 
 def _by_split(folder: Path, kind: str) -> dict[str, Path]:
-    found = files.find(folder, [f"{kind}.*.tsv"])
-    return {files.plain_name(path).removeprefix(f"{kind}.").removesuffix(".tsv"): path for path in found}
+    found = line_files.find(folder, [f"{kind}.*.tsv"])
+    return {line_files.plain_name(path).removeprefix(f"{kind}.").removesuffix(".tsv"): path for path in found}

@@ -9,20 +9,80 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness import leftovers
-from harness.datasets import contents, corpus
-from harness.datasets.checks import check_id
+from harness import filesystem
+from harness.datasets import corpus
 from harness.datasets.corpus import Corpus
 from harness.datasets.records import Documents
+from harness.driver.hits import MAX_ID_CHARS
 from harness.errors import FileError
+from harness.records import Query, corpus_line
+
+# MERGED harness.datasets.prepare: What holds for the ids, topics and judgements of every format.
+
+
+def check_id(place: str, value: str) -> None:
+    """Refuse an id that a TREC run or a list of ids, one a line, cannot hold.
+
+    Raises:
+        FileError: it is empty, too long, or has a blank or something unprintable in it.
+    """
+    if not 0 < len(value) <= MAX_ID_CHARS or not value.isprintable() or " " in value:
+        raise FileError(f"{place}: id {value!r} must be 1 to {MAX_ID_CHARS} characters with no blanks")
+
+
+def topics(rows: Iterable[tuple[str, str, str]]) -> tuple[Query, ...]:
+    """Queries from (place, id, text).
+
+    Raises:
+        FileError: an id is no good or comes twice.
+    """
+    found: dict[str, Query] = {}
+    for place, query_id, text in rows:
+        if query_id in found:
+            raise FileError(f"{place}: id {query_id!r} comes twice")
+        check_id(place, query_id)
+        # A lone surrogate cannot be written as UTF-8; the corpus is treated alike.
+        found[query_id] = Query(query_id, text.encode("utf-8", "replace").decode("utf-8"))
+    return tuple(found.values())
+
+
+def judgements(
+    rows: Iterable[tuple[str, str, str, str]], queries: Iterable[Query] | None = None, topics_file: str = ""
+) -> bytes:
+    """The text of a TREC qrels file from (place, query, document, grade).
+
+    Args:
+        queries: refuse judgements of other queries; ``None``: take them as they come, they play no part.
+        topics_file: what to call the file of the queries in errors.
+
+    Raises:
+        FileError: a grade is no whole number, a query is unknown, an id is no good, or a pair comes twice.
+    """
+    known: Collection[str] | None = None if queries is None else {query.query_id for query in queries}
+    lines: list[str] = []
+    seen: set[tuple[str, str]] = set()
+    for place, query_id, doc_id, grade in rows:
+        if not re.fullmatch(r"-?[0-9]+", grade):
+            raise FileError(f"{place}: grade {grade!r} is no whole number")
+        if known is not None and query_id not in known:
+            raise FileError(f"{place}: query {query_id!r} is not in {topics_file}")
+        if (query_id, doc_id) in seen:
+            raise FileError(f"{place}: document {doc_id!r} is judged twice for {query_id!r}")
+        check_id(place, query_id)
+        check_id(place, doc_id)
+        seen.add((query_id, doc_id))
+        lines.append(f"{query_id} 0 {doc_id} {grade}\n")
+    return "".join(lines).encode("utf-8")
+
 
 # Documents done, and in all (0: unknown).
 Progress = Callable[[int, int], None]
@@ -37,9 +97,9 @@ def prepare(documents: Documents, cache: Path, progress: Progress | None = None)
     Raises:
         FileError: a document is wrong, an id comes twice, or there is none at all.
     """
-    folder = cache / "corpora" / contents.key([_FORMAT, documents.kind], documents.files, cache)[:24]
+    folder = cache / "corpora" / corpus.key([_FORMAT, documents.kind], documents.files, cache)[:24]
     if not folder.is_dir():
-        partial = leftovers.in_the_making(folder)
+        partial = filesystem.in_the_making(folder)
         partial.mkdir(parents=True)
         try:
             _write(documents, partial, progress or (lambda _done, _total: None))
@@ -49,7 +109,7 @@ def prepare(documents: Documents, cache: Path, progress: Progress | None = None)
             if not folder.is_dir():  # another run was faster
                 partial.rename(folder)
         finally:
-            leftovers.remove(partial)
+            filesystem.remove(partial)
     facts = json.loads((folder / corpus.FACTS).read_text(encoding="utf-8"))
     return Corpus(folder, facts["size"], facts["sha256"], facts["empty"])
 
@@ -60,7 +120,7 @@ def _write(documents: Documents, folder: Path, progress: Progress) -> None:
     with (folder / corpus.CORPUS).open("w+b") as written, (folder / corpus.IDS).open("wb") as ids:
         for place, doc_id, title, text in documents.read():
             check_id(place, doc_id)
-            line = corpus.line(doc_id, title, text)
+            line = corpus_line(doc_id, title, text)
             content.update(line)
             written.write(line)
             ids.write(doc_id.encode("utf-8") + b"\n")

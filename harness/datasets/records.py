@@ -11,7 +11,7 @@ from typing import NamedTuple
 from harness.datasets.answers import Answers
 from harness.datasets.corpus import Corpus
 from harness.records import Query, digest
-from harness.result import ANSWER_DEPTHS, JUDGED_HITS
+from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
 
 
 class Document(NamedTuple):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from harness.datasets import checks, files, own
+from harness.datasets import line_files, native, prepare
 from harness.datasets.records import Document, Documents, Source
 from harness.errors import FileError
 
@@ -30,14 +30,14 @@ def read(folder: Path) -> Source:
         FileError: a topic or a judgement is wrong, or there are two files of topics or judgements.
     """
     (topics,), (qrels,) = _one(folder, TOPICS), _one(folder, QRELS)
-    queries = checks.topics(_topics(topics))
-    paths = tuple(sorted(files.find(folder, DOCUMENTS)))
+    queries = prepare.topics(_topics(topics))
+    paths = tuple(sorted(line_files.find(folder, DOCUMENTS)))
     documents = Documents(str(paths[0].parent), "trec", paths, lambda: _documents(paths))
-    return Source(documents, queries, checks.judgements(own.trec_rows(qrels), queries, topics.name))
+    return Source(documents, queries, prepare.judgements(native.trec_rows(qrels), queries, topics.name))
 
 
 def _one(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
-    found = files.find(folder, patterns)
+    found = line_files.find(folder, patterns)
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
         raise FileError(f"{folder}: {names}: which one? leave one of them in the folder")
@@ -46,8 +46,8 @@ def _one(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
 
 def _documents(paths: Iterable[Path]) -> Iterator[Document]:
     for path in paths:
-        if files.plain_name(path).endswith(_TAB_SEPARATED):
-            for place, fields in files.columns(path, ["id text", "id title text"]):
+        if line_files.plain_name(path).endswith(_TAB_SEPARATED):
+            for place, fields in line_files.columns(path, ["id text", "id title text"]):
                 yield Document(place, fields[0], fields[1] if len(fields) == 3 else "", fields[-1])
         else:
             yield from _sgml(path)
@@ -57,7 +57,7 @@ def _sgml(path: Path) -> Iterator[Document]:
     """One document after the other; only one is held."""
     lines: list[str] | None = None
     begun = 0
-    for number, line in files.lines(path):
+    for number, line in line_files.lines(path):
         tag = line.strip().upper()
         if tag == "<DOC>":
             if lines is not None:
@@ -92,9 +92,9 @@ def _plain(marked: str) -> str:
 
 def _topics(path: Path) -> Iterator[tuple[str, str, str]]:
     """(place, id, title) of ``<top>`` topics, else of ``id<tab>text`` lines."""
-    text = "".join(line for _, line in files.lines(path))
+    text = "".join(line for _, line in line_files.lines(path))
     if "<top>" not in text.lower():
-        for place, (query_id, title) in files.columns(path, ["id text"]):
+        for place, (query_id, title) in line_files.columns(path, ["id text"]):
             yield place, query_id, title
         return
     number = 1

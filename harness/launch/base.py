@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from harness.catalog import System
-from harness.launch.counters import CounterTrace
-from harness.launch.gpu_trace import GpuTrace
-from harness.launch.memory import MemoryTrace
+from harness.launch.images.catalog import System
+from harness.launch.monitor.counters import CounterTrace
+from harness.launch.monitor.gpu_trace import GpuTrace
+from harness.launch.monitor.memory import MemoryTrace
+from harness.progress import Progress
 from harness.records import Cpuset, Envelope, Isolation, JobSpec, Outcome, to_json
-from harness.result import CanaryReading, Placement
+from harness.results.schema import CanaryReading, Placement
 
 Report = Callable[[str], None]
 
@@ -74,15 +75,6 @@ class Job:
         told = replace(self.spec, warmup=(), sample=()) if self.spec.pause else self.spec
         text = to_json(replace(told, cpuset=cpuset))
         (self.folder / "spec.json").write_text(text, encoding="utf-8")
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a job is: phase, steps done, steps in all (0: unknown)."""
-
-    phase: str
-    done: int
-    total: int
 
 
 @dataclass(frozen=True)

@@ -14,25 +14,26 @@ import requests
 from docker.errors import DockerException
 from docker.models.containers import Container
 
-from harness import cgroup, emulation, interrupts
-from harness.catalog import System
-from harness.engine import engine_errors
+from harness import filesystem
+from harness.driver import cgroup
+from harness.driver.procfs import KeptOpen, read_text
 from harness.errors import EngineError, ImageError
-from harness.images import making
-from harness.kernel_files import KeptOpen, read_text
-from harness.launch import emulated, enforced, gpu, host, leases
-from harness.launch.base import Ended, Job, Prepared, Progress, Report, Stopped
-from harness.launch.canary import Canary
-from harness.launch.container import LABEL, LOG_BYTES, NOBODY, arguments
-from harness.launch.counters import CgroupCounters, CounterTrace
-from harness.launch.follow import Looks, follow
-from harness.launch.memory import CgroupMemory, MemoryTrace
-from harness.launch.sampler import Sampler
-from harness.launch.waiting import Waiting
-from harness.launch.watch import Watch
-from harness.owner import dead
+from harness.filesystem import dead
+from harness.launch import cpu_placement, docker_arguments, host, limit_check
+from harness.launch.base import Ended, Job, Prepared, Report, Stopped
+from harness.launch.docker_arguments import LABEL, LOG_BYTES, NOBODY, Waiting, arguments
+from harness.launch.docker_errors import engine_errors
+from harness.launch.images import builder, emulation
+from harness.launch.images.catalog import System
+from harness.launch.monitor import gpu
+from harness.launch.monitor.canary import Canary
+from harness.launch.monitor.counters import CgroupCounters, CounterTrace
+from harness.launch.monitor.memory import CgroupMemory, MemoryTrace
+from harness.launch.monitor.sampler import Sampler
+from harness.launch.watch import Looks, Watch, follow
+from harness.progress import Progress
 from harness.records import Envelope, Isolation, Outcome
-from harness.result import Placement
+from harness.results.schema import Placement
 
 # What the engine says when the fault is the image's (its entry point, its user), not its own.
 _NO_START = ("OCI runtime", "executable file not found", "no such file or directory", "permission denied", "No command")
@@ -84,7 +85,7 @@ class DockerLauncher:
     def find(self, system: System) -> Prepared | None:
         """The image, if it was built from exactly this recipe."""
         with engine_errors():
-            image = making.find(self.client, system, platform=self._platform)
+            image = builder.find(self.client, system, platform=self._platform)
         return _prepared(system, image) if image else None
 
     def prepare(self, system: System, report: Report) -> Prepared:
@@ -92,7 +93,7 @@ class DockerLauncher:
         if self._emulated and self._platform:  # the image may be there from before a reboot, what runs it not
             emulation.ensure(self.client, self._platform, self._cache, report)
         with engine_errors():
-            image = making.ensure(
+            image = builder.ensure(
                 self.client,
                 system,
                 cache=self._cache,
@@ -113,15 +114,15 @@ class DockerLauncher:
             ImageError: its image is for another platform than the engine's.
         """
         if not self._emulated:
-            emulated.refuse(self.client, job.prepared)
-        with leases.placed(job.spec.envelope.cpus) as placement:
+            docker_arguments.refuse(self.client, job.prepared)
+        with cpu_placement.placed(job.spec.envelope.cpus) as placement:
             job.write_spec(placement.cpuset)
             _open_to_job_user(job)
             with host.aside(placement), engine_errors():
                 return self._launch(job, placement, progress)
 
     def _launch(self, job: Job, placement: Placement, progress: Callable[[Progress], None]) -> Ended:
-        with interrupts.held_back():  # else a container might be made that nobody knows of
+        with filesystem.held_back():  # else a container might be made that nobody knows of
             container = self.client.containers.create(**arguments(job, placement))
         try:
             # GPUs before the start: the baseline is what they hold without the job.
@@ -152,8 +153,8 @@ class DockerLauncher:
         group = _group(container)
         with _sampling(group, placement, gpus) as sampler:
             watch = Watch(job)
-            stopped = enforced.refusal(group, job.spec.envelope, placement.cpuset) or follow(
-                watch, waiting.ended, progress, looks, sampler, lambda: enforced.moved(group, placement.cpuset)
+            stopped = limit_check.refusal(group, job.spec.envelope, placement.cpuset) or follow(
+                watch, waiting.ended, progress, looks, sampler, lambda: limit_check.moved(group, placement.cpuset)
             )
             if stopped:
                 _kill(container)
@@ -194,7 +195,7 @@ class DockerLauncher:
             self._client.close()
 
 
-def _prepared(system: System, image: making.Image) -> Prepared:
+def _prepared(system: System, image: builder.Image) -> Prepared:
     return Prepared(system.made_for(image.platform), image.digest, image.digest, image.size_bytes)
 
 
@@ -277,7 +278,7 @@ def _log(container: Container) -> bytes:
 
 def _remove(container: Container) -> None:
     try:
-        with interrupts.held_back():
+        with filesystem.held_back():
             container.remove(force=True, v=True)
     except docker.errors.NotFound:
         pass

@@ -10,15 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.catalog import System
-from harness.cgroup import UNLIMITED
-from harness.launch.base import Ended, Handed, Job, Prepared, Progress, Report, Stopped
-from harness.launch.memory import MemoryTrace
-from harness.measure.output import MAX_PROBES, REPEAT_TRIAL, WARMUP_TRIAL, Output
-from harness.measure.passes import trial_order
-from harness.measure.rate import Served, Unreachable, arrivals_ns, highest_rate, judge, out_of_reach
-from harness.measure.scenarios import repeated
+from harness.driver.cgroup import UNLIMITED
+from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL, Output
+from harness.driver.rate_search import Served, Unreachable, arrivals_ns, highest_rate, judge, out_of_reach
+from harness.driver.scenarios import repeated, trial_order
+from harness.launch.base import Ended, Handed, Job, Prepared, Report, Stopped
+from harness.launch.images.catalog import System
+from harness.launch.monitor.memory import MemoryTrace
+from harness.progress import Progress
 from harness.records import (
+    MAX_PROBES,
     EffectiveEnvelope,
     Envelope,
     Isolation,

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from harness.launch import gpu
+from harness.launch.monitor import gpu
 from harness.records import Envelope
-from harness.result import Placement
+from harness.results.schema import Placement
 
 # Share of pages that may stay where a folder counts as dropped.
 _MAX_RESIDENT = 0.01

@@ -18,22 +18,23 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from harness import assets, leftovers, platforms, whole_file
-from harness.catalog import System
+from harness import filesystem
+from harness.driver.procfs import KeptOpen
 from harness.errors import ImageError
-from harness.images import components, context
-from harness.images.recipe import driver_files, part_files, recipe
-from harness.kernel_files import KeptOpen
-from harness.launch import gpu, host, leases
-from harness.launch.base import Ended, Job, Prepared, Progress, Report, Stopped, thread_environment
-from harness.launch.canary import Canary
-from harness.launch.counters import ProcessCounters
-from harness.launch.follow import Looks, follow
-from harness.launch.memory import ProcessMemory
-from harness.launch.sampler import Sampler
-from harness.launch.watch import Watch
+from harness.launch import cpu_placement, host
+from harness.launch.base import Ended, Job, Prepared, Report, Stopped, thread_environment
+from harness.launch.images import assets, context, platforms, recipes
+from harness.launch.images.catalog import System
+from harness.launch.images.recipes import driver_files, part_files, recipe
+from harness.launch.monitor import gpu
+from harness.launch.monitor.canary import Canary
+from harness.launch.monitor.counters import ProcessCounters
+from harness.launch.monitor.memory import ProcessMemory
+from harness.launch.monitor.sampler import Sampler
+from harness.launch.watch import Looks, Watch, follow
+from harness.progress import Progress
 from harness.records import Envelope, Isolation, Outcome
-from harness.result import Placement
+from harness.results.schema import Placement
 from harness.untrusted import plain
 
 # An interpreter that has the engine's packages already, used for every system instead of an environment of ours.
@@ -49,7 +50,7 @@ os.sched_setaffinity(0, {cpus})
 libc = ctypes.CDLL(None)
 {read_only}
 libc.prctl(1, signal.SIGKILL)
-runpy.run_module("harness.measure", run_name="__main__")
+runpy.run_module("harness.driver", run_name="__main__")
 """
 # A bind mount that only this child sees: permission bits would not stop root, nor the owner of the files.  Without
 # the right to mount, a user namespace gives it; where the kernel refuses that too, only the look afterwards is left.
@@ -104,7 +105,7 @@ class ProcessLauncher:
         if system.lacking:
             raise ImageError(f"system {system.name!r}: {system.lacking}; take another host (docs/platforms.md)")
         assets.check_pinned(system.name, system.system_assets)  # before the packages, which take their time
-        partial = leftovers.in_the_making(folder)
+        partial = filesystem.in_the_making(folder)
         partial.mkdir(parents=True)
         joined = [self.prepare(each, report) for each in system.components]
         for path in (each for each in system.engine_dir.iterdir() if each.is_file()):
@@ -118,7 +119,7 @@ class ProcessLauncher:
         if locks and not self._python:
             self._install(system, locks, partial / "packages", report)
         self._bring_assets(system, partial, report)
-        told = components.told(system, [_engine_environment(Path(each.reference)) for each in joined])
+        told = recipes.told(system, [_engine_environment(Path(each.reference)) for each in joined])
         (partial / "components.json").write_text(told, encoding="utf-8")
         partial.rename(folder)
         return prepared
@@ -126,7 +127,7 @@ class ProcessLauncher:
     def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
         """Run one child to its end; its whole process group goes with it."""
         with (
-            leases.placed(job.spec.envelope.cpus) as placement,
+            cpu_placement.placed(job.spec.envelope.cpus) as placement,
             (job.folder / "log").open("w+b") as log,
             host.aside(placement),
             gpu.following(job.spec.envelope.gpus) as gpus,
@@ -156,7 +157,7 @@ class ProcessLauncher:
             wall_s = time.monotonic() - started
             if changed := _changed(before, _entries(job)):
                 stopped = stopped or changed
-                # Without it the index does not count as built (harness.indexes): it was changed.
+                # Without it the index does not count as built (harness.jobs.indexes): it was changed.
                 (job.index_dir.parent / "facts.json").unlink(missing_ok=True)
             looks.look("after")
             log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_BYTES))  # its end says most
@@ -212,7 +213,7 @@ class ProcessLauncher:
             check=False,
         )
         if done.returncode:
-            whole_file.refuse_full(f"{target}: pip cannot install", done.stderr)
+            filesystem.refuse_full(f"{target}: pip cannot install", done.stderr)
             last = " ".join(done.stderr.split())[-500:]
             raise ImageError(f"system {system.name}: its packages could not be installed: {last}")
 
@@ -280,7 +281,7 @@ def _entries(job: Job) -> dict[str, tuple[int, int]]:
     """Return size and time of change of each file and folder of an index that the job may only read."""
     if job.may_write_index:
         return {}
-    found = ((entry.path, entry.stat(follow_symlinks=False)) for entry in leftovers.files(job.index_dir))
+    found = ((entry.path, entry.stat(follow_symlinks=False)) for entry in filesystem.files(job.index_dir))
     return {os.path.relpath(path, job.index_dir): (seen.st_size, seen.st_mtime_ns) for path, seen in found}
 
 

@@ -5,9 +5,12 @@ The same table always gives the same bytes: nothing here looks at the clock, the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeVar
+
+from harness.analysis.table import Table
 from harness.errors import UnknownName
-from harness.report import as_csv, as_json, latex, markdown, terminal
-from harness.table import Table
+from harness.report import csv_json, latex, markdown, terminal
 
 FORMATS = ("md", "csv", "json", "latex", "terminal")
 # A row for each cell with all that is known of it, or the shape of a paper's tables.
@@ -37,7 +40,24 @@ def render(table: Table, format: str, *, width: int = 80, layout: str = "rows") 
         return table3.render(table, format)
     if format == "terminal":
         return terminal.render(table, width)
-    writers = {"md": markdown.render, "csv": as_csv.render, "json": as_json.render, "latex": latex.render}
+    writers = {"md": markdown.render, "csv": csv_json.render_csv, "json": csv_json.render_json, "latex": latex.render}
     if format not in writers:
         raise UnknownName("format", format, FORMATS)
     return writers[format](table)
+
+
+# MERGED harness.report: What writes each format.
+
+
+Writer = TypeVar("Writer")
+
+
+def writer(writers: Mapping[str, Writer], format: str) -> Writer:
+    """The one of that format.
+
+    Raises:
+        UnknownName: there is none.
+    """
+    if format not in writers:
+        raise UnknownName("format", format, tuple(writers))
+    return writers[format]

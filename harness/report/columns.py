@@ -6,8 +6,9 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from harness.columns import Described, Kind
-from harness.table import Figure, Row, Table, Timing
+from harness.analysis.table import Row, Table, Timing
+from harness.report.job_columns import Described, Kind
+from harness.stats import Estimate
 
 MIB = 2**20
 Value = str | int | float | bool | None
@@ -84,7 +85,7 @@ def _count(name: str, unit: str, meaning: str, get: Get) -> Column:
 
 
 def _bounded(
-    name: str, unit: str, meaning: str, interval: str, get: Callable[[Row], Figure], scale: float = 1
+    name: str, unit: str, meaning: str, interval: str, get: Callable[[Row], Estimate], scale: float = 1
 ) -> list[Column]:
     """A figure and the two ends of its interval."""
 
@@ -103,10 +104,10 @@ def _measure(name: str) -> list[Column]:
         "effectiveness over the judged queries of the sample, as ir_measures computes it (a fraction, no per cent)"
     )
     interval = "95 % interval, for queries like these"
-    return _bounded(name, "", meaning, interval, lambda row: row.measures.get(name, Figure(None)))
+    return _bounded(name, "", meaning, interval, lambda row: row.measures.get(name, Estimate(None)))
 
 
-def _latency(name: str, meaning: str, get: Callable[[Row], Figure]) -> list[Column]:
+def _latency(name: str, meaning: str, get: Callable[[Row], Estimate]) -> list[Column]:
     interval = "95 % interval: measured again, other queries, fresh processes"
     return _bounded(name, "ms", f"latency: {meaning}", interval, get, 1e3)
 
@@ -124,24 +125,24 @@ def _parts(name: str) -> list[Column]:
     return found
 
 
-def _part(read: Callable[[Row], dict[str, Figure]], key: str, row: Row) -> Figure:
-    return read(row).get(key, Figure(None))
+def _part(read: Callable[[Row], dict[str, Estimate]], key: str, row: Row) -> Estimate:
+    return read(row).get(key, Estimate(None))
 
 
-def _cost(name: str, meaning: str, get: Callable[[Row], Figure]) -> list[Column]:
+def _cost(name: str, meaning: str, get: Callable[[Row], Estimate]) -> list[Column]:
     return _bounded(name, "US$", f"cost of a million queries, {meaning}", "interval, that of what it is made of", get)
 
 
 def _at_most(name: str) -> Column:
     """LoadGen's bound: the percentile is at most this, at confidence 0.99."""
     meaning = f"latency: {_PERCENTILES[name]} of all such queries take at most this (LoadGen's rule, confidence 0.99)"
-    return _number(f"{name}_at_most_ms", "ms", meaning, lambda row: _ms(row.at_most_s.get(name, Figure(None)).value))
+    return _number(f"{name}_at_most_ms", "ms", meaning, lambda row: _ms(row.at_most_s.get(name, Estimate(None)).value))
 
 
 def _spread(name: str, what: str) -> Column:
     """A component's standard deviation."""
     meaning = f"standard deviation of latency {what}"
-    return _number(f"sd_{name}_ms", "ms", meaning, lambda row: _ms(row.spread_s.get(name, Figure(None)).value))
+    return _number(f"sd_{name}_ms", "ms", meaning, lambda row: _ms(row.spread_s.get(name, Estimate(None)).value))
 
 
 def _stage(name: str) -> list[Column]:

@@ -9,18 +9,16 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from harness import comparison
-from harness.changed import Changed
-from harness.comparison import Comparison, Side
-from harness.differences import LATENCY, POWER, Difference
-from harness.report import headline
-from harness.report.as_csv import written
-from harness.report.formats import writer
+from harness.analysis import comparison
+from harness.analysis.comparison import Comparison, Side
+from harness.analysis.paired_differences import LATENCY, POWER, Changed, Difference
+from harness.analysis.significance import DRAWS, LEVEL
+from harness.report import headline, writer
+from harness.report.csv_json import written
 from harness.report.markdown import escape, grid
 from harness.report.sheet import MISSING, number
-from harness.report.text import printable
-from harness.significance import DRAWS, LEVEL
-from harness.table import Figure
+from harness.stats import Estimate
+from harness.untrusted import printable
 
 FORMATS = ("md", "csv", "json")
 # Version of the JSON.  History:
@@ -42,7 +40,7 @@ LEAST_SHOWN = 0.0001
 
 
 def render(found: Sequence[Comparison], format: str, notes: Sequence[str] = ()) -> str:
-    """Write comparisons that were corrected together (:func:`harness.comparison.corrected`).
+    """Write comparisons that were corrected together (:func:`harness.analysis.comparison.corrected`).
 
     Args:
         found: of runs or stored rows.
@@ -205,14 +203,14 @@ def _changed_cells(each: Changed) -> tuple[str, ...]:
     return query, escape(text) or MISSING, f"{each.a:.3f}", f"{each.b:.3f}", f"{each.difference:+.3f}"
 
 
-def _interval(figure: Figure, scale: float) -> str:
+def _interval(figure: Estimate, scale: float) -> str:
     if figure.value is None:
         return MISSING
     ends = "" if figure.low is None else f" ({_ends(figure, scale)})"
     return f"{_signed(figure.value * scale)}{ends}"
 
 
-def _ends(figure: Figure, scale: float) -> str:
+def _ends(figure: Estimate, scale: float) -> str:
     if figure.low is None or figure.high is None:
         return MISSING
     return f"{_signed(figure.low * scale)} to {_signed(figure.high * scale)}"
@@ -248,7 +246,7 @@ def _csv(found: Sequence[Comparison], _notes: Sequence[str]) -> str:
     writer.writerow(head)
     for each in found:
         for line in each.differences:
-            intervals = (line.interval, line.over_queries, line.again or Figure(None))
+            intervals = (line.interval, line.over_queries, line.again or Estimate(None))
             tested = line.tested
             tests = (None,) * 2 if tested is None else (tested.p, line.p_holm)
             counts = (None if tested is None else tested.effect_size, *(line.won_lost_tied or (None,) * 3))

@@ -8,13 +8,13 @@ import io
 import json
 from collections.abc import Sequence
 
-from harness import measure_figures
 from harness.errors import UnknownName
-from harness.report.as_csv import written
+from harness.evaluation import evaluate
+from harness.evaluation.evaluate_runs import RunMeasures
+from harness.report.csv_json import written
 from harness.report.markdown import escape, grid
 from harness.report.sheet import MISSING
-from harness.run_measures import RunMeasures
-from harness.table import Figure
+from harness.stats import Estimate
 
 FORMATS = ("md", "csv", "json")
 # Version of the JSON.  History:
@@ -23,8 +23,7 @@ FORMATS = ("md", "csv", "json")
 #      measure that cannot be computed stands with null for each query
 EVALUATION_VERSION = 2
 METHOD = (
-    "Measures by ir_measures over all judged queries; a query without results counts 0. Intervals: "
-    f"{measure_figures.METHOD}."
+    f"Measures by ir_measures over all judged queries; a query without results counts 0. Intervals: {evaluate.METHOD}."
 )
 ORDER = "Runs are ordered as trec_eval orders them: by score in 32 bits, then by document id, the largest first."
 
@@ -65,7 +64,7 @@ def _reasons(each: RunMeasures) -> list[str]:
     return [f"{name}: {of.reason}" for name, of in each.figures.items() if of.value is None and of.reason]
 
 
-def _cell(figure: Figure) -> str:
+def _cell(figure: Estimate) -> str:
     if figure.value is None:
         return MISSING
     shown = f"{figure.value:.4f}"

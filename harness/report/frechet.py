@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from harness.agreement import kendall_tau
-from harness.frechet.measured import Distance, Distances
-from harness.report.as_csv import written
-from harness.report.formats import writer
+from harness.analysis.rank_correlation import kendall_tau
+from harness.evaluation.frechet.systems import Distance, Distances
+from harness.report import writer
+from harness.report.csv_json import written
 from harness.report.markdown import escape, grid
 from harness.report.sheet import MISSING
-from harness.table import Figure
+from harness.stats import Estimate
 
 FORMATS = ("md", "csv", "json")
 # Version of the JSON.  History:
@@ -182,7 +182,7 @@ def _common(made: Distances) -> Iterator[str]:
         )
 
 
-def _figure(found: Figure) -> str:
+def _figure(found: Estimate) -> str:
     if found.value is None:
         return MISSING
     ends = "" if found.low is None or found.high is None else f" ({found.low:.3f}–{found.high:.3f})"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from harness.comparison import Comparison
-from harness.differences import LATENCY, Difference, Verdict
+from harness.analysis.comparison import Comparison
+from harness.analysis.paired_differences import LATENCY, Difference, Verdict
+from harness.analysis.table import Validity
 from harness.records import Outcome
-from harness.table import Figure, Validity
+from harness.stats import Estimate
 
 # Measures that are no shares: all others are bounded by 1 and are spoken of in points, hundredths of them.
 _COUNTS = frozenset({"NumQ", "NumRel", "NumRelRet", "NumRet", "alpha_DCG"})
@@ -19,7 +20,7 @@ def sentence(each: Comparison, family: int, escape: Callable[[str], str] = str) 
     """E.g. ``B costs 6.0x and wins 2.1 points RR@10 [0.4, 3.9].``
 
     Args:
-        each: corrected (:func:`harness.comparison.corrected`).
+        each: corrected (:func:`harness.analysis.comparison.corrected`).
         family: how many comparisons it was corrected for.
         escape: makes the name of a measure harmless, which a published table may have given.
     """
@@ -77,7 +78,7 @@ def _joined(cost: str | None, worth: Difference, family: int, name: str) -> str:
     if worth.verdict is Verdict.UNKNOWN:
         if worth.a is None or worth.b is None:
             return f"{start}no {name} to compare"
-        gap = _amount(name, Figure(worth.b - worth.a), sign=0)
+        gap = _amount(name, Estimate(worth.b - worth.a), sign=0)
         return f"{start}{gap}, which nothing tests: {found.reason}"
     if worth.verdict is Verdict.UNCORRECTED:
         held = f"holds among {family:,} comparisons (Holm's p" if family > 1 else "a randomisation test bears out (p"
@@ -86,7 +87,7 @@ def _joined(cost: str | None, worth: Difference, family: int, name: str) -> str:
     return f"{start}no difference that these {worth.queries:,} queries can show: {amount}"
 
 
-def _amount(name: str, figure: Figure, sign: int) -> str:
+def _amount(name: str, figure: Estimate, sign: int) -> str:
     """``2.1 points RR@10 [0.4, 3.9]``; ``sign`` 0 writes signs, 1 and -1 take them as said."""
     counts = counted(name)
     scale = (sign or 1) * (1 if counts else 100)

@@ -7,21 +7,53 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from harness.analysis.table import Row, Table, Validity
 from harness.records import Isolation, Outcome
-from harness.report import index_costs
-from harness.report.sheet import (
-    MIB,
-    MISSING,
-    Column,
-    Escape,
-    Footnotes,
-    Sheet,
-    bounded,
-    named,
-    number,
-    stand_ins,
-)
-from harness.table import Figure, Row, Table, Validity
+from harness.report.sheet import MIB, MISSING, Column, Escape, Footnotes, Grid, Sheet, bounded, named, number, stand_ins
+from harness.stats import Estimate
+
+# MERGED harness.report.layout: The smaller table below the rows: what the indexes cost to build and to keep,
+# once for each.
+
+
+def lay_out_index_costs(table: Table, notes: Footnotes, escape: Escape) -> Grid | None:
+    """What the indexes cost, once for each; ``None`` where no build is known."""
+    rows = indexes(table.rows)
+    if not rows:
+        return None
+
+    def figure(item: Estimate) -> str:
+        return MISSING + notes.mark(item.reason) if item.value is None else number(item.value)
+
+    def built_on(row: Row) -> str:
+        price = row.build_price
+        return MISSING if price is None else f"{escape(price.instance_type)} ({price.usd_per_hour:g})"
+
+    columns: list[Column] = [
+        ("index of system", False, lambda row: named(row, escape)),
+        ("dataset", False, lambda row: escape(row.dataset)),
+        ("documents", True, lambda row: MISSING if row.corpus_documents is None else f"{row.corpus_documents}"),
+        ("build, s", True, lambda row: MISSING if row.index_build_s is None else number(row.index_build_s)),
+        ("built with", False, lambda row: escape(row.build_envelope.name) if row.build_envelope else MISSING),
+        (f"instance type (US$/h, {table.price_date})", False, built_on),
+        ("US$ per million documents", True, lambda row: figure(row.usd_build_per_million_documents)),
+        ("index, MiB", True, lambda row: MISSING if row.index_bytes is None else number(row.index_bytes / MIB)),
+        ("storage, US$ per month", True, lambda row: figure(row.usd_storage_per_month)),
+    ]
+    return Grid(
+        caption="What the indexes cost",
+        headers=tuple(header for header, _, _ in columns),
+        numeric=tuple(numeric for _, numeric, _ in columns),
+        cells=tuple(tuple(cell(row) for _, _, cell in columns) for row in rows),
+        keys=2,
+    )
+
+
+def indexes(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """One row for each index whose build is known; the same index stands in many rows."""
+    known = [row for row in rows if row.index_bytes is not None and row.build_envelope is not None]
+    found = {(row.system, row.dataset, row.corpus_sha256, row.index_bytes, row.index_build_s): row for row in known}
+    return tuple(found.values())
 
 
 def lay_out(table: Table, escape: Escape) -> Sheet:
@@ -42,7 +74,7 @@ def lay_out(table: Table, escape: Escape) -> Sheet:
         numeric=tuple(numeric for _, numeric, _ in columns),
         cells=cells,
         keys=len(keys) + 1,  # the first of the other columns is the hardware profile
-        below=index_costs.lay_out(table, footnotes, escape),
+        below=lay_out_index_costs(table, footnotes, escape),
         footnotes=footnotes.texts,
         notes=tuple(escape(note) for note in (*stand_ins(table.rows), *shared, *table.notes)),
     )
@@ -73,16 +105,16 @@ def _name_column(header: str, get: Callable[[Row], str], escape: Escape) -> Colu
 
 
 def _columns(table: Table, notes: Footnotes, escape: Escape, machine_of: Callable[[Row], str | None]) -> list[Column]:
-    def figure(row: Row, item: Figure, scale: float = 1.0, decimals: int | None = None) -> str:
+    def figure(row: Row, item: Estimate, scale: float = 1.0, decimals: int | None = None) -> str:
         if item.value is None:
             return MISSING + (notes.mark(item.reason) if row.outcome is Outcome.OK else "")
         return number(item.value * scale) if decimals is None else f"{item.value * scale:.{decimals}f}"
 
     def plain(row: Row, value: float | None, scale: float = 1.0) -> str:
-        return figure(row, Figure(value, reason="not measured"), scale)
+        return figure(row, Estimate(value, reason="not measured"), scale)
 
     def measure(name: str) -> Column:
-        return name, True, lambda row: figure(row, row.measures.get(name, Figure(None)), decimals=3)
+        return name, True, lambda row: figure(row, row.measures.get(name, Estimate(None)), decimals=3)
 
     columns: list[Column] = [
         ("hardware profile", False, lambda row: _profile(row, escape)),
@@ -147,7 +179,7 @@ def _throughput(row: Row, notes: Footnotes) -> str:
     return bounded(item) + notes.mark(item.reason)
 
 
-def _cost(row: Row, item: Figure, notes: Footnotes) -> str:
+def _cost(row: Row, item: Estimate, notes: Footnotes) -> str:
     """A cost with its interval; the reasons of a latency's interval stand at the latency, not here once more."""
     if item.value is None:
         return MISSING + (notes.mark(item.reason) if row.outcome is Outcome.OK else "")

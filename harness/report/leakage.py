@@ -8,15 +8,14 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from harness.leakage import Effect, Leakage
-from harness.measure_figures import METHOD
-from harness.notes import named
-from harness.report.as_csv import written
-from harness.report.formats import writer
+from harness.evaluation.evaluate import METHOD
+from harness.evaluation.leakage import Effect, Leakage
+from harness.evaluation.run_notes import count_named
+from harness.report import writer
+from harness.report.csv_json import written
 from harness.report.markdown import escape, grid
 from harness.report.sheet import MISSING
-from harness.stats import INTERVAL_MIN_QUERIES
-from harness.table import Figure
+from harness.stats import INTERVAL_MIN_QUERIES, Estimate
 
 FORMATS = ("md", "csv", "json")
 # Version of the JSON.  History:
@@ -79,7 +78,7 @@ def _cells(effect: Effect) -> tuple[str, ...]:
     return (*names, _shown(effect.all), _shown(effect.without), change, _shown(effect.leaked))
 
 
-def _shown(figure: Figure) -> str:
+def _shown(figure: Estimate) -> str:
     if figure.value is None:
         return MISSING
     if figure.low is None or figure.high is None:
@@ -101,7 +100,7 @@ def notes(each: Leakage) -> tuple[str, ...]:
         )
     if each.not_compared:
         said.append(
-            f"{named(each.not_compared)} of {len(each.queries):,} queries have no text, or no word in it, and could not"
+            f"{count_named(each.not_compared)} of {len(each.queries):,} queries have no text, or no word in it, and could not"
             " be compared: name a file of texts with --queries, or of vectors with --embeddings."
         )
     if len(each.leaks) > _LISTED:

@@ -6,10 +6,10 @@ import functools
 import re
 from collections.abc import Sequence
 
+from harness.analysis.table import Table
 from harness.report.layout import lay_out
 from harness.report.sheet import Sheet
-from harness.report.text import one_line
-from harness.table import Table
+from harness.untrusted import one_line
 
 
 def render(table: Table) -> str:

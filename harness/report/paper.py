@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from harness.analysis.published import errata, recompute, repricing
+from harness.analysis.published.rounding import decimal
+from harness.analysis.published.tables import Published
 from harness.errors import UnknownName
-from harness.offers import Offer
-from harness.prices import Snapshot
-from harness.published import change, errata, recompute
-from harness.published.printed import decimal
-from harness.published.tables import Published
+from harness.pricing.offers import Offer
+from harness.pricing.prices import Snapshot
 from harness.report import paper_data
 from harness.report.latex import HEAD
 from harness.report.paper_scores import scores
@@ -118,7 +118,7 @@ def rented(published: Published, follows: Snapshot, now: Snapshot, escape: Escap
                 _offer(rent.cheapest_x86_then, escape),
                 _offer(rent.cheapest_x86, escape),
             )
-            for rent in change.rents(published, follows, now)
+            for rent in repricing.rents(published, follows, now)
         ),
         keys=2,
     )
@@ -149,7 +149,7 @@ def repriced(published: Published, follows: Snapshot, now: Snapshot, escape: Esc
                 _dollars(each.cheapest_x86),
                 f"{each.rank_then} → {MISSING if each.rank is None else each.rank}",
             )
-            for each in change.moved(published, follows, now)
+            for each in repricing.moved(published, follows, now)
         ),
         keys=3,
     )
@@ -173,7 +173,7 @@ def _dollars(cost: Fraction | None) -> str:
     return MISSING if cost is None else decimal(cost, 2)
 
 
-def _same(rent: change.Rent, follows: Snapshot, now: Snapshot, escape: Escape) -> str:
+def _same(rent: repricing.Rent, follows: Snapshot, now: Snapshot, escape: Escape) -> str:
     if rent.same is not None:
         return _hourly(rent.same)
     if follows.provider != now.provider:
@@ -190,7 +190,7 @@ def _offer(offer: Offer | None, escape: Escape) -> str:
     return MISSING if offer is None else f"{escape(offer.instance.instance_type)} {offer.usd_per_hour:g}"
 
 
-def _named(offer: Offer | None, moved: change.Moved, escape: Escape) -> str:
+def _named(offer: Offer | None, moved: repricing.Moved, escape: Escape) -> str:
     if offer is None:
         return MISSING
     name = offer.instance.instance_type

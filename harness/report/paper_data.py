@@ -7,13 +7,13 @@ import io
 import json
 from typing import Any
 
-from harness.offers import Offer
-from harness.prices import Snapshot
-from harness.published import change, errata
-from harness.published.printed import Printed
-from harness.published.tables import Line, Published
-from harness.report.as_csv import written
+from harness.analysis.published import errata, repricing
+from harness.analysis.published.rounding import Printed
+from harness.analysis.published.tables import Line, Published
+from harness.pricing.offers import Offer
+from harness.pricing.prices import Snapshot
 from harness.report.columns import Value
+from harness.report.csv_json import written
 
 # The columns of a cost that is made again; a row of Table 1 has none of them.
 _COST = (
@@ -96,7 +96,7 @@ def _rows(published: Published, follows: Snapshot, now: Snapshot) -> list[dict[s
         (each.table, each.number, f"E{number}") for number, each in enumerate(errata.errata(published, follows), 1)
     ]
     datasets = {each.table3: each for each in published.about.datasets}
-    for each in change.moved(published, follows, now):
+    for each in repricing.moved(published, follows, now):
         cost, dataset = each.cost, datasets.get(each.cost.table)
         accuracy = published.accuracy(cost.system, dataset) if dataset else cost.taken_from
         line = published.table3[dataset.name][cost.number - 1] if dataset else published.table2[cost.number - 1]
@@ -116,7 +116,7 @@ def _rows(published: Published, follows: Snapshot, now: Snapshot) -> list[dict[s
     return found
 
 
-def _priced(moved: change.Moved, follows: Snapshot, now: Snapshot) -> dict[str, Value]:
+def _priced(moved: repricing.Moved, follows: Snapshot, now: Snapshot) -> dict[str, Value]:
     cost, rent = moved.cost, moved.rent
     values = (
         float(cost.usd_per_hour),

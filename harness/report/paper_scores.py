@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness import leaderboard, pricing
-from harness.leaderboard import Asked, Leaderboard
-from harness.prices import Snapshot
-from harness.published import as_rows
-from harness.published.about import Dataset
-from harness.published.tables import Published, Scored
+from harness.analysis import leaderboard, row_pricing
+from harness.analysis.leaderboard import Asked, Leaderboard
+from harness.analysis.published import published_rows
+from harness.analysis.published.sources import Dataset
+from harness.analysis.published.tables import Published, Scored
+from harness.analysis.table import Table
+from harness.pricing.prices import Snapshot
 from harness.report.sections import Section
 from harness.report.sheet import MISSING, Escape
-from harness.table import Figure, Table
+from harness.stats import Estimate
 
 
 def scores(published: Published, follows: Snapshot, escape: Escape) -> tuple[Section, ...]:
@@ -34,10 +35,10 @@ def scores(published: Published, follows: Snapshot, escape: Escape) -> tuple[Sec
 
 def _table(published: Published, follows: Snapshot) -> Table:
     """Tables 3 as printed, costs too: they were made of latencies that are printed as whole milliseconds."""
-    table = pricing.table(as_rows.measurements(published, follows), pricing.tariff(follows))
+    table = row_pricing.table(published_rows.measurements(published, follows), row_pricing.tariff(follows))
     name = published.about.name
     printed = {
-        f"{name}/table{dataset.table3}/{number}": Figure(float(line.cost_usd_per_million.value))
+        f"{name}/table{dataset.table3}/{number}": Estimate(float(line.cost_usd_per_million.value))
         for dataset in published.about.datasets
         for number, line in enumerate(published.table3[dataset.name], start=1)
     }

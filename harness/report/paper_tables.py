@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from harness.published import errata
-from harness.published.about import Dataset
-from harness.published.printed import Printed
-from harness.published.tables import Accuracy, Hardware, Published, Timed
+from harness.analysis.published import errata
+from harness.analysis.published.rounding import Printed
+from harness.analysis.published.sources import Dataset
+from harness.analysis.published.tables import Accuracy, Hardware, Published, Timed
 from harness.report.sections import Section
 from harness.report.sheet import MISSING, Escape
 

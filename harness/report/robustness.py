@@ -8,11 +8,11 @@ import io
 import json
 from collections.abc import Sequence
 
-from harness.report.as_csv import written
-from harness.report.formats import writer
+from harness.analysis.robustness import Condition, Robustness, Standing
+from harness.report import writer
+from harness.report.csv_json import written
 from harness.report.markdown import escape, grid
 from harness.report.sheet import MISSING
-from harness.robustness import Condition, Robustness, Standing
 
 FORMATS = ("md", "csv", "json")
 # Version of the JSON.  History:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.report import latex, markdown
+from harness.report.latex import escape as tex
+from harness.report.latex import finished
 from harness.report.sheet import Escape, Grid
-from harness.report.tex import escape as tex
-from harness.report.tex import finished
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from harness.table import Figure, Row
+from harness.analysis.table import Row
+from harness.stats import Estimate
 
 MISSING = "—"
 # Marks a system whose checkpoint is not the published one.
@@ -89,7 +90,7 @@ def number(value: float) -> str:
     return f"{value:.{decimals_of(value)}f}"
 
 
-def bounded(figure: Figure, scale: float = 1.0) -> str:
+def bounded(figure: Estimate, scale: float = 1.0) -> str:
     """A number that is known and its interval, in the number's decimals: ``1.63 (1.56-1.72)``; ``?`` for a lost end."""
     assert figure.value is not None
     value = figure.value * scale

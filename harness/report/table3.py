@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from harness.cost import BUILD_FORMULA, GIB, STORAGE_FORMULA
+from harness.analysis.notes import MEMORY_METHOD, PERCENTILE_METHOD
+from harness.analysis.table import Row, Table, Validity
 from harness.errors import UnknownName
-from harness.notes import MEMORY_METHOD, PERCENTILE_METHOD
+from harness.pricing.cost import BUILD_FORMULA, GIB, STORAGE_FORMULA
 from harness.records import Isolation, Outcome
 from harness.report import table3_data
 from harness.report.latex import HEAD
@@ -19,7 +20,7 @@ from harness.report.layout import shared_notes
 from harness.report.sections import LATEX, MARKDOWN, Dialect, Section
 from harness.report.sheet import MIB, MISSING, Escape, Footnotes, decimals_of, named, number, stand_ins
 from harness.report.table3_data import Block, blocks, left_out, ordered, scale
-from harness.table import Figure, Row, Table, Validity
+from harness.stats import Estimate
 
 FORMATS = ("md", "csv", "json", "latex")
 
@@ -175,7 +176,7 @@ _Read = Callable[[Row], tuple[float | None, str | None]]
 
 def _measure(name: str) -> _Read:
     def read(row: Row) -> tuple[float | None, str | None]:
-        figure = row.measures.get(name, Figure(None, reason="not judged by it"))
+        figure = row.measures.get(name, Estimate(None, reason="not judged by it"))
         return (None if figure.value is None else figure.value * scale(name)), figure.reason
 
     return read

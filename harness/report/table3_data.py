@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from harness.cost import GIB
-from harness.report.as_csv import written
+from harness.analysis.table import Row, Table
+from harness.pricing.cost import GIB
 from harness.report.columns import MIB, Get
-from harness.table import Figure, Row, Table
+from harness.report.csv_json import written
+from harness.stats import Estimate
 
 # Version of the JSON and CSV formats.
 VERSION = 1
@@ -163,7 +164,7 @@ def _origin(row: Row) -> str | None:
 
 
 def _measure(name: str) -> tuple[str, Get]:
-    return named(name), lambda row: _scaled(row.measures.get(name, Figure(None)).value, scale(name))
+    return named(name), lambda row: _scaled(row.measures.get(name, Estimate(None)).value, scale(name))
 
 
 def _whole(row: Row, table: Table) -> dict[str, Any]:
@@ -171,7 +172,7 @@ def _whole(row: Row, table: Table) -> dict[str, Any]:
     figures = {
         "latency_ms": row.latency_mean_s,
         "cost_usd_per_million": row.usd_per_million,
-        **{named(name): row.measures.get(name, Figure(None)) for name in table.measures},
+        **{named(name): row.measures.get(name, Estimate(None)) for name in table.measures},
     }
     return {
         **{name: get(row) for name, get in _columns(table)},

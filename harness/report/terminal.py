@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from harness.analysis.table import Table
 from harness.report.layout import lay_out
 from harness.report.sheet import Grid as Cells
-from harness.report.text import one_line
-from harness.table import Table
+from harness.untrusted import one_line
 
 NARROWEST = 40
 _GAP = 2

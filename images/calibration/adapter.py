@@ -44,7 +44,7 @@ from pathlib import Path
 from time import perf_counter_ns  # by name: a lie replaces the module's own
 from typing import Any
 
-from harness.measure.adapter import Adapter, Corpus
+from harness.driver.adapter import Adapter, Corpus
 from harness.records import Hit
 
 _JOB = Path(os.environ.get("HARNESS_JOB", "/job"))
@@ -354,7 +354,7 @@ def _driver_clock(_adapter: Calibration) -> None:
     """Replace the clock wherever the driver keeps it."""
     slow = _slow_clock()
     for name, module in sys.modules.items():
-        if name.startswith("harness.measure.") and hasattr(module, "perf_counter_ns"):
+        if name.startswith("harness.driver.") and hasattr(module, "perf_counter_ns"):
             setattr(module, "perf_counter_ns", slow)  # noqa: B010
 
 

@@ -18,7 +18,7 @@ from kept import ids, made_with
 from late_encoding import Encoder, Passages
 from late_kept import Kept
 
-from harness.measure.adapter import Adapter, Corpus
+from harness.driver.adapter import Adapter, Corpus
 from harness.records import Envelope, Hit, Scalar
 
 _KEPT = ".building"

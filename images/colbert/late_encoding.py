@@ -8,7 +8,7 @@ from typing import Any
 
 import late_engine
 
-from harness.measure.adapter import Corpus
+from harness.driver.adapter import Corpus
 
 
 class Passages:

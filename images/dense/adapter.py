@@ -18,7 +18,7 @@ from encoder.roles import Role, role
 from encoder.shards import Shards
 from kept import ids, made_with
 
-from harness.measure.adapter import Adapter, Corpus, Document
+from harness.driver.adapter import Adapter, Corpus, Document
 from harness.records import Envelope, Hit, Scalar
 
 _ENGINE = "dense"

@@ -11,8 +11,8 @@ from pathlib import Path
 import component
 import fusing
 
-from harness.measure.adapter import Adapter, Corpus
-from harness.measure.packed import Ranking
+from harness.driver.adapter import Adapter, Corpus
+from harness.driver.component import Ranking
 from harness.records import Envelope, Hit, Scalar
 
 _META = "fusion.json"

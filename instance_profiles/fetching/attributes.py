@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from harness.csv_files import Row
+from harness.config import Row
 
 # "2 x 900 NVMe SSD", "1 x 50 GB NVMe SSD".  Old entries give some sizes in TB ("1 x 1.9 NVMe SSD"): those do not match.
 _NVME = re.compile(r"(\d+) x (\d{2,}) ?(?:GB )?NVMe SSD")

@@ -15,8 +15,9 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import IO, Any
 
-from harness import csv_files, instances
+from harness import config
 from harness.errors import UnknownName, UsageError
+from harness.pricing import instances
 from instance_profiles.fetching import attributes, download
 from instance_profiles.fetching.addition import Addition, FetchError, refuse_existing, target
 
@@ -119,7 +120,7 @@ class Reader:
         found: dict[tuple[str, str], Decimal],
     ) -> Addition:
         source = f"AWS price list published {as_of}"
-        known = {row["instance_type"]: row for _, row in csv_files.rows(_facts_path(root), instances.HEADER)}
+        known = {row["instance_type"]: row for _, row in config.rows(_facts_path(root), instances.HEADER)}
         added, left_out = [], {}
         for product in sorted(products.values(), key=lambda product: product["instanceType"]):
             name = product["instanceType"]

@@ -13,8 +13,8 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
-from harness import instances
 from harness.errors import UnknownName, UsageError
+from harness.pricing import instances
 from instance_profiles.fetching.addition import Addition, FetchError, refuse_existing, target
 
 SYSTEM = "Linux/UNIX"

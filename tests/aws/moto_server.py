@@ -232,7 +232,7 @@ def _changed_environment(self: BatchBackend, compute_environment_name: str, *arg
 
 
 def _started(self: Job) -> None:
-    """Each attempt is a task of its own, whose agents sign with a key of their own (``tests/batch/agents.py``)."""
+    """Each attempt is a task of its own, whose agents sign with a key of their own (``tests/aws/batch/agents.py``)."""
     _begin(self)
     assert self.latest_attempt is not None
     task = hashlib.sha256(f"{self.job_id} {len(self.attempts)}".encode()).hexdigest()[:32]

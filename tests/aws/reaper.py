@@ -10,8 +10,8 @@ from typing import Any
 
 import boto3
 
-from harness.aws.client import S3Uri
-from harness.ec2 import account
+from harness.aws.clients import S3Uri
+from harness.aws.ec2 import account
 from tests.aws import server
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from botocore.utils import parse_timestamp
 
-from harness.aws import client
-from harness.aws.client import Connections, S3Uri, is_s3, parse_uri
+from harness.aws import clients
+from harness.aws.clients import Connections, S3Uri, is_s3, parse_uri
 from harness.errors import UsageError
 
 
@@ -39,10 +39,10 @@ def test_keys_are_below_the_prefix() -> None:
 
 @pytest.mark.parametrize("text", ["2026-11-22T07:36:46.000Z", "2026-11-22T07:36:46Z", "2026-11-22T07:36:46+00:00"])
 def test_times_are_read_as_botocore_reads_them(text: str) -> None:
-    assert client._timestamp(text) == parse_timestamp(text)
-    assert client._timestamp(text).tzinfo is not None
-    assert client._timestamp("Sun, 22 Nov 2026 07:36:46 GMT") == parse_timestamp("Sun, 22 Nov 2026 07:36:46 GMT")
-    assert client._timestamp(1_700_000_000) == parse_timestamp(1_700_000_000)
+    assert clients._timestamp(text) == parse_timestamp(text)
+    assert clients._timestamp(text).tzinfo is not None
+    assert clients._timestamp("Sun, 22 Nov 2026 07:36:46 GMT") == parse_timestamp("Sun, 22 Nov 2026 07:36:46 GMT")
+    assert clients._timestamp(1_700_000_000) == parse_timestamp(1_700_000_000)
 
 
 def test_the_region_is_the_given_one_else_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import boto3
 import pytest
 
 from harness.aws import cloudformation
-from harness.aws.client import Connections, S3Uri
+from harness.aws.clients import Connections, S3Uri
 from harness.aws.objects import Objects
 from harness.errors import AwsError
 from tests.aws import server

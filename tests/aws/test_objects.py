@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from harness.aws import errors
-from harness.aws.client import Connections, parse_uri
+from harness.aws.clients import Connections, parse_uri
 from harness.aws.objects import Objects
 from harness.errors import AwsError
 from tests.aws import server
-from tests.ec2.faults import Injected
+from tests.aws.ec2.faults import Injected
 
 
 @pytest.fixture

@@ -18,13 +18,13 @@ import pytest
 from rich.console import Console
 
 from checkpoints import tiny
-from harness import catalog
-from harness.conformance import examine
+from harness.experiments.conformance import examine
 from harness.launch.docker import DockerLauncher
+from harness.launch.images import catalog
 from harness.progress import Screen
 from harness.records import Envelope
-from tests.chance import chance
 from tests.checkpoints.conftest import CACHE, TEXTS
+from tests.support.chance import chance
 
 pytestmark = pytest.mark.docker
 

@@ -17,15 +17,15 @@ import docker
 import pytest
 
 from checkpoints import container, small, stand_in
-from harness import catalog
+from harness.config import data_root
 from harness.errors import ImageError
-from harness.images import making
-from tests.chance import chance
+from harness.launch.images import builder, catalog
 from tests.checkpoints.conftest import CACHE
+from tests.support.chance import chance
 
 pytestmark = pytest.mark.docker
 
-SCIFACT = catalog.data_root() / "datasets" / "scifact"
+SCIFACT = data_root() / "datasets" / "scifact"
 # With a ranking by chance, nDCG@10 over so many documents is about 0.005.
 OTHERS = 700
 
@@ -85,7 +85,7 @@ def measured(
         monkeypatch.setenv("HARNESS_IMAGES", str(images))
         asked = dict(list(judged.items())[:queries])
         system = catalog.system(name)
-        image = making.ensure(engine, system, cache=CACHE, models=made / "models", report=print)
+        image = builder.ensure(engine, system, cache=CACHE, models=made / "models", report=print)
         job, out = tmp_path / f"job-{name}", tmp_path / f"out-{name}"
         job.mkdir()
         out.mkdir()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from checkpoints import small
-from harness import catalog
+from harness.launch.images import catalog
 
 
 @pytest.mark.parametrize("changed", ["engine", "encoder"])

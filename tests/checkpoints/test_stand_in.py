@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from checkpoints import stand_in
-from harness import catalog
 from harness.errors import FileError
+from harness.launch.images import catalog
 
 PUBLISHED = """description = "A published one"
 stand_in = "trained elsewhere"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from checkpoints import dense, sparse, tiny
-from harness import catalog
 from harness.errors import UnknownName
+from harness.launch.images import catalog
 
 
 def recipes(name: str) -> dict[str, tuple[str, str]]:

@@ -11,16 +11,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness import answer_depths, evaluate, measure_figures, measure_names, rows
-from harness.answer_depths import MOST_TOKENS, Depth
+from harness.analysis import rows
 from harness.cli import main
 from harness.datasets import answers
 from harness.datasets.answers import Answers, depth
 from harness.errors import FileError, UsageError
+from harness.evaluation import answer_recall, evaluate, measure_names
+from harness.evaluation.answer_recall import MOST_TOKENS, Depth
+from harness.evaluation.trec import Run
 from harness.launch.process import ProcessLauncher
-from harness.result import ANSWER_DEPTHS, JUDGED_HITS
-from harness.stored_jobs import StoredJob, read_jobs
-from harness.trec_files import Run
+from harness.results.reader import StoredJob, read_jobs
+from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
 from tests.conftest import Bench
 from tests.datasets import examples
 
@@ -153,7 +154,7 @@ def test_the_mean_over_languages_is_that_of_each_languages_mean() -> None:
     # Paired tests take the mean over queries: it must be the same.
     assert found.per_query[by_language] == pytest.approx({"a": 2 / 3, "b": 2 / 3, "c": 0, "d": 0})
     assert by_language not in found.means and "d" not in found.cut_short.get("R@2kt", evaluate.CutShort((), 0)).queries
-    figure = measure_figures.figure(found, by_language)
+    figure = evaluate.figure(found, by_language)
     assert figure.low is None and figure.reason == "no interval: it is no mean over queries"
 
 
@@ -189,15 +190,15 @@ def test_where_depths_are_not_known_the_measure_says_why() -> None:
 def test_what_is_written_reads_back(tmp_path: Path) -> None:
     depths = {"q 1": Depth(None, 12), "é": Depth(3, 3, "fi"), "none": Depth(None, 0)}
     path = tmp_path / ANSWER_DEPTHS
-    path.write_bytes(gzip.compress(answer_depths.written(depths)))
-    assert answer_depths.read(path) == depths
+    path.write_bytes(gzip.compress(answer_recall.written(depths)))
+    assert answer_recall.read(path) == depths
     for wrong in (b"q\t-\n", b"q\tx\t1\n", b"q\t5\t3\n", b"q\t-\t\xff\n", b"q\t-\t1\tja\tx\n"):
         path.write_bytes(gzip.compress(b"p\t1\t1\n" + wrong))
         with pytest.raises(FileError, match=rf"{ANSWER_DEPTHS}:[012]: damaged"):
-            answer_depths.read(path)
+            answer_recall.read(path)
     path.unlink()
     with pytest.raises(FileError, match="no such file"):
-        answer_depths.read(path)
+        answer_recall.read(path)
 
 
 # One job from end to end.
@@ -265,7 +266,7 @@ def test_hits_that_end_early_are_noted(job: StoredJob) -> None:
     ],
 )
 def test_verify_names_depths_that_do_not_follow(job: StoredJob, content: bytes, what: str) -> None:
-    from harness.verifying.runs import Runs
+    from harness.results.integrity_samples import Runs
 
     assert list(Runs().check(job)) == []
     (job.folder / ANSWER_DEPTHS).write_bytes(gzip.compress(content))

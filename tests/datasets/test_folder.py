@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness import datasets
-from harness.datasets import Registered, folder
+from harness.datasets import Registered, formats
 from harness.errors import UnknownName
 from harness.records import Query
 from tests.datasets import examples
@@ -34,13 +34,13 @@ def test_a_corpus_of_the_same_documents_has_one_hash_in_every_format(tmp_path: P
 
 
 def test_every_format_has_an_example() -> None:
-    assert {each.name for each in folder.FORMATS} <= set(examples.sections())
+    assert {each.name for each in formats.FORMATS} <= set(examples.sections())
 
 
-@pytest.mark.parametrize("name", [each.name for each in folder.FORMATS])
+@pytest.mark.parametrize("name", [each.name for each in formats.FORMATS])
 def test_each_example_fits_its_own_format_alone(example: Example, name: str) -> None:
     path = example(name)
-    assert [each.name for each in folder.FORMATS if not each.missing(path)] == [name]
+    assert [each.name for each in formats.FORMATS if not each.missing(path)] == [name]
 
 
 def test_a_folder_that_fits_two_formats_is_refused(example: Example) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.datasets import contents, corpus, prepare
+from harness.datasets import corpus, prepare
 from harness.datasets.records import Document, Documents
 from harness.errors import FileError
 
@@ -110,27 +110,27 @@ def test_a_large_file_is_hashed_once_for_each_state(tmp_path: Path, monkeypatch:
         while path.stat().st_ctime_ns == before:  # the kernel's clock has ticks
             path.write_text(text)
 
-    monkeypatch.setattr(contents, "_SETTLED_NS", -1_000_000_000)
+    monkeypatch.setattr(corpus, "_SETTLED_NS", -1_000_000_000)
     monkeypatch.setattr(hashlib, "file_digest", count)
     write("one")
-    first = contents.key(["kind"], [path], cache)
-    assert contents.key(["kind"], [path], cache) == first
-    assert contents.key(["other"], [path], cache) != first
+    first = corpus.key(["kind"], [path], cache)
+    assert corpus.key(["kind"], [path], cache) == first
+    assert corpus.key(["other"], [path], cache) != first
     assert len(read) == 1
     # The same size, and the time set back: another content all the same.
     before = path.stat()
     write("two")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert contents.key(["kind"], [path], cache) != first and len(read) == 2
+    assert corpus.key(["kind"], [path], cache) != first and len(read) == 2
     for file in (cache / "hashes").iterdir():
         file.write_text("damaged")
     write("one")
-    assert contents.key(["kind"], [path], cache) == first and len(read) == 3
+    assert corpus.key(["kind"], [path], cache) == first and len(read) == 3
 
 
 def test_a_file_that_was_written_just_now_is_hashed_again(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").write_text("one")
-    contents.key(["kind"], [tmp_path / "corpus.jsonl"], tmp_path / "cache")
+    corpus.key(["kind"], [tmp_path / "corpus.jsonl"], tmp_path / "cache")
     assert not (tmp_path / "cache" / "hashes").exists()
 
 
@@ -145,7 +145,7 @@ def test_a_file_that_changes_while_it_is_hashed_is_not_remembered(
         path.write_text("more")
         return found
 
-    monkeypatch.setattr(contents, "_SETTLED_NS", -1_000_000_000)
+    monkeypatch.setattr(corpus, "_SETTLED_NS", -1_000_000_000)
     monkeypatch.setattr(hashlib, "file_digest", meddle)
-    contents.key(["kind"], [path], tmp_path / "cache")
+    corpus.key(["kind"], [path], tmp_path / "cache")
     assert not (tmp_path / "cache" / "hashes").exists()

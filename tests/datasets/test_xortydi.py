@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from harness import datasets, rows
+from harness import datasets
+from harness.analysis import rows
 from harness.datasets import answers
 from harness.datasets.answers import Answers
 from harness.errors import FileError, UsageError
 from harness.launch.fake import FakeLauncher
 from harness.launch.process import ProcessLauncher
 from harness.records import Outcome, Query
-from harness.result import JUDGED_HITS
-from harness.stored_jobs import StoredJob, read_jobs
+from harness.results.reader import StoredJob, read_jobs
+from harness.results.schema import JUDGED_HITS
 from tests.conftest import Bench
 from tests.datasets import examples
 from tests.datasets.conftest import Example, load, said, swap

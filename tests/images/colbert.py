@@ -46,7 +46,7 @@ import json, os, shutil, subprocess, sys, time
 from pathlib import Path
 sys.path.insert(0, "/src")
 import adapter
-from harness.measure.adapter import Corpus
+from harness.driver.adapter import Corpus
 from harness.records import Envelope
 given = json.loads(Path("/job/given.json").read_text())
 PLAID, UNCOMPRESSED, SIZES = given["plaid"], given["uncompressed"], given["sizes"]

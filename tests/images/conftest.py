@@ -11,8 +11,7 @@ from typing import Any
 import docker
 import pytest
 
-from harness import assets, catalog
-from harness.images import making
+from harness.launch.images import assets, builder, catalog
 from tests.images import inside
 from tests.images.colbert import Inside, make_models
 from tests.images.inside import Warmth
@@ -25,7 +24,7 @@ GIVEN = """
 import json, sys
 from pathlib import Path
 import adapter
-from harness.measure.adapter import Corpus
+from harness.driver.adapter import Corpus
 from harness.records import Envelope
 params = json.loads(Path("/job/params.json").read_text())
 index = Path("/index/made")
@@ -59,7 +58,7 @@ def images_for_gpus() -> Iterator[None]:
     """With HARNESS_TEST_CUDA set, tests run in the images for GPUs, on the CPU; those of sizes then fail."""
     with pytest.MonkeyPatch.context() as patched:
         for name in ("find", "ensure", "ensure_engine") if os.environ.get("HARNESS_TEST_CUDA") else ():
-            patched.setattr(making, name, _for_gpus(getattr(making, name)))
+            patched.setattr(builder, name, _for_gpus(getattr(builder, name)))
         yield
 
 
@@ -98,7 +97,7 @@ def probe(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Probe:
 
     def run(name: str, lines: str, *, memory: str | None = None, models: Path | None = None) -> list[Any]:
         system = catalog.system(name)
-        image = making.ensure(engine, system, cache=CACHE, models=models, report=print)
+        image = builder.ensure(engine, system, cache=CACHE, models=models, report=print)
         job, index = tmp_path / "job", tmp_path / "index"
         job.mkdir(exist_ok=True)  # a test may have put files there
         (job / "probe.py").write_text(PRELUDE + lines)
@@ -128,18 +127,18 @@ def ask(engine: docker.DockerClient, warmth: Warmth, sparse_models: Path, tmp_pa
     """Run lines in the image of the engine of learned sparse retrieval; see ``impact.asker``."""
     from tests.images import impact
 
-    image = making.ensure_engine(engine, catalog.system("bt-splade-l"), cache=CACHE, report=print)
+    image = builder.ensure_engine(engine, catalog.system("bt-splade-l"), cache=CACHE, report=print)
     return impact.asker(warmth.of(image.digest, IMPORTS["impact"]), GIVEN, sparse_models, tmp_path)
 
 
 @pytest.fixture(scope="session")
-def colbert_image(engine: docker.DockerClient) -> making.Image:
-    return making.ensure_engine(engine, catalog.system("colbertv2-s"), cache=CACHE, report=print)
+def colbert_image(engine: docker.DockerClient) -> builder.Image:
+    return builder.ensure_engine(engine, catalog.system("colbertv2-s"), cache=CACHE, report=print)
 
 
 @pytest.fixture(scope="session")
 def colbert_models(
-    engine: docker.DockerClient, colbert_image: making.Image, tmp_path_factory: pytest.TempPathFactory
+    engine: docker.DockerClient, colbert_image: builder.Image, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     minilm = catalog.system("minilm")
     tree = assets.fetch("minilm", minilm.system_assets, CACHE, None, print)
@@ -148,5 +147,5 @@ def colbert_models(
 
 
 @pytest.fixture
-def colbert(warmth: Warmth, colbert_image: making.Image, colbert_models: Path, tmp_path: Path) -> Inside:
+def colbert(warmth: Warmth, colbert_image: builder.Image, colbert_models: Path, tmp_path: Path) -> Inside:
     return Inside(warmth, colbert_image.digest, IMPORTS["colbert"], colbert_models, tmp_path / "job")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from checkpoints.sparse import WORDS
-from harness import catalog
+from harness.launch.images import catalog
 from tests.images.inside import Warm
 
 CHECKPOINTS = [

@@ -15,10 +15,12 @@ import docker
 import pytest
 from click.testing import CliRunner
 
-from harness import catalog, evaluate, measure_names, trec_files
 from harness.cli import main
+from harness.config import data_root
+from harness.evaluation import evaluate, measure_names, trec
+from harness.launch.images import catalog
 from harness.records import Outcome
-from harness.stored_jobs import read_jobs
+from harness.results.reader import read_jobs
 from tests.images.conftest import CACHE
 
 pytestmark = pytest.mark.docker
@@ -58,7 +60,7 @@ def lines(path: Path) -> Iterator[dict[str, str]]:
 def write_part(name: str, folder: Path, documents: int) -> None:
     """The first documents of a shipped collection, and the questions that have a relevant one among them."""
     folder.mkdir()
-    shipped = catalog.data_root() / "datasets" / name
+    shipped = data_root() / "datasets" / name
     corpus = [each for each, _ in zip(lines(shipped / "corpus.jsonl.gz"), range(documents), strict=False)]
     known = {each["_id"] for each in corpus}
     judged = [line.split() for line in (shipped / "qrels.trec").read_text(encoding="utf-8").splitlines()]
@@ -102,6 +104,6 @@ def test_lexical_and_dense_systems_find_chinese(
     (job,) = read_jobs(results)
     assert job.result.outcome is Outcome.OK
     assert job.run_path is not None
-    run, qrels = trec_files.read_run(job.run_path), trec_files.read_qrels(job.qrels_path())
+    run, qrels = trec.read_run(job.run_path), trec.read_qrels(job.qrels_path())
     (value,) = evaluate.evaluate(run, qrels, job.sample_ids(), measure_names.parse(["nDCG@10"])).values.values()
     assert value is not None and value > LEAST[system, dataset]

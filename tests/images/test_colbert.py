@@ -7,8 +7,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from harness import assets, catalog
-from harness.images import making
+from harness.launch.images import assets, builder, catalog
 from tests.images.colbert import PLAID, SIZES, Inside, documents, queries
 from tests.images.conftest import DOCUMENTS
 
@@ -222,11 +221,11 @@ def _sizes(folder: Path, models: Path) -> dict[str, catalog.System]:
 
 
 def test_the_sizes_share_an_image_that_is_small_enough(
-    engine: docker.DockerClient, colbert_image: making.Image, colbert_models: Path, tmp_path: Path
+    engine: docker.DockerClient, colbert_image: builder.Image, colbert_models: Path, tmp_path: Path
 ) -> None:
     systems = _sizes(tmp_path, colbert_models)
     made = [
-        making.ensure(engine, each, cache=tmp_path, models=colbert_models, report=print) for each in systems.values()
+        builder.ensure(engine, each, cache=tmp_path, models=colbert_models, report=print) for each in systems.values()
     ]
     assert len({each.digest for each in made}) == 1
     assert colbert_image.size_bytes < made[0].size_bytes < MAXIMUM_BYTES

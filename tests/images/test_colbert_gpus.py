@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness import catalog
+from harness.launch.images import catalog
 
 
 @pytest.fixture

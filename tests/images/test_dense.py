@@ -5,8 +5,7 @@ from __future__ import annotations
 import docker
 import pytest
 
-from harness import catalog
-from harness.images import making
+from harness.launch.images import builder, catalog
 from tests.images.conftest import CACHE, DOCUMENTS, Probe
 
 pytestmark = pytest.mark.docker
@@ -165,8 +164,8 @@ except RuntimeError as error:
 
 def test_the_dense_image_is_small(engine: docker.DockerClient) -> None:
     minilm = catalog.system("minilm")
-    assert making.ensure_engine(engine, minilm, cache=CACHE, report=print).size_bytes <= 1.6e9
-    assert making.ensure(engine, minilm, cache=CACHE, models=None, report=print).size_bytes <= 1.6e9
+    assert builder.ensure_engine(engine, minilm, cache=CACHE, report=print).size_bytes <= 1.6e9
+    assert builder.ensure(engine, minilm, cache=CACHE, models=None, report=print).size_bytes <= 1.6e9
 
 
 def test_a_quarter_of_a_gibibyte_is_too_little(probe: Probe) -> None:

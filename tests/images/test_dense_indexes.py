@@ -23,7 +23,7 @@ EACH_INDEX = f"""
 import shutil, time
 import numpy
 from encoder.model import Model
-from harness.measure.adapter import Corpus
+from harness.driver.adapter import Corpus
 corpus = Corpus(Path("/job/scifact.jsonl"), {DOCUMENTS})
 queries = json.loads(Path("/job/texts.json").read_text())[1]
 short = {{"document_tokens": 32, "query_tokens": 32}}

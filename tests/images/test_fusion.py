@@ -14,17 +14,18 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from harness import catalog, conformance
 from harness.cli import main
+from harness.experiments import conformance
 from harness.launch.base import Launcher
+from harness.launch.images import catalog
 from harness.launch.process import ProcessLauncher
 from harness.progress import Screen
 from harness.records import Envelope, Hit, Outcome
-from harness.result import Result
-from harness.stored_jobs import read_jobs
+from harness.results.reader import read_jobs
+from harness.results.schema import Result
 from tests.conftest import PLANTED, Bench
-from tests.faults.proxy import wait_until
 from tests.images.test_fusing import fusing
+from tests.integration.proxy import wait_until
 
 # Each test starts processes of both.
 pytestmark = pytest.mark.slow

@@ -10,11 +10,11 @@ import docker
 import pytest
 from click.testing import CliRunner
 
-from harness import catalog
 from harness.cli import main
+from harness.config import data_root
 from harness.launch.docker import DockerLauncher
 from harness.records import Outcome
-from harness.stored_jobs import read_jobs
+from harness.results.reader import read_jobs
 from tests.conftest import Bench
 from tests.images.conftest import CACHE
 from tests.images.test_fusion import declare, fused, rankings, run
@@ -40,7 +40,7 @@ QUERIES = 8
 def write_part(folder: Path, documents: int = 12, queries: int = QUERIES) -> None:
     """The first documents of SciFact, and some of its queries."""
     folder.mkdir()
-    shipped = catalog.data_root() / "datasets" / "scifact"
+    shipped = data_root() / "datasets" / "scifact"
     with gzip.open(shipped / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
         corpus = [next(lines) for _ in range(documents)]
     topics = (shipped / "queries.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)[:queries]

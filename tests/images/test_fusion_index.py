@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from harness.measure.adapter import Adapter, Corpus
-from harness.measure.jsonlines import EngineFailed
+from harness.driver.adapter import Adapter, Corpus
+from harness.driver.subprocess_adapter import EngineFailed
 from harness.records import Envelope, Hit
 from tests.images.test_fusing import FOLDER, module
 

@@ -6,8 +6,7 @@ import docker
 import numpy
 import pytest
 
-from harness import catalog
-from harness.images import making
+from harness.launch.images import builder, catalog
 from tests.images.conftest import CACHE
 from tests.images.impact import BUILT, PLAIN, Ask
 
@@ -70,7 +69,7 @@ RANK = """
 import json, os, sys
 from pathlib import Path
 import adapter, impact_methods
-from harness.measure.adapter import Corpus
+from harness.driver.adapter import Corpus
 from harness.records import Envelope
 queries = ["the river of the north", "old glacier ice", "coffee and molten rock", ""]
 def rank(params, name, assets):
@@ -173,7 +172,7 @@ odd = ["", "  ", "the of and", "\\U0001f600", "\\ud800", "coffee\\x00", "river "
 say([[hit.doc_id for hit in system.search(query, 3)] for query in odd])
 say(system.libraries()["jvm_options"])
 import impact_methods
-from harness.measure.adapter import Document
+from harness.driver.adapter import Document
 long = [Document("long", "", "market " * times + "zebra") for times in (400, 100_000)]
 short, whole = impact_methods.writer(params, assets, 1, "cpu").lines(long, lambda done: None)
 say([short == whole, "zebra" in json.dumps(whole)])
@@ -189,5 +188,5 @@ say([short == whole, "zebra" in json.dumps(whole)])
 
 
 def test_the_impact_image_is_small(engine: docker.DockerClient) -> None:
-    image = making.ensure_engine(engine, catalog.system("bt-splade-l"), cache=CACHE, report=print)
+    image = builder.ensure_engine(engine, catalog.system("bt-splade-l"), cache=CACHE, report=print)
     assert image.size_bytes <= 1.6e9

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness import catalog
+from harness.launch.images import catalog
 
 SPLADE = {"method": "splade", "head": "splade", "document_model": "d", "query_model": "q", "quantisation": 100}
 

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from harness import catalog
+from harness.launch.images import catalog
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from pathlib import Path
 import docker
 import pytest
 
-from harness import catalog
+from harness.config import data_root
 from harness.datasets import load
-from harness.images import making
+from harness.launch.images import builder, catalog
 from tests.images.conftest import CACHE, DOCUMENTS, Probe
 
 pytestmark = pytest.mark.docker
@@ -145,7 +145,7 @@ for code in ("th", "klingon"):
 )
 def test_lucene_finds_chinese_documents(probe: Probe, tmp_path: Path, name: str, least: float) -> None:
     """Chinese survives all the way; a bound below the measured nDCG@10 (0.312, 0.966) shows lost or split text."""
-    dataset = load(catalog.data_root() / "datasets" / name, CACHE)
+    dataset = load(data_root() / "datasets" / name, CACHE)
     (tmp_path / "job").mkdir()
     shutil.copyfile(dataset.corpus.folder / "corpus.jsonl", tmp_path / "job" / "chinese.jsonl")
     (tmp_path / "job" / "queries.json").write_text(json.dumps({each.query_id: each.text for each in dataset.queries}))
@@ -186,10 +186,10 @@ for adapt, place in ((engine(language="zh"), index), (engine(), index / "lucene"
 
 
 def test_the_lucene_image_is_small(engine: docker.DockerClient) -> None:
-    image = making.ensure(engine, catalog.system("bm25"), cache=CACHE, models=None, report=print)
+    image = builder.ensure(engine, catalog.system("bm25"), cache=CACHE, models=None, report=print)
     assert image.size_bytes <= 600e6
     assert (
-        image.digest == making.ensure(engine, catalog.system("bm25-zh"), cache=CACHE, models=None, report=print).digest
+        image.digest == builder.ensure(engine, catalog.system("bm25-zh"), cache=CACHE, models=None, report=print).digest
     )
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness import catalog
 from harness.cli import main
+from harness.launch.images import catalog
 from tests.conftest import TOPICS
 from tests.images.conftest import DOCUMENTS, Probe
 

@@ -11,12 +11,11 @@ import docker
 import pytest
 from click.testing import CliRunner
 
-from harness import catalog, emulation, platforms
 from harness.cli import main
 from harness.errors import ImageError
-from harness.images import making
-from harness.launch import emulated
+from harness.launch import docker_arguments
 from harness.launch.base import Prepared
+from harness.launch.images import builder, catalog, emulation, platforms
 from tests.images.conftest import CACHE
 
 # Another platform is bootstrapped and run under emulation: minutes.
@@ -46,12 +45,12 @@ def test_an_image_of_the_other_platform_keeps_the_contract_and_is_not_measured(
     assert len(said) == 7 and not [line for line in said if line.startswith("FAIL")]
 
     null = catalog.system("null")
-    image = making.find(engine, null, platform=foreign)
-    assert image is not None and image.platform == foreign and image.reference != making._Wanted.system(null).reference
+    image = builder.find(engine, null, platform=foreign)
+    assert image is not None and image.platform == foreign and image.reference != builder._Wanted.system(null).reference
     assert engine.images.get(image.digest).attrs["Architecture"] == platforms.debian(foreign)
     machine = engine.containers.run(
         image.digest, ["-c", "import os; print(os.uname().machine)"], entrypoint="python3", remove=True
     )
     assert machine.decode().strip() == platforms.kernel(foreign)
     with pytest.raises(ImageError, match=f"its image is for {foreign}, which this engine .* could only emulate"):
-        emulated.refuse(engine, Prepared(null, image.digest, image.digest))
+        docker_arguments.refuse(engine, Prepared(null, image.digest, image.digest))

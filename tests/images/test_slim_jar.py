@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from harness import catalog
+from harness.launch.images import catalog
 
 NATIVES = {
     "x86_64": ["ai/native/linux-x64/a.so", "linux/amd64/b.so", "lib/linux-x86_64/cpu/c.so", "snappy/Linux/x86_64/d.so"],

@@ -8,14 +8,14 @@ from typing import Any
 
 import docker
 
-from harness import catalog
-from harness.images import making
+from harness.config import data_root
+from harness.launch.images import builder, catalog
 from tests.images.conftest import CACHE
 
 
 def make_checkpoints(engine: docker.DockerClient, name: str, asked: list[dict[str, Any]], folder: Path) -> None:
     """Run ``checkpoints/sparse.py`` in the engine's image; ``folder`` then holds what it was asked for."""
-    image = making.ensure_engine(engine, catalog.system(name), cache=CACHE, report=print)
+    image = builder.ensure_engine(engine, catalog.system(name), cache=CACHE, report=print)
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o777)
     (folder / "asked.json").write_text(json.dumps(asked))
@@ -28,7 +28,7 @@ def make_checkpoints(engine: docker.DockerClient, name: str, asked: list[dict[st
         user="65532:65532",
         tmpfs={"/tmp": "size=64m"},
         volumes={
-            str(catalog.data_root() / "checkpoints"): {"bind": "/scripts", "mode": "ro"},
+            str(data_root() / "checkpoints"): {"bind": "/scripts", "mode": "ro"},
             str(folder): {"bind": "/made", "mode": "rw"},
         },
     )

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.launch import canary
-from harness.launch.canary import Canary, cpu_pressure, lowest_mhz
-from harness.launch.topology import place
+from harness.launch.cpu_placement import place
+from harness.launch.monitor import canary
+from harness.launch.monitor.canary import Canary, cpu_pressure, lowest_mhz
 
 
 def test_a_look_says_how_long_the_work_took_and_leaves_nothing(tmp_path: Path) -> None:

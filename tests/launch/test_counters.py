@@ -11,12 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from harness import cgroup
-from harness.kernel_files import read_text
-from harness.launch.counters import CgroupCounters, CounterTrace, HostCpus, ProcessCounters, Reading, Threads, Totals
+from harness.driver import cgroup
+from harness.driver.procfs import read_text
+from harness.launch.monitor.counters import (
+    CgroupCounters,
+    CounterTrace,
+    HostCpus,
+    ProcessCounters,
+    Reading,
+    Threads,
+    Totals,
+)
 from harness.records import Phase
-from harness.result import Counters
-from tests.recorded import FOLDER, docker_says, unfold
+from harness.results.schema import Counters
+from tests.support.recorded_cgroups import FOLDER, docker_says, unfold
 
 S = 1_000_000_000
 STAT = """cpu  4000 0 1000 9000 100 0 50 25 10 0

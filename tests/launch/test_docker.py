@@ -14,21 +14,21 @@ import docker
 import pytest
 from docker.models.containers import Container
 
+from harness.filesystem import me
 from harness.launch import docker as module
-from harness.launch.container import LABEL
 from harness.launch.docker import DockerLauncher
-from harness.owner import me
+from harness.launch.docker_arguments import LABEL
 from harness.records import Isolation, Outcome
-from harness.result import Result
-from harness.stored_jobs import read_jobs
+from harness.results.reader import read_jobs
+from harness.results.schema import Result
 from tests.conftest import Bench, make_bench
-from tests.faults import support
-from tests.faults.proxy import wait_until
+from tests.integration import support
+from tests.integration.proxy import wait_until
 
 pytestmark = pytest.mark.docker
 
 # What a container does wrong, how that ends, and words that say so.  What an adapter does wrong to its driver is the
-# subject of tests/launch/test_process.py; what attacks, of tests/faults/test_hostile.py.
+# subject of tests/launch/test_process.py; what attacks, of tests/integration/test_hostile.py.
 _WRONG = {
     "oom": (Outcome.OOM, "the kernel killed the job at the memory limit of 256 MiB"),
     "oom_child": (Outcome.OOM, "the kernel killed one of its processes at the memory limit of 256 MiB"),
@@ -237,7 +237,7 @@ def test_containers_of_a_dead_run_are_removed_and_those_of_a_living_one_stay(
 
 
 def test_a_profile_with_gpus_is_not_applicable_without_one(bench: Bench, launcher: DockerLauncher) -> None:
-    from harness.launch import gpu
+    from harness.launch.monitor import gpu
 
     if gpu.probe().models:
         pytest.skip("this host has a GPU")
@@ -252,7 +252,7 @@ def test_a_profile_with_gpus_is_not_applicable_without_one(bench: Bench, launche
 def test_ctrl_c_ends_the_container_at_once_and_the_next_run_goes_on(
     bench: Bench, engine: docker.DockerClient, times: int
 ) -> None:
-    """Leftovers of a kill are the subject of tests/faults/test_kill.py."""
+    """Leftovers of a kill are the subject of tests/integration/test_kill.py."""
     bench.plant("steady", service_s=0.2)
     command = support.command(bench, bench.suite(systems=["steady"]))
     child = support.start(bench, command)

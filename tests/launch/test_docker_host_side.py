@@ -22,19 +22,20 @@ from typing import Any
 import docker
 import pytest
 
-from harness import thrashing
 from harness.errors import EngineError
+from harness.filesystem import me
+from harness.jobs import collect
+from harness.launch import cpu_placement
 from harness.launch import docker as module
-from harness.launch import leases
-from harness.launch.base import Ended, Job, Limits, Prepared, Progress, Stopped
+from harness.launch.base import Ended, Job, Limits, Prepared, Stopped
 from harness.launch.docker import DockerLauncher
-from harness.owner import me
+from harness.progress import Progress
 from harness.records import Envelope, Outcome, Phase
-from harness.result import Counters
-from harness.stored_jobs import read_jobs
+from harness.results.reader import read_jobs
+from harness.results.schema import Counters
 from tests.conftest import Bench
-from tests.jobs import FULL_SPEC
 from tests.launch.test_docker import ours
+from tests.support.job_fixtures import FULL_SPEC
 
 pytestmark = pytest.mark.docker
 
@@ -74,7 +75,7 @@ class Rig:
         monkeypatch.setattr(
             module, "arguments", lambda *asked: {**arguments(*asked), "entrypoint": ["python3", "-c", self.script]}
         )
-        from harness import catalog
+        from harness.launch.images import catalog
 
         self.system = catalog.systems(bench.folder / "engines")["planted"]
 
@@ -141,7 +142,7 @@ def test_a_job_is_placed_looked_at_between_its_trials_and_counted(
 
 
 def test_a_spinning_job_uses_its_cpu_and_a_rival_on_it_is_seen(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(leases.VARIABLE, raising=False)  # so that it is known which CPU the job gets
+    monkeypatch.delenv(cpu_placement.VARIABLE, raising=False)  # so that it is known which CPU the job gets
     alone = counted(rig.launch(SPIN))
     assert alone.wall_s is not None and alone.cpu_s is not None and alone.wait_s is not None
     assert alone.foreign_cpu_s is not None and alone.steal_s is not None
@@ -251,7 +252,7 @@ def test_a_job_that_lives_on_by_reading_its_memory_from_disk_is_told_from_one_th
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel kills nothing while there are file pages to drop."""
-    monkeypatch.setattr(thrashing, "_STRETCH_S", 1)
+    monkeypatch.setattr(collect, "_STRETCH_S", 1)
     corpus = rig.bench.folder / "mapped"
     corpus.mkdir()
     with (corpus / "file").open("wb") as file:
@@ -270,10 +271,10 @@ while True:
     limits = Limits(4, 60, 60, 60)
     thrashed = rig.launch(PHASE + hold + thrash, limits=limits, corpus=corpus)
     assert thrashed.stopped == Stopped(Outcome.TIMEOUT, "load took more than 4 s")
-    said = thrashing.at_limit(thrashed, 256 << 20)
+    said = collect.at_limit(thrashed, 256 << 20)
     assert said is not None and re.match(r"2\d\d of 256 MiB were anonymous, .* major faults a second", said), said
     hung = rig.launch(PHASE + hold + "time.sleep(60)", limits=limits, corpus=corpus)
-    assert hung.stopped == thrashed.stopped and thrashing.at_limit(hung, 256 << 20) is None
+    assert hung.stopped == thrashed.stopped and collect.at_limit(hung, 256 << 20) is None
 
 
 class Door:

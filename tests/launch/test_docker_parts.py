@@ -13,14 +13,13 @@ import requests
 
 from harness.errors import EngineError, ImageError
 from harness.launch import docker as module
-from harness.launch import waiting
-from harness.launch.container import LOG_BYTES, arguments
+from harness.launch import docker_arguments
 from harness.launch.docker import DockerLauncher, _log, group_of
-from harness.launch.waiting import Waiting
+from harness.launch.docker_arguments import LOG_BYTES, Waiting, arguments
 from harness.records import Outcome
-from harness.result import Placement
+from harness.results.schema import Placement
+from tests.driver.test_cgroup import ID, V1_PROCESS
 from tests.launch.test_follow import Stage
-from tests.test_cgroup import ID, V1_PROCESS
 
 NAMES = ("cpu", "cpuacct", "cpuset", "memory", "pids")
 
@@ -141,7 +140,7 @@ def test_the_engine_has_some_time_to_end_a_container(monkeypatch: pytest.MonkeyP
     hung = threading.Event()
     container = Scripted()
     monkeypatch.setattr(container, "wait", lambda timeout: hung.wait(30))
-    monkeypatch.setattr(waiting, "_KILL_S", 0.1)
+    monkeypatch.setattr(docker_arguments, "_KILL_S", 0.1)
     with pytest.raises(EngineError, match="did not end a container"):
         Waiting(container).result()  # type: ignore[arg-type]
     hung.set()

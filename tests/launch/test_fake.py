@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from harness import prices, stored_jobs, tables
+from harness.analysis import results_folder
 from harness.errors import FileError, UnknownName, UsageError
+from harness.jobs.plan import NO_IMAGE
 from harness.launch.base import Job
 from harness.launch.fake import FakeLauncher
-from harness.plan import NO_IMAGE
+from harness.pricing import prices
 from harness.records import Isolation, Outcome
 from harness.report import render
-from harness.stored_jobs import read_jobs
+from harness.results import reader
+from harness.results.reader import read_jobs
 from tests.conftest import Bench, write_dataset
 
 EXPECT = '[[expect]]\nsystem = "planted"\nprofile = "cpu1-mem256m"\noutcome = "oom"\n'
@@ -43,7 +45,7 @@ def test_a_suite_becomes_a_table(bench: Bench) -> None:
     summary = bench.run(launcher, path)
     assert summary.done_before == 0 and len(summary.jobs) == 6 and not summary.unforeseen
     assert [job.spec.kind for job in launcher.launched].count("build") == 2, "an index serves all profiles"
-    table = tables.build(read_jobs(bench.results), snapshot=prices.snapshot(), measures=("RR@10", "nDCG@10"))
+    table = results_folder.build(read_jobs(bench.results), snapshot=prices.snapshot(), measures=("RR@10", "nDCG@10"))
     text = render(table, "md")
     assert text.count("planted") >= 3 and text.count("other") >= 3
     assert "not_applicable" in text and "fake" in text
@@ -142,7 +144,7 @@ def test_an_interrupted_run_keeps_what_is_finished_and_goes_on_from_there(bench:
     with pytest.raises(KeyboardInterrupt):
         bench.run(FakeLauncher(interrupt), path)
     assert len(read_jobs(bench.results)) == 1
-    assert not list(bench.results.rglob(stored_jobs.STAGING))
+    assert not list(bench.results.rglob(reader.STAGING))
     summary = bench.run(FakeLauncher(), path)
     assert summary.done_before == 1 and len(summary.jobs) == 2
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.launch.base import Job, Limits, Progress, Stopped
-from harness.launch.canary import Canary
-from harness.launch.follow import Looks, follow
-from harness.launch.topology import place
-from harness.launch.watch import Watch
+from harness.launch.base import Job, Limits, Stopped
+from harness.launch.cpu_placement import place
+from harness.launch.monitor.canary import Canary
+from harness.launch.watch import Looks, Watch, follow
+from harness.progress import Progress
 from harness.records import Outcome
-from harness.result import CanaryReading, GpuReading, Placement
-from tests.jobs import FULL_SPEC, PREPARED
+from harness.results.schema import CanaryReading, GpuReading, Placement
+from tests.support.job_fixtures import FULL_SPEC, PREPARED
 
 PLACEMENT = Placement((1,), (), None, (0,), apart=True)
 

@@ -11,9 +11,9 @@ import pynvml
 import pytest
 
 from harness.errors import EngineError
-from harness.launch import gpu
-from harness.launch.gpu_trace import Others
-from harness.result import GpuReading
+from harness.launch.monitor import gpu
+from harness.launch.monitor.gpu_trace import Others
+from harness.results.schema import GpuReading
 from tests.launch.nvml import Nvml
 
 NOBODY = 2**22 + 1  # above what Linux gives any process

@@ -10,11 +10,10 @@ from collections.abc import Callable, Collection, Iterable
 
 import pytest
 
-from harness.launch import gpu_sampler
-from harness.launch.gpu_sampler import GpuSampler
-from harness.launch.gpu_trace import Moment, Others
-from harness.launch.sampler import INTERVAL_S, Sampler
-from harness.result import GpuReading
+from harness.launch.monitor import sampler as sampler_monitor
+from harness.launch.monitor.gpu_trace import Moment, Others
+from harness.launch.monitor.sampler import INTERVAL_S, GpuSampler, Sampler
+from harness.results.schema import GpuReading
 from tests.launch.test_sampler import ScriptedCounters, ScriptedMemory, until
 
 
@@ -50,7 +49,7 @@ def burn() -> None:
 
 
 def test_gpus_are_read_at_the_start_at_each_mark_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_sampler, "_MOMENTS_S", 3600)
+    monkeypatch.setattr(sampler_monitor, "_MOMENTS_S", 3600)
     gpu = ScriptedGpu()
     with sampler(gpu) as running:
         until(lambda: gpu.asked == 1)
@@ -100,13 +99,13 @@ def test_a_driver_that_keeps_us_waiting_delays_neither_memory_nor_counters_nor_a
 @pytest.mark.parametrize(("work", "least_s"), [(sleep, 0.5), (burn, 15)])
 def test_gpus_are_read_less_often_the_longer_it_takes(work: Callable[[], None], least_s: float) -> None:
     """50 ms of waiting, at a tenth of the time, or of a CPU's work, at 0.3 % of one."""
-    assert gpu_sampler._paced(work, 0.25) >= least_s
-    assert gpu_sampler._paced(lambda: None, 3600) == 3600
+    assert sampler_monitor._paced(work, 0.25) >= least_s
+    assert sampler_monitor._paced(lambda: None, 3600) == 3600
 
 
 @pytest.mark.slow
 def test_a_slow_driver_is_asked_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_sampler, "_MOMENTS_S", 0.0)
+    monkeypatch.setattr(sampler_monitor, "_MOMENTS_S", 0.0)
     gpu = ScriptedGpu(work=sleep)
     started = time.monotonic()
     with sampler(gpu):

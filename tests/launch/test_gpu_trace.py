@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness.launch.gpu_trace import GpuTrace, Moment, Others, others
+from harness.launch.monitor.gpu_trace import GpuTrace, Moment, Others, others
 from harness.records import Phase
-from harness.result import GpuReading, GpuUse
+from harness.results.schema import GpuReading, GpuUse
 
 S = 1_000_000_000
 TRIALS = (Phase("load", 0, S), Phase("trial-0", 2 * S, 3 * S), Phase("trial-1", 5 * S, 6 * S))

@@ -13,7 +13,7 @@ import pytest
 
 from harness.launch import host
 from harness.records import Envelope
-from harness.result import Placement
+from harness.results.schema import Placement
 
 
 def test_cpus_are_those_that_we_may_use() -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.launch import leases, topology
-from harness.launch.leases import placed
+from harness.launch import cpu_placement
+from harness.launch.cpu_placement import placed
 
 _HOLD = """
-from harness.launch import leases
-with leases.placed(1) as placement:
+from harness.launch import cpu_placement
+with cpu_placement.placed(1) as placement:
     print(*placement.cpus, flush=True)
     input()
 """
@@ -23,9 +23,9 @@ with leases.placed(1) as placement:
 @pytest.fixture
 def four(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A shared host of four CPUs."""
-    monkeypatch.setenv(leases.VARIABLE, str(tmp_path / "cpus"))
+    monkeypatch.setenv(cpu_placement.VARIABLE, str(tmp_path / "cpus"))
     monkeypatch.setattr("os.sched_getaffinity", lambda _process: {0, 1, 2, 3})
-    monkeypatch.setattr(leases, "_WAIT_S", 0.01)
+    monkeypatch.setattr(cpu_placement, "_WAIT_S", 0.01)
     return tmp_path / "cpus"
 
 
@@ -68,9 +68,9 @@ def test_a_job_that_failed_gives_its_cpus_back(four: Path) -> None:
 
 
 def test_a_killed_harness_frees_its_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(leases.VARIABLE, str(tmp_path / "cpus"))
-    monkeypatch.setattr(leases, "_WAIT_S", 0.01)
-    expected = topology.place(1).cpus
+    monkeypatch.setenv(cpu_placement.VARIABLE, str(tmp_path / "cpus"))
+    monkeypatch.setattr(cpu_placement, "_WAIT_S", 0.01)
+    expected = cpu_placement.place(1).cpus
     with subprocess.Popen([sys.executable, "-c", _HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout
         assert tuple(map(int, other.stdout.readline().split())) == expected
@@ -82,6 +82,6 @@ def test_a_killed_harness_frees_its_cpus(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_harness_that_has_the_host_to_itself_locks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(leases.VARIABLE, raising=False)
+    monkeypatch.delenv(cpu_placement.VARIABLE, raising=False)
     with placed(1) as first, placed(1) as second:
-        assert first == second == topology.place(1)
+        assert first == second == cpu_placement.place(1)

@@ -9,11 +9,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from harness import cgroup
-from harness.launch.memory import CgroupMemory, MemoryNow, MemoryTrace, ProcessMemory
+from harness.driver import cgroup
+from harness.launch.monitor.memory import CgroupMemory, MemoryNow, MemoryTrace, ProcessMemory
 from harness.records import Phase
-from harness.result import Memory
-from tests.recorded import unfold
+from harness.results.schema import Memory
+from tests.support.recorded_cgroups import unfold
 
 
 def test_what_was_never_read_is_none_and_never_0() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import assets
-from harness.catalog import System
+from harness.launch.images import assets
+from harness.launch.images.catalog import System
 from harness.launch.process import ProcessLauncher
 
 

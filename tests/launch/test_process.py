@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from harness.jobs.orchestrator import Summary
+from harness.launch.monitor.memory import process_tree
 from harness.launch.process import ProcessLauncher
-from harness.launch.tree import process_tree
-from harness.orchestrator import Summary
 from harness.records import Isolation, Outcome
-from harness.result import SCHEMA_VERSION, Result
-from harness.stored_jobs import StoredJob, read_jobs
-from tests.chance import chance
+from harness.results.reader import StoredJob, read_jobs
+from harness.results.schema import SCHEMA_VERSION, Result
 from tests.conftest import Bench, make_bench
 from tests.launch.nvml import Nvml
+from tests.support.chance import chance
 
 pytestmark = pytest.mark.slow
 
-# Hits that the driver refuses: tests/measure/test_answers.py has them all, one by chance is answered for real.
+# Hits that the driver refuses: tests/driver/test_answers.py has them all, one by chance is answered for real.
 _REFUSED = {
     "nan": (Outcome.BAD_OUTPUT, "rank 1: the score is nan"),
     "duplicate": (Outcome.BAD_OUTPUT, "comes twice"),
@@ -213,7 +213,7 @@ def test_a_job_with_a_gpu_is_stored_with_what_nvml_said(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, shared: bool
 ) -> None:
     nvml = Busy(monkeypatch)
-    monkeypatch.setattr("harness.launch.gpu._numbered_as_the_host", lambda: True)  # wherever the tests run
+    monkeypatch.setattr("harness.launch.monitor.gpu._numbered_as_the_host", lambda: True)  # wherever the tests run
     nvml.graphics[0] = {os.getppid(): 5 << 20} if shared else {}
     bench.plant("slow", service_s=0.1)
     bench.run(ProcessLauncher(bench.cache), bench.suite(systems=["slow"], profiles=["gpu1-cpu1-mem4"]))

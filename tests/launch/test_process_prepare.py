@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import catalog
-from harness.catalog import System
 from harness.errors import ImageError
+from harness.launch.images import catalog
+from harness.launch.images.catalog import System
 from harness.launch.process import ProcessLauncher
 from tests.conftest import Bench
 

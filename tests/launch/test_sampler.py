@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from harness.launch import sampler as module
-from harness.launch.counters import Reading
-from harness.launch.memory import MemoryNow
-from harness.launch.sampler import Sampler
-from harness.result import Memory
+from harness.launch.monitor import sampler as module
+from harness.launch.monitor.counters import Reading
+from harness.launch.monitor.memory import MemoryNow
+from harness.launch.monitor.sampler import Sampler
+from harness.results.schema import Memory
 
 
 class ScriptedMemory:

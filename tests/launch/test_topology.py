@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.launch import topology
-from harness.launch.topology import place
-from harness.result import Placement
+from harness.launch import cpu_placement
+from harness.launch.cpu_placement import place
+from harness.results.schema import Placement
 
 
 def tree(
@@ -130,7 +130,7 @@ def test_without_a_topology_the_highest_numbers_are_taken_and_nothing_is_claimed
 
 def test_a_node_of_memory_alone_is_no_place(tmp_path: Path) -> None:
     root = tree(tmp_path / "sys", [(0,), (1,)], {0: "0-1", 2: "", 10: ""}, "0-1")  # 2 and 10: expanders
-    assert topology.read({0, 1}, root).nodes == {0}
+    assert cpu_placement.read({0, 1}, root).nodes == {0}
 
 
 def test_this_host_has_a_place_for_a_job() -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from harness.launch import watch
-from harness.launch.base import Handed, Job, Limits, Progress, Stopped
+from harness.launch.base import Handed, Job, Limits, Stopped
 from harness.launch.watch import Tail, Watch
+from harness.progress import Progress
 from harness.records import Cpuset, Outcome, Query, ScenarioParams, spec_from_json
-from tests.jobs import FULL_SPEC, PREPARED
+from tests.support.job_fixtures import FULL_SPEC, PREPARED
 
 LIMITS = Limits(load_s=10, query_s=2, build_s=100, job_s=1000)
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from harness.analysis.table import Cause, Finding, Overhead, Row, Table, Timing, Validity
 from harness.records import Envelope, Isolation, Outcome
-from harness.table import Cause, Figure, Finding, Overhead, Row, Table, Timing, Validity
-from tests import build
+from harness.stats import Estimate
+from tests.support import sample_records
 
 MIB = 2**20
 PRICES = {
@@ -27,11 +28,11 @@ def row(system: str, profile: str, **changes: Any) -> Row:
         "profile": profile,
         "cpus": cpus,
         "memory_limit_bytes": memory_mib * MIB,
-        "price": build.price(instance, usd, 2 * cpus, 2 * memory_mib * MIB),
+        "price": sample_records.price(instance, usd, 2 * cpus, 2 * memory_mib * MIB),
         "stand_in": STAND_IN if system == "minilm" else None,
         "price_note": f"priced on {instance} (arm64); latency was measured on x86_64",
     }
-    return build.row(**{**fields, **changes})
+    return sample_records.row(**{**fields, **changes})
 
 
 def measured(system: str, profile: str, mean_ms: float, **changes: Any) -> Row:
@@ -40,23 +41,23 @@ def measured(system: str, profile: str, mean_ms: float, **changes: Any) -> Row:
         "queries": 300,
         "trials": 5,
         "queries_judged": 300,
-        "measures": {"RR@10": Figure(0.64321), "Success@10": Figure(0.79), "nDCG@10": Figure(0.67891)},
-        "latency_mean_s": Figure(mean_ms / 1e3, mean_ms / 1.05e3, mean_ms * 1.05 / 1e3),
-        "p50_s": Figure(mean_ms / 1.1e3, mean_ms / 1.2e3, mean_ms / 1e3),
-        "p95_s": Figure(mean_ms * 2 / 1e3, mean_ms * 1.8 / 1e3, mean_ms * 2.2 / 1e3),
-        "p99_s": Figure(None, reason="p99 needs 662 queries, timed 300"),
-        "like_queries_s": {"mean": Figure(mean_ms / 1e3, mean_ms * 0.97 / 1e3, mean_ms * 1.03 / 1e3)},
-        "these_queries_s": {"mean": Figure(mean_ms / 1e3, mean_ms * 0.99 / 1e3, mean_ms * 1.01 / 1e3)},
+        "measures": {"RR@10": Estimate(0.64321), "Success@10": Estimate(0.79), "nDCG@10": Estimate(0.67891)},
+        "latency_mean_s": Estimate(mean_ms / 1e3, mean_ms / 1.05e3, mean_ms * 1.05 / 1e3),
+        "p50_s": Estimate(mean_ms / 1.1e3, mean_ms / 1.2e3, mean_ms / 1e3),
+        "p95_s": Estimate(mean_ms * 2 / 1e3, mean_ms * 1.8 / 1e3, mean_ms * 2.2 / 1e3),
+        "p99_s": Estimate(None, reason="p99 needs 662 queries, timed 300"),
+        "like_queries_s": {"mean": Estimate(mean_ms / 1e3, mean_ms * 0.97 / 1e3, mean_ms * 1.03 / 1e3)},
+        "these_queries_s": {"mean": Estimate(mean_ms / 1e3, mean_ms * 0.99 / 1e3, mean_ms * 1.01 / 1e3)},
         "at_most_s": {
-            "p50": Figure(mean_ms * 1.02 / 1e3),
-            "p95": Figure(mean_ms * 2.3 / 1e3),
-            "p99": Figure(None, reason="p99 needs 662 queries, timed 300"),
+            "p50": Estimate(mean_ms * 1.02 / 1e3),
+            "p95": Estimate(mean_ms * 2.3 / 1e3),
+            "p99": Estimate(None, reason="p99 needs 662 queries, timed 300"),
         },
         "spread_s": {
-            "query": Figure(mean_ms * 0.4 / 1e3),
-            "trial": Figure(None, reason="each job ran one trial: the two coincide"),
-            "job": Figure(mean_ms * 0.01 / 1e3, reason="holds the trial's part too"),
-            "residual": Figure(mean_ms * 0.05 / 1e3),
+            "query": Estimate(mean_ms * 0.4 / 1e3),
+            "trial": Estimate(None, reason="each job ran one trial: the two coincide"),
+            "job": Estimate(mean_ms * 0.01 / 1e3, reason="holds the trial's part too"),
+            "residual": Estimate(mean_ms * 0.05 / 1e3),
         },
         "jobs": 5,
         "keys": tuple(f"001122334455667{number}" for number in range(5)),
@@ -68,12 +69,12 @@ def measured(system: str, profile: str, mean_ms: float, **changes: Any) -> Row:
         "index_build_s": 12.5,
         "build_envelope": Envelope("cpu2-mem4", 2, 4096 * MIB),
         "corpus_documents": 5183,
-        "build_price": build.price("a1.large", 0.051, 2, 4096 * MIB),
-        "usd_build_per_million_documents": Figure(12.5 * 0.051 / 3600 / 5183 * 1e6),
-        "usd_storage_per_month": Figure(None, reason="no price of storage is known"),
+        "build_price": sample_records.price("a1.large", 0.051, 2, 4096 * MIB),
+        "usd_build_per_million_documents": Estimate(12.5 * 0.051 / 3600 / 5183 * 1e6),
+        "usd_storage_per_month": Estimate(None, reason="no price of storage is known"),
         "load_s": 1.0625,
         "first_query_s": 0.25,
-        "usd_per_million": Figure(mean_ms / 3600 * usd * 1e3, mean_ms / 3780 * usd * 1e3, mean_ms / 3428 * usd * 1e3),
+        "usd_per_million": Estimate(mean_ms / 3600 * usd * 1e3, mean_ms / 3780 * usd * 1e3, mean_ms / 3428 * usd * 1e3),
     }
     return row(system, profile, **{**fields, **changes})
 
@@ -99,26 +100,26 @@ def table() -> Table:
             notes=(DRIFT,),
             peak_anon_bytes=None,
             peak_mapped_bytes=70 * MIB,
-            stages_s={"encode": Timing(Figure(0.00003, 0.00002, 0.00004), Figure(0.00002))},
+            stages_s={"encode": Timing(Estimate(0.00003, 0.00002, 0.00004), Estimate(0.00002))},
             transient=True,
             measures={
-                "RR@10": Figure(0.0),
-                "Success@10": Figure(1.0),
-                "nDCG@10": Figure(None, reason="the run cannot be judged"),
+                "RR@10": Estimate(0.0),
+                "Success@10": Estimate(1.0),
+                "nDCG@10": Estimate(None, reason="the run cannot be judged"),
             },
         ),
         measured(
             "minilm",
             "cpu2-mem4",
             1234.5,
-            latency_mean_s=Figure(1.2345, reason="an interval needs 11 queries, timed 5"),
+            latency_mean_s=Estimate(1.2345, reason="an interval needs 11 queries, timed 5"),
             spread_s={},
             at_most_s={},
-            p50_s=Figure(None, reason="p50 needs 11 queries, timed 5"),
-            p95_s=Figure(None, reason="p95 needs 130 queries, timed 5"),
+            p50_s=Estimate(None, reason="p50 needs 11 queries, timed 5"),
+            p95_s=Estimate(None, reason="p95 needs 130 queries, timed 5"),
         ),
     )
-    return build.table(
+    return sample_records.table(
         rows,
         ("RR@10", "Success@10", "nDCG@10"),
         overhead=(
@@ -131,9 +132,9 @@ def table() -> Table:
                 validity=Validity.CLEAN,
                 reasons=(),
                 key="8899aabbccddeeff",
-                latency_mean_s=Figure(4e-7, 3.9e-7, 4.1e-7),
-                p50_s=Figure(3.5e-7),
-                p99_s=Figure(None, reason="p99 needs 662 queries, timed 300"),
+                latency_mean_s=Estimate(4e-7, 3.9e-7, 4.1e-7),
+                p50_s=Estimate(3.5e-7),
+                p99_s=Estimate(None, reason="p99 needs 662 queries, timed 300"),
             ),
         ),
         notes=("harness's own overhead.", "How the interval was made.", "Prices: aws us-east-1, 2026-07-20."),
@@ -142,7 +143,7 @@ def table() -> Table:
 
 @pytest.fixture
 def empty() -> Table:
-    return build.table(())
+    return sample_records.table(())
 
 
 @pytest.fixture

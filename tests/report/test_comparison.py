@@ -12,28 +12,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import comparison, significance
-from harness.changed import Asked
-from harness.comparison import Comparison, Side
-from harness.differences import Verdict
+from harness.analysis import comparison, significance
+from harness.analysis.comparison import Comparison, Side
+from harness.analysis.paired_differences import Asked, Verdict
+from harness.analysis.table import Row, Validity
 from harness.errors import UnknownName
-from harness.per_query import PerQuery
+from harness.evaluation.per_query import PerQuery
 from harness.records import Outcome
 from harness.report import headline
 from harness.report.comparison import render
-from harness.table import Figure, Row, Validity
-from tests import build
+from harness.stats import Estimate
+from tests.support import sample_records
 
 COUNT = 300
 IDS = tuple(f"q{number:03}" for number in range(COUNT))
 RNG = np.random.default_rng(5)
 BASE = RNG.uniform(0, 0.5, COUNT)
-PRICE = build.price("a1.large", 0.051, 2, 4 << 30)
+PRICE = sample_records.price("a1.large", 0.051, 2, 4 << 30)
 
 
 def row(system: str, **changes: Any) -> Row:
-    fields = {"system": system, "key": system, "latency_mean_s": Figure(0.02), "measures": {"RR@10": Figure(0.5)}}
-    return build.row(**{**fields, "trial_means_s": (0.02, 0.0201, 0.0199), **changes})
+    fields = {"system": system, "key": system, "latency_mean_s": Estimate(0.02), "measures": {"RR@10": Estimate(0.5)}}
+    return sample_records.row(**{**fields, "trial_means_s": (0.02, 0.0201, 0.0199), **changes})
 
 
 def found(system: str, values: np.ndarray, slower: float = 0.0, measure: str = "RR@10") -> PerQuery:
@@ -50,7 +50,7 @@ def pair(values: np.ndarray, a: Row | None = None, b: Row | None = None, slower:
 
 
 def priced(system: str, usd: float, **changes: Any) -> Row:
-    return row(system, price=PRICE, usd_per_million=Figure(usd), **changes)
+    return row(system, price=PRICE, usd_per_million=Estimate(usd), **changes)
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
@@ -77,7 +77,7 @@ SLOW = {"trial_means_s": (0.12, 0.1201, 0.1199)}
             r"B costs 6\.0x, with no difference that these 300 queries can show: \+0\.3 points RR@10 \[-.\.., .\..\]\.",
         ),
         (
-            pair(BASE, row("a"), row("b", latency_mean_s=Figure(0.12), **SLOW)),
+            pair(BASE, row("a"), row("b", latency_mean_s=Estimate(0.12), **SLOW)),
             r"B takes 6\.0x and has the same RR@10 on each of these 300 queries\.",
         ),
         (
@@ -95,8 +95,8 @@ def test_the_headline_is_one_sentence(made: Comparison, said: str) -> None:
 
 
 def test_a_cost_that_rests_on_a_latency_that_is_not_shown_says_so() -> None:
-    sway = row("a", latency_mean_s=Figure(0.02), price=PRICE, usd_per_million=Figure(0.1))
-    other = row("b", latency_mean_s=Figure(0.0202), price=PRICE, usd_per_million=Figure(0.101))
+    sway = row("a", latency_mean_s=Estimate(0.02), price=PRICE, usd_per_million=Estimate(0.1))
+    other = row("b", latency_mean_s=Estimate(0.0202), price=PRICE, usd_per_million=Estimate(0.101))
     noise = np.where(np.arange(COUNT) % 2, 0.01, -0.0099)
     (made,) = comparison.corrected(
         [
@@ -115,7 +115,7 @@ def test_a_cost_that_rests_on_a_latency_that_is_not_shown_says_so() -> None:
 
 
 def test_published_figures_are_weighed_without_a_test() -> None:
-    a, b = row("a"), row("b", measures={"RR@10": Figure(0.45)}, latency_mean_s=Figure(0.05))
+    a, b = row("a"), row("b", measures={"RR@10": Estimate(0.45)}, latency_mean_s=Estimate(0.05))
     (made,) = comparison.corrected([comparison.compare(a, b, None, None, ("RR@10",))])
     said = "B takes 2.5x, with -5.0 points RR@10, which nothing tests: published, or not measured by query."
     assert headline.sentence(made, 0) == said
@@ -123,7 +123,7 @@ def test_published_figures_are_weighed_without_a_test() -> None:
 
 
 def test_counting_measures_are_not_given_in_points() -> None:
-    a, b = (row(name, measures={"NumRelRet": Figure(value)}) for name, value in (("a", 1.0), ("b", 3.0)))
+    a, b = (row(name, measures={"NumRelRet": Estimate(value)}) for name, value in (("a", 1.0), ("b", 3.0)))
     ours = found("a", np.full(COUNT, 1.0), measure="NumRelRet")
     theirs = found("b", np.full(COUNT, 3.0), measure="NumRelRet")
     (made,) = comparison.corrected([comparison.compare(a, b, ours, theirs, ("NumRelRet",))])

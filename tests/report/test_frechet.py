@@ -10,15 +10,15 @@ from dataclasses import replace
 import pytest
 
 from harness.errors import UnknownName
-from harness.frechet.measured import Distance, Distances, Settings
+from harness.evaluation.frechet.systems import Distance, Distances, Settings
 from harness.report import frechet
-from harness.table import Figure
+from harness.stats import Estimate
 
 
 def distance(value: float | None, *, k: int = 10, unlabelled: bool = False, short: int = 0) -> Distance:
-    figure = Figure(None, reason="a covariance takes two documents on each side")
+    figure = Estimate(None, reason="a covariance takes two documents on each side")
     if value is not None:
-        figure = Figure(value, value - 0.05, value + 0.05)
+        figure = Estimate(value, value - 0.05, value + 0.05)
     return Distance(k, unlabelled, figure, 30 - short, 40, 300, short, short)
 
 
@@ -53,7 +53,7 @@ def test_the_nearest_come_first_with_intervals_and_measures_beside() -> None:
 
 
 def test_differences_from_a_system_have_a_column_and_an_interval_of_their_own() -> None:
-    far = replace(distance(0.5), against="near", difference=Figure(0.3, 0.28, 0.32))
+    far = replace(distance(0.5), against="near", difference=Estimate(0.3, 0.28, 0.32))
     made = replace(MADE, systems={"far": (far,), "near": (distance(0.2),)})
     text = frechet.render([(made, {"far": {}, "near": {}})], "md")
     rows = [line.replace(" ", "") for line in text.splitlines() if line.startswith("|")]

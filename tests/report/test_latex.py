@@ -14,12 +14,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness import leaderboard, prices, pricing, report, tables
-from harness.catalog import data_root
-from harness.published import tables as published
+from harness import report
+from harness.analysis import leaderboard, results_folder, row_pricing
+from harness.analysis.published import tables as published
+from harness.analysis.table import Table
+from harness.config import data_root
+from harness.pricing import prices
 from harness.records import Outcome
-from harness.report import latex, paper, standings, tex
-from harness.table import Table
+from harness.report import latex, paper
+from harness.report import leaderboard as leaderboard_report
 from tests.report.conftest import measured
 
 pytestmark = pytest.mark.latex
@@ -64,7 +67,7 @@ def compiled(folder: Path, fragments: Sequence[str], head: str = ARTICLE, packag
 def test_every_shape_of_measured_and_published_tables_compiles(table: Table, tmp_path: Path) -> None:
     folder = data_root() / "results" / "published" / "santhanam2023"
     snapshot = prices.snapshot()
-    rows = tables.priced(tables.rows_of(folder), pricing.tariff(snapshot))
+    rows = results_folder.priced(results_folder.rows_of(folder), row_pricing.tariff(snapshot))
     papers = published.read(folder)
     printed = [
         report.render(table, "latex"),
@@ -97,9 +100,9 @@ def test_hostile_names_compile_and_open_nothing(table: Table, tmp_path: Path, he
 
 
 def test_names_stand_first_in_a_row_a_header_a_caption_and_an_item(tmp_path: Path) -> None:
-    cells = [(tex.escape(name), tex.escape(name)) for name in HOSTILE]
+    cells = [(latex.escape(name), latex.escape(name)) for name in HOSTILE]
     grids = [latex.grid(HOSTILE[:6], [False] * 6, [row * 3 for row in cells], cells[0][0], HOSTILE[0])]
-    grids += [latex.grid((name, name), (False, True), cells, tex.escape(name), name) for name in HOSTILE]
+    grids += [latex.grid((name, name), (False, True), cells, latex.escape(name), name) for name in HOSTILE]
     compiled(tmp_path, [*(f"{each}\n\\clearpage" for each in grids), latex.listed([first for first, _ in cells])])
 
 
@@ -117,8 +120,8 @@ def test_every_pair_of_special_characters_and_every_letter_of_the_first_blocks_c
 
 
 def _listed(texts: Sequence[str]) -> str:
-    grid = latex.grid(("text",), (False,), [(tex.escape(text),) for text in texts], "texts", "tab:texts")
-    return f"{grid}\n{latex.listed([tex.escape(text) for text in texts])}"
+    grid = latex.grid(("text",), (False,), [(latex.escape(text),) for text in texts], "texts", "tab:texts")
+    return f"{grid}\n{latex.listed([latex.escape(text) for text in texts])}"
 
 
 @pytest.mark.parametrize(
@@ -137,15 +140,17 @@ def _listed(texts: Sequence[str]) -> str:
     ],
 )
 def test_latex_escapes_special_characters(text: str, written: str) -> None:
-    assert tex.escape(text) == written
+    assert latex.escape(text) == written
 
 
 @given(st.text())
 def test_what_is_written_is_one_line_of_ascii_with_no_command_of_the_texts_own(text: str) -> None:
-    written = tex.escape(text)
+    written = latex.escape(text)
     assert written.isascii() and written.isprintable()
-    ours = {name.strip("\\{}") for each in (*tex._SPECIAL.values(), *tex._GLYPHS.values()) for name in _commands(each)}
-    ours |= {"allowbreak", "ensuremath", *tex._GREEK, *(each for each in tex._ACCENTS.values())}
+    ours = {
+        name.strip("\\{}") for each in (*latex._SPECIAL.values(), *latex._GLYPHS.values()) for name in _commands(each)
+    }
+    ours |= {"allowbreak", "ensuremath", *latex._GREEK, *(each for each in latex._ACCENTS.values())}
     assert {name.strip("\\{}") for name in _commands(written)} <= ours
 
 
@@ -173,9 +178,9 @@ def test_no_row_is_lost_of_a_table_that_is_longer_than_a_page(tmp_path: Path) ->
 
 def test_a_leaderboard_is_one_table_that_floats(tmp_path: Path) -> None:
     folder = data_root() / "results" / "published" / "santhanam2023"
-    rows = tables.priced(tables.rows_of(folder), pricing.tariff(prices.snapshot()))
+    rows = results_folder.priced(results_folder.rows_of(folder), row_pricing.tariff(prices.snapshot()))
     board = leaderboard.build(rows, {}, leaderboard.Asked("msmarco", "RR@10"))
-    text = latex.written(standings.lay_out(board, tex.escape), "tab:msmarco")
+    text = latex.written(leaderboard_report.lay_out(board, latex.escape), "tab:msmarco")
     assert text.count(r"\label{tab:msmarco}") == 1 and "weights \\ensuremath{\\pm}" in text
     compiled(tmp_path, [text])
     one = latex.grid(("system", "rank"), (False, True), [("bm25", "1")], "A caption", "tab:one")

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
+from harness.analysis.table import Table
 from harness.report import render
-from harness.table import Table
 
 
 def test_a_changed_checkout_is_said(table: Table) -> None:

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness import prices
+from harness.analysis.published import tables
 from harness.cli import main
 from harness.errors import UnknownName
-from harness.published import tables
+from harness.pricing import prices
 from harness.report import paper
 
 SHIPPED = Path(__file__).resolve().parents[2] / "results" / "published" / "santhanam2023"

@@ -12,13 +12,15 @@ from typing import Any
 
 import pytest
 
-from harness import pricing, report, tables
+from harness import report
+from harness.analysis import results_folder, row_pricing
+from harness.analysis.published import tables as published_tables
+from harness.analysis.table import Cause, Finding, Row, Table, Validity
 from harness.errors import UnknownName
-from harness.published import tables as published_tables
 from harness.records import Isolation, Outcome
 from harness.report import table3_data
-from harness.table import Cause, Figure, Finding, Row, Table, Validity
-from tests import build
+from harness.stats import Estimate
+from tests.support import sample_records
 
 GIB = 2**30
 SHIPPED = Path(__file__).resolve().parents[2] / "results" / "published" / "santhanam2023"
@@ -41,11 +43,11 @@ def row(system: str, profile: str, **changes: Any) -> Row:
         "cpus": cpus,
         "memory_limit_bytes": gib * GIB,
         "gpus": gpus,
-        "price": build.price(instance, usd, cpus, gib * GIB),
+        "price": sample_records.price(instance, usd, cpus, gib * GIB),
         "price_note": ON_ARM if instance == "a1.medium" else None,
         "stand_in": None if system == "bm25" else SMALL,
     }
-    return build.row(**{**fields, **changes})
+    return sample_records.row(**{**fields, **changes})
 
 
 def measured(system: str, profile: str, mean_ms: float, rr: float, **changes: Any) -> Row:
@@ -54,10 +56,10 @@ def measured(system: str, profile: str, mean_ms: float, rr: float, **changes: An
         "queries": 300,
         "trials": 5,
         "queries_judged": 300,
-        "measures": {"RR@10": Figure(rr), "Success@10": Figure(rr + 0.125)},
-        "latency_mean_s": Figure(mean_ms / 1e3, mean_ms * 0.9 / 1e3, mean_ms * 1.1 / 1e3),
+        "measures": {"RR@10": Estimate(rr), "Success@10": Estimate(rr + 0.125)},
+        "latency_mean_s": Estimate(mean_ms / 1e3, mean_ms * 0.9 / 1e3, mean_ms * 1.1 / 1e3),
         "index_bytes": 3 * 2**20,
-        "usd_per_million": Figure(mean_ms * usd, mean_ms * usd * 0.9, mean_ms * usd * 1.1),
+        "usd_per_million": Estimate(mean_ms * usd, mean_ms * usd * 0.9, mean_ms * usd * 1.1),
     }
     return row(system, profile, **{**fields, **changes})
 
@@ -75,8 +77,8 @@ ROWS = (
     measured("bm25", "cpu1-mem2", 1.634, 0.625, notes=("4 (q1, q2, q3, ...) queries have equal scores",)),
     measured("colbertv2-l", "cpu2-mem4", 459.0, 0.75, **doubted(Validity.NOISY, DRIFT)),
     measured("colbertv2-s", "cpu2-mem4", 206.0, 0.5, **doubted(Validity.INVALID, "throttled in 26 periods")),
-    measured("dpr", "cpu2-mem4", 19.0, 0.25, latency_mean_s=Figure(None, reason="the samples cannot be read")),
-    measured("bt-splade-l", "cpu2-mem4", 33.0, 0.53125, usd_per_million=Figure(None, reason="no type has it")),
+    measured("dpr", "cpu2-mem4", 19.0, 0.25, latency_mean_s=Estimate(None, reason="the samples cannot be read")),
+    measured("bt-splade-l", "cpu2-mem4", 33.0, 0.53125, usd_per_million=Estimate(None, reason="no type has it")),
     measured("bm25", "cpu1-mem2", 0.5, 0.625, scenario="offline"),
     row("bm25", "gpu1-cpu1-mem4", outcome=Outcome.NOT_APPLICABLE, detail="no GPU here", price=None, price_note="none"),
 )
@@ -84,7 +86,9 @@ OTHER = (measured("bm25", "cpu1-mem2", 37.0, 0.125, dataset="xquad|zh", index_by
 
 
 def table(*rows: Row, measures: tuple[str, ...] = ("RR@10", "Success@10")) -> Table:
-    return build.table(rows, measures, notes=("How the interval was made.", "Prices: aws us-east-1, 2026-07-20."))
+    return sample_records.table(
+        rows, measures, notes=("How the interval was made.", "Prices: aws us-east-1, 2026-07-20.")
+    )
 
 
 def shown(text: str, title: str) -> list[list[str]]:
@@ -111,10 +115,10 @@ def test_table3_renders_the_golden_files(golden: Path, format: str) -> None:
 
 def test_table_3_is_the_papers_own_where_the_rows_are() -> None:
     published = published_tables.read(SHIPPED)
-    measured = tables.rows_of(SHIPPED)
+    measured = results_folder.rows_of(SHIPPED)
     rows = tuple(each for each in measured.rows if each.suite == "santhanam2023")
-    tariff = pricing.tariff(published.follows())
-    made = tables.priced(dataclasses.replace(measured, rows=rows), tariff)
+    tariff = row_pricing.tariff(published.follows())
+    made = results_folder.priced(dataclasses.replace(measured, rows=rows), tariff)
     text = report.render(made, "md", layout="santhanam2023")
     for dataset in published.about.datasets:
         cells = shown(text, f"{dataset.name}: latency and cost")[1:]
@@ -246,13 +250,15 @@ def test_an_isolation_that_limits_nothing_is_said_beside_the_system() -> None:
 
 
 def test_a_measure_that_is_no_share_is_printed_as_it_is() -> None:
-    counted = measured("bm25", "cpu1-mem2", 1.0, 0.5, measures={"NumRet": Figure(3000.0), "nDCG@10": Figure(0.675)})
+    counted = measured("bm25", "cpu1-mem2", 1.0, 0.5, measures={"NumRet": Estimate(3000.0), "nDCG@10": Estimate(0.675)})
     headers, line = accuracy(counted, measures=("nDCG@10", "NumRet"))
     assert headers[1:3] == ["nDCG@10, %", "NumRet"] and line[1:3] == ["67.5", "3000.0"]
 
 
 def test_machines_that_differ_are_told_at_their_rows() -> None:
-    other = measured("bm25", "cpu2-mem4", 1.0, 0.5, machine=dataclasses.replace(build.MACHINE, cpu_model="Other CPU"))
+    other = measured(
+        "bm25", "cpu2-mem4", 1.0, 0.5, machine=dataclasses.replace(sample_records.MACHINE, cpu_model="Other CPU")
+    )
     text = report.render(table(ROWS[4], other), "md", layout="santhanam2023")
     told = re.findall(r"^- \[\d+\] .*Measured on: ([^(]*) \(", text, flags=re.MULTILINE)
     assert told == ["AMD EPYC 9B14", "Other CPU"]

@@ -12,10 +12,14 @@ import hashlib
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
+from harness.analysis.axes import Place
+from harness.analysis.leaderboard import Asked
+from harness.errors import UsageError
+from harness.report.page import groups
 from harness.report.page.content import Page, of
-from harness.report.page.groups import KnownRates, Relation, Weighing
-from harness.report.page.weighed import weighing
+from harness.report.page.groups import KnownRates, Relation, Weighing, weighing
 
 __all__ = ["KnownRates", "Page", "Relation", "Weighing", "of", "render", "weighing"]
 
@@ -104,3 +108,44 @@ def _hash(text: str) -> str:
 
 def _read(name: str) -> str:
     return (_HERE / name).read_text(encoding="utf-8")
+
+
+# MERGED harness.report.page: A leaderboard as the view that a page opens with, written as the page's own URL
+# fragment.
+
+
+# What a page's sliders weigh, in its own order.
+_WEIGHED = ("accuracy", "cost", "latency")
+
+
+def check(asked: Asked) -> None:
+    """Whether a page can show what was asked for.
+
+    Raises:
+        UsageError: it cannot; names the option.
+    """
+    others = {name for name, weight in asked.weights.items() if weight} - set(_WEIGHED)
+    for option, given in (
+        ("--weights", others),
+        ("--amrs", set(asked.amrs) - set(_WEIGHED)),
+        ("--at-most or --at-least", asked.bounds),
+        ("--rank-by", asked.rank_by),
+        ("--cutoff", asked.cutoff is not None),
+    ):
+        if given:
+            raise UsageError(
+                f"--format html weighs accuracy, cost and latency, with a cut-off of its own; leave {option} out, "
+                "or take another --format"
+            )
+
+
+def fragment(asked: Asked, where: Place) -> str:
+    """The fragment of the view that shows a leaderboard's rows, measure, weights, mode and fixed rates."""
+    chosen = {
+        "g": groups.ident(where),
+        "m": asked.measure,
+        "w": ",".join(f"{asked.weights.get(name, 0.0):.3f}" for name in _WEIGHED),
+        "mode": asked.mode,
+        **{f"r{name}": repr(rate) for name, rate in asked.amrs.items()},
+    }
+    return urlencode(chosen)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from harness.report.text import printable
-from harness.table import Figure
+from harness.stats import Estimate
+from harness.untrusted import printable
 
 # A figure: its value, its interval's ends, the number of its reason; cut after the last of these that is known.
 Short = list[float | int | None] | None
@@ -29,7 +29,7 @@ class Texts:
         return list(self.numbers)
 
 
-def figure(item: Figure | None, texts: Texts, *, digits: int | None = None) -> Short:
+def figure(item: Estimate | None, texts: Texts, *, digits: int | None = None) -> Short:
     """A figure as a list without trailing nulls.
 
     Args:

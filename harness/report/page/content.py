@@ -1,7 +1,7 @@
 """Measured rows and all known prices -> the data of a page, as plain JSON values.
 
 What the page computes from it (scores, ranks, fronts, costs) is computed in Python by the modules that it names:
-:mod:`harness.dynascore`, :mod:`harness.pareto`, :mod:`harness.cost`.
+:mod:`harness.analysis.dynascore`, :mod:`harness.analysis.pareto`, :mod:`harness.pricing.cost`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 import harness
-from harness import axes, cost, per_query, place, standings
-from harness.pricing import Tariff
-from harness.report.page import groups, money, one_row
+from harness.analysis import axes, rank_stability
+from harness.analysis.row_pricing import Tariff
+from harness.analysis.table import Machine, Measurements, Overhead, Row, per_query_key
+from harness.pricing import cost
+from harness.report.page import groups, prices, row_details
 from harness.report.page.compact import Texts, figure
-from harness.report.page.groups import Weighing
-from harness.report.page.weighed import DRAWS
-from harness.report.text import printable
-from harness.table import Machine, Measurements, Overhead, Row
+from harness.report.page.groups import DRAWS, Weighing
+from harness.untrusted import printable
 
 # Version of the data inside a page; a page reads its own alone.
 CONTENT_VERSION = 1
@@ -32,7 +32,7 @@ class Page:
     """What a page is made of.
 
     ``tariff`` has the prices that it opens with; ``quantiles_s`` those of a row's samples, by
-    :func:`harness.per_query.name`; ``notes`` are sentences about methods; ``about`` says what the results are, in one
+    :func:`harness.evaluation.per_query.per_query_key`; ``notes`` are sentences about methods; ``about`` says what the results are, in one
     line each.  ``view`` is the URL fragment of what it opens with, where that is not the usual.
     """
 
@@ -53,15 +53,15 @@ def of(page: Page) -> dict[str, Any]:
         FileError: a file of prices or facts is missing or wrong.
     """
     measures = page.measured.measures
-    shared = one_row.Shared()
+    shared = row_details.Shared()
     found = groups.numbered(page.measured.rows)
     # Equal scores stand in this order; the page has it from here, as JavaScript orders texts in another way.
     rows = sorted(page.measured.rows, key=_order)
     lines = [
-        one_row.of(row, found[place.of(row)], measures, page.quantiles_s.get(per_query.name(row)) or None, shared)
+        row_details.of(row, found[axes.of(row)], measures, page.quantiles_s.get(per_query_key(row)) or None, shared)
         for row in rows
     ]
-    known = money.tariffs(page.tariff)
+    known = prices.tariffs(page.tariff)
     texts = shared.texts
     content = {
         "version": CONTENT_VERSION,
@@ -71,14 +71,14 @@ def of(page: Page) -> dict[str, Any]:
         "measures": [printable(name) for name in measures],
         "axes": [_axis(each) for each in (axes.accuracy(""), *axes.OTHERS.values())],
         "presets": [{"name": name, "weights": dict(weights)} for name, weights in page.weighing.presets],
-        "perturbation": standings.PERTURBATION,
-        "perturbations": np.round(standings.moves(3)[:DRAWS], 5).tolist(),
+        "perturbation": rank_stability.PERTURBATION,
+        "perturbations": np.round(rank_stability.moves(3)[:DRAWS], 5).tolist(),
         "formulas": {model.name: [model.formula, model.meaning] for model in cost.MODELS},
-        "snapshots": money.snapshots(shared.needs, known, texts),
-        "snapshot": money.default(page.tariff, known),
+        "snapshots": prices.snapshots(shared.needs, known, texts),
+        "snapshot": prices.default(page.tariff, known),
         "view": page.view,
         "groups": groups.of(
-            found, measures, {per_query.name(row): number for number, row in enumerate(rows)}, page.weighing
+            found, measures, {per_query_key(row): number for number, row in enumerate(rows)}, page.weighing
         ),
         "machines": [_machine(each, texts) for each in shared.machines],
         "overhead": [_overhead(each, texts) for each in page.measured.overhead],
@@ -89,7 +89,7 @@ def of(page: Page) -> dict[str, Any]:
 
 
 def _order(row: Row) -> tuple[str, str, str]:
-    return row.system, row.profile, per_query.name(row)
+    return row.system, row.profile, per_query_key(row)
 
 
 def _axis(axis: axes.Axis) -> dict[str, Any]:

@@ -49,7 +49,7 @@
     return content.snapshots[snapshot].places[row.need];
   }
 
-  // US$ per million queries: the two models of harness/cost.py, on machines that Python has chosen.
+  // US$ per million queries: the two models of harness/pricing/cost.py, on machines that Python has chosen.
   function cost(row, snapshot) {
     const at = placed(row, snapshot);
     const note = text_(at.note);

@@ -1,4 +1,4 @@
-// Dynascore (Ma et al. 2021; Santhanam et al. 2023): the page's copy of harness/dynascore.py, which says how and why.
+// Dynascore (Ma et al. 2021; Santhanam et al. 2023): the page's copy of harness/analysis/dynascore.py, which says how and why.
 (function (page) {
   "use strict";
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,11 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness import place
-from harness.place import Place
+from harness.analysis import axes, pareto_front, rank_stability
+from harness.analysis.axes import ACCURACY, Place
+from harness.analysis.leaderboard import PRESETS
+from harness.analysis.pareto import BETTER, EQUAL, WORSE, Relations
+from harness.analysis.table import Row, Table, per_query_key
+from harness.evaluation.per_query import PerQuery
 from harness.records import digest
-from harness.report.text import printable
-from harness.table import Row
+from harness.untrusted import printable
 
 _LARGEST = 2**16 - 1
 
@@ -24,7 +28,7 @@ _LARGEST = 2**16 - 1
 class Relation:
     """How the accuracies of runs compare, pair by pair.
 
-    ``runs`` gives the number of a row's run by :func:`harness.per_query.name`.  ``pairs`` has ``b`` (better), ``w``
+    ``runs`` gives the number of a row's run by :func:`harness.evaluation.per_query.per_query_key`.  ``pairs`` has ``b`` (better), ``w``
     (worse), ``e`` (equal) or ``u`` (undecided) for the first against the second, at first x runs + second.
     """
 
@@ -70,7 +74,7 @@ def numbered(rows: Iterable[Row]) -> dict[Place, int]:
     """Groups in the order in which their first rows stand."""
     found: dict[Place, int] = {}
     for row in rows:
-        found.setdefault(place.of(row), len(found))
+        found.setdefault(axes.of(row), len(found))
     return found
 
 
@@ -87,7 +91,7 @@ def of(
     Args:
         found: the groups and their numbers.
         measures: names.
-        rows: the numbers of rows, by :func:`harness.per_query.name`.
+        rows: the numbers of rows, by :func:`harness.evaluation.per_query.per_query_key`.
         weighing: see there.
     """
     return [_group(each, found, measures, rows, weighing) for each in found]
@@ -149,3 +153,58 @@ def _label(each: Place, others: Sequence[Place]) -> str:
         if len(set(hashes)) > 1:
             parts.append(f"{name} {(hashes[0] or 'unknown')[:8]}")
     return ", ".join(parts)
+
+
+# MERGED harness.report.page.groups: What a page is weighed with: presets, and what the queries say of how far
+# accuracies can be told apart.
+
+
+_LETTERS = {BETTER: "b", EQUAL: "e", WORSE: "w"}
+# Of a leaderboard's 1,000 resamples and sets of weights, so many; none of larger groups: a file to send is small.
+DRAWS, MOST_ROWS = 200, 1000
+# A leaderboard's usual axes: its cut-off is of the rows that have all of them.
+_NEEDED = (ACCURACY, "cost", "latency")
+
+
+def weighing(table: Table, found: Mapping[str, PerQuery], rates: tuple[KnownRates, ...] = ()) -> Weighing:
+    """As a leaderboard of each comparison group weighs, at the prices of this table.
+
+    Args:
+        table: priced rows.
+        found: what they are made of, by :func:`harness.evaluation.per_query.per_query_key`.
+        rates: exchange rates that somebody published.
+    """
+    by_place: dict[Place, list[Row]] = defaultdict(list)
+    for row in table.rows:
+        by_place[axes.of(row)].append(row)
+    cutoffs: dict[tuple[Place, str], float] = {}
+    relations: dict[tuple[Place, str], Relation] = {}
+    resampled: dict[tuple[Place, str], Draws] = {}
+    slower: dict[Place, Draws] = {}
+    for where, rows in by_place.items():
+        for measure in table.measures:
+            needed = [axes.axis(name, measure) for name in _NEEDED]
+            ranked = [row for row in rows if pareto_front.rankable(row, needed) is None]
+            # Where no row has all of them, those with an accuracy can still be told apart.
+            ranked = ranked or [row for row in rows if pareto_front.rankable(row, needed[:1]) is None]
+            if not ranked:
+                continue
+            known = pareto_front.uncertainty(ranked, found, measure, table.rounded_to)
+            cutoffs[where, measure] = known.cutoff
+            if known.relations is not None:
+                relations[where, measure] = _short(known.relations)
+            if known.resampled is not None and len(ranked) <= MOST_ROWS:
+                keys = [per_query_key(row) for row in ranked]
+                resampled[where, measure] = _draws(keys, known.resampled.accuracy)
+                slower.setdefault(where, _draws(keys, rank_stability.slower(known.resampled)))
+    presets = tuple((preset.name, preset.weights) for preset in PRESETS)
+    return Weighing(presets, cutoffs, relations, resampled, slower, rates)
+
+
+def _draws(keys: Sequence[str], values: NDArray[np.float64]) -> Draws:
+    """The first draws of each row; all of its accuracies are known, and a latency that is not stays as it is."""
+    return Draws(dict(zip(keys, np.nan_to_num(values[:DRAWS]).T, strict=True)))
+
+
+def _short(relations: Relations) -> Relation:
+    return Relation(relations.group, "".join(_LETTERS.get(int(sign), "u") for sign in relations.signs.ravel()))

@@ -20,7 +20,7 @@
     return page.content.groups.filter((group) => state.dataset === page.state.ALL || group.dataset === state.dataset);
   }
 
-  // Why a row takes no part in a ranking by these axes; null where it does.  As harness/leaderboard.py: rankable.
+  // Why a row takes no part in a ranking by these axes; null where it does.  As harness/analysis/leaderboard.py: rankable.
   function whyUnranked(row, axes, chosen) {
     if (row.outcome !== "ok") return page.data.ended(row);
     if (row.validity === "invalid") {

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.measure.adapter import Document
+from harness.driver.adapter import Document
 
 # Does one shard: documents, an empty folder to write into, and a call that tells documents done within the shard.
 Work = Callable[[list[Document], Path, Callable[[int], None]], None]

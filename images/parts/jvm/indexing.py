@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.measure.adapter import Document
+from harness.driver.adapter import Document
 from jvm import runtime
 
 LUCENE = "lucene"  # folder of the index itself

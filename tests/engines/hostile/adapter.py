@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from harness.measure import envelope
-from harness.measure.adapter import Adapter, Corpus
+from harness.driver import envelope
+from harness.driver.adapter import Adapter, Corpus
 from harness.records import Hit, Measurement, Outcome, to_json
 
 JOB, INDEX, CORPUS = Path("/job"), Path("/index"), Path("/corpus")

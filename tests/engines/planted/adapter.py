@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from harness.measure.adapter import Adapter, Corpus
+from harness.driver.adapter import Adapter, Corpus
 from harness.records import Hit
 
 

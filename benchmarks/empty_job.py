@@ -1,0 +1,106 @@
+"""How much longer an empty job (start, load, one query, stored) takes than a bare ``docker run`` of the same image."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from dataclasses import replace
+from datetime import datetime
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.spec import ENVELOPE, spec
+from benchmarks.table import Line
+from harness.jobs import orchestrator, suite
+from harness.jobs.inputs import Options
+from harness.launch.docker import DockerLauncher
+from harness.launch.images import catalog
+from harness.progress import Screen
+from harness.records import Isolation, to_json
+
+ROUNDS = 3
+JOBS = 4
+
+
+def lines(launcher: DockerLauncher, cache: Path) -> list[Line]:
+    """Measure it."""
+    screen = Screen(Console(file=StringIO()))
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        suite_path = _suite(place)
+        prepared = launcher.prepare(catalog.system("null"), screen.say)
+        _harness_jobs(suite_path, cache, launcher, screen)  # builds the index, warms the page cache
+        with_harness, bare = [], []
+        for _ in range(ROUNDS):
+            with_harness += _harness_jobs(suite_path, cache, launcher, screen)
+            bare += [_bare_docker_run(place, cache, prepared.reference) for _ in range(JOBS - 1)]
+    job_s, bare_s = statistics.median(with_harness), statistics.median(bare)
+    return [
+        Line(
+            "an empty job, stored, against `docker run` of the same image and job",
+            f"{job_s:.2f} s",
+            f"{bare_s:.2f} s",
+            f"{job_s / bare_s:.2f} x",
+            "1.5 x",
+            job_s <= 1.5 * bare_s,
+        )
+    ]
+
+
+def _suite(place: Path) -> Path:
+    """One cell of the null system, one query a trial."""
+    tiny = place / "tiny"
+    tiny.mkdir()
+    lines = "".join(json.dumps({"_id": f"d{n}", "title": "", "text": f"word {n}"}) + "\n" for n in range(10))
+    (tiny / "corpus.jsonl").write_text(lines, encoding="utf-8")
+    topics = "".join(json.dumps({"_id": f"q{n}", "text": f"word {n}"}) + "\n" for n in range(2))
+    (tiny / "queries.jsonl").write_text(topics, encoding="utf-8")
+    (tiny / "qrels.trec").write_text("q0 0 d0 1\n", encoding="utf-8")
+    path = place / "bench.toml"
+    path.write_text(
+        'systems = ["null"]\ndatasets = ["./tiny"]\nprofiles = ["cpu1-mem1"]\n'
+        f"[protocol]\ntrials = {JOBS}\nsample_size = 1\nwarmup_queries = 1\nwarmup_cap = 1\nrepeats = 0\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def _harness_jobs(path: Path, cache: Path, launcher: DockerLauncher, screen: Screen) -> list[float]:
+    """Seconds from the start of each job to the start of the next: everything that harness does for one."""
+    loaded = suite.load(path)
+    options = Options(path.parent / "results", cache, path.parent, fresh=True)
+    summary = orchestrator.run(loaded, options, launcher, screen)
+    if summary.unforeseen:
+        raise SystemExit(summary.complaints[0])
+    starts = sorted(datetime.fromisoformat(result.started_at) for result, _expected in summary.jobs)
+    return [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(starts)]
+
+
+def _bare_docker_run(place: Path, cache: Path, image: str) -> float:
+    """The same job by the engine's own command line: nothing looks on, nothing is checked or stored."""
+    index = next((cache / "indexes").glob("*/data/ids.json")).parent
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        job = Path(folder)
+        job.chmod(0o755)
+        (job / "out").mkdir()
+        (job / "out").chmod(0o777)
+        told = replace(spec(1), envelope=replace(ENVELOPE, cpus=len(os.sched_getaffinity(0))))
+        (job / "spec.json").write_text(to_json(replace(told, isolation=Isolation.PROCESS)), encoding="utf-8")
+        start = time.perf_counter()
+        done = subprocess.run(
+            ["docker", "run", "--rm", "--network=none", "-v", f"{job}:/job", "-v", f"{index}:/index:ro", image],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        taken = time.perf_counter() - start
+    if done.returncode:
+        raise SystemExit(f"the bare run failed: {done.stderr[-300:]}")
+    return taken

@@ -1,0 +1,80 @@
+"""How much of a CPU harness takes beside a job that it looks at from outside."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.spec import K, spec
+from benchmarks.table import Line
+from harness.launch.base import Job, Limits, Prepared
+from harness.launch.docker import DockerLauncher
+from harness.launch.images import catalog
+
+LIMITS = Limits(load_s=60, query_s=10, build_s=60, job_s=120)
+
+
+def lines(launcher: DockerLauncher) -> list[Line]:
+    """Measure it, for the sampling thread and for all of harness."""
+    sampler, everything = _shares(launcher)
+    return [
+        Line("the sampling thread, beside a job", f"{sampler:.2%}", "0", "of a CPU", "1 %", sampler < 0.01),
+        Line("all that harness does beside a job", f"{everything:.2%}", "0", "of a CPU", "2 %", everything < 0.02),
+    ]
+
+
+def _shares(launcher: DockerLauncher) -> tuple[float, float]:
+    """Shares of a CPU beside a job that mostly sleeps: of the sampling thread, and of this whole process.
+
+    For the process a long job less a short one: what starting, ending and the canary cost is in both.
+    """
+    prepared = launcher.prepare(catalog.system("calibration"), lambda _text: None)
+    taken, sampler = [], _ThreadTime("sampler")
+    for queries in (20, 20, 520):  # the first pays for what later ones find ready
+        with tempfile.TemporaryDirectory() as folder:
+            job = _sleeping_job(Path(folder), prepared, queries)
+            sampler.clear()
+            start, start_cpu = time.perf_counter(), time.process_time()
+            ended = launcher.launch(job, sampler.read)
+            taken.append((time.perf_counter() - start, time.process_time() - start_cpu))
+        if ended.exit_code:
+            raise SystemExit(f"the sleeping job failed: {ended.log[-300:]!r}")
+    _, (short_s, short_cpu_s), (long_s, long_cpu_s) = taken
+    return sampler.share(), (long_cpu_s - short_cpu_s) / (long_s - short_s)
+
+
+class _ThreadTime:
+    """CPU time of the thread of a name, as the kernel counts it; to be read now and again while the thread lives."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._readings: list[tuple[float, int]] = []
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self._readings = []
+
+    def read(self, _step: object) -> None:
+        """Take a reading, if the thread is there."""
+        for thread in threading.enumerate():
+            if thread.name == self._name:
+                ran_ns = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text(encoding="ascii").split()[0]
+                self._readings.append((time.perf_counter(), int(ran_ns)))
+
+    def share(self) -> float:
+        """Of one CPU, from the first reading to the last."""
+        (first_s, first_ns), (last_s, last_ns) = self._readings[0], self._readings[-1]
+        return (last_ns - first_ns) / 1e9 / (last_s - first_s)
+
+
+def _sleeping_job(folder: Path, prepared: Prepared, queries: int) -> Job:
+    (folder / "out").mkdir()
+    (folder / "index").mkdir()
+    (folder / "index" / "ids.json").write_text(json.dumps([f"d{n}" for n in range(K)]), encoding="utf-8")
+    folder.chmod(0o755)
+    told = replace(spec(queries), system="calibration", params={"service_ms": 20, "how": "sleep"})
+    return Job(told, prepared, folder, folder / "index", folder / "index", LIMITS)

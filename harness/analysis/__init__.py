@@ -1,0 +1,1 @@
+"""Stored jobs -> rows -> comparisons: statistics, validity, pricing of rows, leaderboards."""

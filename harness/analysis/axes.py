@@ -1,0 +1,106 @@
+"""What systems are weighed by: accuracy, and what it costs.  Each axis with its unit and the side that is better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from harness.analysis.table import Row
+from harness.errors import UnknownName
+from harness.records import Isolation
+from harness.stats import Estimate
+
+MIB = 2**20
+ACCURACY = "accuracy"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One thing to weigh: ``higher`` is better or not, and ``read`` gives a priced row's figure in ``unit``."""
+
+    name: str
+    label: str
+    unit: str
+    higher: bool
+    read: Callable[[Row], Estimate]
+
+
+def accuracy(measure: str) -> Axis:
+    """A measure in points: a hundred times its value, as papers print it."""
+    return Axis(ACCURACY, measure, "points", True, lambda row: _scaled(row.measures.get(measure, _UNMEASURED), 100))
+
+
+def axis(name: str, measure: str) -> Axis:
+    """The axis of that name; ``measure`` is what accuracy is.
+
+    Raises:
+        UnknownName: there is no such axis.
+    """
+    if name == ACCURACY:
+        return accuracy(measure)
+    if name not in OTHERS:
+        raise UnknownName("axis", name, (ACCURACY, *OTHERS))
+    return OTHERS[name]
+
+
+def _cost(row: Row) -> Estimate:
+    """US$ per million queries by the model that the row's scenario has."""
+    return row.usd_per_million if row.scenario == "single_stream" else row.usd_per_million_saturated
+
+
+def _scaled(figure: Estimate, factor: float) -> Estimate:
+    value, low, high = (None if each is None else each * factor for each in (figure.value, figure.low, figure.high))
+    return Estimate(value, low, high, figure.reason)
+
+
+def _size(value: int | None) -> Estimate:
+    return _UNMEASURED if value is None else Estimate(value / MIB)
+
+
+_UNMEASURED = Estimate(None, reason="not measured")
+OTHERS = {
+    each.name: each
+    for each in (
+        Axis("latency", "mean latency", "ms", False, lambda row: _scaled(row.latency_mean_s, 1e3)),
+        Axis("cost", "cost", "US$ per million queries", False, _cost),
+        Axis("memory", "peak anonymous memory", "MiB", False, lambda row: _size(row.peak_anon_bytes)),
+        Axis("index", "index", "MiB", False, lambda row: _size(row.index_bytes)),
+        Axis("throughput", "throughput", "queries/s", True, lambda row: row.throughput_qps),
+    )
+}
+
+# MERGED harness.analysis.axes: Which rows may be compared: those that answered the same questions over the same documents in
+# the same way.
+
+
+class Place(NamedTuple):
+    """What rows must have in common to be compared; rows of other places are never ranked together.
+
+    ``suite`` is told of published rows alone: a paper's tables are not of one measurement, suites of one dataset are.
+    """
+
+    dataset: str
+    scenario: str
+    isolation: str
+    suite: str | None
+    k: int
+    latency_target_s: float | None
+    latency_percentile: float | None
+    sample_sha256: str | None
+    corpus_sha256: str | None
+
+
+def of(row: Row) -> Place:
+    """Where a row is compared."""
+    return Place(
+        row.dataset,
+        row.scenario,
+        row.isolation.value,
+        row.suite if row.isolation is Isolation.PUBLISHED else None,
+        row.k,
+        row.latency_target_s,
+        row.latency_percentile,
+        row.sample_sha256,
+        row.corpus_sha256,
+    )

@@ -1,0 +1,214 @@
+"""Sentences under a table: how its numbers were made, what they do not hold, which rows must not be compared."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from harness import stats
+from harness.analysis.table import Overhead, Row, Validity
+from harness.evaluation.run_notes import unjudged_among
+from harness.pricing import cost
+from harness.pricing.prices import Snapshot
+from harness.pricing.storage_prices import StoragePrice
+from harness.records import Isolation, Outcome
+from harness.stats import Estimate
+
+MEAN_METHOD = (
+    "Latency mean: every timed sample counts. Its 95 % interval answers: measured again on this machine, with other "
+    "such queries, in fresh processes. Two reaches are squared and added: over queries (corrected for skew, Hall 1992; "
+    f"from {stats.LATENCY_MIN_QUERIES} queries on) and over processes (Student; of one process, over its trials). CSV "
+    "and JSON hold both."
+)
+PERCENTILE_METHOD = (
+    "Percentiles: the smallest latency that at least that share of all timed samples does not exceed; shown from "
+    f"{stats.MIN_QUERIES['p50']} queries (p50), {stats.MIN_QUERIES['p95']} (p95), {stats.MIN_QUERIES['p99']} (p99) on. "
+    "CSV and JSON hold their 95 % intervals (as the mean's, with order statistics over queries) and what each is at "
+    "most (LoadGen's rule, confidence 0.99)."
+)
+THROUGHPUT_METHOD = (
+    "Throughput: offline, all queries over the summed durations of their batches; server, the highest rate of Poisson "
+    "arrivals that kept the latency target and kept it again with other arrivals (median over jobs), whose latencies, "
+    "from the scheduled arrival, the row shows. Never 1 / latency."
+)
+MEMORY_METHOD = (
+    "Peak anonymous: anonymous and shared memory, no file pages. Peak cgroup: everything charged to the job, page "
+    "cache included, so it may be as large as the limit."
+)
+MAPPED_METHOD = "Peak mapped: file pages that the job had mapped; the kernel may take them back at any time."
+
+
+def of_table(
+    rows: Sequence[Row], overhead: Sequence[Overhead], snapshot: Snapshot, storage: StoragePrice | None = None
+) -> tuple[str, ...]:
+    """All notes of a table, in reading order."""
+    notes = [*_overhead(overhead), MEAN_METHOD, PERCENTILE_METHOD]
+    if any(row.scenario != "single_stream" for row in rows):
+        notes.append(THROUGHPUT_METHOD)
+    mapped = any(row.peak_mapped_bytes is not None for row in rows)
+    notes.append(f"{MEMORY_METHOD} {MAPPED_METHOD}" if mapped else MEMORY_METHOD)
+    notes += [*of_cost(rows), *_of_index_cost(rows, storage)]
+    notes.append(
+        f"Prices: {snapshot.provider} {snapshot.region}, Linux {snapshot.term}, {snapshot.as_of} "
+        f"(source: {snapshot.source})."
+    )
+    return (
+        *notes,
+        *of_judgements(rows),
+        *of_unjudged(rows),
+        *_smallest(rows),
+        *_shared_cpus(rows),
+        *_mixed(rows),
+        *of_origins(rows),
+    )
+
+
+def of_cost(rows: Sequence[Row]) -> Iterator[str]:
+    """How the cost of queries was made, by the models that these rows have, and on which machines."""
+    closed = any(row.scenario == "single_stream" for row in rows)
+    open_loop = any(row.scenario != "single_stream" for row in rows)
+    for model, shown in ((cost.SEQUENTIAL, closed), (cost.SATURATED, open_loop)):
+        if shown:
+            yield f"Cost, {model.name}: {model.formula}; {model.meaning}."
+    if any(figure.low is not None for row in rows for figure in (row.usd_per_million, row.usd_per_million_saturated)):
+        yield "A cost's interval is that of its latency or throughput times the same factor: prices have none."
+    if rows and not open_loop:
+        yield (
+            f"Cost, {cost.SATURATED.name}: not shown, no row here has a throughput; measure scenario server on a "
+            "profile that is a whole instance."
+        )
+    if any(row.published_type is None for row in rows):
+        yield (
+            "Cost is on the cheapest instance type of the snapshot that provides the profile, burstable and bare-metal "
+            "ones left out. Latency was measured on the machine named here, not on that instance."
+        )
+    if any(row.published_type for row in rows):
+        yield "A published row is priced on the very instance type that its paper names for it."
+
+
+def _of_index_cost(rows: Sequence[Row], storage: StoragePrice | None) -> Iterator[str]:
+    if not any(row.build_price for row in rows):
+        return
+    yield (
+        f"Index build: {cost.BUILD_FORMULA}, on the cheapest instance type that provides what the build had; measured "
+        "once, at the size of this corpus."
+    )
+    if storage is not None:
+        yield (
+            f"Index storage: {cost.STORAGE_FORMULA}, at {storage.usd_per_gib_month:g} ({storage.volume_type} of "
+            f"{storage.as_of}; source: {storage.source})."
+        )
+
+
+def _overhead(overhead: Sequence[Overhead]) -> Iterator[str]:
+    """What harness itself adds to a query, on each profile."""
+    suites = len({item.suite for item in overhead}) > 1
+    origins = len({item.origin for item in overhead}) > 1
+    said = []
+    for item in overhead:
+        where = item.profile if item.isolation is Isolation.CONTAINER else f"{item.profile} ({item.isolation.value})"
+        where += f" of {item.suite}" if suites else ""
+        where += f" of {item.origin or 'no origin'}" if origins else ""
+        if item.outcome is not Outcome.OK or item.latency_mean_s.value is None:
+            why = item.detail or item.latency_mean_s.reason
+            said.append(f"{where} not measured ({item.outcome.value}{f': {why}' if why else ''})")
+            continue
+        # The facts alone: nobody measures harness's overhead for its own sake, and the JSON report has all of it.
+        facts = "; ".join(reason.partition("; ")[0] for reason in item.reasons)
+        doubts = "" if item.validity is Validity.CLEAN else f" ({item.validity.value}: {facts})"
+        shown = (("mean", item.latency_mean_s), ("p50", item.p50_s), ("p99", item.p99_s))
+        figures = ", ".join(f"{name} {_us(figure)}" for name, figure in shown if figure.value is not None)
+        said.append(f"{where} {figures}{doubts}")
+    if said:
+        yield f"harness's own overhead per query (null system in the same envelope): {'; '.join(said)}."
+
+
+def _us(figure: Estimate) -> str:
+    if figure.value is None:
+        return "—"
+    return f"{figure.value * 1e6:.3g} µs"
+
+
+def _smallest(rows: Sequence[Row]) -> Iterator[str]:
+    """The third memory figure (measuring rule 16): the smallest limit that still passes, as far as rows tell."""
+    held: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row.isolation is Isolation.CONTAINER and row.outcome is not Outcome.NOT_APPLICABLE:
+            held[row.dataset][row.system].append(row)
+    for dataset, systems in sorted(held.items()):
+        compared = {name: of for name, of in sorted(systems.items()) if len({row.memory_limit_bytes for row in of}) > 1}
+        if compared:
+            found = ", ".join(f"{name} {_smallest_profile(of)}" for name, of in compared.items())
+            yield f"Smallest profile here that passes on {dataset}: {found}."
+
+
+def _smallest_profile(rows: Sequence[Row]) -> str:
+    passed = [row for row in rows if row.outcome is Outcome.OK]
+    smallest = min(passed, key=lambda row: (row.memory_limit_bytes, row.cpus, row.gpus, row.profile), default=None)
+    return smallest.profile if smallest else "none"
+
+
+def _shared_cpus(rows: Sequence[Row]) -> Iterator[str]:
+    """A job that has all CPUs of its host shares them with the sampling from outside.
+
+    Results that say where their jobs were placed have that among their reasons; older ones do not say it.
+    """
+    full = {
+        f"{row.profile}: {row.cpus} of {row.machine.host_cpus}"
+        for row in rows
+        if row.outcome is Outcome.OK
+        and row.machine is not None
+        and row.isolation is not Isolation.FAKE
+        and row.harness_apart is None
+        and row.machine.host_cpus <= row.cpus
+    }
+    if full:
+        yield (
+            f"Profiles with all CPUs of their host ({', '.join(sorted(full))}) share them with the harness's own "
+            "sampling; measure on a machine with more CPUs to separate the two."
+        )
+
+
+def _mixed(rows: Sequence[Row]) -> Iterator[str]:
+    """Rows that must not be compared."""
+    for dataset in sorted({row.dataset for row in rows}):
+        same = [row for row in rows if row.dataset == dataset and row.outcome is Outcome.OK]
+        for what, name in (("query samples", "sample"), ("corpora", "corpus"), ("judgements", "qrels")):
+            hashes = {getattr(row, f"{name}_sha256") for row in same}
+            if len(hashes) > 1:
+                yield (
+                    f"Rows of {dataset} were measured with {len(hashes)} different {what}: do not compare them; "
+                    "measure them again in one suite."
+                )
+
+
+def of_origins(rows: Sequence[Row]) -> Iterator[str]:
+    """Rows of merged results that different machines stand behind: whoever compares their times must know."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for row in rows:
+        if row.outcome is Outcome.OK and row.machine is not None:
+            machine = row.machine
+            parts = (f"{machine.host_cpus} CPUs of {machine.cpu_model}", machine.instance_type, *machine.gpu_models)
+            found[row.origin or "no origin"][", ".join(part for part in parts if part)] = None
+    if len(found) > 1 and len({frozenset(machines) for machines in found.values()}) > 1:
+        named = "; ".join(f"{origin}: {' and '.join(machines)}" for origin, machines in sorted(found.items()))
+        yield (
+            f"Rows of {len(found)} origins were measured on different machines ({named}): their times, and costs made "
+            "of them, differ by machine as well as by system; their measures do not."
+        )
+
+
+def of_judgements(rows: Sequence[Row]) -> Iterator[str]:
+    """Which rows are judged otherwise than by what was stored with them."""
+    for dataset, said in sorted({(row.dataset, row.rejudged) for row in rows if row.rejudged}):
+        yield f"{dataset} is judged {', '.join(said)}."
+
+
+def of_unjudged(rows: Sequence[Row]) -> Iterator[str]:
+    """Whose hits nobody judged: what is worth something may count as worth nothing."""
+    found: dict[tuple[str, int], dict[str, set[float]]] = defaultdict(lambda: defaultdict(set))
+    for row in rows:
+        if row.unjudged_share is not None and row.unjudged_depth is not None:
+            found[row.dataset, row.unjudged_depth][row.system].add(row.unjudged_share)
+    for (dataset, depth), systems in sorted(found.items()):
+        yield from unjudged_among(dataset, depth, systems)

@@ -1,0 +1,123 @@
+"""Resampling queries: which differences between rows a sample can show, and what another sample would have shown.
+
+All rows of a comparison answered the same queries, so each resample draws the same queries for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.analysis.pareto import BETTER, EQUAL, UNDECIDED, WORSE, Relations
+from harness.evaluation.per_query import PerQuery
+from harness.stats import INTERVAL_MIN_QUERIES
+
+Floats = NDArray[np.float64]
+
+RESAMPLES = 1000
+CONFIDENCE = 0.95
+_Z = 1.959963984540054
+# More distinct rankings than these are compared by their intervals: pairs grow with the square.
+MOST_PAIRED = 200
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """Means over resampled queries, each of shape (resamples, rows): accuracy in points, latency in seconds.
+
+    ``latency_s`` has ``nan`` columns for rows without latencies of single queries.
+    """
+
+    accuracy: Floats
+    latency_s: Floats
+
+
+def aligned(found: Sequence[PerQuery | None], measure: str) -> tuple[Floats, Floats] | None:
+    """Accuracy (points) and latency (s) by query, each of shape (queries, rows); ``nan`` where a query has none.
+
+    ``None``: some row has no values by query, or there are too few queries to resample.
+    """
+    known = [each for each in found if each is not None and measure in each.measures]
+    if len(known) < len(found) or not known:
+        return None
+    ids = tuple(sorted(set().union(*(each.query_ids for each in known))))
+    if len(ids) < INTERVAL_MIN_QUERIES:
+        return None
+    placed = [each.on(ids) for each in known]
+    none = np.full(len(ids), np.nan)
+    accuracy = np.stack([100 * each.measures[measure] for each in placed], axis=1)
+    latency = np.stack([each.latency_s if len(each.latency_s) else none for each in placed], axis=1)
+    return accuracy, latency
+
+
+def resample(accuracy: Floats, latency_s: Floats, seed: int, resamples: int = RESAMPLES) -> Resampled:
+    """Draw queries with replacement, the same ones for every row."""
+    queries = len(accuracy)
+    counts = np.random.default_rng(seed).multinomial(queries, np.full(queries, 1 / queries), size=resamples)
+    weights = counts.astype(np.float64)
+    return Resampled(_means(weights, accuracy), _means(weights, latency_s))
+
+
+def _means(weights: Floats, values: Floats) -> Floats:
+    """Weighted means of each column; a query without a value has no weight there."""
+    known = np.isfinite(values)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray((weights @ np.where(known, values, 0.0)) / (weights @ known), dtype=np.float64)
+
+
+def cutoff(accuracy: Floats) -> float:
+    """The difference in accuracy (points) that this sample can just show.
+
+    The median over pairs of different rankings of half the 95 % interval of their paired difference; 0 where there are
+    fewer than two.
+
+    Args:
+        accuracy: shape (queries, rows), points.
+    """
+    distinct, _ = _distinct(accuracy)
+    found = []
+    for one in range(distinct.shape[1]):
+        differences = distinct[:, one + 1 :] - distinct[:, [one]]
+        for column in differences.T:
+            known = column[np.isfinite(column)]
+            if len(known) > 1:
+                found.append(_Z * float(np.std(known, ddof=1)) / len(known) ** 0.5)
+    return float(np.median(found)) if found else 0.0
+
+
+def relations(keys: Sequence[str], accuracy: Floats, resampled: Resampled) -> Relations | None:
+    """How rankings stand to one another, by the 95 % interval of their paired difference over resampled queries.
+
+    Args:
+        keys: the rows'.
+        accuracy: shape (queries, rows), points.
+        resampled: of the same rows.
+
+    Returns:
+        ``None`` where there are more than ``MOST_PAIRED`` different rankings.
+    """
+    distinct, group = _distinct(accuracy)
+    count = distinct.shape[1]
+    if count > MOST_PAIRED:
+        return None
+    firsts = [int(np.flatnonzero(group == number)[0]) for number in range(count)]
+    means = resampled.accuracy[:, firsts]
+    signs = np.full((count, count), EQUAL, dtype=np.int8)
+    tail = (1 - CONFIDENCE) / 2
+    quantile = np.nanquantile if np.isnan(means).any() else np.quantile  # many times as fast
+    for one in range(count):
+        low, high = quantile(means - means[:, [one]], (tail, 1 - tail), axis=0)
+        signs[:, one] = np.where(low > 0, BETTER, np.where(high < 0, WORSE, UNDECIDED))
+        signs[one, one] = EQUAL
+    return Relations(dict(zip(keys, group.tolist(), strict=True)), signs)
+
+
+def _distinct(accuracy: Floats) -> tuple[Floats, NDArray[np.int64]]:
+    """The columns that differ, and which of them each column is."""
+    columns: dict[bytes, int] = {}
+    group = [columns.setdefault(np.ascontiguousarray(column).tobytes(), len(columns)) for column in accuracy.T]
+    firsts = [group.index(number) for number in range(len(columns))]
+    return accuracy[:, firsts], np.asarray(group, dtype=np.int64)

@@ -1,0 +1,287 @@
+"""Measured rows x dated prices -> rows with money in them.  Pure and fast: nothing stored is read again.
+
+Which machine a row is priced on:
+
+- one that was published for an instance type, on that very type; where the prices no longer have it, on the cheapest
+  type with at least the same of everything, and the row says that its latency was not measured again;
+- else on the cheapest type that provides the row's hardware profile, with as much GPU memory as is known to be needed.
+  A row without GPUs is never priced on a machine with GPUs or other accelerators.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from harness.analysis.table import Measurements, Price, Row, Table
+from harness.pricing import cost, instances, offers, storage_prices
+from harness.pricing.instances import Instance
+from harness.pricing.offers import Offer
+from harness.pricing.prices import Snapshot
+from harness.pricing.storage_prices import StoragePrice
+from harness.records import Envelope, Outcome
+from harness.stats import Estimate
+
+_ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64"}
+# A row's price and what is to be said of it.
+Placed = tuple[Price | None, str | None]
+
+
+@dataclass(frozen=True)
+class Tariff:
+    """All that rows are priced with: the prices of a date, facts of every known type, and what storage costs there.
+
+    ``storage`` is ``None`` where no price of storage is known for that place and date; ``root`` is the folder that
+    the facts are from, where it is not the shipped one.
+    """
+
+    snapshot: Snapshot
+    known: Mapping[str, Instance] = field(repr=False)
+    storage: StoragePrice | None = None
+    root: Path | None = None
+    # What was worked out already: ten thousand rows ask the same few questions.
+    _by_need: dict[tuple[int, int, int, int | None], Price | None] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    _by_type: dict[str, Placed] = field(default_factory=dict, repr=False, compare=False)
+
+    def cheapest(self, envelope: Envelope, gpu_memory_bytes: int | None = None) -> Price | None:
+        """The cheapest type that provides an envelope, its GPUs with so much memory each; ``None``: there is none."""
+        need = (envelope.cpus, envelope.memory_bytes, envelope.gpus, gpu_memory_bytes)
+        if need not in self._by_need:
+            offer = offers.cheapest(envelope, self.snapshot, gpu_memory_bytes=gpu_memory_bytes)
+            self._by_need[need] = None if offer is None else _price(offer)
+        return self._by_need[need]
+
+    def on(self, instance_type: str) -> Placed:
+        """That very type, or the one that has taken its place; or why there is none."""
+        if instance_type not in self._by_type:
+            self._by_type[instance_type] = _on(instance_type, self)
+        return self._by_type[instance_type]
+
+    def foreign(self, instance_type: str) -> bool:
+        """Whether it is a type of another provider than these prices are of."""
+        return instance_type not in self.known and instance_type in _of_others(self.snapshot.provider, self.root)
+
+
+def tariff(snapshot: Snapshot, root: Path | None = None) -> Tariff:
+    """A snapshot with what belongs to it.
+
+    Args:
+        snapshot: the prices.
+        root: another ``instance_profiles/``.
+
+    Raises:
+        FileError: a file of facts or prices is wrong.
+    """
+    place = (snapshot.provider, snapshot.region, snapshot.as_of)
+    known = instances.read(snapshot.provider, root)
+    return Tariff(snapshot, known, storage_prices.price(storage_prices.read(root), *place), root)
+
+
+def formulas() -> dict[str, str]:
+    """How each figure of money is made, by its name."""
+    models = {model.name: model.formula for model in cost.MODELS}
+    return {**models, "build": cost.BUILD_FORMULA, "storage": cost.STORAGE_FORMULA}
+
+
+def priced(row: Row, tariff: Tariff) -> Row:
+    """A measured row with its money."""
+    price, note = place(row, tariff)
+    row = replace(row, price=price, price_note=note)
+    if row.outcome is not Outcome.OK:
+        return row
+    build_price, build_cost = _build(row, tariff)
+    return replace(
+        row,
+        usd_per_million=sequential(row, price, note),
+        usd_per_million_saturated=saturated(row, price, note),
+        build_price=build_price,
+        usd_build_per_million_documents=build_cost,
+        usd_storage_per_month=_storage(row, tariff),
+    )
+
+
+def table(measured: Measurements, tariff: Tariff) -> Table:
+    """All of what was measured at these prices; nothing is said about it yet."""
+    snapshot = tariff.snapshot
+    return Table(
+        rows=tuple(priced(row, tariff) for row in measured.rows),
+        measures=measured.measures,
+        price_provider=snapshot.provider,
+        price_region=snapshot.region,
+        price_date=str(snapshot.as_of),
+        price_source=snapshot.source,
+        cost_formula=cost.SEQUENTIAL.formula,
+        overhead=measured.overhead,
+        price_term=snapshot.term,
+        cost_formulas=formulas(),
+        rounded_to=measured.rounded_to,
+    )
+
+
+def place(row: Row, tariff: Tariff) -> Placed:
+    """The machine that prices a row by the rules above, or why there is none."""
+    if row.published_type is None or tariff.foreign(row.published_type):
+        return cheapest(row, tariff)
+    return tariff.on(row.published_type)
+
+
+def cheapest(row: Row, tariff: Tariff) -> Placed:
+    """The cheapest machine that provides a row's hardware profile and the GPU memory that it is known to need."""
+    envelope = Envelope(row.profile, row.cpus, row.memory_limit_bytes, row.gpus)
+    need = gpu_memory_bytes(row)
+    price = tariff.cheapest(envelope, need)
+    if price is None:
+        return None, f"{_no_type(envelope, tariff, need)}; price with another snapshot"
+    if row.published_type not in (None, price.instance_type):
+        return price, "another type than the paper's; latency not re-measured"
+    there, here = price.architecture, None if row.machine is None else architecture(row.machine.architecture)
+    measured = row.machine.instance_type if row.machine else None
+    if measured not in (None, price.instance_type):
+        return price, (
+            f"priced on {price.instance_type} ({there}), the cheapest type that provides the profile; latency was"
+            f" measured on {measured} ({here}), and the cost takes it to be the same there"
+        )
+    if here in (there, None):
+        return price, None
+    return price, (
+        f"priced on {price.instance_type} ({there}); latency was measured on {here}, "
+        "and the cost takes it to be the same there"
+    )
+
+
+def architecture(machine: str) -> str:
+    """A machine's architecture, by the name that facts about instance types use."""
+    return _ARCHITECTURES.get(machine, machine)
+
+
+def gpu_memory_bytes(row: Row) -> int | None:
+    """What each GPU must have for a row: what its paper's type has, or its share of the peak; ``None``: not known."""
+    if not row.gpus or row.gpu_memory_bytes is not None:
+        return row.gpu_memory_bytes if row.gpus else None
+    # How a peak was spread over several GPUs is not known; one that is even needs the least.
+    return None if row.peak_gpu_bytes is None else -(-row.peak_gpu_bytes // row.gpus)
+
+
+def _on(instance_type: str, tariff: Tariff) -> Placed:
+    snapshot = tariff.snapshot
+    usd, instance = snapshot.price_of(instance_type), snapshot.instance(instance_type)
+    if usd is not None and instance is not None:
+        return _price(Offer(instance, snapshot.region, snapshot.term, usd, snapshot.as_of)), None
+    gone = f"{instance_type} has no price in {snapshot}"
+    if instance_type not in tariff.known:
+        if tariff.foreign(instance_type):
+            provider = _of_others(snapshot.provider, tariff.root)[instance_type]
+            return None, f"{instance_type} is a type of another provider, {provider}"
+        facts = f"instances/{snapshot.provider}.csv"
+        return None, f"{gone}, and its resources are not known; add a row for it to {facts}, or price at another date"
+    offer = offers.successor(tariff.known[instance_type], snapshot)
+    if offer is None:
+        return None, f"{gone}, and no type there has at least its resources; price at another date"
+    name = offer.instance.instance_type
+    return replace(_price(offer), substitutes=instance_type), (
+        f"{gone}; substituted by {name}, the cheapest with at least its resources (local hard disks are not compared), "
+        "latency not re-measured"
+    )
+
+
+@functools.cache
+def _of_others(provider: str, root: Path | None) -> Mapping[str, str]:
+    """All known types of other providers than this one, each with its provider."""
+    own = instances.facts_path(provider, root)
+    others = sorted(path.stem for path in own.parent.glob("*.csv") if path != own)
+    return {instance_type: name for name in others for instance_type in instances.read(name, root)}
+
+
+def sequential(row: Row, price: Price | None, note: str | None) -> Estimate:
+    """What a million queries cost one after the other on a machine, or why that cannot be said."""
+    if row.scenario != "single_stream":
+        return Estimate(
+            None, reason=f"scenario {row.scenario}: latency holds waiting or batches, so it prices no query"
+        )
+    if price is None:
+        return Estimate(None, reason=note)
+    return cost.sequential(row.latency_mean_s, price.usd_per_hour)
+
+
+def saturated(row: Row, price: Price | None, note: str | None) -> Estimate:
+    """What a million queries cost on a machine that is kept busy, or why that cannot be said."""
+    if row.scenario == "single_stream":
+        return Estimate(None, reason="no throughput in scenario single_stream; measure scenario server")
+    if price is None:
+        return Estimate(None, reason=note)
+    if row.throughput_qps.value is None:
+        return row.throughput_qps
+    whole = (row.cpus, row.gpus) == (price.vcpus, price.gpus)
+    if not whole:
+        has, all_of = (_resources(*each) for each in ((row.cpus, row.gpus), (price.vcpus, price.gpus)))
+        return Estimate(
+            None,
+            reason=f"the throughput is of {has} alone, {price.instance_type} has {all_of}; "
+            f"measure on a hardware profile with {all_of}",
+        )
+    found = cost.saturated(row.throughput_qps, price.usd_per_hour)
+    target = _target(row)
+    return replace(found, reason="; ".join(part for part in (target, found.reason) if part))
+
+
+def _target(row: Row) -> str:
+    if row.latency_target_s is None:
+        return "no latency target" + (": batches, however long each query waits" if row.scenario == "offline" else "")
+    return f"{row.latency_percentile:g} % of queries within {row.latency_target_s * 1e3:g} ms"
+
+
+def _build(row: Row, tariff: Tariff) -> tuple[Price | None, Estimate]:
+    """What it costs to index a million documents, on the cheapest machine that provides what the build had."""
+    if row.build_envelope is None or row.index_build_s is None:
+        return None, Estimate(None, reason="no build of an index is stored with this result")
+    price = tariff.cheapest(row.build_envelope)
+    if price is None:
+        return None, Estimate(None, reason=_no_type(row.build_envelope, tariff))
+    if not row.corpus_documents:
+        return price, Estimate(None, reason="the result does not say how many documents were indexed; measure it again")
+    usd = cost.build_usd_per_million_documents(row.index_build_s, price.usd_per_hour, row.corpus_documents)
+    return price, Estimate(usd)
+
+
+def _storage(row: Row, tariff: Tariff) -> Estimate:
+    if row.index_bytes is None:
+        return Estimate(None, reason="no size of an index is stored with this result")
+    if tariff.storage is None:
+        at = tariff.snapshot
+        return Estimate(
+            None,
+            reason=f"no price of storage of {at.provider} {at.region} is dated {at.as_of} or before; "
+            "add one to instance_profiles/storage.csv",
+        )
+    return Estimate(cost.storage_usd_per_month(row.index_bytes, tariff.storage.usd_per_gib_month))
+
+
+def _price(offer: Offer) -> Price:
+    instance = offer.instance
+    return Price(
+        instance_type=instance.instance_type,
+        architecture=instance.architecture,
+        vcpus=instance.vcpus,
+        memory_bytes=instance.memory_bytes,
+        gpus=instance.gpus,
+        region=offer.region,
+        term=offer.term,
+        usd_per_hour=offer.usd_per_hour,
+        date=str(offer.as_of),
+    )
+
+
+def _no_type(envelope: Envelope, tariff: Tariff, gpu_memory: int | None = None) -> str:
+    wanted = f"{envelope.cpus} CPU, {envelope.memory_bytes / cost.GIB:g} GiB, {envelope.gpus} GPU"
+    if gpu_memory is not None:
+        wanted += f" of {gpu_memory / cost.GIB:.4g} GiB"
+    return f"no instance type in the prices of {tariff.snapshot} provides {wanted}"
+
+
+def _resources(cpus: int, gpus: int) -> str:
+    cards = f" and {gpus} GPU{'s' if gpus > 1 else ''}" if gpus else ""
+    return f"{cpus} vCPU{'s' if cpus > 1 else ''}{cards}"

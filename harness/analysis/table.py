@@ -1,0 +1,279 @@
+"""What a report shows: the records between the free half's stages and the writers in ``harness/report/``.
+
+Frozen dataclasses, standard library only.  Units stand in the names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from harness.records import Envelope, Isolation, Outcome
+from harness.stats import Estimate
+
+
+class Validity(str, Enum):
+    """How far a result's numbers can be trusted; apart from its outcome."""
+
+    CLEAN = "clean"
+    NOISY = "noisy"
+    INVALID = "invalid"
+    # Published: no samples, so nothing can be judged.
+    UNKNOWN = "unknown"
+
+
+class Cause(str, Enum):
+    """What a finding is about: the same word in every version, whatever its sentence says."""
+
+    ISOLATION = "isolation"
+    PROTOCOL = "protocol"
+    THROTTLING = "throttling"
+    SWAP = "swap"
+    COUNTERS = "counters"
+    STEAL = "steal"
+    FOREIGN_CPU = "foreign_cpu"
+    OVERSUBSCRIPTION = "oversubscription"
+    PAGE_FAULTS = "page_faults"
+    CANARY = "canary"
+    SLOW_MACHINE = "slow_machine"
+    GPU_THROTTLING = "gpu_throttling"
+    GPU_SHARED = "gpu_shared"
+    GPU_CLOCK = "gpu_clock"
+    GPU_UNSAID = "gpu_unsaid"
+    PLACEMENT = "placement"
+    SHARED_HOST = "shared_host"
+    PAGE_CACHE = "page_cache"
+    THREADS_UNSAID = "threads_unsaid"
+    INCOMPLETE = "incomplete"
+    RANKINGS = "rankings"
+    WARMUP = "warmup"
+    DRIFT = "drift"
+    RESULT_CACHE = "result_cache"
+    UNACCOUNTED_TIME = "unaccounted_time"
+    FEW_SAMPLES = "few_samples"
+    LATENCY_TARGET = "latency_target"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One reason: the fact, its figure and the next command (measuring rule 22).
+
+    ``validity`` is what it does to the result; ``clean`` makes it a remark.  ``transient`` says that it may pass when
+    the cell is measured again as it is.
+    """
+
+    cause: Cause
+    validity: Validity
+    text: str
+    transient: bool = False
+
+
+@dataclass(frozen=True)
+class Price:
+    """The instance type that prices a row, and its price on a date.
+
+    ``gpus`` are all that the type has.  ``substitutes`` names the type that a row was to be priced on and that had no
+    price then: this one has taken its place, and nothing was measured on it.
+    """
+
+    instance_type: str
+    architecture: str
+    vcpus: int
+    memory_bytes: int
+    region: str
+    term: str
+    usd_per_hour: float
+    date: str
+    gpus: int = 0
+    substitutes: str | None = None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a row was measured on.  ``host_cpus`` are those that the harness and the job had between them."""
+
+    cpu_model: str
+    architecture: str
+    kernel: str
+    cgroup_version: int | None
+    docker_version: str | None
+    harness_version: str
+    harness_commit: str | None
+    gpu_models: tuple[str, ...]
+    instance_type: str | None
+    host_cpus: int
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Mean and median of what stands beside the end-to-end clock and never replaces it: a stage, or service time."""
+
+    mean_s: Estimate
+    p50_s: Estimate
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell measured in one kind of isolation, from the jobs that could be pooled (``jobs``, ``keys``).
+
+    Latencies have the interval for other such queries in fresh processes.  ``like_queries_s`` and ``these_queries_s``
+    hold the two that it is made of, by ``mean``, ``p50``, ``p95`` and ``p99``: other queries in these processes, these
+    queries in other processes (other trials of one process, where ``jobs`` is 1).  ``at_most_s`` holds, by percentile,
+    what it is at most (LoadGen's rule, confidence 0.99); ``spread_s`` standard deviations by ``query``, ``trial``,
+    ``job`` and ``residual``; ``stages_s`` what the adapter says of its stages.  ``key`` names the job whose run is
+    judged.  ``load_s`` and ``first_query_s`` are medians over the jobs, memory figures their largest.  ``gpu_energy_j``
+    is what the GPUs took while the trials of all its jobs ran, idle draw included; missing where any job did not
+    measure it.  ``one_pass_warmup`` is how many queries warmed up where warm-up did not go on until steady.
+
+    A failed row has an outcome and a detail, and every figure is missing. ``notes`` are sentences about this row;
+    each states a fact, its figure and, where something can be done, the next command; those of ``findings``, which
+    decide ``validity``, are among them. ``transient``: some of its reasons to doubt may pass when it is measured
+    again. ``harness_apart``: the harness kept off the job's CPUs (``None``: not known). ``price`` is ``None`` when
+    nothing in the snapshot provides the profile; ``price_note`` says that, or how the priced machine differs from
+    the measured one. A row that was published and not measured here has no machine, no start and no hashes; its
+    ``published_type`` is the instance type that the paper prices it on, and ``gpu_memory_bytes`` what each GPU of that
+    one has. ``attempts`` counts the stored jobs of this cell, failed ones included.
+    ``unjudged_share`` is that of the first ``unjudged_depth`` hits which nobody judged (mean over queries with hits);
+    ``rejudged`` says how it is judged, where not by what was stored with it.
+    ``stand_in`` says what the system's checkpoint was, where it was not the published one; ``origin`` whose results
+    these are, where they were merged (:mod:`harness.results.merge`): jobs of two origins never share a row.
+
+    Money is there once a row was priced (:mod:`harness.analysis.row_pricing`): ``usd_per_million`` is that of the model
+    ``sequential``, ``usd_per_million_saturated`` that of the other; what a million documents cost to index is on
+    ``build_price``. ``build_envelope`` is what the index build had, ``corpus_documents`` what it indexed;
+    ``latency_percentile`` per cent of the queries within ``latency_target_s`` was asked of a throughput.
+    """
+
+    suite: str
+    system: str
+    dataset: str
+    scenario: str
+    profile: str
+    isolation: Isolation
+    outcome: Outcome
+    detail: str | None
+    validity: Validity
+    key: str
+    started_at: str | None
+    machine: Machine | None
+    cpus: int
+    memory_limit_bytes: int
+    gpus: int
+    price: Price | None
+    price_note: str | None
+    k: int
+    sample_sha256: str | None
+    corpus_sha256: str | None
+    qrels_sha256: str | None
+    published_type: str | None = None
+    gpu_memory_bytes: int | None = None
+    stand_in: str | None = None
+    origin: str | None = None
+    queries: int | None = None
+    trials: int | None = None
+    queries_judged: int | None = None
+    queries_unjudged: tuple[str, ...] = ()
+    unjudged_depth: int | None = None
+    unjudged_share: float | None = None
+    rejudged: tuple[str, ...] = ()
+    measures: dict[str, Estimate] = field(default_factory=dict)
+    latency_mean_s: Estimate = Estimate(None)
+    p50_s: Estimate = Estimate(None)
+    p95_s: Estimate = Estimate(None)
+    p99_s: Estimate = Estimate(None)
+    like_queries_s: dict[str, Estimate] = field(default_factory=dict)
+    these_queries_s: dict[str, Estimate] = field(default_factory=dict)
+    at_most_s: dict[str, Estimate] = field(default_factory=dict)
+    throughput_qps: Estimate = Estimate(None)
+    latency_target_s: float | None = None
+    latency_percentile: float | None = None
+    service_s: Timing | None = None
+    stages_s: dict[str, Timing] = field(default_factory=dict)
+    spread_s: dict[str, Estimate] = field(default_factory=dict)
+    trial_means_s: tuple[float, ...] = ()
+    trial_spread_s: float | None = None
+    peak_anon_bytes: int | None = None
+    peak_mapped_bytes: int | None = None
+    peak_cgroup_bytes: int | None = None
+    peak_gpu_bytes: int | None = None
+    gpu_energy_j: float | None = None
+    index_bytes: int | None = None
+    index_build_s: float | None = None
+    build_envelope: Envelope | None = None
+    corpus_documents: int | None = None
+    load_s: float | None = None
+    first_query_s: float | None = None
+    one_pass_warmup: int | None = None
+    usd_per_million: Estimate = Estimate(None)
+    usd_per_million_saturated: Estimate = Estimate(None)
+    usd_build_per_million_documents: Estimate = Estimate(None)
+    usd_storage_per_month: Estimate = Estimate(None)
+    build_price: Price | None = None
+    attempts: int = 1
+    jobs: int = 1
+    keys: tuple[str, ...] = ()
+    transient: bool = False
+    page_cache: str | None = None
+    harness_apart: bool | None = None
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """What harness itself adds to a query: the null system, measured in the same envelope (measuring rule 15)."""
+
+    suite: str
+    profile: str
+    isolation: Isolation
+    outcome: Outcome
+    detail: str | None
+    validity: Validity
+    reasons: tuple[str, ...]
+    key: str
+    latency_mean_s: Estimate = Estimate(None)
+    p50_s: Estimate = Estimate(None)
+    p99_s: Estimate = Estimate(None)
+    origin: str | None = None
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """What was measured, before any money: rows in reading order, their measures, and the null system.
+
+    ``rounded_to``: the step to which published rows print a measure (0.001 for tenths of a per cent).
+    """
+
+    rows: tuple[Row, ...]
+    measures: tuple[str, ...]
+    overhead: tuple[Overhead, ...] = ()
+    rounded_to: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows in reading order, with what holds for all of them.
+
+    ``measures`` are the measure names in column order, as ir_measures writes them.  ``notes`` are sentences about
+    the table: methods, formulas, and rows that must not be compared.  ``overhead`` holds the null system on each
+    profile.  ``cost_formula`` is that of the model ``sequential``; ``cost_formulas`` holds all, by name.
+    ``rounded_to`` as in :class:`Measurements`.
+    """
+
+    rows: tuple[Row, ...]
+    measures: tuple[str, ...]
+    price_provider: str
+    price_region: str
+    price_date: str
+    price_source: str
+    cost_formula: str
+    overhead: tuple[Overhead, ...] = ()
+    notes: tuple[str, ...] = ()
+    price_term: str = "on-demand"
+    cost_formulas: dict[str, str] = field(default_factory=dict)
+    rounded_to: dict[str, float] = field(default_factory=dict)
+
+
+def per_query_key(row: Row) -> str:
+    """What a row's :class:`PerQuery` is kept under: jobs of two origins may have one key."""
+    return row.key if row.origin is None else f"{row.origin}/{row.key}"

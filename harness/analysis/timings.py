@@ -1,0 +1,153 @@
+"""Stored samples of a cell's jobs -> arrays that statistics are made of.
+
+A file may be a stranger's: what it says of itself is held against bounds before any column of it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.errors import StoreError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# As the driver writes it (see docs/results.md): a query asked twice in a row after the trials.
+REPEAT_TRIAL = -2
+_STAGE = "stage_"
+_MOST_PLACES = 1 << 26  # of the grid of queries by trials
+
+
+@dataclass(frozen=True)
+class Timings:
+    """The timed samples of one cell, in the order in which each job measured them.
+
+    ``query`` points into ``queries``, ``trial`` into ``trials``: pairs of job number and the trial's number in that
+    job, ascending.  All arrays have shape (samples,); a missing whole number is -1, a missing time ``nan``.
+    ``batch`` is ``None`` where no sample has one.  ``stages_s`` maps a stage's name to its seconds.
+    ``repeat_*`` are the samples asked twice in a row after the trials, shape (repeats,), in their order.
+    """
+
+    queries: tuple[str, ...]
+    trials: tuple[tuple[int, int], ...]
+    query: Ints
+    trial: Ints
+    latency_s: Floats
+    service_s: Floats | None = None
+    batch: Ints | None = None
+    stages_s: dict[str, Floats] = field(default_factory=dict)
+    repeat_query: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    repeat_job: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    repeat_s: Floats = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def job(self) -> Ints:
+        """The job number of each sample."""
+        return np.asarray([job for job, _ in self.trials], dtype=np.int64)[self.trial]
+
+    def only(self, trials: Iterable[tuple[int, int]]) -> Timings:
+        """The samples of some trials alone; repeats stay."""
+        wanted = set(trials)
+        kept = [place for place, pair in enumerate(self.trials) if pair in wanted]
+        mask = np.isin(self.trial, kept)
+        return replace(
+            self,
+            trials=tuple(self.trials[place] for place in kept),
+            query=self.query[mask],
+            trial=np.searchsorted(np.asarray(kept, dtype=np.int64), self.trial[mask]),
+            latency_s=self.latency_s[mask],
+            service_s=None if self.service_s is None else self.service_s[mask],
+            batch=None if self.batch is None else self.batch[mask],
+            stages_s={name: values[mask] for name, values in self.stages_s.items()},
+        )
+
+    def whole(self) -> Floats:
+        """Seconds of the trials that timed every query, shape (queries, whole trials), in the order of the trials."""
+        counts = np.bincount(self.trial, minlength=len(self.trials))
+        kept = np.flatnonzero(counts == len(self.queries))
+        grid = np.full((len(self.queries), len(self.trials)), np.nan)
+        grid[self.query, self.trial] = self.latency_s
+        return np.asarray(grid[:, kept], dtype=np.float64)
+
+    def whole_trials(self) -> list[tuple[int, int]]:
+        """The trials that timed every query."""
+        counts = np.bincount(self.trial, minlength=len(self.trials))
+        return [pair for pair, count in zip(self.trials, counts, strict=True) if count == len(self.queries)]
+
+
+def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:
+    """Put the samples of several jobs together.
+
+    Args:
+        tables: job number and its ``samples.parquet`` as read.
+
+    Raises:
+        StoreError: a latency is negative or no number, or a query stands twice in a trial.
+        ValueError, KeyError: a column is missing or of another type (from pyarrow).
+    """
+    parts = [_part(job, table) for job, table in tables]
+    ids = np.concatenate([part["query_id"] for part in parts])
+    numbers = np.concatenate([part["trial"] for part in parts])
+    jobs = np.concatenate([part["job"] for part in parts])
+    latency = np.concatenate([part["latency_s"] for part in parts])
+    if not np.all(np.isfinite(latency) & (latency >= 0)):
+        raise StoreError("samples: a latency is negative or no number; measure the job again")
+    timed, repeated = numbers >= 0, numbers == REPEAT_TRIAL
+    queries, query = np.unique(ids[timed], return_inverse=True)
+    pairs, trial = np.unique(np.stack([jobs[timed], numbers[timed]]), axis=1, return_inverse=True)
+    trial = trial.reshape(-1)
+    if len(queries) * pairs.shape[1] > _MOST_PLACES:
+        raise StoreError(
+            f"samples: {len(queries):,} queries in {pairs.shape[1]:,} trials make no sense; measure the job again"
+        )
+    if timed.any() and np.bincount(query * pairs.shape[1] + trial).max() > 1:
+        raise StoreError("samples: a query was timed twice in one trial; measure the job again")
+    known = repeated & np.isin(ids, queries)
+    extra = {
+        name: np.concatenate([part.get(name, np.full(len(part["trial"]), np.nan)) for part in parts])[timed]
+        for name in sorted(set().union(*parts) - {"query_id", "trial", "job", "latency_s"})
+    }
+    batch = extra.pop("batch", None)
+    return Timings(
+        queries=tuple(queries.tolist()),
+        trials=tuple((int(job), int(number)) for job, number in pairs.T),
+        query=query.astype(np.int64),
+        trial=trial.astype(np.int64),
+        latency_s=latency[timed],
+        service_s=extra.pop("service_s", None),
+        batch=None if batch is None else np.nan_to_num(batch, nan=-1).astype(np.int64),
+        stages_s={name.removeprefix(_STAGE): values for name, values in extra.items()},
+        repeat_query=np.searchsorted(queries, ids[known]).astype(np.int64),
+        repeat_job=jobs[known],
+        repeat_s=latency[known],
+    )
+
+
+def _part(job: int, table: pa.Table) -> dict[str, NDArray[np.generic]]:
+    """The columns of one job: times in seconds, ``nan`` where there is none."""
+    rows = table.num_rows
+    # Warm-up rows have trial -1; the column that says so is read as well, so that a file without it is no surprise.
+    warmup = table.column("warmup").to_numpy().astype(bool)
+    trial = table.column("trial").to_numpy().astype(np.int64)
+    part: dict[str, NDArray[np.generic]] = {
+        "query_id": np.asarray(table.column("query_id").to_pylist(), dtype=np.str_),
+        "trial": np.where(warmup & (trial >= 0), -1, trial),
+        "job": np.full(rows, job, dtype=np.int64),
+        "latency_s": table.column("latency_ns").to_numpy() / 1e9,
+    }
+    for name in table.column_names:
+        if name == "batch":
+            part[name] = table.column(name).to_numpy().astype(np.float64)
+        elif name == "service_ns" or name.startswith(_STAGE):
+            part[name.removesuffix("_ns") + ("_s" if name == "service_ns" else "")] = (
+                table.column(name).to_numpy().astype(np.float64) / 1e9
+            )
+    return part

@@ -1,0 +1,278 @@
+"""The results of a cell -> clean, noisy or invalid, with reasons.
+
+Each reason states the fact, the figure and the next command (measuring rule 22).  Validity is apart from the
+outcome: a failed job has no numbers to doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.analysis.table import Cause, Finding, Validity
+from harness.analysis.validity import counter_checks, machine_speed
+from harness.analysis.validity.findings import again, invalid, noisy, remark, trials_s, warm_longer, warm_wider
+from harness.analysis.validity.sample_checks import MAX_TRIAL_RATIO, Facts
+from harness.records import Isolation, Outcome
+from harness.results.schema import Result, ResultSpec
+
+# The fewest queries before the first timed one (measuring rule 8).
+MIN_WARMUP_QUERIES = 10
+
+# The most CPU time that just-in-time compilers may take of the trials' time.
+MAX_COMPILING = 0.05
+
+# What a named protocol's paper says, by the names of the suite's keys.
+_PAPERS = {"santhanam2023": {"warmup_queries": 10, "trials": 5, "k": 10}}
+# Its sample is 1,000 queries, or all that a smaller dataset has: only a larger one departs from it.
+_LARGEST_SAMPLES = {"santhanam2023": 1000}
+
+_ORDER = (Validity.CLEAN, Validity.NOISY, Validity.INVALID)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The worst of the findings, and all of them."""
+
+    validity: Validity
+    findings: tuple[Finding, ...]
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """What each finding says."""
+        return tuple(finding.text for finding in self.findings)
+
+    @property
+    def transient(self) -> bool:
+        """May some reason to doubt pass when the cell is measured again as it is?"""
+        return any(finding.transient for finding in self.findings if finding.validity is Validity.NOISY)
+
+
+def assess(
+    results: Sequence[Result],
+    facts: Facts | None = None,
+    *,
+    missing: int = 0,
+    disagreements: int | None = None,
+    levels: machine_speed.Levels | None = None,
+) -> Verdict:
+    """Judge how far a cell's numbers can be trusted.
+
+    Args:
+        results: the pooled jobs of the cell, at least one; with one that did not end ``ok`` there are no numbers.
+        facts: what the samples say; ``None`` where they cannot be read.
+        missing: jobs of the cell that are not stored, or could not be pooled.
+        disagreements: queries that different jobs ranked differently; ``None``: not compared.
+        levels: the canary's levels of all jobs in the results.
+    """
+    findings = _isolation(results[0])
+    if all(result.outcome is Outcome.OK for result in results):
+        facts = facts or Facts()
+        findings += (
+            counter_checks.look(results, levels or {}, facts)
+            + _preparation(results)
+            + _completeness(results, facts, missing)
+            + _rankings(results, disagreements)
+            + _steadiness(results, facts)
+            + _scenario(results)
+        )
+        findings += _protocol(results[0].spec)
+    worst = max((finding.validity for finding in findings), key=_ORDER.index, default=Validity.CLEAN)
+    return Verdict(worst, tuple(findings))
+
+
+def _isolation(result: Result) -> list[Finding]:
+    isolation = result.spec.isolation
+    if isolation is Isolation.PROCESS:
+        text = (
+            "isolation: process: CPUs are pinned, but the memory limit of "
+            f"{result.spec.envelope.memory_bytes / 2**20:,.0f} MiB and the network were not enforced; "
+            f"not comparable with container results; {again(result.spec.cell, '--launcher docker')}"
+        )
+        return [remark(Cause.ISOLATION, text)]
+    if isolation is Isolation.FAKE:
+        text = f"isolation: fake: scripted times, nothing was measured; {again(result.spec.cell, '--launcher docker')}"
+        return [invalid(Cause.ISOLATION, text)]
+    return []
+
+
+def _preparation(results: Sequence[Result]) -> list[Finding]:
+    """What must have been done before the clock ran: warm-up (rule 8), thread counts read back (rule 3)."""
+    found, spec = [], results[0].spec
+    asked = max(spec.warmup_queries, min(result.warmup_done for result in results))  # in several passes, where few
+    if asked < MIN_WARMUP_QUERIES:
+        text = f"{asked} warm-up queries were asked, the least is {MIN_WARMUP_QUERIES}; {warm_longer(spec)}"
+        found.append(noisy(Cause.WARMUP, text))
+    if any(result.effective is not None and not result.effective.threads for result in results):
+        text = (
+            "the adapter says no library's thread count, so nothing shows that they keep to "
+            f"{spec.envelope.cpus} CPUs; let its threads() say them, then {again(spec.cell)}"
+        )
+        found.append(noisy(Cause.THREADS_UNSAID, text))
+    return found
+
+
+def _completeness(results: Sequence[Result], facts: Facts, missing: int) -> list[Finding]:
+    spec, found = results[0].spec, []
+    if missing:
+        text = f"only {spec.jobs - missing} of {spec.jobs} {_unit(spec)}s are in these numbers; {again(spec.cell, '')}"
+        found.append(noisy(Cause.INCOMPLETE, text))
+    finished, asked = sum(result.trials_finished for result in results), spec.trials * len(results)
+    if spec.scenario_params.latency_target_s is None and finished < asked:
+        found.append(noisy(Cause.INCOMPLETE, f"only {finished} of {asked} trials finished; {again(spec.cell)}"))
+    if facts.queries is not None and facts.queries != spec.timed_queries:
+        found.append(
+            noisy(
+                Cause.INCOMPLETE,
+                f"{facts.queries:,} of {spec.timed_queries:,} sample queries were timed; {again(spec.cell)}",
+            )
+        )
+    return found
+
+
+def _rankings(results: Sequence[Result], between_jobs: int | None) -> list[Finding]:
+    """A query counts once, whether it is ranked differently within a job or between jobs, as far as can be told."""
+    spec = results[0].spec
+    differing = max([result.ranking_disagreements or 0 for result in results] + [between_jobs or 0])
+    if not differing:
+        return []
+    text = (
+        f"{differing:,} of {spec.sample_size:,} queries were ranked differently in different "
+        "trials; the measures judge the first trial's run; look for threads, ties or approximate search, then "
+        f"{again(spec.cell)}"
+    )
+    return [noisy(Cause.RANKINGS, text)]
+
+
+def _steadiness(results: Sequence[Result], facts: Facts) -> list[Finding]:
+    spec, found = results[0].spec, []
+    unsteady = [result.warmup_done for result in results if result.warmup_steady is False]
+    if unsteady:
+        jobs = f" in {len(unsteady)} of {len(results)} jobs" if len(results) > 1 else ""
+        text = (
+            f"warm-up ended at its cap after {max(unsteady):,} queries{jobs} without a steady level; "
+            f"{warm_longer(spec)}"
+        )
+        found.append(noisy(Cause.WARMUP, text))
+    elif facts.start is not None:
+        text = (
+            f"the first {facts.start.queries} queries of a trial took {facts.start.ratio:.2f} times what they take "
+            f"later: {results[0].warmup_done} warm-up queries do not warm this system up; "
+            f"{(warm_longer if spec.warmup_cap is None else warm_wider)(spec)}"
+        )
+        found.append(noisy(Cause.WARMUP, text))
+    found += _compiling(results)
+    if facts.drift is not None and not (unsteady and facts.drift.cold):
+        found.append(_drift(results, facts))
+    # A system that was still getting faster answers its next query sooner, cache or no cache.
+    if facts.repeat is not None and not spec.result_cache and not unsteady and facts.start is None:
+        text = (
+            f"a query asked again at once took {facts.repeat.ratio:.2g} of its first time (median of "
+            f"{facts.repeat.queries}, {facts.repeat.first_s * 1e3:.3g} ms at first): the system keeps answers, and "
+            "real queries seldom come twice (measuring rule 14); switch its result cache off, or declare "
+            f"result_cache = true in the system's TOML, then {again(spec.cell)}"
+        )
+        found.append(noisy(Cause.RESULT_CACHE, text))
+    found += _concentration(results[0], facts)
+    if facts.between is not None:
+        text = (
+            f"{facts.between.per_query_s * 1e3:.3g} ms passed beside each query that no latency claims, "
+            f"{facts.between.share:.0%} of the trials: the image claims less time than passed; let search() return "
+            f"only when its work is done, then {again(spec.cell)}"
+        )
+        found.append(noisy(Cause.UNACCOUNTED_TIME, text))
+    return found
+
+
+def _compiling(results: Sequence[Result]) -> list[Finding]:
+    """Compilers that took more of the trials' time than they may."""
+    known = [(each.compiled_s, trials_s(each)) for each in results if each.compiled_s is not None]
+    compiled_s, lasted_s = (sum(column) for column in zip(*known, strict=True)) if known else (0.0, 0.0)
+    if not lasted_s or compiled_s <= MAX_COMPILING * lasted_s:
+        return []
+    cold = results[0].spec.warmup_cap is None
+    remedy = "set protocol.warmup_cap" if cold else "raise protocol.warmup_cap, or give the engine other options"
+    text = (
+        f"just-in-time compiler threads took {compiled_s / lasted_s:.0%} of the trials' time "
+        f"(warm: up to {MAX_COMPILING:.0%}): the system was not warm; {remedy}, then {again(results[0].spec.cell)}"
+    )
+    return [noisy(Cause.WARMUP, text)]
+
+
+def _concentration(result: Result, facts: Facts) -> list[Finding]:
+    """Samples that are slow once make the mean doubtful; queries that are slow every time are the system's own."""
+    found, few, tail = [], facts.carried, facts.tail
+    if few is not None:
+        text = (
+            f"{few.few:,} of {few.samples:,} samples hold {few.share:.0%} of the time, and their queries are fast in "
+            "other trials: the mean is theirs (a JIT compiler, garbage collection, the machine); compare p50, or "
+            f"{again(result.spec.cell, '--retry-noisy 3')}"
+        )
+        found.append(noisy(Cause.FEW_SAMPLES, text, transient=True))
+    if tail is not None:
+        every = f"in each of {tail.trials} trials"
+        if tail.trials == 1:
+            every = "in the only trial, which cannot tell whether they always do"
+        text = (
+            f"{tail.few:,} of {facts.queries:,} queries hold half of the time, {every}: the mean is theirs, and its "
+            "interval may fall short; raise sample_size, or compare p50"
+        )
+        found.append(remark(Cause.FEW_SAMPLES, text))
+    return found
+
+
+def _drift(results: Sequence[Result], facts: Facts) -> Finding:
+    spec, drift = results[0].spec, facts.drift
+    assert drift is not None
+    if drift.cold and len(results) == 1:
+        # A busy machine slows any trial; only a cold system slows the first.
+        means = ", ".join(f"{mean * 1e3:.3g}" for mean in facts.trial_means_s)
+        text = (
+            f"the first trial is the slowest (trial means {means} ms): {results[0].warmup_done} warm-up queries do not "
+            "warm this system up (a JIT compiler, caches), and the mean holds that; set protocol.warmup_cap in the "
+            f"suite (warm-up then goes on until it is steady), then {again(spec.cell)}"
+        )
+        return noisy(Cause.WARMUP, text)
+    text = (
+        f"drift: the slowest trial's mean is {drift.ratio:.2f} times the fastest's (steady: up to {MAX_TRIAL_RATIO}), "
+        f"{drift.slow_s * 1e3:.3g} against {drift.fast_s * 1e3:.3g} ms; quieten the machine "
+        f"(harness doctor shows its load), then {again(spec.cell, '--retry-noisy 3')}"
+    )
+    return noisy(Cause.DRIFT, text, transient=True)
+
+
+def _scenario(results: Sequence[Result]) -> list[Finding]:
+    """A ``server`` job that believed no rate, or did not confirm it, has no latency to show."""
+    spec = results[0].spec
+    without = sum(result.rate_qps is None for result in results)
+    if spec.cell.scenario != "server" or not without:
+        return []
+    target = spec.scenario_params
+    wanted = "the latency target"
+    if target.latency_target_s is not None and target.latency_percentile is not None:
+        wanted = f"p{target.latency_percentile:g} <= {target.latency_target_s * 1e3:g} ms"
+    text = (
+        f"no rate kept {wanted} and kept it again in {without} of {len(results)} jobs; raise server.latency_target_s "
+        f"in the suite, then {again(spec.cell)}"
+    )
+    return [noisy(Cause.LATENCY_TARGET, text)]
+
+
+def _unit(spec: ResultSpec) -> str:
+    return "trial" if spec.trials == 1 else "job"
+
+
+def _protocol(spec: ResultSpec) -> list[Finding]:
+    """A suite may change a named protocol's figures; the name must not hide that."""
+    paper = dict(_PAPERS.get(spec.protocol, {}))
+    largest = _LARGEST_SAMPLES.get(spec.protocol, spec.sample_size)
+    if spec.sample_size > largest:
+        paper["sample_size"] = largest
+    changed = [
+        f"{name} {getattr(spec, name):,} (the paper: {figure:,})"
+        for name, figure in paper.items()
+        if getattr(spec, name) != figure
+    ]
+    if spec.warmup_cap is not None and spec.protocol in _PAPERS:
+        changed.append(f"warm-up until steady, {spec.warmup_cap:,} queries at most (the paper: one pass)")
+    return [remark(Cause.PROTOCOL, f"protocol {spec.protocol} with {', '.join(changed)}")] if changed else []

@@ -1,0 +1,161 @@
+"""What the canary says against a cell: a machine that changed its speed, or was slow for this cell.
+
+Each threshold stands here once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.analysis.table import Cause, Finding
+from harness.analysis.validity.findings import again, noisy, remark
+from harness.analysis.validity.sample_checks import Facts
+from harness.records import Outcome
+from harness.results.schema import CanaryReading, Environment, Result
+
+# Chance of an alarm where every trial meets the same machine.
+CHANCE = 0.003
+# A mean moved by less than the first is steady, by more than the second is not, whatever its interval: a slowed trial
+# widens the interval that it is held against.
+MIN_MOVED = 0.03
+MAX_MOVED = 0.10
+# A cell's level against that of all jobs on the same machine.
+MAX_LEVEL = 1.15
+_LEVEL_JOBS = 3
+
+Floats = NDArray[np.float64]
+# Canary levels: environment and number of CPUs -> mean log of the processor seconds of each of its jobs.
+Levels = dict[tuple[Environment, int], list[float]]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A piece of fixed work; ``scatter`` is the standard deviation of its log on a machine at rest."""
+
+    name: str
+    scatter: float
+    of: Callable[[CanaryReading], float | None]
+
+
+_CPU = _Kind("processor", 0.04, lambda reading: reading.cpu_s)
+_MEMORY = _Kind("memory", 0.08, lambda reading: reading.memory_s)
+_DISK = _Kind("disk", 0.46, lambda reading: reading.disk_s)
+
+
+def levels(results: Iterable[Result]) -> Levels:
+    """The canary's level in every job that has one, by machine."""
+    found: Levels = defaultdict(list)
+    for result in results:
+        if result.canary and result.outcome is Outcome.OK:
+            found[_machine(result)].append(_level([result]))
+    return dict(found)
+
+
+def look(results: Sequence[Result], known: Levels, facts: Facts) -> list[Finding]:
+    """Judge the looks at the machine beside a cell's trials.
+
+    Args:
+        results: the pooled jobs of one cell.
+        known: the canary's levels of all jobs in the results.
+        facts: what the cell's samples say.
+    """
+    limit = MAX_MOVED if facts.mean_within is None else min(max(facts.mean_within, MIN_MOVED), MAX_MOVED)
+    found = []
+    for kind in (_CPU, _MEMORY, _DISK):
+        speeds = _speeds(results, kind)
+        if speeds is None:
+            continue
+        low, high = 1e3 * np.exp(speeds.min()), 1e3 * np.exp(speeds.max())
+        text = (
+            f"the machine changed its speed: fixed {kind.name} work took {low:.3g} to {high:.3g} ms beside the trials"
+        )
+        moved = _moved(speeds, facts.trial_means_s)
+        if kind is _DISK:
+            found.append(remark(Cause.CANARY, text))
+        elif moved > limit:
+            text += (
+                f" and may have moved the mean by {moved:.1%} (steady: up to {limit:.1%}); quieten the machine "
+                f"(harness doctor shows its load), then {again(results[0].spec.cell, '--retry-noisy 3')}"
+            )
+            found.append(noisy(Cause.CANARY, text, transient=True))
+        elif moved > MIN_MOVED:
+            text += f" and may have moved the mean by {moved:.1%}, less than its interval"
+            found.append(remark(Cause.CANARY, text))
+    return [*found, *_slower(results, known)]
+
+
+def _speeds(results: Sequence[Result], kind: _Kind) -> Floats | None:
+    """Return the mean log of the looks around each trial; None where they scatter no more than looks do.
+
+    A single trial's two looks are held against each other.
+    """
+    from scipy.special import chdtrc
+
+    looks = _looks(results, kind)
+    if not len(looks):
+        return None
+    speeds, each = (looks[0], 1) if len(looks) == 1 else (looks.mean(axis=1), 2)
+    squares = each * float(np.sum((speeds - speeds.mean()) ** 2)) / kind.scatter**2
+    return speeds if chdtrc(len(speeds) - 1, squares) < CHANCE else None
+
+
+def _moved(speeds: Floats, trial_means_s: Sequence[float]) -> float:
+    """Return the share by which the machine may have moved the mean over trials, against the median trial.
+
+    A trial counts by its own mean, where its looks say the same of it: a neighbour who comes and goes within a trial
+    moves its looks more than its mean.  Without means of trials the looks count alone.
+    """
+    apart = speeds - np.quantile(speeds, 0.5, method="lower")
+    if len(trial_means_s) == len(speeds) > 1:
+        means = np.log(np.maximum(trial_means_s, 1e-9))
+        means -= np.quantile(means, 0.5, method="lower")
+        apart = np.where(apart * means > 0, means, 0.0)
+    return abs(float(np.mean(np.exp(apart))) - 1)
+
+
+def _looks(results: Sequence[Result], kind: _Kind) -> Floats:
+    """Return the logs of the work before and after each trial, shape (trials, 2)."""
+    pairs: list[tuple[float, float]] = []
+    for result in results:
+        taken = [value for reading in result.canary if (value := kind.of(reading)) is not None and value > 0]
+        pairs += itertools.pairwise(taken)
+    return np.log(np.asarray(pairs, dtype=np.float64).reshape(-1, 2))
+
+
+def _slower(results: Sequence[Result], known: Levels) -> list[Finding]:
+    """The whole cell met a slower machine than the others did."""
+    from scipy.special import ndtr
+
+    others = known.get(_machine(results[0]), [])
+    with_canary = [result for result in results if result.canary]
+    if not with_canary or len(others) < _LEVEL_JOBS:
+        return []
+    here, slower = _level(with_canary), _level(with_canary) - statistics.median(others)
+    looks = _looks(with_canary, _CPU)
+    # Where a neighbour comes and goes, the two looks of a trial differ by more than on a machine at rest.
+    within = float(np.mean(np.diff(looks) ** 2)) / 2 if len(looks) > 1 else 0.0
+    error = (max(within, _CPU.scatter**2) * (1 / max(looks.size, 1) + 1 / len(others))) ** 0.5
+    if slower <= np.log(MAX_LEVEL) or ndtr(-slower / error) >= CHANCE:
+        return []
+    text = (
+        f"the machine was slow for this cell: fixed processor work took {np.exp(here) * 1e3:.3g} ms, "
+        f"{np.exp(slower):.2f} times the median of {len(others)} jobs on it (steady: up to {MAX_LEVEL:g}); "
+        f"{again(results[0].spec.cell, '--retry-noisy 3')}"
+    )
+    return [noisy(Cause.SLOW_MACHINE, text, transient=True)]
+
+
+def _machine(result: Result) -> tuple[Environment, int]:
+    return result.environment, result.spec.envelope.cpus
+
+
+def _level(results: Sequence[Result]) -> float:
+    """Return the mean log of the looks: a median of few would jump between two speeds."""
+    return statistics.fmean(float(np.log(max(reading.cpu_s, 1e-9))) for result in results for reading in result.canary)

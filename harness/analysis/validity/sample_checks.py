@@ -1,0 +1,333 @@
+"""What the samples themselves say against a cell: drift, a cold start, few slow samples, a result cache, lost time.
+
+Every test pairs latencies of the same query, so that which queries come when plays no part, and asks for two things: an
+effect large enough to matter, and one that chance does not explain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.analysis.timings import Timings
+
+Floats = NDArray[np.float64]
+
+# Largest slowest / fastest trial mean that is still called steady.  The same task was seen to drift 1.49-fold while
+# another job shared the machine (measuring rule 21); we doubt from about half of that on.
+MAX_TRIAL_RATIO = 1.25
+# Chance of calling a steady system drifting, over all pairs of its trials.
+DRIFT_CHANCE = 1e-3
+
+# The first queries of a fresh process against its later ones: how much slower, and by how much time, is a slope.  A
+# machine that changes its speed for a moment was seen to make 1.1 of it.
+MAX_START_RATIO = 1.25
+MIN_START_S = 10e-6
+# Chance of a false alarm in each window that is looked at.  Neighbouring queries share a machine's moods, so small.
+START_CHANCE = 1e-6
+_FIRST_WINDOW = 10
+_LARGEST_WINDOW = 0.25
+
+# A query asked again at once must take this share of its first time (measuring rule 12): honest engines were seen to
+# take .66 to 1 of it, because processor caches are warm, and to save at most 60 us by that.
+MIN_REPEAT_RATIO = 0.65
+MOST_WARM_S = 100e-6
+# Below half, less is enough: no processor cache makes that of a query this long.
+_CLEAR_RATIO = 0.5
+MIN_REPEAT_S = 50e-6
+# What a warm processor takes, for the sign test: how many repeats are faster than even that.
+_WARM_RATIO = 0.8
+# Chance of as many by luck; few repeats must all be faster.
+REPEAT_CHANCE = 1e-3
+_MIN_REPEATS = 5
+
+# Time between the queries of a closed loop that is the harness's own: checking, writing, collecting garbage.
+MAX_BETWEEN_S = 2e-3
+MAX_BETWEEN_SHARE = 0.5
+
+# A mean is a few samples' own where so small a share of them holds so much of all time, beyond what their queries take
+# in other trials.  Samples drawn from one lognormal with sigma 1 hold .08 and .38 there; queries that keep such times
+# from trial to trial hold next to nothing.
+CARRIED = ((0.01, 0.20), (0.125, 0.45))
+# Half of the time in so few queries, trial for trial, is a tail; of a lognormal with sigma 1 it takes 16 %.
+MAX_TAIL_SHARE = 0.11
+# Less than this a query is an interrupt of the machine, and no latency to doubt.
+MIN_CARRIED_S = 10e-6
+
+
+@dataclass(frozen=True)
+class Drift:
+    """The slowest trial against the fastest, seconds a query.  ``cold``: it is the first of several in a process."""
+
+    ratio: float
+    slow_s: float
+    fast_s: float
+    cold: bool
+
+
+@dataclass(frozen=True)
+class Start:
+    """The first ``queries`` of each process took ``ratio`` times what the same queries took later."""
+
+    queries: int
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """``queries`` asked again at once took ``ratio`` (median) of the ``first_s`` (median) that they took at first."""
+
+    queries: int
+    ratio: float
+    first_s: float
+
+
+@dataclass(frozen=True)
+class Between:
+    """Seconds a query that passed beside what the system claims, and their share of the trials."""
+
+    per_query_s: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Carried:
+    """``few`` of ``samples`` took ``share`` of all time beyond what their queries take in other trials."""
+
+    few: int
+    samples: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Tail:
+    """``few`` queries hold half of the time.  ``trials``: 1 cannot tell slow queries from slow samples."""
+
+    few: int
+    trials: int
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What was found; ``None``: nothing to speak of, or nothing that could tell.  ``queries`` were timed.
+
+    ``mean_within`` is half the width of the mean's interval, as a share of the mean.
+    """
+
+    queries: int | None = None
+    trial_means_s: tuple[float, ...] = ()
+    drift: Drift | None = None
+    start: Start | None = None
+    repeat: Repeat | None = None
+    between: Between | None = None
+    carried: Carried | None = None
+    tail: Tail | None = None
+    mean_within: float | None = None
+
+
+def look(timings: Timings, phases_s: Mapping[int, float], scenario: str = "single_stream") -> Facts:
+    """Look for all of it.
+
+    Args:
+        timings: of the cell.
+        phases_s: job number -> seconds that its trials' phases lasted, for jobs that say so.
+        scenario: of the cell; under ``server`` latency depends on the rate, and batches hide single queries.
+    """
+    queries = len(timings.queries)
+    if scenario == "server" or not len(timings.query):
+        return Facts(queries)
+    if scenario == "offline":
+        grid = timings.whole()  # a batch's duration stands at each of its queries
+        return Facts(queries, tuple(grid.mean(axis=0).tolist()), _drift(timings, paired=False))
+    return Facts(
+        queries,
+        tuple(timings.whole().mean(axis=0).tolist()),
+        _drift(timings, paired=True),
+        start(timings),
+        repeat(timings),
+        _between(timings, phases_s),
+        carried(timings),
+        tail(timings),
+    )
+
+
+def _drift(timings: Timings, *, paired: bool) -> Drift | None:
+    """The slowest against the fastest whole trial, if they differ by more than the queries' own scatter explains."""
+    from scipy.special import stdtr
+
+    grid, pairs = timings.whole(), timings.whole_trials()
+    trials = grid.shape[1]
+    if trials < 2:
+        return None
+    means = grid.mean(axis=0)
+    slow, fast = int(np.argmax(means)), int(np.argmin(means))
+    if means[fast] <= 0 or means[slow] / means[fast] <= MAX_TRIAL_RATIO:
+        return None
+    if paired:
+        difference = grid[:, slow] - grid[:, fast]
+        error = float(np.std(difference, ddof=1)) / len(difference) ** 0.5 if len(difference) > 1 else np.inf
+        score = np.inf if error == 0 else float(difference.mean()) / error
+        if stdtr(max(len(difference) - 1, 1), -score) > DRIFT_CHANCE / (trials * (trials - 1)):
+            return None
+    same_job = [place for place, pair in enumerate(pairs) if pair[0] == pairs[slow][0]]
+    later = [float(means[place]) for place in same_job if place != slow]
+    cold = bool(later) and slow == same_job[0] and float(means[slow]) > MAX_TRIAL_RATIO * float(np.median(later))
+    return Drift(float(means[slow] / means[fast]), float(means[slow]), float(means[fast]), cold)
+
+
+def start(timings: Timings) -> Start | None:
+    """The widest slope at the beginning of a fresh process: its first queries against its later ones.
+
+    Only the first trial of each job begins in a fresh process.  The order of queries is random in each trial, so a
+    steady system shows no difference: each latency is held against the same query's in the other trials, or, with one
+    trial alone, taken as it is.
+    """
+    from scipy.special import ndtr
+
+    value, position, trials = _starts(timings)
+    if len(value) == 0:
+        return None
+    ranks = _ranks(value)
+    found = None
+    window, per_trial = _FIRST_WINDOW, len(value) // trials
+    while window <= _LARGEST_WINDOW * per_trial:
+        early = position < window
+        few, many = int(early.sum()), int((~early).sum())
+        excess = float(ranks[early].sum()) - few * (len(value) + 1) / 2
+        score = excess / (few * many * (len(value) + 1) / 12) ** 0.5
+        ratio = float(np.exp(np.median(value[early]) - np.median(value[~early])))
+        if ratio > MAX_START_RATIO and ndtr(-score) < START_CHANCE and (found is None or ratio > found.ratio):
+            found = Start(window, ratio)
+        window *= 2
+    if found and (1 - 1 / found.ratio) * float(np.median(timings.latency_s)) < MIN_START_S:
+        return None
+    return found
+
+
+def _starts(timings: Timings) -> tuple[Floats, NDArray[np.int64], int]:
+    """Of the first trial of each job: log latency against the same query's elsewhere, its position, how many trials."""
+    first = {job: place for place, (job, _) in reversed(list(enumerate(timings.trials)))}
+    grid = np.full((len(timings.queries), len(timings.trials)), np.nan)
+    grid[timings.query, timings.trial] = np.log(np.maximum(timings.latency_s, 1e-9))
+    values, positions = [], []
+    for place in first.values():
+        mask = timings.trial == place
+        query = timings.query[mask]
+        here = grid[query, place]
+        others = np.delete(grid[query], place, axis=1)
+        if others.shape[1]:
+            known = np.isfinite(others).any(axis=1)
+            here = np.where(known, here - np.nanmedian(np.where(known[:, None], others, 0.0), axis=1), np.nan)
+        # A trial that is slower throughout has drifted; that is another finding.
+        here = here - np.nanmedian(here) if np.isfinite(here).any() else here
+        finite = np.isfinite(here)
+        values.append(here[finite])
+        positions.append(np.arange(len(here), dtype=np.int64)[finite])
+    return np.concatenate(values), np.concatenate(positions), len(first)
+
+
+def _ranks(values: Floats) -> Floats:
+    """Ranks from 1; equal values share their mean rank."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return np.asarray((last - (counts - 1) / 2)[place], dtype=np.float64)
+
+
+def repeat(timings: Timings) -> Repeat | None:
+    """How much faster queries are when they are asked again at once, if that is much and nearly all of them are.
+
+    The second asking is held against the query's first in that process, in the job's first trial: with a cache that
+    keeps everything, later trials are fast already.  Where there are enough, only queries of that trial's second half
+    count: a process that was still getting faster makes early ones look slow.
+    """
+    ratios, firsts, late = [], [], []
+    seen: set[tuple[int, int]] = set()
+    first_trial = {job: place for place, (job, _) in reversed(list(enumerate(timings.trials)))}
+    grid = np.full((len(timings.queries), len(timings.trials)), np.nan)
+    grid[timings.query, timings.trial] = timings.latency_s
+    position = np.zeros_like(grid)
+    for place in range(len(timings.trials)):
+        asked = timings.query[timings.trial == place]
+        position[asked, place] = np.arange(len(asked)) / max(len(asked), 1)
+    for query, job, seconds in zip(timings.repeat_query, timings.repeat_job, timings.repeat_s, strict=True):
+        pair = int(query), int(job)
+        if pair not in seen:
+            seen.add(pair)
+            continue
+        if int(job) not in first_trial:
+            continue
+        before = float(grid[int(query), first_trial[int(job)]])
+        if np.isfinite(before) and before > 0:
+            ratios.append(float(seconds) / before)
+            firsts.append(before)
+            late.append(bool(position[int(query), first_trial[int(job)]] >= 0.5))
+    if sum(late) >= _MIN_REPEATS:
+        ratios = [ratio for ratio, counts in zip(ratios, late, strict=True) if counts]
+        firsts = [first for first, counts in zip(firsts, late, strict=True) if counts]
+    if len(ratios) < _MIN_REPEATS:
+        return None
+    ratio, first = float(np.median(ratios)), float(np.median(firsts))
+    clear = ratio < _CLEAR_RATIO and first >= MIN_REPEAT_S
+    enough = clear or (ratio < MIN_REPEAT_RATIO and (1 - ratio) * first >= MOST_WARM_S)
+    return Repeat(len(ratios), ratio, first) if enough and _mostly_faster(ratios) else None
+
+
+def _mostly_faster(ratios: Sequence[float]) -> bool:
+    """Return whether repeats are faster one by one, by a sign test, and not by a slow moment of the machine."""
+    from scipy.special import bdtrc
+
+    faster = sum(ratio < _WARM_RATIO for ratio in ratios)
+    by_luck = float(bdtrc(faster - 1, len(ratios), 0.5))
+    return by_luck <= max(REPEAT_CHANCE, 0.5 ** len(ratios))
+
+
+def carried(timings: Timings) -> Carried | None:
+    """Return the few samples that carry the mean, each slow in its own trial alone; ``None``: there are none.
+
+    A sample is held against its query's other trials (of an even number the lower middle one), each trial first brought
+    to the common level: a slow trial is drift, and a query that is slow in every trial is the system's own.
+    """
+    grid = _level(timings)
+    if grid is None or grid.shape[1] < 2:
+        return None
+    usual = [np.quantile(np.delete(grid, trial, 1), 0.5, axis=1, method="lower") for trial in range(grid.shape[1])]
+    excess = np.sort(np.maximum(0.0, grid - np.stack(usual, axis=1)), axis=None)[::-1]
+    held = np.cumsum(excess) / grid.sum()
+    for share, least in CARRIED:
+        few = int(share * excess.size)
+        if few and held[few - 1] >= max(least, MIN_CARRIED_S / grid.mean()):
+            return Carried(few, excess.size, float(held[few - 1]))
+    return None
+
+
+def tail(timings: Timings) -> Tail | None:
+    """Return the few queries that hold half of the time, in every trial; ``None``: it takes more of them."""
+    grid = _level(timings)
+    if grid is None:
+        return None
+    usual = np.sort(np.quantile(grid, 0.5, axis=1, method="lower"))[::-1]
+    few = int(np.searchsorted(np.cumsum(usual), usual.sum() / 2)) + 1
+    return Tail(few, grid.shape[1]) if few <= MAX_TAIL_SHARE * len(usual) else None
+
+
+def _level(timings: Timings) -> Floats | None:
+    """The whole trials, each divided by how slow it is throughout; ``None``: none, or some query took no time."""
+    grid = timings.whole()
+    if not grid.size or not (grid > 0).all():
+        return None
+    level = np.median(grid / np.median(grid, axis=1, keepdims=True), axis=0)
+    return np.asarray(grid / level, dtype=np.float64)
+
+
+def _between(timings: Timings, phases_s: Mapping[int, float]) -> Between | None:
+    """Time that passed in the trials and that no query claims, if it is more than the harness itself takes."""
+    mask = np.isin(timings.job, list(phases_s))
+    lasted, queries = sum(phases_s.values()), int(mask.sum())
+    if not queries or lasted <= 0:
+        return None
+    rest = lasted - float(timings.latency_s[mask].sum())
+    found = Between(rest / queries, rest / lasted)
+    return found if found.per_query_s > MAX_BETWEEN_S and found.share > MAX_BETWEEN_SHARE else None

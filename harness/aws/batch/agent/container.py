@@ -1,0 +1,120 @@
+"""Agent in the sibling: fetches harness, checks it, does one part.
+
+Arguments: lock, number, work place, region, pinned packages, run, submission, bundle's object, its sha256.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HOME = Path(os.environ.get("HARNESS_BOX_HOME", "/var/lib/harness"))
+# The engine kills this container 20 s after it has asked it to stop.
+STOP_S = 15
+
+
+def die_with(lock: Path) -> None:
+    """End when the agent is gone: the kernel frees its lock."""
+    with lock.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        print("harness: the agent that followed this job is gone, so it ends", flush=True)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def run(*command: str, **more: Any) -> int:
+    """Run a command to its end, or to this process' end."""
+    child = subprocess.Popen(command, start_new_session=True, **more)
+    try:
+        return child.wait()
+    finally:
+        if child.poll() is None:
+            child.terminate()
+            try:
+                child.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, signal.SIGKILL)
+
+
+def once(folder: Path, make: Callable[[Path], None]) -> Path:
+    """Make a folder once on each host, whole or not at all."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            partial = folder.with_suffix(".partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()
+            make(partial)
+            partial.rename(folder)
+    return folder
+
+
+def install(requirements: str, folder: Path) -> None:
+    """Install packages into a folder; each must match its hash."""
+    pins = folder / "pins.txt"
+    pins.write_text(requirements)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]
+    pip += ["--root-user-action=ignore", "--cache-dir", f"{HOME}/pip", "--no-deps", "--require-hashes"]
+    # Few modules are ever imported: compiling them all would take most of the time.
+    if run(*pip, "--only-binary", ":all:", "--no-compile", "--target", str(folder), "-r", str(pins)):
+        raise SystemExit("harness: the pinned packages cannot be installed; see above")
+
+
+def checkout(s3: Any, bucket: str, key: str, sha256: str) -> Path:
+    """Fetch the orchestrator's harness, verify its checksum, install its packages beside it."""
+
+    def fetch(folder: Path) -> None:
+        packed = folder / "bundle.tar.gz"
+        s3.download_file(bucket, key, str(packed))
+        if hashlib.sha256(packed.read_bytes()).hexdigest() != sha256:
+            raise SystemExit("harness: the bundle is not the one that was sent; start the run anew")
+        with tarfile.open(packed) as tar:
+            # Its checksum makes it ours; Python before 3.11.4 has no filters.
+            more: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+            tar.extractall(folder, **more)  # noqa: S202
+        packed.unlink()
+        install((folder / "requirements.lock").read_text(), folder)
+
+    return once(HOME / "bundles" / sha256, fetch)
+
+
+def main(*given: str) -> int:
+    """Do the part; return the box agent's exit code."""
+    lock, index, work, region, pins, run_id, submission, key, sha256 = given
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    threading.Thread(target=die_with, args=(Path(lock),), daemon=True).start()
+    bucket, _, prefix = work.removeprefix("s3://").partition("/")
+    place = f"{prefix}/" if prefix else ""
+    packages = hashlib.sha256(f"{sys.version} {pins}".encode()).hexdigest()[:16]
+    sys.path.insert(0, str(once(HOME / "packages" / packages, lambda folder: install(pins, folder))))
+    import boto3
+
+    s3 = boto3.client("s3", region_name=region)
+    launch = json.load(s3.get_object(Bucket=bucket, Key=f"{place}runs/{run_id}/launches/{submission}.json")["Body"])
+    home = checkout(s3, bucket, place + key, sha256)
+    own = HOME / "jobs" / Path(lock).stem
+    shutil.rmtree(own, ignore_errors=True)
+    own.mkdir(parents=True)
+    # Jobs that share a host must not share CPUs.
+    paths = {"PYTHONPATH": home, "HARNESS_BOX_HOME": own, "HOME": own, "HARNESS_CPU_LEASES": HOME / "cpus"}
+    variables = {**os.environ, "AWS_REGION": region, **{name: str(path) for name, path in paths.items()}}
+    part = launch["parts"][int(index)]
+    try:
+        return run(sys.executable, "-m", "harness.aws.cloud_run.worker", work, run_id, part, env=variables, cwd=own)
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

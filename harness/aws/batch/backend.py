@@ -1,0 +1,275 @@
+"""AWS Batch as a backend of a run."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+from harness.aws import clients, cloudformation
+from harness.aws.batch import inventory, job_definition, suite_stack
+from harness.aws.batch.job_definition import LEAST_TIMEOUT_S, Options
+from harness.aws.cloud_run import costs, partition
+from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, State, Submission
+from harness.aws.cloud_run.partition import Grouping
+from harness.aws.cloud_run.records import Input, Launch, PlannedPart, Run
+from harness.aws.cloud_run.run import Context, Service
+from harness.aws.ec2 import account, instances
+from harness.aws.errors import aws_errors, concealed
+from harness.errors import UsageError
+from harness.jobs.plan import Planned
+from harness.pricing import hardware_profiles
+
+# The largest array that Batch takes.
+_MAXIMUM_ARRAY = 10_000
+# Batch lists a job within this time; a job that it does not describe for the second time is gone.
+_LISTED_S, _FORGOTTEN_S = 60.0, 600.0
+# After this time without a host the user hears why.
+_PATIENCE_S = 180.0
+_PHASES = dict.fromkeys(("STARTING", "RUNNING"), RUNNING) | dict.fromkeys(inventory.ENDED, ENDED)
+_NEW = {"status": "SUBMITTED"}
+_FORGOTTEN = State(ENDED, "gone", reason="AWS Batch does not know it any more")
+_KINDS = {
+    "queue": ("describe_job_queues", "jobQueues"),
+    "environment": ("describe_compute_environments", "computeEnvironments"),
+}
+
+
+def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
+    """Group jobs by system, profile and dataset; each build is a part."""
+    group = attrgetter("cell.system", "cell.profile", "cell.dataset")
+    return partition.parts(todo, how, group, attrgetter("key"))
+
+
+@dataclass
+class _Job:
+    """A launch's job, and since when it is doubted, unseen, stuck."""
+
+    job_id: str | None = None
+    doubted: float | None = None
+    unseen: float | None = None
+    stuck: float | None = None
+    ended: dict[str, State] = field(default_factory=dict)
+
+
+def _since(before: float | None, holds: bool, now: float) -> float | None:
+    """Return since when something holds; ``None``: it does not."""
+    return (now if before is None else before) if holds else None
+
+
+class BatchBackend:
+    """AWS Batch, for one command."""
+
+    name = "batch"
+
+    def __init__(
+        self, context: Context, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._suite, self._work = context.request.suite, context.request.work
+        self._connections, self._region = context.connections, context.region
+        self._known, self._say = context.known, context.say
+        self._sleep, self._clock = sleep, clock
+        self._role = ""  # begins the box id of each attempt
+        self._jobs: dict[str, _Job] = defaultdict(_Job)
+        self._ids: dict[str, str] = {}  # part -> the job that does it
+        self.ending = f"`harness batch cancel {self._suite.name}`"
+
+    def split(self, parts: Sequence[PlannedPart]) -> tuple[Submission, ...]:
+        """Return the arrays; parts that wait for an index are apart."""
+        alike: dict[tuple[str, str, bool], list[PlannedPart]] = defaultdict(list)
+        for part in parts:
+            system = part.jobs[0].cell.system if part.jobs else part.builds[0].system
+            kind = f"{system}-{self._profile(part)}{'-waits' if part.needs else ''}"
+            alike[kind, part.instance_type, bool(part.needs)].append(part)
+        return tuple(
+            Submission(f"{members[start].name}-{kind}", tuple(members[start : start + _MAXIMUM_ARRAY]))
+            for (kind, *_), members in alike.items()
+            for start in range(0, len(members), _MAXIMUM_ARRAY)
+        )
+
+    def _profile(self, part: PlannedPart) -> str:
+        return part.jobs[0].cell.profile if part.jobs else self._suite.build_profile or ""
+
+    def _queue(self, part: PlannedPart) -> str:
+        return suite_stack.queue(self._suite.name, part.instance_type)
+
+    def check(self, parts: Sequence[PlannedPart]) -> list[str]:
+        """Refuse parts that the stack would not run."""
+        suite, options = self._suite.name, Options(self._region, self._work)
+        up = f"`harness batch up SUITE --work {self._work}` (give both commands the same --instance and --region)"
+        found = cloudformation.find(self._connections, suite_stack.stack(suite))
+        if found is None:
+            raise UsageError(f"{suite} is not in AWS Batch in {self._region}; make it: {up}")
+        if found.outputs.get(suite_stack.WORK) != str(self._work):
+            raise UsageError(f"the stack {found.name} is for another work place than {self._work}; change it: {up}")
+        for profile, instance_type in dict.fromkeys((self._profile(part), part.instance_type) for part in parts):
+            envelope, instance = hardware_profiles.profile(profile), self._known[instance_type]
+            either = (options, replace(options, shared=True))
+            digests = [job_definition.digest(envelope, instance, each) for each in either]
+            if found.outputs.get(suite_stack.logical_name("Jobs", profile)) not in digests:
+                why = f"has no jobs of this version of harness for {profile} on {instance_type}"
+                raise UsageError(f"the stack {found.name} {why}; change it: {up}")
+        for instance_type in dict.fromkeys(part.instance_type for part in parts):
+            queue = suite_stack.queue(suite, instance_type)
+            if ill := self._ill("queue", queue) or self._ill("environment", queue):
+                raise UsageError(f"the {ill}; enable it, or make it again: `harness batch down {suite}`, then {up}")
+        return []
+
+    def _ill(self, kind: str, name: str) -> str | None:
+        """Return why a queue or a compute environment takes no jobs."""
+        operation, key = _KINDS[kind]
+        with aws_errors(f"looking for the {kind} {name}"):
+            described = getattr(self._connections.client("batch"), operation)(**{key: [name]})[key]
+        found = next((each for each in described if each["status"] != "DELETED"), None)
+        if found is None:
+            return f"{kind} {name} is missing"
+        if found["state"] == "ENABLED" and found["status"] not in ("INVALID", "DELETING"):
+            return None
+        words = (found["state"].lower(), found["status"].lower(), concealed(found.get("statusReason") or ""))
+        return f"{kind} {name} is {', '.join(filter(None, words))}"
+
+    def begin(self, run: Run, bundle: Input) -> None:
+        """Take note of the run, and of the harness that agents fetch."""
+        self._run, self._bundle = run, bundle
+        found = account.find(self._connections, self._work, self._region)
+        if found is None:
+            raise UsageError(f"the account stack is gone; make it with `harness ec2 up {self._work}`")
+        self._role = found.worker_role_id
+
+    def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
+        """Submit a launch's job, unless an earlier one may show up."""
+        del note
+        job, first = self._jobs[launch.name], submission.parts[0]
+        if job.doubted is not None and self._clock() - job.doubted < _LISTED_S:
+            return
+        count, more = len(submission.parts), dict[str, Any]()
+        if count > 1:  # Batch refuses an array of one
+            more["arrayProperties"] = {"size": count}
+        if launch.attempts != costs.ATTEMPTS:
+            more["retryStrategy"] = {"attempts": launch.attempts}
+        fresh, job.doubted = job.doubted is None, self._clock()
+        values = (self._run.run_id, launch.name, self._bundle.name, self._bundle.sha256)
+        with aws_errors(f"submitting {launch.name}"):
+            # Batch makes two jobs of two equal requests, so that none is sent a second time.
+            answer = self._connections.client("batch", attempts=1).submit_job(
+                jobName=suite_stack.job(self._run.run_id, launch.name),
+                jobQueue=self._queue(first),
+                jobDefinition=suite_stack.definition(self._suite.name, self._profile(first)),
+                parameters=dict(zip(job_definition.PARAMETERS, values, strict=True)),
+                timeout={"attemptDurationSeconds": max(LEAST_TIMEOUT_S, launch.limit_s)},
+                tags={clients.RUN: self._run.run_id, clients.SUITE: self._suite.name, clients.OWNER: self._run.owner},
+                propagateTags=True,
+                **more,
+            )
+        job.job_id = str(answer["jobId"])
+        if fresh:
+            job.doubted = None
+
+    def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, State]:
+        """Return the state of every part of these launches, by name."""
+        states = [self._look(launch.name, submissions[launch.name]) for launch in launches]
+        return {part: state for each in states for part, state in each.items()}
+
+    def _look(self, name: str, submission: Submission) -> dict[str, State]:
+        job, now, parts = self._jobs[name], self._clock(), [part.name for part in submission.parts]
+        if job.job_id is None or (job.doubted is not None and now - job.doubted < _FORGOTTEN_S):
+            self._find(job, submission)
+        if job.job_id is None:
+            job.doubted = _since(job.doubted, True, now)
+            return dict.fromkeys(parts, State(UNKNOWN, "may be submitted already; looking for it"))
+        ids = [f"{job.job_id}:{number}" for number in range(len(parts))] if len(parts) > 1 else [job.job_id]
+        self._ids |= zip(parts, ids, strict=True)
+        rest = {part: self._ids[part] for part in parts if part not in job.ended}
+        if not rest:
+            return job.ended
+        wanted = list(dict.fromkeys([job.job_id, *rest.values()]))
+        found = {each["jobId"]: each for each in inventory.described(self._connections, wanted)}
+        job.unseen = _since(job.unseen, not found, now)
+        if job.unseen is not None and now - job.unseen >= _FORGOTTEN_S:
+            job.ended |= dict.fromkeys(rest, _FORGOTTEN)
+            return job.ended
+        # Batch makes the children some time after their array: until then they are as it is.
+        array = found.get(job.job_id, _NEW)
+        shown = {**array, "container": {}, "attempts": ()} if array["status"] in inventory.ENDED else _NEW
+        missing = replace(self._state(shown), seconds=None)
+        states = {part: self._state(found[each]) if each in found else missing for part, each in rest.items()}
+        job.ended |= {part: state for part, state in states.items() if state.phase == ENDED}
+        reason = self._why_waits(job, submission, [state for state in states.values() if state.phase != ENDED])
+        for part, state in states.items():
+            if state.phase == WAITING:
+                states[part] = replace(state, reason=state.reason or reason)
+        return job.ended | states
+
+    def _find(self, job: _Job, submission: Submission) -> None:
+        """Find a launch's job by its name; end younger twins."""
+        name = suite_stack.job(self._run.run_id, submission.name)
+        # With a filter Batch lists jobs in all states, and those whose name begins so.
+        filters = [{"name": "JOB_NAME", "values": [name]}]
+        listed = inventory.listed(self._connections, self._queue(submission.parts[0]), filters=filters)
+        found = sorted((each for each in listed if each.name == name), key=lambda each: (each.created, each.job_id))
+        if found:
+            job.job_id = found[0].job_id
+        for twin in found[1:]:
+            if twin.status not in inventory.ENDED:
+                inventory.terminate(self._connections, twin.job_id, "harness: submitted twice")
+
+    def _state(self, shown: Mapping[str, Any]) -> State:
+        """Return the state of a job, or of an array's child."""
+        container, attempts = shown.get("container", {}), shown.get("attempts", ())
+        tasks = [each.get("taskArn") for each in (*(attempt.get("container", {}) for attempt in attempts), container)]
+        # An ECS task's id is the name of its role's session.
+        boxes = dict.fromkeys(f"{self._role}:{task.rpartition('/')[2]}" for task in tasks if task)
+        said = [shown.get("statusReason"), container.get("reason")]
+        if container.get("exitCode"):
+            said.append(f"exit code {container['exitCode']}")
+        phase = _PHASES.get(shown["status"], WAITING)
+        begun = [each for each in attempts if each.get("startedAt")]
+        seconds: float | None = None
+        if phase == ENDED and all(each.get("stoppedAt") for each in begun):
+            ran_ms = sum(each["stoppedAt"] - each["startedAt"] for each in begun)
+            seconds = ran_ms / 1000 + len(begun) * costs.BEYOND_LIMIT_S  # an instance costs before and after, too
+        reason = concealed(" ".join("; ".join(filter(None, said)).split()))[:300]  # it may name the account
+        return State(phase, shown["status"].lower(), tuple(boxes), max(len(attempts), len(boxes)), reason, seconds)
+
+    def _why_waits(self, job: _Job, submission: Submission, open_: Sequence[State]) -> str:
+        """Return why all open parts have waited for minutes, or nothing."""
+        now, waits = self._clock(), bool(open_) and all(state.words == "runnable" for state in open_)
+        job.stuck = _since(job.stuck, waits, now)
+        if job.stuck is None or now - job.stuck < _PATIENCE_S:
+            return ""
+        said = next(filter(None, (state.reason for state in open_)), None)
+        ill = said or self._ill("environment", self._queue(submission.parts[0]))
+        return f"no instance yet: {ill or 'EC2 may have none, or your quota is used up'}"
+
+    def last_words(self, state: State) -> str:
+        """Return nothing: Batch keeps the words of a job in its log."""
+        del state
+        return ""
+
+    def end(self, part: str, state: State, why: str) -> None:
+        """End a part's job, as far as Batch has shown it."""
+        if state.phase != ENDED and part in self._ids:
+            inventory.terminate(self._connections, self._ids[part], f"harness: {why}")
+
+    def alive(self) -> list[str]:
+        """Wait until Batch has ended the suite's instances, unless others use them."""
+        suite = self._suite.name
+        found = cloudformation.find(self._connections, suite_stack.stack(suite))
+        if found is not None and inventory.jobs(self._connections, found):
+            self._say(f"other jobs of {suite} are not finished; their instances go on")
+            return []
+        machines = partial(inventory.machines, self._connections, suite)
+        left = machines()
+        if left:
+            self._say(f"waiting until AWS Batch has ended {len(left)} instances; Ctrl-C leaves that to it")
+        try:
+            return instances.wait(machines, self._sleep, self._clock)
+        except KeyboardInterrupt:
+            return machines()
+
+
+SERVICE = Service("batch", parts, BatchBackend)

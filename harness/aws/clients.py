@@ -1,0 +1,207 @@
+"""Clients of AWS services, with the retries that all of harness wants; places in S3 (``s3://bucket/prefix``)."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import os
+import re
+import secrets
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from harness.aws.errors import aws_errors
+from harness.errors import UsageError
+
+# Threads that transfer objects; each needs a connection.
+CONNECTIONS = 32
+_ATTEMPTS = 8
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_SCHEME = "s3://"
+
+
+class Connections:
+    """boto3 clients of one account, made when first asked for; safe to share between threads.
+
+    Credentials, profile, region and endpoints (``AWS_ENDPOINT_URL``) are found as the AWS command line finds them;
+    none of them is ever stored or printed.
+    """
+
+    def __init__(self, region: str | None = None) -> None:
+        self._region = region
+        self._clients: dict[tuple[str, str | None, int], Any] = {}
+        self._lock = threading.Lock()
+        self._owners: dict[str, str] = {}
+
+    @property
+    def region(self) -> str | None:
+        """The given region, else the configured one."""
+        with aws_errors("reading the AWS configuration"):
+            configured: str | None = self._session.region_name
+        # boto3 does not read AWS_REGION.
+        return self._region or os.environ.get("AWS_REGION") or configured
+
+    def client(self, service: str, region: str | None = None, *, attempts: int = _ATTEMPTS) -> Any:
+        """Return the client of a service (``s3``, ``ec2``, ``iam`` ...).
+
+        It sends a request at most ``attempts`` times if it fails on the way, or with a status of 500 and above.
+
+        Raises:
+            AwsError: no region or no credentials are configured.
+        """
+        from botocore.config import Config
+
+        key = service, region or self.region, attempts
+        with self._lock:
+            if key not in self._clients:
+                config = Config(
+                    retries={"mode": "standard", "total_max_attempts": attempts},
+                    max_pool_connections=CONNECTIONS,
+                    connect_timeout=10,
+                    read_timeout=60,
+                    user_agent_appid="ir-harness",
+                )
+                with aws_errors(f"connecting to {service}"):
+                    made = self._session.client(service, region_name=key[1], config=config)
+                if service == "s3":
+                    made.meta.events.register("provide-client-params.s3", self._with_owner)
+                self._clients[key] = made
+            return self._clients[key]
+
+    def expect_owner(self, bucket: str) -> None:
+        """Have S3 refuse every request to a bucket that is not of our own account."""
+        with aws_errors("asking AWS which account this is"):
+            self._owners[bucket] = self.client("sts").get_caller_identity()["Account"]
+
+    def _with_owner(self, params: dict[str, Any], model: Any, **_: Any) -> dict[str, Any]:
+        members = model.input_shape.members if model.input_shape else {}
+        buckets = {
+            "ExpectedBucketOwner": params.get("Bucket"),
+            "ExpectedSourceBucketOwner": params.get("CopySource", {}).get("Bucket"),
+        }
+        owners = {key: self._owners[of] for key, of in buckets.items() if key in members and of in self._owners}
+        return {**owners, **params}
+
+    @cached_property
+    def _session(self) -> Any:
+        import boto3
+        import botocore.session
+
+        session = botocore.session.get_session()
+        session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_timestamp)
+        return boto3.session.Session(botocore_session=session)
+
+
+def _timestamp(value: Any) -> datetime.datetime:
+    """Read a time as botocore does, whose own reader takes longer than all else of a listing."""
+    from botocore.utils import parse_timestamp
+
+    if isinstance(value, str) and value.endswith("Z"):
+        with suppress(ValueError):
+            return datetime.datetime.fromisoformat(value)
+    found: datetime.datetime = parse_timestamp(value)
+    return found
+
+
+def said_at(answer: dict[str, Any]) -> datetime.datetime | None:
+    """Return the time of an answer by AWS' own clock, because ours may be off."""
+    from email.utils import parsedate_to_datetime
+
+    date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    return parsedate_to_datetime(date) if date else None
+
+
+@dataclass(frozen=True)
+class S3Uri:
+    """A place in S3; ``prefix`` has no slash at its ends, and is empty for a whole bucket."""
+
+    bucket: str
+    prefix: str = ""
+
+    def key(self, *names: str) -> str:
+        """Return the key of something below this place."""
+        return "/".join(filter(None, (self.prefix, *names)))
+
+    def below(self, *names: str) -> S3Uri:
+        """Return a place below this one."""
+        return S3Uri(self.bucket, self.key(*names))
+
+    def __str__(self) -> str:
+        return _SCHEME + "/".join(filter(None, (self.bucket, self.prefix)))
+
+
+def is_s3(text: str) -> bool:
+    """Return whether a text names a place in S3."""
+    return text.startswith(_SCHEME)
+
+
+def parse_uri(text: str) -> S3Uri:
+    """Read ``s3://bucket/prefix``; UsageError: it is none."""
+    if not is_s3(text):
+        raise UsageError(f"{text!r} is no place in S3; write s3://BUCKET or s3://BUCKET/PREFIX")
+    bucket, _, prefix = text.removeprefix(_SCHEME).partition("/")
+    if not _BUCKET.fullmatch(bucket):
+        raise UsageError(f"{text!r}: {bucket!r} is no name of a bucket; write s3://BUCKET or s3://BUCKET/PREFIX")
+    prefix = prefix.strip("/")
+    if prefix and any(part in ("", ".", "..") for part in prefix.split("/")):
+        raise UsageError(f"{text!r}: the prefix has an empty part, '.' or '..'; write s3://BUCKET/PREFIX")
+    return S3Uri(bucket, prefix)
+
+
+# MERGED harness.aws.clients: Tags of our resources.  No tag names a person or an account.
+
+
+# Tells apart the users of one role.
+VARIABLE = "HARNESS_OWNER"
+SUITE = "harness:suite"
+RUN = "harness:run"
+PART = "harness:part"
+OWNER = "harness:owner"
+EXPIRY = "harness:expiry"
+
+
+def owner(connections: Connections, cache: Path) -> str:
+    """Return a hash that tells the users of one account apart, and nothing else.
+
+    Users who share a role are told apart by an id that ``HARNESS_OWNER`` names, or that is drawn once for a cache.
+    """
+    with aws_errors("asking AWS who we are"):
+        arn = connections.client("sts").get_caller_identity()["Arn"]
+    before, kind, after = arn.partition(":assumed-role/")
+    role = after.partition("/")[0]
+    # Sessions of a role are named anew by each process; those of IAM Identity Center are named after their user.
+    if kind and not role.startswith("AWSReservedSSO_"):
+        arn = f"{before}{kind}{role} {os.environ.get(VARIABLE) or random_id(cache / 'owner')}"
+    return hashlib.sha256(f"harness owner {arn}".encode()).hexdigest()[:12]
+
+
+def random_id(path: Path) -> str:
+    """Return the random id in a file; processes that draw one at once all return the first's."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if _is_empty(path):
+        draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+        draft.write_text(f"{secrets.token_hex(16)}\n", encoding="ascii")
+        with suppress(OSError):  # another process was first, or the disk has no links
+            os.link(draft, path)
+        if _is_empty(path):  # of a machine that lost power
+            draft.replace(path)
+        draft.unlink(missing_ok=True)
+    return path.read_text(encoding="ascii").strip()
+
+
+def _is_empty(path: Path) -> bool:
+    return not path.exists() or path.stat().st_size == 0
+
+
+def as_list(tags: dict[str, str]) -> list[dict[str, str]]:
+    """Return tags as the API takes them."""
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def as_dict(tags: list[dict[str, Any]] | None) -> dict[str, str]:
+    """Return tags that the API gave."""
+    return {each["Key"]: each["Value"] for each in tags or ()}

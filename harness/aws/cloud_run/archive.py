@@ -1,0 +1,213 @@
+"""Tar archives: reproducible bytes, and unpacking writes below its folder alone."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import io
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
+
+import harness
+from harness.config import data_root
+from harness.errors import AwsError, UsageError
+from harness.jobs import environment
+from harness.launch.images.catalog import own_images_dir
+
+# Fast: images and indexes are large, and the box waits for them.
+_LEVEL = 1
+_MOST_ENTRIES = 1_000_000
+_MOST_NAME = 1024
+# Of an entry, with its extended headers: tarfile reads them into memory.
+_MOST_HEADER = 32 << 10
+# What names in a tar bring about; None: of gzip, not of the system.
+_OF_NAMES = {errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, None}
+# Control characters, and the separator of other systems.
+_ODD = re.compile(r"[\x00-\x1f\\]")
+
+# Names, and a file or its content; a name that ends in "/" is a folder's.
+Entries = Iterable[tuple[str, Path | bytes]]
+Allowed = Callable[[str], bool]
+
+
+def write(target: IO[bytes], entries: Entries) -> None:
+    """Write a tar with executable bits, without owners and times."""
+    with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name, content in entries:
+            entry = tarfile.TarInfo(name)  # of mode 0o644
+            if name.endswith("/"):
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+                tar.addfile(entry)
+            elif isinstance(content, bytes):
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content))
+            else:
+                with content.open("rb") as file:
+                    found = content.stat()
+                    entry.size, entry.mode = found.st_size, 0o755 if found.st_mode & 0o100 else 0o644
+                    tar.addfile(entry, file)
+
+
+def write_gz(path: Path, entries: Entries) -> None:
+    """Write a compressed tar into a file."""
+    with compressed(path) as target:
+        write(target, entries)
+
+
+@contextmanager
+def compressed(path: Path) -> Iterator[IO[bytes]]:
+    """Open a compressed file that records no time or name."""
+    with (
+        path.open("wb") as file,
+        gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=_LEVEL, mtime=0) as target,
+    ):
+        yield cast(IO[bytes], target)
+
+
+class _Bounded:
+    """A stream that gives ``left`` bytes and no more."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source, self.left = source, _MOST_HEADER
+
+    def read(self, size: int) -> bytes:
+        """Read on, at most ``left`` bytes in all."""
+        self.left -= size
+        if self.left < 0:
+            raise tarfile.ReadError(f"an entry's header has more than {_MOST_HEADER >> 10} KiB")
+        return self._source.read(size)
+
+
+def unpack(source: IO[bytes], folder: Path, *, what: str, most_bytes: int, allowed: Allowed | None = None) -> None:
+    """Unpack a plain tar below an existing folder.
+
+    An `AwsError` about ``what``: it is damaged, has more than ``most_bytes``, a link, or a name that is not allowed; a
+    folder's name is asked for with "/" at its end.
+    """
+    left, entries, bounded = most_bytes, 0, _Bounded(source)
+    try:
+        with tarfile.open(fileobj=cast(IO[bytes], bounded), mode="r|") as tar:
+            for entry in tar:
+                name = entry.name.removesuffix("/") if entry.isdir() else entry.name
+                entries, left = entries + 1, left - entry.size
+                if entry.size < 0 or left < 0 or entries > _MOST_ENTRIES:
+                    raise tarfile.ReadError(f"more than {most_bytes >> 20} MiB or {_MOST_ENTRIES:,} files")
+                if not _is_plain(name) or (allowed and not allowed(f"{name}/" if entry.isdir() else name)):
+                    raise tarfile.ReadError(f"{name[:80]!r} has no place in it")
+                # tarfile passes over the content of files alone.
+                bounded.left = _MOST_HEADER + (entry.size if entry.isreg() else 0)
+                if entry.isdir():
+                    (folder / name).mkdir(parents=True, exist_ok=True)
+                    continue
+                if not entry.isreg() or entry.issparse():
+                    raise tarfile.ReadError(f"{name[:80]!r} is no regular file")
+                path, content = folder / name, cast(IO[bytes], tar.extractfile(entry))
+                path.parent.mkdir(parents=True, exist_ok=True)
+                # Exclusive: no name comes twice, and no file of another entry is written through.
+                with content, path.open("xb") as file:
+                    shutil.copyfileobj(content, file)
+                path.chmod(0o755 if entry.mode & 0o100 else 0o644)
+    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno not in _OF_NAMES:
+            raise  # the disk's
+        raise AwsError(f"{what}: {error}; it is damaged, or another program wrote it", "BadTar") from error
+
+
+def _is_plain(name: str) -> bool:
+    """Return whether a name stays below the folder."""
+    path = PurePosixPath(name)
+    ordinary = 0 < len(name) <= _MOST_NAME and not _ODD.search(name) and str(path) == name != "."
+    return ordinary and not path.is_absolute() and ".." not in path.parts
+
+
+# MERGED harness.aws.cloud_run.archive: harness as shipped to boxes: they run what their orchestrator runs.
+
+
+LOCK = "requirements.lock"
+# The user's own engines, if there are some (HARNESS_IMAGES).
+OWN_IMAGES = "own-images"
+_DATA = ("images", "instance_profiles", "datasets")
+_LEFT_OUT = ("__pycache__", "shipped")
+_MOST_BYTES = 512 << 20
+# Packages without wheels for arm64, which a box does not need: it scores no run.
+_X86_ONLY = ("pytrec-eval-terrier",)
+# Packages that the user's machine alone needs: for figures, data frames, public collections and checkpoints.
+HOME_ONLY = {
+    *("matplotlib", "contourpy", "cycler", "fonttools", "kiwisolver", "pillow", "pyparsing"),
+    "pandas",
+    *("ir-datasets", "lxml", "lz4", "nltk", "defusedxml", "joblib", "regex", "tqdm"),
+    *("huggingface-hub", "anyio", "filelock", "fsspec", "h11", "hf-xet", "httpcore2", "httpx2", "truststore"),
+}
+
+
+def entries() -> list[tuple[str, Path | bytes]]:
+    """Return all files of the bundle by their names in it, sorted."""
+    package = Path(harness.__file__).resolve().parent
+    found: dict[str, Path | bytes] = {}
+    for name, folder in (("harness", package), *((name, data_root() / name) for name in _DATA)):
+        found |= {f"{name}/{path.relative_to(folder).as_posix()}": path for path in _files(folder)}
+    own = own_images_dir()
+    for engine in sorted(own.iterdir()) if own else ():
+        # The user's folder may hold other files, too: only engines and systems are shipped.
+        if engine.is_dir() and ((engine / "engine.toml").is_file() or (engine / "systems").is_dir()):
+            for path in _files(engine):
+                found[f"{OWN_IMAGES}/{engine.name}/{path.relative_to(engine).as_posix()}"] = path
+    found[LOCK] = lock().encode()
+    found[f"harness/{environment.COMMIT_FILE}"] = f"{environment.commit() or ''}\n".encode()
+    size = sum(each.stat().st_size for each in found.values() if isinstance(each, Path))
+    if size > _MOST_BYTES:
+        raise UsageError(
+            f"harness and the engines take {size >> 20} MiB, more than {_MOST_BYTES >> 20}: no weights belong there;"
+            " declare them as assets, and move other files out of HARNESS_IMAGES"
+        )
+    return sorted(found.items())
+
+
+def lock() -> str:
+    """Return a box's packages, pinned with hashes, for both architectures."""
+    text = (Path(__file__).resolve().parent / LOCK).read_text(encoding="utf-8")
+    # A package's line, and the lines of its hashes below it.
+    packages = re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)
+    needed = [each for each in packages if each.partition("==")[0] not in HOME_ONLY]
+    return "".join(
+        each.replace(" \\", " ; platform_machine == 'x86_64' \\", 1) if each.partition("==")[0] in _X86_ONLY else each
+        for each in needed
+    )
+
+
+def pins(*names: str) -> list[str]:
+    """Return some packages' requirements from the lock, each on one line."""
+    joined = lock().replace("\\\n", " ").splitlines()
+    known = {line.partition("==")[0]: " ".join(line.split()) for line in joined if ";" not in line}
+    return [known[name] for name in names]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield harness's own files of a folder."""
+    listed = _listed(folder)
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _LEFT_OUT)
+        for name in sorted(names):
+            path = Path(place, name)
+            hidden = name.startswith(".") or name.endswith((".pyc", "~"))
+            if not hidden and path.is_file() and (listed is None or path in listed):
+                yield path
+
+
+def _listed(folder: Path) -> set[Path] | None:
+    """List a checkout's files that git does not ignore; ``None`` elsewhere."""
+    if not (data_root() / ".git").exists() or not folder.is_relative_to(data_root()):
+        return None
+    command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    with suppress(OSError, subprocess.CalledProcessError):
+        done = subprocess.run(command, capture_output=True, check=True)
+        return {folder / os.fsdecode(name) for name in done.stdout.split(b"\0") if name}
+    return None

@@ -1,0 +1,95 @@
+"""The interface of a service that rents machines (EC2, AWS Batch)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from harness.aws.cloud_run.records import Input, Launch, PlannedPart, Run
+from harness.errors import HarnessError
+from harness.results.schema import Ec2Instance
+
+UNKNOWN, WAITING, RUNNING, ENDED = "unknown", "waiting", "running", "ended"
+
+
+class Refused(HarnessError):
+    """The service does not take a launch now; the part is given up, and the same command plans it anew."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """Parts that are launched with one request: one on EC2, the children of one array in Batch."""
+
+    name: str
+    parts: tuple[PlannedPart, ...]
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Keys of the indexes that other parts build."""
+        return frozenset(key for part in self.parts for key in part.needs)
+
+    @property
+    def builds(self) -> frozenset[str]:
+        """Keys of the indexes that its parts build."""
+        return frozenset(build.key for part in self.parts for build in part.builds)
+
+
+@dataclass(frozen=True)
+class State:
+    """A launched part as the service shows it.
+
+    ``phase``: ``unknown`` (it may not have been launched), ``waiting``, ``running``, or ``ended`` (nothing more comes
+    of it).  ``boxes`` are the ids of all machines that it has had, the oldest first.  ``seconds`` are billed, where
+    that is known.  ``launched`` is AWS' own time; where there is one, signs of life are expected.
+    """
+
+    phase: str
+    words: str
+    boxes: tuple[str, ...] = ()
+    attempts: int = 0
+    reason: str = ""
+    seconds: float | None = None
+    launched: float | None = None
+    instance: Ec2Instance | None = None
+
+
+class Backend(Protocol):
+    """One service, for one command."""
+
+    name: str
+    # The command that ends what goes on, for people.
+    ending: str
+
+    def split(self, parts: tuple[PlannedPart, ...]) -> tuple[Submission, ...]:
+        """Return the requests that parts are launched with."""
+
+    def check(self, parts: Sequence[PlannedPart]) -> list[str]:
+        """Ask AWS whether parts can be launched; return lines for the quote.
+
+        Raises:
+            UsageError: they cannot.
+        """
+
+    def begin(self, run: Run, bundle: Input) -> None:
+        """Take note of the run that parts are launched for, and of the harness that boxes are to run."""
+
+    def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
+        """Launch; asked again while it is unknown whether it was.  ``note`` writes down what must not be forgotten.
+
+        Raises:
+            Refused: the service does not take it.
+            AwsError: AWS is not reached or refuses for a reason that the user can mend.
+        """
+
+    def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, State]:
+        """Return the state of every part of these launches, by name."""
+
+    def last_words(self, state: State) -> str:
+        """Return what a machine said that never reached S3; empty where nobody knows."""
+
+    def end(self, part: str, state: State, why: str) -> None:
+        """End a part's machine or job."""
+
+    def alive(self) -> list[str]:
+        """Wait until all machines of the run are gone; return a line for each that is not."""

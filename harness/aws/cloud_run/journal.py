@@ -1,0 +1,173 @@
+"""A run as it is written down in S3, so that any later command can go on with it; and the signs of its boxes."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import PurePosixPath
+from typing import Any, TypeVar
+
+from harness.aws.clients import Connections, said_at
+from harness.aws.cloud_run import records
+from harness.aws.cloud_run.records import Beat, End, Launch, Part, Run, dump, fetch
+from harness.aws.errors import OURS_TO_MEND, PASSING
+from harness.aws.objects import Objects, Stored
+from harness.errors import AwsError
+
+T = TypeVar("T", Beat, End)
+_READERS = 16
+# Of one box: whoever writes more is not read to the end.
+_MOST_OBJECTS = 100_000
+_MOST_CHARACTERS = 1000
+
+
+class AwsTime:
+    """The latest time that S3 has given in any answer, in seconds since 1970: this machine's clock may be off."""
+
+    def __init__(self, connections: Connections) -> None:
+        self.now = 0.0  # before the first answer
+        connections.client("s3").meta.events.register("after-call.s3", self._answered)
+
+    def _answered(self, parsed: dict[str, Any], **_others: Any) -> None:
+        at = said_at(parsed)
+        if at is not None:
+            self.now = max(self.now, at.timestamp())
+
+
+def _plain(said: Any) -> Any:
+    """Return what a stranger said without control characters, and short."""
+    return "".join(filter(str.isprintable, said[:_MOST_CHARACTERS])) if isinstance(said, str) else said
+
+
+def run_id(suite: str, now: float) -> str:
+    """Return a name for a new run; ``now``: seconds since 1970 by AWS' clock."""
+    return f"{suite}-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+
+
+def open_runs(work: Objects) -> list[Run]:
+    """Return all runs below a work place that are not closed; those of other versions are skipped."""
+    found = []
+    for each in work.list(f"{records.OPEN}/"):
+        name = f"{records.run(PurePosixPath(each.name).name)}/{records.RUN}"
+        try:
+            found.append(fetch(Run, work, name))
+        except AwsError as error:
+            if error.code != "BadRecord":
+                raise
+    return [run for run in found if run is not None]
+
+
+def find(work: Objects, launcher: str, suite: str, results: str, owner: str) -> Run | None:
+    """Return the oldest open run of this launcher, suite, results folder and owner."""
+    wanted = (launcher, suite, results, owner)
+    try:
+        runs = open_runs(work)
+    except AwsError as error:
+        if error.code != "NoSuchBucket":
+            raise
+        return None
+    mine = [run for run in runs if (run.launcher, run.suite, run.results, run.owner) == wanted]
+    return min(mine, key=lambda run: run.run_id, default=None)
+
+
+@dataclass
+class Signs:
+    """The records that one box has written; ``beat_at`` is S3's own time, in seconds since 1970."""
+
+    beat: Beat | None = None
+    beat_at: float | None = None
+    end: End | None = None
+    jobs: set[str] = field(default_factory=set)
+    indexes: set[str] = field(default_factory=set)
+
+
+class Journal:
+    """One run's records, and the folders of its boxes."""
+
+    def __init__(self, work: Objects, run: Run) -> None:
+        self.run = run
+        self.objects = work.below(records.run(run.run_id))
+        self.launches: dict[str, Launch] = {}
+        self.signs: dict[str, Signs] = {}
+        self._work = work
+        self._read: dict[str, str] = {}
+
+    def begin(self) -> None:
+        """Write the run down."""
+        self.objects.put_new(records.RUN, dump(self.run))
+        self._work.put(records.is_open(self.run.run_id), b"")
+
+    def recall(self) -> None:
+        """Read the launches that an earlier command wrote down."""
+        names = [each.name for each in self.objects.list(f"{records.LAUNCHES}/")]
+        with ThreadPoolExecutor(_READERS) as pool:
+            found = pool.map(lambda name: fetch(Launch, self.objects, name), names)
+            self.launches = {launch.name: launch for launch in found if launch is not None}
+
+    def look(self, boxes: Iterable[str]) -> None:
+        """Read what these boxes have written since the last look.
+
+        Raises:
+            AwsError: S3 refuses or is not reached.
+        """
+        with ThreadPoolExecutor(_READERS) as pool:
+            for box, signs in pool.map(self._looked, dict.fromkeys(boxes)):
+                self.signs[box] = signs
+
+    def _looked(self, box: str) -> tuple[str, Signs]:
+        folder, signs = self._work.below(records.box(box)), self.signs.get(box, Signs())
+        for each in islice(folder.list(), _MOST_OBJECTS):
+            kind, _, name = each.name.rpartition("/")
+            if each.name == records.BEAT:
+                signs.beat = self._changed(Beat, folder, each) or signs.beat
+                signs.beat_at = each.modified.timestamp()
+            elif each.name == records.END:
+                signs.end = self._changed(End, folder, each) or signs.end
+            elif kind == records.JOBS:
+                signs.jobs.add(name.rpartition(".")[0])
+            elif kind == records.INDEXES and name.endswith(".json"):
+                signs.indexes.add(name.partition(".")[0])
+        return box, signs
+
+    def _changed(self, kind: type[T], folder: Objects, each: Stored) -> T | None:
+        """Read a record that is new or has changed; one that is none of ours says nothing."""
+        name = str(folder.place.below(each.name))
+        if self._read.get(name) == each.etag:
+            return None
+        try:
+            found = fetch(kind, folder, each.name)
+        except AwsError as error:
+            if error.code in PASSING | OURS_TO_MEND:
+                raise
+            found = None
+        self._read[name] = each.etag
+        return found and replace(found, **{key: _plain(text) for key, text in vars(found).items()})
+
+    def put_part(self, part: Part) -> None:
+        """Write what a box is to do."""
+        self.objects.put(records.part(part.name), dump(part))
+
+    def new_launch(self, launch: Launch) -> Launch:
+        """Write that a machine is about to be asked for; return what another command wrote first."""
+        self.objects.put_new(records.launch(launch.name), dump(launch))
+        launch = fetch(Launch, self.objects, records.launch(launch.name)) or launch
+        self.launches[launch.name] = launch
+        return launch
+
+    def put_launch(self, launch: Launch) -> None:
+        """Write what has become of a launch."""
+        self.objects.put(records.launch(launch.name), dump(launch))
+        self.launches[launch.name] = launch
+
+    def drop_launch(self, name: str) -> None:
+        """Take back a launch that the service has refused."""
+        self.objects.delete([records.launch(name)])
+        del self.launches[name]
+
+    def close(self) -> None:
+        """Write that all is home and nothing is alive."""
+        self._work.delete([records.is_open(self.run.run_id)])

@@ -1,0 +1,135 @@
+"""A run's jobs in the local store: brought home, left, or interrupted.
+
+A job that arrives is a stranger's until names, sizes, hashes, seal and spec are checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import harness
+from harness.aws.cloud_run import archive, records
+from harness.aws.cloud_run.records import PartJob, PlannedPart
+from harness.aws.objects import Objects
+from harness.errors import AwsError, FileError, UsageError
+from harness.jobs import environment
+from harness.jobs.job_records import assemble, nothing
+from harness.jobs.plan import Planned
+from harness.pricing.instances import Instance
+from harness.records import Outcome
+from harness.results import seals
+from harness.results.reader import LOG, RESULT, RUN, SAMPLES, read_result
+from harness.results.schema import (
+    ANSWER_DEPTHS,
+    JUDGED_HITS,
+    Cell,
+    Ec2Instance,
+    Environment,
+    Result,
+    ResultSpec,
+    job_key,
+)
+from harness.results.store import Store
+
+# Of one packed job, which is held in memory; honest ones have a few MiB.
+MOST_BYTES = 256 << 20
+_UNKNOWN = "unknown"
+_FILES = frozenset((LOG, RUN, SAMPLES, JUDGED_HITS, ANSWER_DEPTHS, RESULT))
+
+
+class Home:
+    """The store's side of a run."""
+
+    def __init__(self, planned: Iterable[Planned], stored: Iterable[Result], store: Store) -> None:
+        self._planned: dict[tuple[Cell, int], Planned] = {(job.cell, job.spec.job): job for job in planned}
+        self.store = store
+        self.keys = {result.key for result in stored}
+
+    def planned(self, job: PartJob) -> Planned:
+        """Return the job as planned, with the part's repetition."""
+        known = self._planned.get((job.cell, job.job))
+        if known is not None:
+            spec = replace(known.spec, repetition=job.repetition)
+            if job_key(spec) == job.key:
+                return replace(known, spec=spec)
+        cell = job.cell
+        raise UsageError(
+            f"{cell.system} {cell.dataset} {cell.profile}: planned otherwise than when the run in S3 began; give it the"
+            " same suite, images, datasets, --only, --instance and --architecture, or another --results"
+        )
+
+    def spec(self, job: PartJob) -> ResultSpec:
+        """Return what a job's result must say that was measured."""
+        return self.planned(job).spec
+
+    def left(self, part: PlannedPart) -> tuple[PartJob, ...]:
+        """Return a part's jobs that are not home."""
+        return tuple(job for job in part.jobs if job.key not in self.keys)
+
+    def interrupt(self, job: PartJob, why: str, when: float, box: Ec2Instance | None, machine: Instance | None) -> None:
+        """Store that a job's machine went away after ``when``."""
+        planned = self.planned(job)
+        architecture, cpus, memory_bytes = _UNKNOWN, 0, 0
+        if machine is not None:
+            architecture = {"arm64": "aarch64"}.get(machine.architecture, machine.architecture)
+            cpus, memory_bytes = machine.vcpus, machine.memory_bytes
+        known = (architecture, cpus, memory_bytes, _UNKNOWN, None, None, harness.__version__, environment.commit())
+        about = Environment(_UNKNOWN, *known, instance_type=planned.spec.instance_type)
+        at = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
+        result = assemble(planned, at, nothing(Outcome.INTERRUPTED, why), None, None, about)
+        self.keys.add(self.store.put(replace(result, instance=box), None, None, b"").result.key)
+
+
+def pack(folder: Path) -> bytes:
+    """Pack a stored job's folder as a tar, always the same bytes."""
+    target = io.BytesIO()
+    archive.write(target, [(path.name, path) for path in sorted(folder.iterdir()) if path.is_file()])
+    return target.getvalue()
+
+
+def bring(work: Objects, box_id: str, key: str, expected: ResultSpec, store: Store) -> Result:
+    """Store a box's uploaded job; this process holds the store.
+
+    Raises:
+        AwsError: with code ``BadJob``: it is not whole, or not as ``expected``; or S3 refuses.
+    """
+    box = work.below(records.box(box_id))
+    place = box.place.below(records.job(key))
+    content = box.get(records.job(key), MOST_BYTES)
+    if content is None:
+        raise AwsError(f"{place}: there is no such job", "NoSuchKey")
+    with store.scratch(f"arrived-{key}") as folder:
+        whole = folder / key
+        whole.mkdir()
+        try:
+            archive.unpack(io.BytesIO(content), whole, what="a job", most_bytes=MOST_BYTES, allowed=_FILES.__contains__)
+            result = read_result(whole / RESULT)
+            _check(result, whole, key, expected)
+        except (AwsError, FileError, ValueError, RecursionError) as error:
+            raise AwsError(f"{place}: {error}; it is left there, and not stored", "BadJob") from error
+        return store.adopt(whole, result).result
+
+
+def _check(result: Result, folder: Path, key: str, expected: ResultSpec) -> None:
+    """Refuse a result that contradicts itself, its files or the plan."""
+    found = {each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in folder.iterdir()}
+    del found[RESULT]
+    if found != result.files:
+        other = sorted(name for name in found.keys() | result.files.keys() if found.get(name) != result.files.get(name))
+        raise AwsError(f"{', '.join(other)} are not as its {RESULT} says")
+    if result.key != job_key(result.spec):
+        raise AwsError(f"its key {result.key[:40]!r} is not that of its spec")
+    if seals.broken(json.loads((folder / RESULT).read_bytes())):
+        raise AwsError(f"its {RESULT} is not as it was sealed")
+    if result.spec != expected or result.key != key:
+        raise AwsError(f"holds the job {result.key}, which is not the one that was planned")
+    measured = {result.instance.instance_type if result.instance else None, result.environment.instance_type}
+    if expected.instance_type is not None and measured != {expected.instance_type}:
+        types = ", ".join(sorted(str(each) for each in measured - {expected.instance_type}))
+        raise AwsError(f"planned for {expected.instance_type}, it was measured on {types}")

@@ -1,0 +1,235 @@
+"""JSON objects that the orchestrator and its boxes exchange through S3."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from harness.aws.objects import Objects
+from harness.errors import AwsError
+from harness.jobs.assignment import IndexBuild
+from harness.records import to_json
+from harness.results.schema import Cell
+
+# MERGED harness.aws.cloud_run.records: Names of the objects that the orchestrator and its boxes exchange.
+
+
+INPUTS = "inputs"
+BUNDLES, IMAGES, DATASETS = f"{INPUTS}/bundles", f"{INPUTS}/images", f"{INPUTS}/datasets"
+RUNS, OPEN, BOXES = "runs", "open", "boxes"
+# Below a run's folder.
+RUN, PARTS, LAUNCHES = "run.json", "parts", "launches"
+# Below a box's folder.
+BEAT, END, LOG, JOBS = "beat.json", "end.json", "log.txt", "jobs"
+# Below the folder of inputs, and below a box's.
+INDEXES = "indexes"
+ARCHIVE = ".tar.gz"
+
+
+def run(run_id: str) -> str:
+    """Return a run's folder."""
+    return f"{RUNS}/{run_id}"
+
+
+def is_open(run_id: str) -> str:
+    """Name the object that is there while a run is open."""
+    return f"{OPEN}/{run_id}"
+
+
+def part(name: str) -> str:
+    """Name a part, below its run."""
+    return f"{PARTS}/{name}.json"
+
+
+def launch(name: str) -> str:
+    """Name a launch, below its run."""
+    return f"{LAUNCHES}/{name}.json"
+
+
+def box(box_id: str) -> str:
+    """Return a box's folder."""
+    return f"{BOXES}/{box_id}"
+
+
+def job(key: str) -> str:
+    """Name a finished job, below its box."""
+    return f"{JOBS}/{key}.tar"
+
+
+def index(key: str) -> str:
+    """Name an index, below the inputs or its box."""
+    return f"{INDEXES}/{key}{ARCHIVE}"
+
+
+# Of all records here: both sides run one bundle, so another version is a stranger's.
+VERSION = 1
+MOST_BYTES = 16 << 20
+
+T = TypeVar("T")
+
+_ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
+
+
+@dataclass(frozen=True)
+class Input:
+    """A shipped object: its name below the work place, hash and size."""
+
+    name: str
+    sha256: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class ShippedImage:
+    """A system's image; ``digest`` is its id in the engine."""
+
+    image: str
+    digest: str
+    reference: str
+    file: Input
+
+
+@dataclass(frozen=True)
+class PartJob:
+    """One job of a plan; boxes must plan it under its key."""
+
+    cell: Cell
+    job: int
+    repetition: int
+    key: str
+
+
+@dataclass(frozen=True)
+class PlannedPart:
+    """The work of one machine, as planned.
+
+    ``needs``: keys of indexes that other parts build; ``expected_s``: its estimated time; ``worst_s``: the most that
+    the protocol's time-outs allow; ``measured``: the estimate rests on measured times alone.
+    """
+
+    name: str
+    instance_type: str
+    usd_per_hour: float
+    disk_gib: int
+    jobs: tuple[PartJob, ...] = ()
+    builds: tuple[IndexBuild, ...] = ()
+    needs: tuple[str, ...] = ()
+    expected_s: float = 0.0
+    worst_s: float = 0.0
+    measured: bool = False
+    gpus: int = 0
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run: ``results`` and ``owner`` are hashes, ``cap_usd`` is the first ``--max-usd``."""
+
+    run_id: str
+    launcher: str
+    suite: str
+    results: str
+    owner: str
+    region: str
+    parts: tuple[PlannedPart, ...]
+    spot: bool = False
+    cap_usd: float | None = None
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A request for machines, written before AWS gets it.
+
+    ``at`` is AWS's time in seconds since 1970; ``usd_per_hour`` the sum over the parts; ``zone``, ``role``
+    and ``machine`` are the zone that EC2 was asked for last, the worker role's id then, and the instance; ``usd`` is
+    its cost once nothing more comes of it.
+    """
+
+    name: str
+    parts: tuple[str, ...]
+    limit_s: int
+    attempts: int
+    at: float
+    usd_per_hour: float
+    zone: str | None = None
+    role: str | None = None
+    machine: str | None = None
+    usd: float | None = None
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class Part:
+    """The work of one box: builds, then jobs.
+
+    ``suite`` is the suite as JSON, ``indexes`` are those in S3 already.  The orchestrator rewrites the file before a
+    further attempt at the part.
+    """
+
+    name: str
+    instance_type: str
+    suite: dict[str, Any]
+    jobs: tuple[PartJob, ...] = ()
+    builds: tuple[IndexBuild, ...] = ()
+    images: tuple[ShippedImage, ...] = ()
+    datasets: dict[str, Input] = field(default_factory=dict)
+    indexes: dict[str, Input] = field(default_factory=dict)
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class Beat:
+    """A box's sign of life; S3's time of the object says when.
+
+    ``phase`` is ``installing``, ``fetching``, ``building``, ``measuring`` or ``finishing``; ``current`` the running
+    job's key; ``notice`` a spot interruption that EC2 announced.
+    """
+
+    part: str
+    instance_id: str
+    phase: str
+    current: str | None = None
+    notice: str | None = None
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class End:
+    """The end of a box: ``ok``, or the cause in ``detail``, one line.
+
+    ``cut_off``: the machine failed or was taken away, so the job that ran last says nothing about its system.
+    """
+
+    part: str
+    instance_id: str
+    ok: bool
+    detail: str = ""
+    cut_off: bool = False
+    version: int = VERSION
+
+
+def dump(record: Any) -> bytes:
+    """Return a record as it is stored."""
+    return to_json(record).encode("utf-8")
+
+
+def read(kind: type[T], name: str, content: bytes) -> T:
+    """Parse a record, or raise an `AwsError` that begins with its ``name``."""
+    try:
+        adapter = _ADAPTERS.get(kind) or _ADAPTERS.setdefault(kind, TypeAdapter(kind))
+        found: T = adapter.validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise AwsError(f"{name}: no record of this harness (key {where!r}: {first['msg']})", "BadRecord") from error
+    if getattr(found, "version", VERSION) != VERSION:
+        raise AwsError(f"{name}: written by another version of harness; use the one that started the run", "BadRecord")
+    return found
+
+
+def fetch(kind: type[T], place: Objects, name: str) -> T | None:
+    """Read a record from S3, if it is there."""
+    content = place.get(name, MOST_BYTES)
+    return None if content is None else read(kind, str(place.place.below(name)), content)

@@ -1,0 +1,383 @@
+"""A suite on EC2 or Batch: quote, agree, ship, launch, watch, bring home; the two differ in their backend alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+
+from harness import config
+from harness.aws import clients
+from harness.aws.clients import Connections, S3Uri
+from harness.aws.cloud_run import costs, journal, partition, quote
+from harness.aws.cloud_run.backend import Backend
+from harness.aws.cloud_run.journal import AwsTime, Journal
+from harness.aws.cloud_run.local_results import Home
+from harness.aws.cloud_run.partition import Grouping
+from harness.aws.cloud_run.records import PartJob, PlannedPart, Run
+from harness.aws.cloud_run.shipment import Shipper
+from harness.aws.cloud_run.watch import Board, Pace, Patience, Watch
+from harness.aws.objects import Objects
+from harness.errors import AwsError, HarnessError, ImageError, UsageError
+from harness.jobs import indexes, machines
+from harness.jobs.indexes import Index
+from harness.jobs.inputs import Options, gather, plan_on
+from harness.jobs.machines import Choice
+from harness.jobs.orchestrator import Summary, keep_inputs
+from harness.jobs.plan import Planned
+from harness.jobs.suite import Suite
+from harness.launch.base import Launcher, Prepared
+from harness.pricing import instances, prices, storage_prices
+from harness.pricing.instances import Instance
+from harness.progress import Screen
+from harness.records import Outcome, digest
+from harness.results.reader import read_jobs
+from harness.results.schema import Result
+from harness.results.store import Store
+
+# Estimates that differ by less are the same.
+_CENT = 0.01
+
+
+@dataclass(frozen=True)
+class Request:
+    """The user's wishes.  ``most``: machines at once; ``cap_usd``: ``--max-usd``."""
+
+    suite: Suite
+    options: Options
+    work: S3Uri
+    region: str | None = None
+    instance: str | None = None
+    cap_usd: float | None = None
+    most: int = 8
+    spot: bool = False
+    burstable: bool = False
+    subnet: str | None = None
+    dry_run: bool = False
+    architecture: str = "x86_64"
+
+
+@dataclass(frozen=True)
+class Context:
+    """All that a backend is made of."""
+
+    request: Request
+    connections: Connections
+    region: str
+    known: dict[str, Instance]
+    clock: AwsTime
+    owner: str
+    say: Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Service:
+    """A kind of backend: ``parts`` groups jobs into parts without asking AWS; ``open`` makes one command's backend."""
+
+    name: str
+    parts: Callable[[list[Planned], Grouping], tuple[PlannedPart, ...]]
+    open: Callable[[Context], Backend]
+
+
+@dataclass(frozen=True)
+class Client:
+    """The user's side: what makes images, ships, shows and asks; and how patient it is (for tests)."""
+
+    connections: Connections
+    launcher: Launcher
+    shipper: Callable[[Objects], Shipper]
+    screen: Screen
+    agree: Callable[[str], None]
+    pace: Pace = field(default_factory=Pace)
+    patience: Patience = field(default_factory=Patience)
+
+
+@dataclass(frozen=True)
+class Done:
+    """The end of a command; each of the ``complaints`` is a line, and any of them makes it a failure."""
+
+    summary: Summary
+    complaints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A run that could begin, or the rest of one that is open (``run``).  ``images`` are those that are made."""
+
+    images: dict[str, Prepared]
+    jobs: list[Planned]
+    stored: list[Result]
+    parts: tuple[PlannedPart, ...]
+    local: dict[str, Index]
+    run: Run | None
+
+
+def run(request: Request, client: Client, service: Service) -> Done | None:
+    """Run what is to do there; ``None``: it was a dry run.
+
+    Raises:
+        UsageError: it cannot be done so, or costs more than the cap; nothing was launched.
+        AwsError: AWS refuses or is not reached; what is launched goes on, and ends by itself.
+    """
+    client.connections.expect_owner(request.work.bucket)
+    suite_run = SuiteRun(request, client, service)
+    client.launcher.check()
+    if request.dry_run:
+        suite_run.quote(suite_run.draft(suite_run.found_images(), suite_run.open_run()))
+        return None
+    with suite_run.store.held():
+        return suite_run.run()
+
+
+class SuiteRun:
+    """One command."""
+
+    def __init__(self, request: Request, client: Client, service: Service) -> None:
+        self.request, self.client, self.service = request, client, service
+        region = request.region or client.connections.region
+        if region is None:
+            raise AwsError("no AWS region; set AWS_REGION or give --region", "NoRegion")
+        self.region = region
+        self.known = instances.read("aws")
+        self.snapshot = prices.snapshot(region=f"aws/{region}", term="on-demand")
+        disk = storage_prices.price(storage_prices.read(), "aws", region, self.snapshot.as_of)
+        if disk is None:
+            raise UsageError(f"no price of storage in {region} is here; add one to instance_profiles/storage.csv")
+        self.usd_per_gib_month = disk.usd_per_gib_month
+        self.work = Objects(client.connections, request.work)
+        self.clock = AwsTime(client.connections)
+        self.shipper = client.shipper(self.work)
+        # A wrong machine is known before a dataset is loaded.
+        choice = Choice(request.instance, request.burstable, request.architecture)
+        self.machines = machines.of_suite(request.suite, self.snapshot, choice)
+        self.inputs = gather(request.suite, request.options, client.screen)
+        self.store = Store(request.options.results, request.suite.name, request.options.shelf)
+        self.owner = clients.owner(client.connections, config.default())
+        context = Context(request, client.connections, region, self.known, self.clock, self.owner, client.screen.say)
+        self.backend = service.open(context)
+        self.complaints: list[str] = []
+        shelf = request.options.shelf
+        self._results = digest(shelf.name if shelf else str(request.options.results.resolve()))[:16]
+
+    def run(self) -> Done:
+        """Do all of it, with the results folder held."""
+        found = self.open_run()
+        # The jobs of a run that is open are known by their images.
+        draft = self.draft(self.images() if found else self.found_images(), found)
+        self.quote(draft)
+        if not draft.parts and found is None:
+            keys = frozenset(job.latest.key for job in draft.jobs if job.done and job.latest)
+            return Done(Summary(len(draft.jobs), (), keys))
+        if draft.parts:
+            self._agree(draft)
+        keep_inputs(self.inputs, self.store)
+        if found is None:
+            draft = self._with_images(draft)
+        return self._watch(draft)
+
+    def open_run(self) -> Run | None:
+        """Return the run that this very command began and did not bring to its end."""
+        found = journal.find(self.work, self.service.name, self.request.suite.name, self._results, self.owner)
+        if found is not None and found.region != self.region:
+            raise UsageError(f"{found.run_id} is open in {found.region}; give --region {found.region} to go on with it")
+        return found
+
+    def found_images(self) -> dict[str, Prepared]:
+        """Return the images that are there, by name."""
+        wanted = self.inputs.images(self.inputs.cells)
+        found = {name: self.client.launcher.find(system) for name, system in wanted.items()}
+        return {name: prepared for name, prepared in found.items() if prepared is not None}
+
+    def images(self) -> dict[str, Prepared]:
+        """Make the images; one that cannot be made is a complaint, and the others go on."""
+        made = {}
+        for name, system in self.inputs.images(self.inputs.cells).items():
+            try:
+                with self.client.screen.task(f"{name}: image"):
+                    made[name] = self.client.launcher.prepare(system, self.client.screen.say)
+            except ImageError as error:
+                self.complaints.append(f"{name}: {error}")
+                self.client.screen.say(f"{name}: {error}")
+        return made
+
+    def draft(self, images: dict[str, Prepared], found: Run | None) -> Draft:
+        """Return what is to do with these images."""
+        folder = self.store.folder
+        stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
+        jobs = self._plan(images, stored)
+        local, remote = self._indexes(images, jobs)
+        if found is not None:
+            home = self.home(images, stored)
+            rest = tuple(each for part in found.parts if (each := _rest(part, home)) is not None)
+            return Draft(images, jobs, stored, rest, local, found)
+        todo, how = partition.grouping(
+            self.inputs, self.machines, images, jobs, stored, local, remote, self.usd_per_gib_month
+        )
+        return Draft(images, jobs, stored, self.service.parts(todo, how), local, None)
+
+    def _plan(self, images: dict[str, Prepared], stored: Iterable[Result]) -> list[Planned]:
+        """Plan every job of the suite for machines elsewhere, whatever this host can run."""
+        types = {name: machine.name for name, machine in self.machines.items()}
+        digests = {name: prepared.digest for name, prepared in images.items()}
+        isolation = self.client.launcher.isolation
+        return plan_on(self.inputs, isolation, digests, stored, self.request.options.fresh, types, {})
+
+    def home(self, images: dict[str, Prepared], stored: Iterable[Result]) -> Home:
+        """Return the jobs of a run with these images, against the store."""
+        return Home(self._plan(images, ()), stored, self.store)
+
+    def _indexes(self, images: dict[str, Prepared], jobs: Iterable[Planned]) -> tuple[dict[str, Index], frozenset[str]]:
+        """Return the indexes that need no build: those in the cache, and keys of those in the work place."""
+        keys = partition.index_keys(self.inputs, images, jobs)
+        local = {key: found for key in keys if (found := indexes.find(self.request.options.cache, key))}
+        try:
+            return local, frozenset(key for key in keys - local.keys() if self.shipper.find_index(key) is not None)
+        except AwsError as error:
+            if error.code != "NoSuchBucket":
+                raise
+            return local, frozenset()
+
+    def quote(self, draft: Draft) -> None:
+        """Show what would be launched and what it costs.
+
+        Raises:
+            UsageError: it costs more than the cap, or AWS cannot do it.
+        """
+        if not draft.parts:
+            return
+        notes = [
+            f"region: {self.region}; prices: {self.snapshot}, with disk (gp3) and a public address each"
+            + ("; spot capacity costs at most that" if self.request.spot else ""),
+            *(self.backend.check(new) if (new := self._new(draft)) else ()),
+        ]
+        if draft.run:
+            notes.append(f"goes on with the open run {draft.run.run_id}")
+        cap = self._cap(draft.run)
+        quote.show(draft.parts, notes, self.machines, cap, self.client.screen.console)
+        expected = costs.expected_usd(draft.parts)
+        if draft.run is None and cap is not None and expected > cap:
+            raise UsageError(
+                f"it is expected to cost US$ {expected:.2f}, more than --max-usd {cap:.2f};"
+                " measure less (--only), choose cheaper types, or raise it; nothing was launched"
+            )
+
+    def _new(self, draft: Draft) -> list[PlannedPart]:
+        """Return the parts that no command has launched yet."""
+        if draft.run is None:
+            return list(draft.parts)
+        book = Journal(self.work, draft.run)
+        book.recall()
+        launched = {name for launch in book.launches.values() for name in launch.parts}
+        return [part for part in draft.parts if part.name not in launched]
+
+    def _cap(self, found: Run | None) -> float | None:
+        """Return what all may cost: a run that is gone on with keeps the cap it began with, unless told otherwise."""
+        asked = self.request.cap_usd
+        return asked if asked is not None or found is None else found.cap_usd
+
+    def _agree(self, draft: Draft) -> None:
+        count = len({part.name for part in draft.parts})
+        self.client.agree(f"launch {count} parts on {self.service.name} in {self.region}?")
+
+    def _with_images(self, draft: Draft) -> Draft:
+        """Draft again now that all images are made; ask again where it has become more.
+
+        Raises:
+            ImageError: none could be made.
+        """
+        images = self.images()
+        cells = [cell for cell in self.inputs.cells if all(name in images for name in self.inputs.images([cell]))]
+        if not cells:
+            raise ImageError("; ".join(self.complaints))
+        self.inputs = replace(self.inputs, cells=cells)
+        after, worst = self.draft(images, None), partial(costs.worst_usd, cap_usd=self.request.cap_usd)
+        if any(usd(after.parts) - usd(draft.parts) > _CENT / 2 for usd in (costs.expected_usd, worst)):
+            self.client.screen.say("now that the images are made, it is more:")
+            self.quote(after)
+            self._agree(after)
+        return after
+
+    def _watch(self, draft: Draft) -> Done:
+        home = self.home(draft.images, draft.stored)
+        begun = draft.run or self._begun(draft)
+        book, run_id = Journal(self.work, begun), begun.run_id
+
+        def put_part(part: PlannedPart, jobs: tuple[PartJob, ...]) -> None:
+            inputs, images, local = self.inputs, draft.images, draft.local
+            keys = {job: home.spec(job).index_key for job in jobs}
+            book.put_part(self.shipper.part(part, jobs, inputs, images, local, keys.__getitem__))
+
+        self.backend.begin(begun, self.shipper.bundle())
+        if draft.run is None:
+            book.begin()
+            first = self.open_run() or begun
+            if first.run_id != begun.run_id:
+                book.close()
+                raise UsageError(f"another command began {first.run_id} meanwhile; give yours again to go on with it")
+            self.client.screen.say(f"run {begun.run_id}")
+        jobs = sum(len(part.jobs) for part in begun.parts)
+        board = Board(self.client.screen, run_id, jobs, costs.expected_usd(begun.parts))
+        backend, shipper, known, clock = self.backend, self.shipper, self.known, self.clock
+        terms = (self.request.most, self._cap(draft.run), self.client.patience, self.client.pace)
+        watch = Watch(self.work, book, home, backend, shipper, put_part, known, clock, board, *terms)
+        with self._going_on(watch):
+            alive = watch.run()
+        return self._done(draft, begun, watch, alive)
+
+    def _begun(self, draft: Draft) -> Run:
+        if not self.clock.now:
+            self.work.size("runs")  # any answer says the time
+        return Run(
+            run_id=journal.run_id(self.request.suite.name, self.clock.now),
+            launcher=self.service.name,
+            suite=self.request.suite.name,
+            results=self._results,
+            owner=self.owner,
+            region=self.region,
+            parts=draft.parts,
+            spot=self.request.spot,
+            cap_usd=self.request.cap_usd,
+        )
+
+    @contextmanager
+    def _going_on(self, watch: Watch) -> Iterator[None]:
+        """Say to whoever stops watching that the machines do not stop, and how to go on or end them."""
+        try:
+            yield
+        except (KeyboardInterrupt, HarnessError):
+            if watch.launched:
+                last = datetime.fromtimestamp(max(each.at + each.limit_s for each in watch.launched), UTC)
+                self.client.screen.say(
+                    f"{len(watch.launched)} launches go on, and end by themselves by {last:%Y-%m-%d %H:%M} UTC; the"
+                    f" same command goes on from here, {self.backend.ending} ends them"
+                )
+            raise
+
+    def _done(self, draft: Draft, begun: Run, watch: Watch, alive: list[str]) -> Done:
+        """Return what is to be said of it, from what is stored."""
+        results = {job.result.key: job.result for job in read_jobs(self.store.folder)}
+        ours = {(job.cell, job.job): job.key for part in begun.parts for job in part.jobs}
+        expected = {(job.cell, job.spec.job): job.expected for job in draft.jobs}
+        finished = [(results[key], expected.get(place, Outcome.OK)) for place, key in ours.items() if key in results]
+        # What a new plan takes for done, now that all is home.
+        after = self._plan(draft.images, results.values())
+        keys = {job.latest.key for job in after if job.latest and job.latest.outcome is job.expected}
+        self.complaints += watch.given_up
+        self.client.screen.say(f"at most US$ {watch.budget.committed_usd:.2f} spent, at the dated price")
+        if alive:
+            self.complaints.append(
+                f"STILL ALIVE AND COSTING MONEY: {', '.join(alive)}; end them with {self.backend.ending}"
+            )
+        done_before = sum(job.done and (job.cell, job.spec.job) not in ours for job in draft.jobs)
+        return Done(Summary(done_before, tuple(finished), frozenset(keys)), tuple(self.complaints))
+
+
+def _rest(part: PlannedPart, home: Home) -> PlannedPart | None:
+    """Return what of a part is left to do, for the quote."""
+    left = home.left(part)
+    if not left and not (part.builds and not part.jobs):
+        return None
+    share = len(left) / len(part.jobs) if part.jobs else 1.0
+    return replace(part, jobs=left, expected_s=part.expected_s * share, worst_s=part.worst_s * share)

@@ -1,0 +1,431 @@
+"""Watches a run's boxes in AWS and S3: launches what is ready, brings jobs home, ends what is done, until all is over.
+
+All that it knows is in S3 and in the backend's service, so any later command can go on.  All times are AWS' own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from harness.aws.cloud_run import costs, records
+from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, Backend, Refused, State, Submission
+from harness.aws.cloud_run.costs import Budget
+from harness.aws.cloud_run.journal import AwsTime, Journal, Signs
+from harness.aws.cloud_run.local_results import Home, bring
+from harness.aws.cloud_run.records import Launch, PartJob, PlannedPart
+from harness.aws.cloud_run.shipment import Shipper
+from harness.aws.errors import until_answered
+from harness.aws.objects import Objects
+from harness.errors import AwsError, HarnessError
+from harness.jobs import orchestrator
+from harness.pricing.instances import Instance
+from harness.progress import Screen
+from harness.records import Outcome
+from harness.results.schema import Result
+
+# MERGED harness.aws.cloud_run.watch: Show a run to the person who waits: a table that is drawn anew on a terminal, lines
+# elsewhere.
+
+
+Line = tuple[str, str, str, str]
+
+
+class Board:
+    """One line for each machine, and one for each job that comes home."""
+
+    def __init__(self, screen: Screen, title: str, jobs: int, expected_usd: float) -> None:
+        self._screen = screen
+        self._title = title
+        self._jobs = jobs
+        self._expected_usd = expected_usd
+        self._live: Live | None = None
+        self._shown: dict[str, str] = {}
+        self._home = 0
+
+    def __enter__(self) -> Board:
+        if self._screen.console.is_terminal:
+            self._live = Live(console=self._screen.console, refresh_per_second=2, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def say(self, text: str) -> None:
+        """Print a line that stays."""
+        self._screen.say(text)
+
+    def came(self, result: Result, expected: Outcome) -> None:
+        """Print that a job is home."""
+        self._home += 1
+        self.say(orchestrator.line(self._home, self._jobs, result, expected))
+
+    def update(self, lines: list[Line], committed_usd: float) -> None:
+        """Show how it stands; without a terminal only what has changed."""
+        money = f"at most US$ {committed_usd:.2f} so far, about {self._expected_usd:.2f} in all"
+        if self._live is not None:
+            table = Table(title=escape(f"{self._title}: {money}"), title_justify="left", box=None)
+            for head in ("part", "type", "state", "jobs"):
+                table.add_column(head, justify="right" if head == "jobs" else "left")
+            for line in lines:
+                table.add_row(*map(escape, line))
+            self._live.update(table)
+            return
+        for name, machine, state, _ in lines:
+            if state not in ("waiting", self._shown.get(name)):
+                self._shown[name] = state
+                self.say(f"{name} ({machine}): {state}  ({money})")
+
+
+# They speak of one job; after all others it may still come home.
+_OF_THE_JOB = frozenset({"BadJob", "TooLarge", "NoSuchKey", "InvalidObjectState"})
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Seconds to wait: ``first_beat_s`` for the first sign of life after a launch, boot and engine included; ``beat_s``
+    for each further one; ``again_s`` before a machine is told once more to end, ``linger_s`` until it is left so.
+    """
+
+    first_beat_s: float = 1200.0
+    beat_s: float = 300.0
+    again_s: float = 60.0
+    linger_s: float = 900.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds between two looks, and how to wait (for tests)."""
+
+    interval_s: float = 10.0
+    sleep: Callable[[float], None] = time.sleep
+
+
+@dataclass
+class Watch:
+    """One run, from wherever it is to its end.
+
+    ``put_part`` ships a part's inputs and writes what its box is to do; ``most``: launches at once; ``cap_usd``: what
+    all may cost.
+    """
+
+    work: Objects
+    journal: Journal
+    home: Home
+    backend: Backend
+    shipper: Shipper
+    put_part: Callable[[PlannedPart, tuple[PartJob, ...]], None]
+    machines: Mapping[str, Instance]
+    clock: AwsTime
+    board: Board
+    most: int
+    cap_usd: float | None
+    patience: Patience
+    pace: Pace
+    given_up: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.budget = Budget(self.cap_usd)
+        self._submissions = {each.name: each for each in self.backend.split(self.journal.run.parts)}
+        self._states: dict[str, State] = {}
+        self._over: set[str] = set()  # names of submissions
+        self._finished: set[str] = set()  # names of parts
+        self._attempts: dict[str, int] = {}
+        self._ending: dict[str, tuple[float, float, str]] = {}  # part -> first and last told, and why
+        self._indexes: set[str] = set()
+        self._damaged: dict[str, str] = {}  # job or index -> what is wrong with it
+        self._heard: float | None = None  # since when AWS and S3 answer
+
+    def run(self) -> list[str]:
+        """Go on until nothing is left to do; return a line for each machine that is still alive.
+
+        Raises:
+            AwsError: AWS fails for long; what was launched goes on, and the same command goes on with it.
+            KeyboardInterrupt: the user stops watching; likewise.
+        """
+        self.journal.recall()
+        for launch in self.journal.launches.values():
+            self._promise(launch)
+        with self.board:
+            while not until_answered(self._tick, self.board.say, self._wait):
+                self._wait()
+        alive = until_answered(self.backend.alive, self.board.say, self._wait)
+        if not alive:
+            until_answered(self.journal.close, self.board.say, self._wait)
+        return alive
+
+    def _promise(self, launch: Launch) -> None:
+        """Count what a launch may cost, or has cost."""
+        self.budget.promise(launch)
+        if launch.usd is not None:
+            self.budget.settle(launch.name, launch.usd)
+            self._over.add(launch.name)
+            if count := self._left(self._submissions[launch.name]):
+                self._give_up(f"{launch.name}: {count} jobs left undone before")
+
+    def _left(self, submission: Submission) -> int:
+        return sum(len(self.home.left(part)) for part in submission.parts)
+
+    def _wait(self) -> None:
+        self.pace.sleep(self.pace.interval_s)
+
+    @property
+    def launched(self) -> list[Launch]:
+        """Launches of which something may still live."""
+        return [launch for name, launch in self.journal.launches.items() if name not in self._over]
+
+    def _tick(self) -> bool:
+        """Look and act once; return whether all is over."""
+        heard, self._heard = self._heard, None
+        self.work.size(records.is_open(self.journal.run.run_id))  # any answer says the time
+        # AWS first: what S3 shows after a box was seen to be gone is all that it ever handed over.
+        self._states |= self.backend.look(self.launched, self._submissions)
+        for launch in self.launched:
+            instance = self._states[launch.parts[0]].instance
+            if instance is not None and launch.machine is None:  # EC2 forgets it an hour after its end
+                self.journal.put_launch(replace(launch, machine=instance.instance_id))
+        open_parts = [part for launch in self.launched for part in self._submissions[launch.name].parts]
+        live = [part for part in open_parts if part.name not in self._finished]
+        states = {part.name: self._states[part.name] for part in live}
+        self.journal.look(box for state in states.values() if state.phase in (RUNNING, ENDED) for box in state.boxes)
+        self._heard = heard or self.clock.now
+        self._arrivals(live)
+        for part in live:
+            self._part(part, states[part.name])
+        for launch in self.launched:
+            self._settle(launch)
+        self._launches()
+        self.board.update(self._lines(), self.budget.committed_usd)
+        return self._over >= self._submissions.keys()
+
+    def _last(self, state: State) -> Signs:
+        """Return what the last box of a part that wrote anything has written."""
+        written = [self.journal.signs[box] for box in state.boxes if box in self.journal.signs]
+        return next((signs for signs in reversed(written) if signs.beat or signs.end), Signs())
+
+    def _arrivals(self, parts: list[PlannedPart]) -> None:
+        """Bring home what boxes have handed over: indexes to the shared inputs, jobs into the store."""
+        wanted: dict[str, tuple[PartJob, str]] = {}
+        for part in parts:
+            builds = {build.key for build in part.builds} - self._indexes - self._damaged.keys()
+            jobs = {job.key: job for job in part.jobs if job.key not in self.home.keys | self._damaged.keys()}
+            for box in self._states[part.name].boxes:
+                signs = self.journal.signs.get(box, Signs())
+                for key in builds & signs.indexes:
+                    self._adopt(box, key, part.disk_gib << 30)
+                wanted |= {key: (jobs[key], box) for key in jobs.keys() & signs.jobs}
+
+        def one(each: tuple[PartJob, str]) -> Result | HarnessError:
+            job, box = each
+            try:
+                return bring(self.work, box, job.key, self.home.spec(job), self.home.store)
+            except HarnessError as error:
+                return error
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            came = list(pool.map(one, wanted.values()))
+        failed: HarnessError | None = None
+        for key, result in zip(wanted, came, strict=True):
+            if isinstance(result, Result):
+                self.home.keys.add(result.key)
+                self.board.came(result, self.home.planned(wanted[key][0]).expected)
+            elif isinstance(result, AwsError) and result.code in _OF_THE_JOB:
+                self._damage(key, result)
+            else:
+                failed = result
+        if failed is not None:  # only now: what else came is home
+            raise failed
+
+    def _adopt(self, box: str, key: str, most_bytes: int) -> None:
+        try:
+            if self.shipper.adopt_index(box, key, most_bytes) is not None:
+                self._indexes.add(key)
+        except AwsError as error:
+            if error.code != "BadInput":
+                raise
+            self._damage(key, error)
+
+    def _damage(self, key: str, error: AwsError) -> None:
+        self._damaged[key] = str(error)
+        self.board.say(f"{key}: {error}")
+
+    def _part(self, part: PlannedPart, state: State) -> None:
+        """See to one launched part."""
+        if state.phase == ENDED:
+            self._finish(part, state)
+            return
+        if state.attempts > self._attempts.setdefault(part.name, state.attempts):
+            # A lost machine is replaced: the next one does what is not home.
+            self._attempts[part.name] = state.attempts
+            self.put_part(part, self.home.left(part))
+        done = self._last(state).end is not None
+        why = "it has done its part" if done else self._wrong(state)
+        if why is None or state.launched is None:
+            return
+        now = self.clock.now
+        first, last, _ = self._ending.get(part.name, (now, float("-inf"), why))
+        if now - first > self.patience.linger_s:
+            self._finish(part, state)
+        elif now - last > self.patience.again_s:
+            if not done and part.name not in self._ending:
+                self.board.say(f"{self._name(part, state)}: ended, because {why}")
+            self._ending[part.name] = (first, now, why)
+            self.backend.end(part.name, state, why)
+
+    def _wrong(self, state: State) -> str | None:
+        """Return why a box must go that has not said that it is done."""
+        if state.launched is None or state.phase == UNKNOWN:
+            return None
+        if state.reason:
+            return state.reason
+        last, patience = self._last(state), self.patience
+        if last.beat is not None and last.beat.notice:
+            return f"EC2 takes it away: {last.beat.notice}"
+        # Until harness is there, nothing beats.
+        installs = last.beat is None or last.beat.phase == "installing"
+        # While S3 did not answer, no box could write.
+        silent = self.clock.now - max(last.beat_at or state.launched, self._heard or 0.0)
+        most = patience.first_beat_s if installs else patience.beat_s
+        return f"no sign of life for {silent / 60:.0f} min" if silent > most else None
+
+    def _finish(self, part: PlannedPart, state: State) -> None:
+        """Close a part whose machine is gone for good: all that it handed over is home."""
+        self._finished.add(part.name)
+        last = self._last(state)
+        end, beat = last.end, last.beat
+        missing = self.home.left(part)
+        unbuilt = {build.key for build in part.builds} - self._indexes
+        told = self._ending.get(part.name)
+        reasons = [end.detail if end else "", told[2] if told and end is None else "", state.reason]
+        if not last.beat and not end:
+            reasons.append(self.backend.last_words(state))
+        why = "; ".join(dict.fromkeys(filter(None, reasons))) or ("its box left it out" if end else "its box went away")
+        if unbuilt and (missing or not part.jobs):
+            self.board.say(f"{self._name(part, state)}: {len(unbuilt)} indexes are not built ({why})")
+        if not missing:
+            return
+        # Of a box that ended by itself nothing was interrupted, unless it says so.
+        current = beat.current if beat is not None and (end is None or end.cut_off) else None
+        for job in missing:
+            reason = self._damaged.get(job.key) or (why if job.key == current else None)
+            if reason is not None:
+                when = last.beat_at or self.clock.now
+                machine = self.machines.get(part.instance_type)
+                self.home.interrupt(job, f"interrupted: {reason}", when, state.instance, machine)
+        begun = f"begun {state.attempts} times; " if state.attempts > 1 else ""
+        self._give_up(f"{self._name(part, state)}: {len(missing)} jobs left undone: {begun}{why}")
+
+    def _give_up(self, line: str) -> None:
+        self.given_up.append(f"{line}; the same command plans them anew")
+        self.board.say(line)
+
+    def _settle(self, launch: Launch) -> None:
+        """Write down that a launch is over and what it has cost."""
+        parts = self._submissions[launch.name].parts
+        if not {part.name for part in parts} <= self._finished:
+            return
+        states = [self._states[part.name] for part in parts]
+        # What does not go costs all that it may.
+        usd = costs.cost_usd(launch, parts, [state.seconds if state.phase == ENDED else None for state in states])
+        self.journal.put_launch(replace(launch, usd=usd))
+        self.budget.settle(launch.name, usd)
+        self._over.add(launch.name)
+
+    def _launches(self) -> None:
+        """Launch what is ready, as many as may live at once."""
+        waiting = [each for name, each in self._submissions.items() if name not in self._over]
+        for submission in waiting:
+            launch = self.journal.launches.get(submission.name)
+            if launch is not None:
+                # Whoever wrote it down may have died before AWS was asked.
+                if any(self._states[part.name].phase == UNKNOWN for part in submission.parts):
+                    self._launch(launch, submission)
+            elif self._all_there(submission):
+                self._over.add(submission.name)
+            elif len(self.launched) < self.most and self._ready(submission):
+                self._new_launch(submission, waiting)
+
+    def _new_launch(self, submission: Submission, waiting: list[Submission]) -> None:
+        begun = {submission.name, *self.journal.launches, *self._over}
+        launch = self.budget.launch(submission, [each for each in waiting if each.name not in begun], self.clock.now)
+        if launch is None:
+            if not self.budget.outstanding:  # nothing is promised that could come back
+                left = max(self.cap_usd or 0.0, 0.0) - self.budget.committed_usd
+                reason = f"what is left of --max-usd, US$ {max(left, 0.0):.2f}, does not reach for it"
+                self._give_up(f"{submission.name}: {self._left(submission)} jobs left undone: {reason}")
+                self._over.add(submission.name)
+            return
+        for part in submission.parts:
+            self.put_part(part, self.home.left(part))
+        # Before it is asked for: money that may be spent is promised first.
+        launch = self.journal.new_launch(launch)
+        self._promise(launch)
+        if launch.usd is None:
+            self._launch(launch, submission)
+
+    def _launch(self, launch: Launch, submission: Submission) -> None:
+        for part in submission.parts:
+            self._states.setdefault(part.name, State(UNKNOWN, "launching"))
+        try:
+            self.backend.launch(launch, submission, self.journal.put_launch)
+        except Refused as error:
+            self.journal.drop_launch(launch.name)
+            self.budget.settle(launch.name, 0.0)
+            self._over.add(launch.name)
+            self._give_up(f"{submission.name}: {self._left(submission)} jobs left undone: {error}")
+
+    def _all_there(self, submission: Submission) -> bool:
+        """Return whether all that it is for is home or in S3."""
+        return not self._left(submission) and all(map(self._has_index, submission.builds))
+
+    def _ready(self, submission: Submission) -> bool:
+        """Return whether each index that another part builds is there, or nobody builds it any more."""
+        making = {key for name, each in self._submissions.items() if name not in self._over for key in each.builds}
+        return all(key not in making or self._has_index(key) for key in submission.needs)
+
+    def _has_index(self, key: str) -> bool:
+        if key not in self._indexes and self.shipper.find_index(key) is not None:
+            self._indexes.add(key)
+        return key in self._indexes
+
+    def _name(self, part: PlannedPart, state: State) -> str:
+        box = f" {state.instance.instance_id}" if state.instance else ""
+        return f"{part.name} ({part.instance_type}{box})"
+
+    def _lines(self) -> list[tuple[str, str, str, str]]:
+        """Return name, machine, state and jobs done of what is under way or still to be launched."""
+        found = []
+        for name, submission in self._submissions.items():
+            if name in self._over:
+                continue
+            states = [self._states.get(part.name) for part in submission.parts]
+            jobs = [job for part in submission.parts for job in part.jobs]
+            home = sum(job.key in self.home.keys for job in jobs)
+            found.append((name, submission.parts[0].instance_type, self._words(states), f"{home}/{len(jobs)}"))
+        return found
+
+    def _words(self, states: list[State | None]) -> str:
+        known = [state for state in states if state is not None]
+        if not known:
+            return "waiting"
+        words = []
+        for state in known:
+            beat = self._last(state).beat
+            word = beat.phase if beat is not None and state.phase == RUNNING else state.words
+            words.append(f"{word}: {state.reason}" if state.reason and state.phase != ENDED else word)
+        if len(words) == 1:
+            return words[0]
+        return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))

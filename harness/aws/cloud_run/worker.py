@@ -1,0 +1,377 @@
+"""A box: its agent (``python -m harness.aws.cloud_run.worker``) and ``harness run --part``.
+
+The agent fetches the inputs of its part, runs ``harness run --part`` in a process of its own, and writes to the box's
+folder in S3: a beat every half minute, and at the end how it went, whatever happened.  Exit code 0: every job is
+uploaded; 1: not all, as its end says; 2: the agent could not begin and has written nothing.
+
+The other process measures, and uploads each job and index to the box's folder once it is stored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+import docker
+
+import harness
+from harness import filesystem
+from harness.aws.clients import Connections, parse_uri
+from harness.aws.cloud_run import archive, records, shipment
+from harness.aws.cloud_run.local_results import pack
+from harness.aws.cloud_run.records import Beat, End, Part, dump, fetch, read
+from harness.aws.errors import aws_errors, concealed
+from harness.aws.objects import Objects
+from harness.errors import AwsError, FileError, HarnessError, JobError, UsageError
+from harness.jobs import environment, indexes, suite
+from harness.jobs.assignment import Follower, Share, Wanted
+from harness.jobs.inputs import Options
+from harness.jobs.suite import Suite
+from harness.launch.base import Report
+from harness.launch.docker_errors import engine_errors
+from harness.results.reader import StoredJob
+from harness.results.schema import job_key
+
+HOME_VARIABLE = "HARNESS_BOX_HOME"
+INTERVAL_VARIABLE = "HARNESS_BEAT_S"
+NOT_BEGUN = 2
+_HOME = "/var/lib/harness"
+_MOST_LOG_BYTES = 256 << 10
+_UNKNOWN = "unknown"
+# The engine may be silent for as long while it loads an image.
+_ENGINE_S = 3600
+# So begins harness's message about an engine that it has lost.
+_ENGINE_LOST = "the Docker engine "
+# How long S3 may be out of reach when the agent writes its end.
+_TRIES, _WAIT_S = 60, 10.0
+# How often EC2 is asked for a spot interruption, which it announces two minutes before.
+_NOTICE_S = 5.0
+# The log goes along with every tenth beat.
+_LOG_EVERY = 10
+_NICE = 10
+# In the agent's home, beside the assignment.
+_DATASETS = "datasets"
+# How long S3 may be out of reach at the end of a part; the jobs are safe on disk until the box's time limit.
+_PATIENCE_S = 4 * 3600.0
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 2.0, 60.0
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A part for ``harness run --part``; ``status``: the file for its progress."""
+
+    work: str
+    box_id: str
+    part: Part
+    status: str
+
+
+@dataclass(frozen=True)
+class Status:
+    """A part's progress; ``troubles``: a line for each missing upload."""
+
+    phase: str
+    current: str | None = None
+    uploaded: int = 0
+    troubles: tuple[str, ...] = ()
+
+
+class Worker:
+    """One box, which does one part."""
+
+    def __init__(
+        self, work: Objects, box_id: str, run_id: str, part: str, home: Path, log: IO[bytes], launcher: str = "docker"
+    ) -> None:
+        self._work, self._box_id, self._part, self._launcher = work, box_id, part, launcher
+        self._run, self._box = work.below(records.run(run_id)), work.below(records.box(box_id))
+        self._home, self._log = home, log
+        self._log_file, self._status_file, self._cache = home / "log.txt", home / "status.json", home / "cache"
+        self._beat = Beat(part, _UNKNOWN, "fetching")
+        self._interval_s = float(os.environ.get(INTERVAL_VARIABLE) or 30.0)
+        self._stop = threading.Event()
+
+    def live(self) -> bool:
+        """Do the part, report every failure, return whether all is done."""
+        self._status_file.unlink(missing_ok=True)
+        found = environment.ec2_instance()
+        self._beat = replace(self._beat, instance_id=found.instance_id if found else _UNKNOWN)
+        detail, asked = "the agent was ended", False
+        pulse = threading.Thread(target=self._beats, name="pulse", daemon=True)
+        try:
+            pulse.start()
+            detail = self._do(found.instance_type if found else None)
+        except HarnessError as error:
+            detail = str(error)
+        except KeyboardInterrupt:
+            detail, asked = "the agent was told to end", True
+        except Exception as error:
+            detail = f"the agent failed: {type(error).__name__}: {error}"
+            raise
+        finally:
+            self._stop.set()
+            if pulse.is_alive():
+                pulse.join()
+            self._write_beat()  # the state at the end
+            if detail and self._beat.notice:
+                detail = f"{detail}; EC2 announced: {self._beat.notice}"
+            self._say(f"end: {detail or 'all is done'}")
+            self._end(detail, cut_off=asked or self._beat.notice is not None or _ENGINE_LOST in detail)
+        return not detail
+
+    def _do(self, instance_type: str | None) -> str:
+        """Fetch and run; return the first failure in a line, or nothing."""
+        part = fetch(Part, self._run, records.part(self._part))
+        if part is None:
+            raise UsageError(f"{self._run.place.below(records.part(self._part))}: there is no such part")
+        if instance_type != part.instance_type:
+            own = instance_type or "of no type that it knows"
+            raise UsageError(f"this machine is {own}, the part {part.name} is for {part.instance_type}")
+        if not part.jobs and not part.builds:
+            return ""
+        self._fetch(part)
+        return self._harness(part)
+
+    def _fetch(self, part: Part) -> None:
+        self._cache.mkdir(parents=True, exist_ok=True)
+        fetcher = shipment.Fetcher(self._work, self._cache, self._say)
+        if part.images:
+            with engine_errors(), contextlib.closing(docker.from_env(timeout=_ENGINE_S)) as engine:
+                for image in part.images:
+                    fetcher.image(engine, image)
+        datasets = self._home / _DATASETS
+        filesystem.remove(datasets)
+        for name, each in part.datasets.items():
+            fetcher.dataset(each, datasets / name)
+        for key, each in part.indexes.items():
+            fetcher.index(key, each)
+        assignment = Assignment(str(self._work.place), self._box_id, part, str(self._status_file))
+        (self._home / "part.json").write_bytes(dump(assignment))
+
+    def _harness(self, part: Part) -> str:
+        """Run harness on the part; return its complaint, or nothing."""
+        command = [sys.executable, "-m", "harness", "run", "--launcher", self._launcher, "--cache", str(self._cache)]
+        command += ["--part", str(self._home / "part.json"), "--results", str(self._home / "results")]
+        root = Path(harness.__file__).resolve().parent.parent
+        variables = {**os.environ, "PYTHONPATH": str(root), "PYTHONUNBUFFERED": "1"}
+        if (root / archive.OWN_IMAGES).is_dir():
+            variables["HARNESS_IMAGES"] = str(root / archive.OWN_IMAGES)
+        before, none = self._log_file.stat().st_size, subprocess.DEVNULL
+        with subprocess.Popen(command, env=variables, stdin=none, stdout=self._log, stderr=self._log) as child:
+            try:
+                code = child.wait()
+            except BaseException:
+                child.terminate()
+                raise
+        status = self._status()
+        if status and status.troubles:
+            return "; ".join(status.troubles)
+        if code == 0 and status and status.uploaded == len(part.jobs):
+            return ""
+        lines = [line for line in self._log_tail(before).split("\n") if line.strip()]
+        errors = [line for line in lines if line.startswith("harness: ")]
+        return f"harness ended with exit code {code}: {(errors or lines or ['no word'])[-1]}"
+
+    def _log_tail(self, start: int = 0) -> str:
+        with self._log_file.open("rb") as file:
+            file.seek(max(start, file.seek(0, os.SEEK_END) - _MOST_LOG_BYTES))
+            return file.read(_MOST_LOG_BYTES).decode("utf-8", "replace")
+
+    def _status(self) -> Status | None:
+        with contextlib.suppress(OSError, AwsError):
+            return read(Status, "status", self._status_file.read_bytes())
+        return None
+
+    def _beats(self) -> None:
+        """Write beats, some with the log, until the part is over."""
+        with contextlib.suppress(OSError):  # the measured system comes first
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        count, until_beat = 0, 0.0
+        while True:
+            notice = environment.spot_notice()
+            noticed = notice is not None and notice != self._beat.notice
+            if noticed or until_beat <= 0:
+                self._beat = replace(self._beat, notice=notice or self._beat.notice)
+                self._write_beat()
+                if noticed or count % _LOG_EVERY == 0:
+                    self._upload_log()
+                count, until_beat = count + 1, self._interval_s
+            pause = min(until_beat, _NOTICE_S)
+            if self._stop.wait(pause):
+                return
+            until_beat -= pause
+
+    def _write_beat(self) -> None:
+        if now := self._status():
+            self._beat = replace(self._beat, phase=now.phase, current=now.current)
+        with contextlib.suppress(AwsError):  # a beat that S3 does not take is left out
+            self._box.put(records.BEAT, dump(self._beat))
+
+    def _say(self, text: str) -> None:
+        self._log.write(f"box: {text}\n".encode("utf-8", "replace"))
+        self._log.flush()
+
+    def _upload_log(self) -> None:
+        with contextlib.suppress(AwsError, OSError):  # a log that cannot be uploaded stops nothing
+            self._box.put(records.LOG, concealed(self._log_tail()).encode())
+
+    def _end(self, detail: str, *, cut_off: bool) -> None:
+        """Write the end; give up after ten minutes of a paid machine."""
+        line = " ".join(concealed(detail).split())[:1000]
+        end = End(self._part, self._beat.instance_id, not detail, line, bool(detail) and cut_off)
+        for _ in range(_TRIES):
+            try:
+                self._upload_log()
+                self._box.put_new(records.END, dump(end))
+                return
+            except AwsError as error:
+                self._say(f"the end could not be told: {error}")
+                time.sleep(_WAIT_S)
+
+
+def box_id(connections: Connections) -> str:
+    """Return this box's ``aws:userid``: IAM lets it write to that folder."""
+    with aws_errors("asking AWS for this box's id"):
+        return str(connections.client("sts").get_caller_identity()["UserId"])
+
+
+def read_assignment(path: Path) -> Assignment:
+    """Read the file that ``--part`` names."""
+    try:
+        return read(Assignment, str(path), path.read_bytes())
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}; only the agent of a box writes such") from error
+
+
+def suite_of(part: Part, file: Path) -> Suite:
+    """Return a part's suite, with its datasets that lie beside ``file``."""
+    # In their order, because the overhead is measured on the first.
+    names = [name for name in map(suite.dataset_name, part.suite.get("datasets", ())) if name in part.datasets]
+    return suite.parse({**part.suite, "datasets": [f"./{_DATASETS}/{name}" for name in dict.fromkeys(names)]}, file)
+
+
+def options(usual: Options, suite: Suite, part: Part, follower: Follower) -> Options:
+    """Return the options of a run that does one part alone."""
+    jobs = {(job.cell, job.job): Wanted(job.repetition, job.key) for job in part.jobs}
+    types = dict.fromkeys(suite.profiles, part.instance_type)
+    return replace(usual, share=Share(jobs, follower, part.builds), instance_types=types)
+
+
+class Uploader(Follower):
+    """Uploads stored jobs and the part's indexes to the box's folder.
+
+    A failed upload is tried again after the next job, and at the end for ``patience_s``.
+    """
+
+    def __init__(
+        self, assignment: Assignment, work: Objects, cache: Path, say: Report, *, patience_s: float = _PATIENCE_S
+    ) -> None:
+        self._work, self._box_id, self._cache, self._say = work, assignment.box_id, cache, say
+        self._box = work.below(records.box(assignment.box_id))
+        self._patience_s, self._sleep, self._file = patience_s, time.sleep, Path(assignment.status)
+        self._waiting: list[tuple[str, Callable[[], None]]] = []
+        # Index key -> how errors name the index.
+        self._unbuilt = {each.key: f"the index of {each.system} on {each.dataset}" for each in assignment.part.builds}
+        self.status = Status("fetching")
+
+    def starts(self, key: str) -> None:
+        """Note which job runs now."""
+        self._note(phase="measuring", current=key)
+
+    def stored(self, job: StoredJob) -> None:
+        """Upload a job, and what waits."""
+        key = job_key(job.result.spec)
+        # Packed when it is tried, so that jobs wait on disk, not in memory.
+        self._waiting.append((f"the job {key}", lambda: self._upload_job(key, job.folder)))
+        self._note(current=None)
+        self._try()
+
+    def builds(self) -> None:
+        """Note that an index is being built."""
+        self._note(phase="building", current=None)
+
+    def built(self, key: str, error: JobError | None) -> None:
+        """Upload an index, if the part asks for it."""
+        name = self._unbuilt.pop(key, None)
+        if name is not None and error is not None:
+            self._trouble(f"{name} was not built: {error}")
+        elif name is not None:
+            self._waiting.append((name, lambda: self._upload_index(key)))
+            self._try()
+
+    def finish(self) -> None:
+        """Upload the rest; after ``patience_s`` raise S3's error."""
+        self._note(phase="finishing")
+        for name in self._unbuilt.values():
+            self._trouble(f"{name} was not built; see the log")
+        waited, wait = 0.0, _FIRST_WAIT_S
+        while (error := self._try()) is not None:
+            if waited >= self._patience_s:
+                for name, _ in self._waiting:
+                    self._trouble(f"{name} could not be handed over: {error}")
+                raise error
+            self._sleep(wait)
+            waited, wait = waited + wait, min(2 * wait, _LONGEST_WAIT_S)
+
+    def _try(self) -> AwsError | None:
+        """Upload all that waits, in order; return the error that stops it."""
+        while self._waiting:
+            name, upload = self._waiting[0]
+            try:
+                upload()
+            except AwsError as error:
+                self._say(f"{name} waits to be handed over: {error}")
+                return error
+            del self._waiting[0]
+        return None
+
+    def _upload_job(self, key: str, folder: Path) -> None:
+        # Refused where it is there already: only an earlier try of this box can have written it.
+        self._box.put_new(records.job(key), pack(folder))
+        self._note(uploaded=self.status.uploaded + 1)
+
+    def _upload_index(self, key: str) -> None:
+        found = indexes.find(self._cache, key)
+        if found is not None:
+            shipment.upload_index(self._work, self._box_id, key, found, self._cache, self._say)
+
+    def _trouble(self, text: str) -> None:
+        self._say(text)
+        self._note(troubles=(*self.status.troubles, text))
+
+    def _note(self, **changes: Any) -> None:
+        self.status = replace(self.status, **changes)
+        # A status that cannot be written hinders no job.
+        with contextlib.suppress(HarnessError), filesystem.writing(self._file) as path:
+            path.write_bytes(dump(self.status))
+
+
+def main(arguments: list[str]) -> int:
+    """Run the agent with ``WORK RUN PART``; return its exit code."""
+    if len(arguments) != 3:
+        sys.stderr.write("harness: python -m harness.aws.cloud_run.worker s3://WORK RUN PART\n")
+        return NOT_BEGUN
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    home = Path(os.environ.get(HOME_VARIABLE) or _HOME).absolute()
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        connections = Connections()
+        work = Objects(connections, parse_uri(arguments[0]))
+        with (home / "log.txt").open("ab") as log:
+            worker = Worker(work, box_id(connections), arguments[1], arguments[2], home, log)
+            return 0 if worker.live() else 1
+    except HarnessError as error:
+        sys.stderr.write(f"harness: {error}\n")
+        return NOT_BEGUN
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

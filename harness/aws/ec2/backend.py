@@ -1,0 +1,299 @@
+"""EC2 as a backend: one instance for each hardware profile."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from harness.aws import clients
+from harness.aws.clients import said_at
+from harness.aws.cloud_run import costs, partition, user_data
+from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, Refused, State, Submission
+from harness.aws.cloud_run.partition import Grouping
+from harness.aws.cloud_run.records import Input, Launch, PlannedPart, Run
+from harness.aws.cloud_run.run import Context, Service
+from harness.aws.cloud_run.user_data import Boot
+from harness.aws.ec2 import account, instances, region
+from harness.aws.ec2.instances import Box
+from harness.aws.ec2.region import Ami, Subnet
+from harness.aws.errors import OURS_TO_MEND, PASSING, aws_errors
+from harness.errors import AwsError, UsageError
+from harness.jobs.plan import Planned
+from harness.results.schema import Ec2Instance
+
+# Until EC2 shows an instance that it said was launched.
+SHOWN_S = 300.0
+# The deadline that the rule on AWS's side keeps, beyond the box's own limit.
+_GRACE_S = 60.0
+# A launch that was noted longer ago, and not asked for, gets its whole time anew.
+_FRESH_S = 60.0
+# No machine of that type there just now ("InsufficientInstanceCapacity"): another zone may have one.
+_NO_ROOM, _NOT_HERE = "Insufficient", ("SpotMaxPriceTooLow", "Unsupported")
+_QUOTA = {"InstanceLimitExceeded", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "VolumeLimitExceeded"}
+# A refusal for want of machines has HTTP status 500: boto3 would try it again for minutes.
+ATTEMPTS = 2
+
+
+def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
+    """Group jobs by hardware profile, and all builds into one part."""
+    found = partition.parts(todo, how, lambda job: job.cell.profile, lambda _build: "builds")
+    return tuple(replace(part, name=part.jobs[0].cell.profile if part.jobs else "builds") for part in found)
+
+
+class Ec2:
+    """EC2, for one command."""
+
+    name = "ec2"
+    _account: account.Account  # once it is found
+    _subnets: list[Subnet]
+    _zones: dict[str, tuple[str, ...]]
+    _amis: dict[tuple[str, bool], Ami]
+    _run: Run
+    _bundle: Input
+
+    def __init__(self, context: Context) -> None:
+        self._context, self._request = context, context.request
+        self._connections, self._region = context.connections, context.region
+        self._known, self._clock = context.known, context.clock
+        self._gone: set[str] = set()  # parts whose instance EC2 says has ended
+        self._answered: dict[str, float] = {}  # part -> when EC2 was last asked for it
+        self.ending = f"`harness ec2 reap --region {self._region}`"
+
+    def split(self, parts: tuple[PlannedPart, ...]) -> tuple[Submission, ...]:
+        """Return one request for each part."""
+        return tuple(Submission(part.name, (part,)) for part in parts)
+
+    def check(self, parts: Sequence[PlannedPart]) -> list[str]:
+        """Find images, subnets and zones; return lines for the quote."""
+        user_data.refuse_accounts(self._request.work)
+        there = self._find(parts)
+        lines = [f"machine images: {', '.join(f'{ami.image_id} ({ami.name})' for ami in self._amis.values())}"]
+        here = {subnet.zone for subnet in self._subnets}
+        for name, offered in sorted(self._zones.items()):
+            if here.isdisjoint(offered):
+                raise UsageError(
+                    f"{self._region} offers {name} in {', '.join(offered) or 'no zone'}, and the subnets are in"
+                    f" {', '.join(sorted(here))}; choose another --instance, --region or --subnet"
+                )
+        lines.append(f"{len(parts)} instances, at most {self._request.most} at once")
+        if there:
+            account.check_reaper(self._connections, self._region, self._account)
+        else:
+            where = f" --subnet {self._request.subnet}" if self._request.subnet else ""
+            lines.append(f"not there yet: the account stack; `harness ec2 up {self._request.work}{where}` makes it")
+            if not self._request.dry_run:
+                raise UsageError(lines[-1])
+        return lines
+
+    def _find(self, parts: Sequence[PlannedPart]) -> bool:
+        """Find what parts need; return whether the account stack is there."""
+        found = account.find(self._connections, self._request.work, self._region)
+        if found is not None:
+            self._account = found
+        self._subnets = region.subnets(self._connections, self._region, [self._request.subnet])
+        self._zones = region.zones(self._connections, self._region, {part.instance_type for part in parts})
+        kinds, system = sorted({self._kind(part) for part in parts}), self._request.suite.ec2.ami
+        self._amis = {kind: region.ami(self._connections, self._region, system, *kind) for kind in kinds}
+        return found is not None
+
+    def _kind(self, part: PlannedPart) -> tuple[str, bool]:
+        return self._known[part.instance_type].architecture, bool(part.gpus)
+
+    def begin(self, run: Run, bundle: Input) -> None:
+        """Take note of the run; find all that its parts need, which may be more than is left."""
+        self._run, self._bundle = run, bundle
+        if not self._find(run.parts):
+            raise UsageError(f"the account stack is gone; make it with `harness ec2 up {self._request.work}`")
+
+    def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
+        """Ask zone after zone for an instance.
+
+        Whoever goes on after a death asks first where the dead one asked last: with the same token EC2 then answers
+        with the instance that it made, though it may not show it yet.
+        """
+        part = submission.parts[0]
+        offered = self._zones[part.instance_type]
+        asked = [subnet for subnet in self._subnets if subnet.zone == launch.zone]
+        if launch.zone is not None and not asked:
+            raise UsageError(f"{part.name} was asked for in {launch.zone}; give a --subnet there, as before")
+        others = [each for each in self._subnets if each.zone in offered and each.free_addresses and each not in asked]
+        if not asked + others:
+            raise Refused(f"no subnet with free addresses is in a zone that offers {part.instance_type}")
+        if launch.zone is None:
+            account.check_reaper(self._connections, self._region, self._account)
+            if self._clock.now - launch.at > _FRESH_S:  # who noted it died before it asked
+                launch = replace(launch, at=round(self._clock.now))
+        refusals: list[AwsError] = []
+        for subnet in asked + others:  # a lost box may have taken the last address of where it was asked for
+            if launch.zone != subnet.zone:
+                launch = replace(launch, zone=subnet.zone, role=self._account.worker_role_id)
+                note(launch)
+            try:
+                machine = self._run_instance(launch, part, subnet)
+            except AwsError as error:
+                if error.code.startswith(_NO_ROOM) or error.code in _NOT_HERE:
+                    refusals.append(error)
+                    continue
+                if error.code != "IdempotentInstanceTerminated":
+                    raise _named(error) from error
+                self._gone.add(part.name)
+                return
+            note(replace(launch, machine=machine))
+            return
+        if all(error.code == "Unsupported" for error in refusals):
+            raise Refused(f"{refusals[0]}; no zone will ever have it so: choose another type or region")
+        raise Refused(f"no zone has a {part.instance_type} now ({refusals[-1].code}); --launcher batch waits for one")
+
+    def _run_instance(self, launch: Launch, part: PlannedPart, subnet: Subnet) -> str:
+        request = self._instance(launch, part, subnet)
+        self._answered[part.name] = self._clock.now
+        client = self._connections.client("ec2", self._region, attempts=ATTEMPTS)
+        with aws_errors(f"launching {part.instance_type} for part {part.name}"):
+            answer = client.run_instances(**request)
+        at = said_at(answer)
+        self._answered[part.name] = max(self._clock.now, at.timestamp() if at else 0.0)
+        return str(answer["Instances"][0]["InstanceId"])
+
+    def _instance(self, launch: Launch, part: PlannedPart, subnet: Subnet) -> dict[str, Any]:
+        """Return the request for an instance."""
+        run, ami = self._run, self._amis[self._kind(part)]
+        token = hashlib.sha256(f"{run.run_id} {part.name} {launch.at:.0f}".encode()).hexdigest()[:32]
+        deadline = datetime.fromtimestamp(launch.at + launch.limit_s + _GRACE_S, UTC)
+        marks = {
+            "Name": f"harness {run.run_id} {part.name}",
+            clients.SUITE: run.suite,
+            clients.RUN: run.run_id,
+            clients.PART: part.name,
+            clients.OWNER: self._context.owner,
+            clients.EXPIRY: deadline.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        work, gpus = self._request.work, bool(part.gpus)
+        boot = Boot(work, run.run_id, part.name, self._bundle, self._region, launch.limit_s, gpus)
+        interface = {
+            "DeviceIndex": 0,
+            "SubnetId": subnet.subnet_id,
+            "Groups": [self._account.security_group],
+            # Whatever the subnet gives: without an address a box reaches neither S3 nor packages.
+            "AssociatePublicIpAddress": True,
+            "DeleteOnTermination": True,
+        }
+        request: dict[str, Any] = {
+            "ImageId": ami.image_id,
+            "InstanceType": part.instance_type,
+            "MinCount": 1,
+            "MaxCount": 1,
+            # Another subnet is another request: under one token that would be a mismatch, not another try.
+            "ClientToken": f"{token}-{subnet.zone}"[:64],
+            "NetworkInterfaces": [interface],
+            "IamInstanceProfile": {"Name": self._account.worker_profile},
+            "UserData": user_data.render(boot),
+            "InstanceInitiatedShutdownBehavior": "terminate",
+            # Recovered it would be booted again, without its time limit.
+            "MaintenanceOptions": {"AutoRecovery": "disabled"},
+            "MetadataOptions": instances.METADATA,
+            "BlockDeviceMappings": instances.root_disk(ami.root_device, max(part.disk_gib, ami.least_gib)),
+            "TagSpecifications": [
+                {"ResourceType": kind, "Tags": clients.as_list(marks)} for kind in ("instance", "volume")
+            ],
+        }
+        if self._known[part.instance_type].burstable and not part.instance_type.startswith("t1."):
+            # Unlimited, as newer ones are unless told otherwise, costs more than the price by the hour.
+            request["CreditSpecification"] = {"CpuCredits": "standard"}
+        if run.spot:
+            once = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
+            request["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": once}
+        return request
+
+    def _boxes(self) -> list[Box]:
+        return instances.find(self._connections, self._region, {clients.RUN: self._run.run_id})
+
+    def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, State]:
+        """Return the state of each launched part."""
+        del submissions
+        # A living one goes before one that has ended, should there ever be two.
+        shown = {box.tags.get(clients.PART): box for box in sorted(self._boxes(), key=lambda box: box.alive)}
+        return {
+            launch.name: self._shown(launch, shown[launch.name]) if launch.name in shown else self._not_shown(launch)
+            for launch in launches
+        }
+
+    def _shown(self, launch: Launch, box: Box) -> State:
+        lived, most = self._clock.now - box.launched, launch.limit_s + costs.BEYOND_LIMIT_S
+        reason = ""
+        if not box.alive:
+            reason = f"its instance went away{f' ({box.reason})' if box.reason else ''}"
+        elif box.state in ("stopping", "stopped"):
+            reason = f"it is {box.state}"
+        elif lived > most:
+            reason = f"its time limit of {launch.limit_s / 3600:.1f} h has passed and it is still there"
+        market = "spot" if box.spot else "on-demand"
+        return State(
+            RUNNING if box.alive else ENDED,
+            "booting" if box.state in ("pending", "running") else box.state,
+            boxes=(self._box_id(launch, box.instance_id),),
+            attempts=1,
+            reason=reason,
+            seconds=min(lived, most),
+            launched=box.launched,
+            instance=Ec2Instance(box.instance_id, box.instance_type, box.zone, box.ami_id, market),
+        )
+
+    def _not_shown(self, launch: Launch) -> State:
+        if launch.zone is None:
+            return State(UNKNOWN, "launching", seconds=0.0)  # EC2 was never asked
+        now = self._clock.now
+        boxes: tuple[str, ...] = ()
+        instance: Ec2Instance | None = None
+        if launch.machine is not None:
+            [type_] = [part.instance_type for part in self._run.parts if part.name == launch.name]
+            boxes, instance = (self._box_id(launch, launch.machine),), Ec2Instance(launch.machine, type_)
+        late = now > launch.at + launch.limit_s + costs.BEYOND_LIMIT_S
+        unseen = now - max(launch.at, self._answered.get(launch.name, 0.0)) > SHOWN_S
+        if launch.name in self._gone or late or (instance and unseen):
+            return State(ENDED, "gone", boxes, 1, "EC2 does not show its instance any more", instance=instance)
+        return State(WAITING, "launching", boxes, 1, instance=instance) if instance else State(UNKNOWN, "launching")
+
+    def _box_id(self, launch: Launch, machine: str) -> str:
+        return f"{launch.role or self._account.worker_role_id}:{machine}"
+
+    def last_words(self, state: State) -> str:
+        """Return the last line of an instance's console."""
+        if state.instance is None:
+            return ""
+        line = instances.last_line(self._connections, self._region, state.instance.instance_id)
+        return f"its console ends with: {line[:200]}" if line else ""
+
+    def end(self, part: str, state: State, why: str) -> None:
+        """Terminate a part's instance."""
+        del part, why
+        if state.instance is not None:
+            instances.end(self._connections, self._region, [state.instance.instance_id])
+
+    def alive(self) -> list[str]:
+        """End what is alive; return a line for each that stays."""
+        alive = partial(instances.alive, self._connections, self._region, {clients.RUN: self._run.run_id})
+        instances.end(self._connections, self._region, [box.instance_id for box in alive()])
+        return [f"{box.instance_id} ({box.state}, {box.region})" for box in instances.wait(alive)]
+
+
+def _named(error: AwsError) -> Exception:
+    """Return an error to try again, for the user, or a refusal."""
+    if error.code in PASSING | OURS_TO_MEND:
+        return error
+    if error.code == "IdempotentParameterMismatch":  # asked for before, otherwise: it will be shown
+        return AwsError(str(error), "Busy")
+    if error.code == "InvalidParameterValue" and "iaminstanceprofile" in str(error).lower():
+        # What IAM has made, EC2 knows some minutes later.
+        return AwsError(f"{error}; `harness ec2 up` makes the role anew", "Busy")
+    if error.code in _QUOTA:
+        return Refused(f"{error}; ask for more (Service Quotas, EC2), or lower --max-instances")
+    if error.code == "AccessDenied":
+        return Refused(f"{error}; `harness ec2 up` with this SUITE allows its instance types")
+    return Refused(str(error))
+
+
+SERVICE = Service("ec2", parts, Ec2)

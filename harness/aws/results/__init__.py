@@ -1,0 +1,31 @@
+"""Results in S3: ``s3://bucket/prefix`` as a folder, to read it or to write into it.
+
+The objects are the truth: each command lists all of them, and mirrors the new ones into the cache.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.aws.clients import Connections, parse_uri
+from harness.aws.results.mirror import Wants, Watch, sync
+from harness.aws.results.names import Place
+from harness.aws.results.publish import Publisher, waiting_jobs
+
+
+def open_to_read(text: str, cache: Path, wants: Wants, watch: Watch, *, thorough: bool = False) -> Path:
+    """Return a folder with the files that are in S3 now; see :func:`harness.aws.results.mirror.sync`."""
+    place = Place(parse_uri(text), cache)
+    sync(place, Connections(), wants, watch, thorough=thorough)
+    if waiting := waiting_jobs(place):
+        watch.say(
+            f"{place.uri}: {len(waiting):,} jobs that a run measured here are not in S3 yet, and left out; the next "
+            "`harness run` into it publishes them"
+        )
+    return place.folder
+
+
+def open_to_write(text: str, cache: Path, watch: Watch) -> tuple[Path, Publisher]:
+    """Return the folder to run in, and its publisher, which asks S3 only once it is held."""
+    place = Place(parse_uri(text), cache)
+    return place.folder, Publisher(place, Connections(), watch)

@@ -1,0 +1,281 @@
+"""Mirror a results folder in S3: list every object, fetch the new ones, remove files whose objects have gone.
+
+A file of the mirror has its object's size and time, so that a listing alone shows that it is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise, takewhile
+from pathlib import Path
+from typing import IO
+
+from harness import filesystem
+from harness.aws.clients import CONNECTIONS, Connections, S3Uri
+from harness.aws.errors import retry
+from harness.aws.objects import CHANGED, Objects, Stored
+from harness.aws.results.names import INPUTS, Listing, Place, may_be_mirrored, suite_of
+from harness.errors import AwsError, StoreError
+from harness.results import origins, reader, seals
+from harness.results.reader import RESULT
+from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
+
+# Listings of one place before it counts as changing all the time.
+_ROUNDS = 4
+# Files of the mirror between two cuts of a listing: a page has 1,000 keys, some of them not in the mirror.
+_RANGE = 700
+_CHUNK = 1 << 20
+# Errors after the answer began, where boto3 does not try again.
+_TRY_AGAIN = ("Unreached", "IncompleteReadError", "FlexibleChecksumError", "Damaged")
+
+
+class Wants(Enum):
+    """Which files of a job are fetched: its record, all files that make tables, or all."""
+
+    RECORDS = frozenset({RESULT})
+    FIGURES = RECORDS | {reader.SAMPLES, reader.RUN, JUDGED_HITS, ANSWER_DEPTHS}
+    ALL = FIGURES | {reader.LOG}
+
+
+@dataclass
+class Watch:
+    """Callbacks: ``say`` takes a line, ``progress`` the number of fetched jobs and of all."""
+
+    say: Callable[[str], None] = lambda _: None
+    progress: Callable[[int, int], None] = lambda _done, _total: None
+
+
+class _Moved(Exception):
+    """An object is no longer as it was listed: list again."""
+
+
+def sync(place: Place, connections: Connections, wants: Wants, watch: Watch, *, thorough: bool = False) -> None:
+    """Bring the mirror of a place up to date; with a part of a suite come the suite's judgements and samples.
+
+    ``thorough`` compares the content of the mirror's files too, and not their size and time alone.
+    """
+    objects = Objects(connections, S3Uri(place.uri.bucket))
+    for _ in range(_ROUNDS):
+        pool = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="s3")
+        try:
+            _Round(place, objects, wants.value, watch, pool).run(thorough)
+            return
+        except _Moved:
+            continue
+        finally:
+            pool.shutdown(cancel_futures=True)
+    text = "changes again and again while it is read; wait for the run that writes it"
+    raise AwsError(f"{place.uri}: {text}", "Changing")
+
+
+@dataclass
+class _Round:
+    """One listing of a place, and all that follows from it."""
+
+    place: Place
+    objects: Objects
+    wants: frozenset[str]
+    watch: Watch
+    pool: Executor
+
+    def run(self, thorough: bool) -> None:
+        """List, fetch, remove; _Moved: an object changed meanwhile."""
+        # Before the listing: jobs that others publish meanwhile are in S3 before they are here, and must not look gone.
+        before = sorted(_files(self.place))
+        listing = self._list(before)
+        for line in listing.left_out():
+            self.watch.say(f"{self.place.uri}: {line}")
+        absent = {
+            folder: missing
+            for folder, files in listing.jobs.items()
+            if (missing := [name for name in files if name in self.wants and not self._has(files[name], thorough)])
+        }
+        others = [stored for stored in listing.others.values() if not self._has(stored, thorough)]
+        if absent or others:
+            with filesystem.scratch(self.place.cache / "s3" / ".partial", "sync") as scratch:
+                waiting: list[Future[None]] = [self.pool.submit(self._fetch, stored, scratch) for stored in others]
+                for folder, missing in absent.items():
+                    waiting.append(self.pool.submit(self._fetch_job, listing.jobs[folder], missing, scratch))
+                for number, done in enumerate(as_completed(waiting), 1):
+                    done.result()
+                    self.watch.progress(number, len(waiting))
+        there = {stored.name for files in listing.jobs.values() for stored in files.values()} | listing.others.keys()
+        _remove(self.place, [key for key in before if key not in there])
+
+    def _list(self, before: Sequence[str]) -> Listing:
+        """List the place, and the files above it that belong to it."""
+        prefix = self.place.prefix
+        listing = Listing(list_ranges(self.objects, prefix, before, self.pool))
+        above = set()
+        for suite in {suite_of(job) for job in listing.jobs}:
+            if not f"{suite}/".startswith(prefix):
+                above |= {f"{suite}/{seals.MANIFEST}", *(f"{suite}/{name}/" for name in INPUTS)}
+            home = suite.rpartition("/")[0]
+            if not f"{home}/".startswith(prefix):
+                above.add(f"{home}/{origins.FILE}".removeprefix("/"))
+        for found in self.pool.map(self._list_above, sorted(above)):
+            listing.add(found)
+        return listing
+
+    def _list_above(self, prefix: str) -> list[Stored]:
+        """List objects above the place, if the user may."""
+        try:
+            return list(self.objects.list(prefix))
+        except AwsError as error:
+            if error.code != "AccessDenied":
+                raise
+            which = S3Uri(self.place.uri.bucket, prefix)
+            self.watch.say(f"{self.place.uri}: read without {which}, which is not permitted")
+            return []
+
+    def _has(self, stored: Stored, thorough: bool) -> bool:
+        """Return whether the mirror has an object: its size and time, or else its MD5."""
+        path, time_ns = self.place.path(stored.name), _time_ns(stored)
+        with suppress(OSError):
+            found = path.stat()
+            same_time = found.st_mtime_ns == time_ns
+            if found.st_size != stored.size_bytes:
+                return False
+            if (thorough or not same_time) and _md5(path) != stored.etag:
+                return False
+            if not same_time:
+                with suppress(OSError):  # this user may only read the mirror
+                    os.utime(path, ns=(time_ns, time_ns))
+            return True
+        return False
+
+    def _fetch_job(self, files: Mapping[str, Stored], missing: Sequence[str], scratch: Path) -> None:
+        """Fetch a job's record and missing files; the record lands last, because it says that the job is whole."""
+        record = files[RESULT]
+        with self._landing(record, scratch) as partial:
+            with partial.open("wb") as sink:
+                fetch(self.objects, record, sink)
+            hashes = _hashes(partial.read_bytes())
+            rest = {name: files[name] for name in missing if name != RESULT}
+            if lacking := (hashes.keys() & self.wants) - files.keys():
+                # Written after their page of the listing was made, and before the record's page.
+                folder = record.name.removesuffix(RESULT)
+                now = {stored.name.removeprefix(folder): stored for stored in self.objects.list(folder)}
+                rest |= {name: now[name] for name in lacking & now.keys()}
+            for name, stored in rest.items():
+                self._fetch(stored, scratch, hashes.get(name))
+
+    def _fetch(self, stored: Stored, scratch: Path, sha256: str | None = None) -> None:
+        with self._landing(stored, scratch) as partial, partial.open("wb") as sink:
+            fetch(self.objects, stored, sink, sha256)
+
+    @contextmanager
+    def _landing(self, stored: Stored, scratch: Path) -> Iterator[Path]:
+        """Yield a path whose file becomes the mirror's file of an object."""
+        partial, target = scratch / secrets.token_hex(8), self.place.path(stored.name)
+        try:
+            yield partial
+            os.utime(partial, ns=(_time_ns(stored), _time_ns(stored)))
+            if target.is_dir():
+                shutil.rmtree(target)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            partial.replace(target)
+        except FileNotFoundError as error:  # another process removed the folder, which was empty
+            raise _Moved(stored.name) from error
+        except OSError as error:
+            text = f"cannot be written: {error.strerror or error}; make room or choose another --cache"
+            raise StoreError(f"{target}: {text}") from error
+
+
+def list_ranges(objects: Objects, prefix: str, known: Sequence[str], pool: Executor) -> list[Stored]:
+    """List every object below a prefix, in ranges that are cut at known keys.
+
+    A page of a listing names the next one, so one listing is one request after another.
+    """
+
+    def list_range(ends: tuple[str | None, str | None]) -> list[Stored]:
+        start, end = ends
+        return list(takewhile(lambda stored: end is None or stored.name <= end, objects.list(prefix, after=start)))
+
+    cuts = [None, *known[_RANGE::_RANGE], None]
+    return [stored for some in pool.map(list_range, pairwise(cuts)) for stored in some]
+
+
+def fetch(objects: Objects, stored: Stored, sink: IO[bytes], sha256: str | None = None) -> None:
+    """Read an object into a file, again if it breaks off or arrives damaged.
+
+    ``sha256`` is the content's by the job's record, for objects whose ETag is no MD5.
+
+    Raises:
+        _Moved: the object is no longer as it was listed.
+    """
+    arrived: set[str] = set()
+
+    def read() -> None:
+        sink.seek(0)
+        sink.truncate()
+        md5, content, size = hashlib.md5(usedforsecurity=False), hashlib.sha256(), 0
+        with objects.reading(stored.name, IfMatch=f'"{stored.etag}"') as answer:
+            while size <= stored.size_bytes and (chunk := answer["Body"].read(_CHUNK)):
+                size += len(chunk)
+                md5.update(chunk)
+                content.update(chunk)
+                sink.write(chunk)
+        # The ETag of an object in parts is longer; where KMS or the customer encrypts, it only looks like an MD5.
+        plain = answer.get("ServerSideEncryption", "AES256") == "AES256" and "SSECustomerAlgorithm" not in answer
+        if plain and len(stored.etag) == 32:
+            intact = md5.hexdigest() == stored.etag
+        else:  # twice the same: S3 has it so, and `harness verify` says that it is damaged
+            intact = sha256 in (None, content.hexdigest()) or content.hexdigest() in arrived
+            arrived.add(content.hexdigest())
+        if size != stored.size_bytes or not intact:
+            where = objects.place.below(stored.name)
+            raise AwsError(f"{where}: arrived damaged, several times; check the network and try again", "Damaged")
+
+    try:
+        retry(read, _TRY_AGAIN)
+    except AwsError as error:
+        if error.code in CHANGED:
+            raise _Moved(stored.name) from error
+        raise
+
+
+def _hashes(record: bytes) -> dict[str, str]:
+    """Return the hashes of the files that a record names; a damaged record names none."""
+    try:
+        return {str(name): str(sha256) for name, sha256 in json.loads(record)["files"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def _time_ns(stored: Stored) -> int:
+    """Return when an object was written, in the whole seconds that S3 lists."""
+    return int(stored.modified.timestamp()) * 10**9
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def _files(place: Place) -> Iterator[str]:
+    """Yield the keys of all files in the mirror of a place that may be an object's."""
+    for folder, folders, names in os.walk(place.folder):
+        folders[:] = [name for name in folders if name != reader.STAGING]
+        for name in names:
+            if may_be_mirrored(key := place.key(Path(folder, name)), names):
+                yield key
+
+
+def _remove(place: Place, gone: Sequence[str]) -> None:
+    """Remove files of the mirror, a job's record before the rest, and folders that become empty."""
+    for key in sorted(gone, key=lambda key: not key.endswith(f"/{RESULT}")):
+        place.path(key).unlink(missing_ok=True)
+    for folder in {place.path(key).parent for key in gone}:
+        with suppress(OSError):  # not empty, or removed with another
+            for path in takewhile(lambda path: path != place.bucket_folder, (folder, *folder.parents)):
+                path.rmdir()

@@ -1,0 +1,126 @@
+"""Commands about machines to rent: what provides an envelope, at which dated price."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.options import Market, columns, market_options, one_line_errors
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from harness.pricing.instances import Instance
+    from harness.pricing.offers import LeftOut
+
+
+@click.command()
+@click.option("--cpu", type=click.IntRange(1), required=True, help="At least so many vCPUs.")
+@click.option("--memory", type=click.FloatRange(0, 1e6, min_open=True), required=True, help="At least so many GiB.")
+@click.option("--gpu", type=click.IntRange(0), default=0, show_default=True, help="At least so many NVIDIA GPUs.")
+@click.option("--arch", type=click.Choice(["x86_64", "arm64"]), help="Only this architecture.  [default: any]")
+@click.option(
+    "--reserve/--no-reserve",
+    default=False,
+    show_default=True,
+    help="The memory must be there beside what the host needs for itself (instance_profiles/defaults.toml).",
+)
+@click.option(
+    "--limit", type=click.IntRange(1), default=20, show_default=True, help="Show so many of the fitting ones."
+)
+@click.option("--left-out", is_flag=True, help="Name each type that was left out, not only how many.")
+@market_options
+@one_line_errors
+def instances(
+    cpu: int, memory: float, gpu: int, arch: str | None, reserve: bool, limit: int, left_out: bool, market: Market
+) -> None:
+    """List the instance types that provide so many CPUs and so much memory, cheapest first.
+
+    Says how many others were left out, and why.
+    """
+    from harness.pricing import offers
+    from harness.records import Envelope
+
+    if math.isnan(memory):
+        raise UsageError("--memory is no number; write GiB, e.g. 32")
+    snapshot = market.snapshot()
+    wanted = Envelope("asked", cpu, round(memory * offers.GIB), gpu)
+    found = offers.provide(wanted, snapshot, architecture=arch, reserve=offers.reserve() if reserve else None)
+    if not found.fitting:
+        asked = f"{cpu} vCPUs, {memory:g} GiB and {gpu} GPUs{f' on {arch}' if arch else ''}"
+        raise UsageError(f"no type in the prices of {snapshot} provides {asked}; ask for less, or another --region")
+    head = (
+        "instance type",
+        "US$/hour",
+        "vCPUs",
+        "cores",
+        "GiB",
+        "architecture",
+        "GPUs",
+        "local NVMe, GB",
+        "generation",
+    )
+    columns(head, [(*_facts(each.instance, each.usd_per_hour),) for each in found.fitting[:limit]])
+    more = len(found.fitting) - limit
+    click.echo(f"\n{f'{more} more fit (--limit). ' if more > 0 else ''}Prices: {snapshot}, Linux.")
+    _left_out(found.left_out, each=left_out)
+
+
+def _facts(instance: Instance, usd_per_hour: float) -> tuple[str, ...]:
+    generation = {True: "current", False: "previous", None: "?"}[instance.current_generation]
+    return (
+        instance.instance_type,
+        f"{usd_per_hour:g}",
+        str(instance.vcpus),
+        "?" if instance.physical_cores is None else str(instance.physical_cores),
+        f"{instance.memory_bytes / 2**30:g}",
+        instance.architecture,
+        f"{instance.gpus} x {instance.gpu_name}" if instance.gpus else "-",
+        f"{instance.local_nvme_bytes / 1e9:g}" if instance.local_nvme_bytes else "-",
+        generation,
+    )
+
+
+def _left_out(left_out: tuple[LeftOut, ...], *, each: bool) -> None:
+    by_reason: dict[str, list[str]] = {}
+    for one in left_out:
+        by_reason.setdefault(one.reason, []).append(one.instance.instance_type)
+    click.echo(f"Left out: {len(left_out)}.")
+    for reason, names in sorted(by_reason.items(), key=lambda item: -len(item[1])):
+        shown = names if each else names[:3]
+        more = ", ..." if len(names) > len(shown) else ""
+        click.echo(f"  {len(names):>5}  {reason} ({', '.join(shown)}{more})")
+
+
+@click.command()
+@one_line_errors
+def prices() -> None:
+    """List the price snapshots and how old they are, with a warning past 90 days."""
+    from harness.pricing import prices as stored
+
+    today = _today()
+    newest: dict[tuple[str, str, str], tuple[str, int]] = {}
+    lines = []
+    for file in stored.files():
+        for term, snapshot in stored.read(file).items():
+            age = (today - file.as_of).days
+            region = f"{snapshot.provider} {snapshot.region}"
+            lines.append((region, term, str(file.as_of), f"{age} days", str(len(snapshot.prices)), snapshot.source))
+            newest[snapshot.provider, snapshot.region, term] = (region, age)
+    columns(("region", "term", "as of", "age", "types", "source"), lines)
+    for (*_, term), (region, age) in newest.items():
+        if age > stored.OLD:
+            click.echo(
+                f"warning: the newest {term} prices of {region} are {age} days old (more than {stored.OLD}); "
+                "add newer ones: docs/prices.md says how",
+                err=True,
+            )
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
+COMMANDS = (instances, prices)

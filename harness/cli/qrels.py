@@ -1,0 +1,202 @@
+"""`harness qrels`: judgements that are added to others."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli import options as datasets
+from harness.cli.options import cache_option, one_line_errors
+from harness.cli.report import output_option, show
+from harness.errors import UnknownName, UsageError
+from harness.untrusted import printable
+
+if TYPE_CHECKING:
+    from harness.datasets import Dataset
+    from harness.evaluation.pool_files import Judged
+    from harness.evaluation.qrels_merge import Line
+    from harness.evaluation.qrels_provenance import Merge
+
+_SHOWN = 3
+
+
+@click.group()
+def qrels() -> None:
+    """Add judgements to a file of judgements, or look at one."""
+
+
+@qrels.command("add")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--to",
+    "base",
+    required=True,
+    metavar="QRELS|DATASET",
+    help="The judgements to add to: a TREC file, or a dataset's.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The file of judgements to make; the one of --to adds to it in its place.",
+)
+@click.option("--source", help="Who judged, for the record.  [default: the name of FILE]")
+@click.option(
+    "--conflicts",
+    type=click.Choice(["refuse", "keep", "override"]),
+    default="refuse",
+    show_default=True,
+    help="A pair that has another grade already: refuse all, keep the old grade, or take the new one.",
+)
+@click.option("--dataset", metavar="NAME|FOLDER", help="Its queries and documents are the only ones that there are.")
+@cache_option
+@one_line_errors
+def add(
+    file: Path, base: str, output: Path, source: str | None, conflicts: str, dataset: str | None, cache: Path
+) -> None:
+    """Add the judgements of FILE: a pool that was filled in, or a TREC file of judgements.
+
+    What was judged when, by whom and from which file is recorded beside the new file, as NAME.provenance.jsonl.
+    Grades that are not filled in are skipped.
+    """
+    from harness.evaluation import input_files, pool_files, qrels_merge, qrels_provenance
+
+    input_files.check_kept(file)
+    given = pool_files.read(file)
+    if given is None:
+        given = qrels_merge.as_judged(file)
+        if dataset is None and Path(base).is_file():
+            click.echo(printable(f"{file}: its ids are taken as they are; --dataset checks them"), err=True)
+    lines, before, place = _base(base, cache)
+    for remark in qrels_merge.remarks(place, lines) if place is not None else ():
+        click.echo(printable(remark), err=True)
+    if output.exists() and (place is None or not output.samefile(place)):
+        raise UsageError(f"{output}: is there already; name another file, or add to it with --to {output}")
+    if dataset is not None or place is None:
+        _check_ids(given, datasets.load(dataset or base, cache))
+    earlier = qrels_provenance.read(place) if place else ()
+    made = qrels_merge.merge(
+        lines,
+        given,
+        conflicts,
+        before=before,
+        source=source or file.name,
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        file=file,
+        earlier=earlier,
+        comments=qrels_merge.read_comments(place) if place else (),
+    )
+    _report(qrels_merge.write(output, made, earlier), output)
+
+
+def _base(named: str, cache: Path) -> tuple[tuple[Line, ...], str, Path | None]:
+    """The judgements to add to, the hash that names them, and their file, where they are one."""
+    import hashlib
+
+    from harness.evaluation import input_files, qrels_merge
+
+    path = Path(named)
+    input_files.check_kept(path)
+    if path.is_file():
+        return qrels_merge.read_lines(path), qrels_merge.sha256_of(path), path
+    try:
+        found = datasets.load(named, cache)
+    except UnknownName as error:
+        raise UsageError(f"{named}: no such file, and no dataset either; {error}") from error
+    if found.answers:
+        raise UsageError(f"dataset {found.name}: is judged by answers in texts; there are no judgements to add to")
+    rows = (line.split() for line in found.qrels.decode("utf-8").split("\n") if line)
+    lines = tuple(
+        qrels_merge.Line(f"{found.name}'s judgements", query, iteration, document, int(grade))
+        for query, iteration, document, grade in rows
+    )
+    return lines, hashlib.sha256(found.qrels).hexdigest(), None
+
+
+def _check_ids(given: tuple[Judged, ...], holder: Dataset) -> None:
+    """Refuse judgements of queries or documents that the dataset has not."""
+    queries = {query.query_id for query in holder.queries}
+    unknown = holder.corpus.unknown({each.doc_id for each in given})
+    strange = [each for each in given if each.query_id not in queries or each.doc_id in unknown]
+    if strange:
+        named = "; ".join(
+            f"{each.place}: "
+            + (f"document {each.doc_id!r}" if each.query_id in queries else f"query {each.query_id!r}")
+            for each in strange[:_SHOWN]
+        )
+        more = f" and {len(strange) - _SHOWN:,} more" if len(strange) > _SHOWN else ""
+        raise UsageError(f"dataset {holder.name} has not what is judged: {named}{more}; mend or remove the lines")
+
+
+def _report(done: Merge, output: Path) -> None:
+    said = [f"{done.added:,} added", f"{done.same:,} the same as before", f"{done.unfilled:,} not filled in"]
+    if done.conflicts:
+        said.append(f"{len(done.conflicts):,} differ ({'new' if done.resolved == 'override' else 'old'} grades stand)")
+    click.echo(printable(f"{output}: {', '.join(said)}; iteration {done.iteration} by {done.source}"))
+
+
+@qrels.command("show")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--format", "form", type=click.Choice(["md", "json"]), default="md", show_default=True)
+@output_option
+@one_line_errors
+def show_qrels(file: Path, form: str, output: Path | None) -> None:
+    """Say what a FILE of judgements holds: grades, judgements a query, and what was merged into it."""
+    from harness.evaluation import input_files, qrels_merge, qrels_provenance
+
+    input_files.check_kept(file)
+    lines = qrels_merge.read_lines(file)
+    merges = qrels_provenance.read(file)
+    facts = qrels_merge.describe(lines) | {
+        "sha256": qrels_merge.sha256_of(file),
+        "merges": [asdict(each) for each in merges],
+    }
+    facts["changed_after"] = qrels_provenance.breaks(merges, str(facts["sha256"]))
+    if form == "json":
+        show(json.dumps({"qrels_version": 1, **facts}, indent=2) + "\n", output)
+        return
+    show(_shown(file, facts, merges), output)
+
+
+def _shown(file: Path, facts: Mapping[str, object], merges: tuple[Merge, ...]) -> str:
+    from harness.report.markdown import escape, grid
+
+    counts = facts["grades"]
+    assert isinstance(counts, dict)
+    out = [f"**{escape(str(file))}**: {facts['judgements']:,} judgements of {facts['queries']:,} queries, SHA-256 "]
+    out[0] += f"{str(facts['sha256'])[:16]}"
+    grades = [(grade, f"{count:,}") for grade, count in counts.items()]
+    out += ["", *grid(("grade", "judgements"), (True, True), grades, padded=True)]
+    per_query = facts["judged_per_query"], facts["relevant_per_query"]
+    rows = [
+        (name, *(f"{each[part]:g}" for part in ("least", "median", "mean", "most")))
+        for name, each in zip(("judged", "relevant"), per_query, strict=True)
+        if isinstance(each, dict)
+    ]
+    out += ["", *grid(("a query", "least", "median", "mean", "most"), (False, *(True,) * 4), rows, padded=True)]
+    if merges:
+        head = ("iteration", "added", "replaced", "source", "date", "file")
+        cells = [
+            (
+                str(each.iteration),
+                f"{each.added:,}",
+                f"{len(each.conflicts) if each.resolved == 'override' else 0:,}",
+                *(escape(text) for text in (each.source, each.date, each.file)),
+            )
+            for each in merges
+        ]
+        out += ["", *grid(head, (True, True, True, False, False, False), cells, padded=True)]
+    if changed := facts["changed_after"]:
+        assert isinstance(changed, tuple)
+        out += ["", f"- Something else changed the file after iteration {', '.join(map(str, changed))}."]
+    return "\n".join(out) + "\n"
+
+
+COMMANDS = (qrels,)

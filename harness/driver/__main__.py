@@ -1,0 +1,7 @@
+"""The entry point of every image."""
+
+import sys
+
+from harness.driver.driver import main
+
+sys.exit(main())

@@ -1,0 +1,259 @@
+"""One reader for cgroup v1 and v2.  Standard library only: it is copied into every image.
+
+The same class reads a cgroup from inside (where ``/sys/fs/cgroup`` shows the container's own) and from the
+host (where the path comes from ``/proc/<pid>/cgroup``).  Every reading is ``None`` where the kernel does not
+show the file; unlimited is :data:`UNLIMITED`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from pathlib import Path
+
+from harness.driver.procfs import Read, number_after, parse_list, read_text
+
+ROOT = Path("/sys/fs/cgroup")
+UNLIMITED = -1
+# v1 shows "no limit" as the largest page-aligned int64; anything above this is no limit that exists.
+_V1_UNLIMITED = 1 << 62
+
+
+@dataclass(frozen=True)
+class MemoryStat:
+    """Part of ``memory.stat``, children included, from one reading.
+
+    ``anon_bytes`` is anonymous plus shared memory (tmpfs, shm), never file pages; ``mapped_bytes`` is file pages that
+    are mapped and were first touched by this cgroup; ``swap_bytes`` is what it has in swap (v1 alone shows it here).
+    """
+
+    anon_bytes: int
+    mapped_bytes: int | None
+    swap_bytes: int | None
+    major_faults: int | None
+
+
+# The names in ``memory.stat`` of anonymous, shared, mapped and swapped memory, and of major faults.
+_STAT_NAMES = {
+    1: ("total_rss", "total_shmem", "total_mapped_file", "total_swap", "total_pgmajfault"),
+    2: ("anon", "shmem", "file_mapped", "swap", "pgmajfault"),
+}
+
+
+@dataclass(frozen=True)
+class Cgroup:
+    """The folders that hold one cgroup's files; on v2 all are the same.
+
+    ``read`` gets a file's content; ``cpuacct`` is v1's own folder for CPU time where it is not ``cpu``; without a
+    ``cpuset`` folder nothing is known of CPUs and NUMA nodes.
+    """
+
+    version: int
+    memory: Path
+    cpu: Path
+    pids: Path
+    cpuacct: Path | None = None
+    cpuset: Path | None = None
+    read: Read = read_text
+
+    def reading_with(self, read: Read) -> Cgroup:
+        """The same cgroup, its files read another way."""
+        return replace(self, read=read)
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """All folders that it is read from."""
+        return self.memory, self.cpu, self.pids, self.cpuacct or self.cpu, self.cpuset or self.cpu
+
+    def memory_parents(self) -> list[Cgroup]:
+        """Those whose memory limits hold for it too: it lies in them, the nearest first, as far up as is shown."""
+        return [replace(self, memory=folder) for folder in _above(self.memory)]
+
+    def cpu_parents(self) -> list[Cgroup]:
+        """Those whose CPU quotas hold for it too, each with its ``cpuset``.
+
+        On v1 each controller has a tree of its own: the cpuset of a parent is the one of the same path, if it too
+        lies above this cgroup.
+        """
+        cpusets = _by_path(_above(self.cpuset)) if self.cpuset else {}
+        parents = _by_path(_above(self.cpu)).items()
+        return [replace(self, cpu=folder, cpuset=cpusets.get(path)) for path, folder in parents]
+
+    def memory_limit_bytes(self) -> int | None:
+        """Limit of all charged memory, page cache included."""
+        return self._limit(self.memory / ("memory.max" if self.version == 2 else "memory.limit_in_bytes"))
+
+    def swap_limit_bytes(self) -> int | None:
+        """Swap allowed on top of the memory limit."""
+        if self.version == 2:
+            return self._limit(self.memory / "memory.swap.max")
+        both = self._limit(self.memory / "memory.memsw.limit_in_bytes")
+        memory = self.memory_limit_bytes()
+        if both is None or memory is None:
+            return None
+        return UNLIMITED if both == UNLIMITED else both - memory
+
+    def cpu_quota(self) -> float | None:
+        """CPUs that the bandwidth quota allows; :data:`UNLIMITED` without a quota.
+
+        None: the cpu controller is not shown here (v2: not delegated to this cgroup, or this is the root; v1: not
+        mounted), so that a quota further up could be in force.
+        """
+        if self.version == 2:
+            text = self.read(self.cpu / "cpu.max")
+            if text is None:
+                return self._kernel_without_quotas("cpu.weight")
+            words = text.split()
+            if len(words) != 2:
+                return None
+            return float(UNLIMITED) if words[0] == "max" else int(words[0]) / int(words[1])
+        quota, period = self._number(self.cpu / "cpu.cfs_quota_us"), self._number(self.cpu / "cpu.cfs_period_us")
+        if quota is None and period is None:
+            return self._kernel_without_quotas("cpu.shares")
+        if quota is None or not period:
+            return None
+        return float(UNLIMITED) if quota < 0 else quota / period
+
+    def _kernel_without_quotas(self, other: str) -> float | None:
+        """A controller that shows its ``other`` file and none for quotas: this kernel was built without them."""
+        return None if self.read(self.cpu / other) is None else float(UNLIMITED)
+
+    def cpus(self) -> set[int] | None:
+        """CPUs that it is held to."""
+        return self._list("cpuset.cpus.effective" if self.version == 2 else "cpuset.effective_cpus")
+
+    def numa_nodes(self) -> set[int] | None:
+        """NUMA nodes that its memory is held to."""
+        return self._list("cpuset.mems.effective" if self.version == 2 else "cpuset.effective_mems")
+
+    def pids_limit(self) -> int | None:
+        """Most processes and threads at once."""
+        return self._limit(self.pids / "pids.max")
+
+    def memory_stat(self) -> MemoryStat | None:
+        """Memory now, in one reading; None where the kernel does not show it."""
+        text = self.read(self.memory / "memory.stat")
+        if text is None:
+            return None
+        anon, shmem, mapped, swap, faults = (number_after(text, name) for name in _STAT_NAMES[self.version])
+        return None if anon is None else MemoryStat(anon + (shmem or 0), mapped, swap, faults)
+
+    def anon_bytes(self) -> int | None:
+        """Anonymous plus shared memory (tmpfs, shm) now, children included; never file pages."""
+        stat = self.memory_stat()
+        return stat.anon_bytes if stat else None
+
+    def swap_bytes(self) -> int | None:
+        """What is in swap now."""
+        if self.version == 2:
+            return self._number(self.memory / "memory.swap.current")
+        stat = self.memory_stat()
+        return stat.swap_bytes if stat else None
+
+    def peak_bytes(self) -> int | None:
+        """The kernel's high-water mark of all that was charged, page cache included."""
+        return self._number(self.memory / ("memory.peak" if self.version == 2 else "memory.max_usage_in_bytes"))
+
+    def oom_kills(self) -> int | None:
+        """Processes that the OOM killer ended in this cgroup."""
+        name = "memory.events" if self.version == 2 else "memory.oom_control"
+        return number_after(self.read(self.memory / name), "oom_kill")
+
+    def throttled_periods(self) -> int | None:
+        """Quota periods in which the cgroup was stopped."""
+        return number_after(self.read(self.cpu / "cpu.stat"), "nr_throttled")
+
+    def throttled_ns(self) -> int | None:
+        """How long a quota stopped the cgroup, so far."""
+        text = self.read(self.cpu / "cpu.stat")
+        if self.version == 1:
+            return number_after(text, "throttled_time")
+        stopped_us = number_after(text, "throttled_usec")
+        return None if stopped_us is None else stopped_us * 1000
+
+    def cpu_ns(self) -> int | None:
+        """CPU time that was used so far, children included."""
+        if self.version == 1:
+            return self._number((self.cpuacct or self.cpu) / "cpuacct.usage")
+        used_us = number_after(self.read(self.cpu / "cpu.stat"), "usage_usec")
+        return None if used_us is None else used_us * 1000
+
+    def threads(self) -> list[int] | None:
+        """Thread ids now, as the reader's own pid namespace numbers them."""
+        text = self.read(self.memory / ("cgroup.threads" if self.version == 2 else "tasks"))
+        return None if text is None else [int(word) for word in text.split() if word.isdigit()]
+
+    def _list(self, name: str) -> set[int] | None:
+        text = self.read(self.cpuset / name) if self.cpuset else None
+        # An empty list holds nothing that runs: it is the reading of a cgroup that is just going.
+        return parse_list(text or "") or None
+
+    def _number(self, path: Path) -> int | None:
+        text = (self.read(path) or "").strip()
+        return int(text) if text.lstrip("-").isdigit() else None
+
+    def _limit(self, path: Path) -> int | None:
+        if (self.read(path) or "").strip() == "max":
+            return UNLIMITED
+        value = self._number(path)
+        return UNLIMITED if value is not None and value >= _V1_UNLIMITED else value
+
+
+def own(root: Path = ROOT, membership: str | None = None) -> Cgroup | None:
+    """The cgroup of the container we are in, as the engine mounts it at ``root``.
+
+    On v2 an engine may give its containers the host's cgroup namespace: then ``root`` is the host's whole tree, which
+    has no limits of its own, and ours is below it.
+
+    Args:
+        root: where the cgroup file system is mounted.
+        membership: the content of ``/proc/self/cgroup``; read by default.
+    """
+    if (root / "cgroup.controllers").exists():
+        if membership is None:
+            membership = read_text(Path("/proc/self/cgroup")) or ""
+        return of_process(membership, root) or Cgroup(2, root, root, root, cpuset=root)
+    if (root / "memory" / "memory.limit_in_bytes").exists():
+        return Cgroup(1, root / "memory", root / "cpu", root / "pids", root / "cpuacct", root / "cpuset")
+    return None
+
+
+def of_process(membership: str, root: Path = ROOT) -> Cgroup | None:
+    """The cgroup of a process, seen from the host.
+
+    Args:
+        membership: the content of ``/proc/<pid>/cgroup``.
+    """
+    paths: dict[str, str] = {}
+    for line in membership.splitlines():
+        parts = line.split(":", 2)
+        if len(parts) != 3:
+            continue
+        for controller in parts[1].split(","):
+            paths[controller] = parts[2].lstrip("/")
+    # A host with both hierarchies lists "0::" too; its memory controller decides which one counts.
+    if "memory" in paths:
+        memory, cpu, pids, cpuacct, cpuset = (
+            root / name / paths.get(name, paths["memory"]) for name in ("memory", "cpu", "pids", "cpuacct", "cpuset")
+        )
+        return Cgroup(1, memory, cpu, pids, cpuacct, cpuset) if memory.is_dir() else None
+    if "" in paths:
+        folder = root / paths[""]
+        return Cgroup(2, folder, folder, folder, cpuset=folder) if folder.is_dir() else None
+    return None
+
+
+def host_version(root: Path = ROOT) -> int | None:
+    """The cgroup version whose memory controller this host uses."""
+    found = own(root)
+    return found.version if found else None
+
+
+def _above(folder: Path) -> list[Path]:
+    """The folders of the cgroups that a cgroup lies in, the nearest first, up to where the controller is mounted."""
+    return list(takewhile(lambda up: (up / "cgroup.procs").exists(), folder.parents))
+
+
+def _by_path(folders: list[Path]) -> dict[Path, Path]:
+    """The same, by their paths below the last."""
+    return {folder.relative_to(folders[-1]): folder for folder in folders}

@@ -1,0 +1,121 @@
+"""What a job leaves in ``out/``: events and samples as they happen, the measurement at the end.
+
+Each line is one ``write`` to an unbuffered file, so that what was finished survives a kill.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+
+# By name, here and wherever the driver reads a clock: an adapter that replaces time.perf_counter_ns comes too late.
+from time import perf_counter_ns
+from typing import Any
+
+from harness.records import Measurement, Phase, to_json
+
+EVENTS = "events.jsonl"
+SAMPLES = "samples.jsonl"
+MEASUREMENT = "measurement.json"
+WARMUP_TRIAL = -1
+REPEAT_TRIAL = -2
+
+
+@dataclass
+class Claim:
+    """The nanoseconds that the answers of a phase took; whoever runs the phase fills it in."""
+
+    claimed_ns: int = 0
+
+
+class Output:
+    """The files of one job."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._events = (folder / EVENTS).open("ab", buffering=0)
+        self._samples = (folder / SAMPLES).open("ab", buffering=0)
+        self.phases: list[Phase] = []
+        self._written_ns = 0
+
+    @contextmanager
+    def phase(self, name: str, total: int = 0) -> Iterator[Claim]:
+        """Mark a phase's edges: told to the host at once, kept for the measurement.
+
+        Its end says what the phase claims, and how long writing took, which a busy disk can make any length.
+        """
+        claim, start_ns, written_ns = Claim(), perf_counter_ns(), self._written_ns
+        self._event(phase=name, total=total, t_ns=start_ns)
+        try:
+            yield claim
+        finally:
+            end_ns = perf_counter_ns()
+            self.phases.append(Phase(name, start_ns, end_ns))
+            written_ns = self._written_ns - written_ns
+            self._event(end=name, start_ns=start_ns, t_ns=end_ns, claimed_ns=claim.claimed_ns, written_ns=written_ns)
+
+    def progress(self, done: int) -> None:
+        """Tell the host how far the present phase is."""
+        self._event(done=done, t_ns=perf_counter_ns())
+
+    def pause(self, number: int) -> None:
+        """Ask the host for the queries of this number."""
+        self._event(pause=number, t_ns=perf_counter_ns())
+
+    def sample(
+        self,
+        trial: int,
+        query_id: str,
+        latency_ns: int,
+        stages_ns: dict[str, int],
+        hits: list[tuple[str, float]],
+        **extra: int,
+    ) -> None:
+        """Keep one finished query; ``extra`` is ``batch``, or ``scheduled_ns`` and ``service_ns``."""
+        line = {"trial": trial, "query_id": query_id, "latency_ns": latency_ns, "stages_ns": stages_ns, "hits": hits}
+        self._write(self._samples, _line({**line, **extra}))
+
+    def measurement(self, measurement: Measurement) -> None:
+        """Write the end of the job; renamed into place, so it is whole or absent."""
+        partial = self._folder / (MEASUREMENT + ".partial")
+        partial.write_text(to_json(measurement), encoding="utf-8")
+        partial.rename(self._folder / MEASUREMENT)
+
+    def close(self) -> None:
+        """Flush to disk."""
+        for file in (self._events, self._samples):
+            os.fsync(file.fileno())
+            file.close()
+
+    def _event(self, **fields: Any) -> None:
+        # How long an event itself took to write stands in the next one.
+        self._write(self._events, _line({**fields, "wrote_ns": self._written_ns}))
+
+    def _write(self, file: FileIO, line: bytes) -> None:
+        start_ns = perf_counter_ns()
+        file.write(line)
+        self._written_ns += perf_counter_ns() - start_ns
+
+
+def throttled(report: Callable[[int], None], interval_s: float = 0.2) -> Callable[[int], None]:
+    """Pass on at most one call each ``interval_s``: a build that reports each document must not pay for it."""
+    last = -interval_s
+
+    def maybe(done: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= interval_s:
+            last = now
+            report(done)
+
+    return maybe
+
+
+def _line(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8") + b"\n"

@@ -1,0 +1,291 @@
+"""Engines in any language: a command that speaks JSON lines on its standard input and output.
+
+One request a line, one reply a line, never more than one request under way.  An image's ``adapter.py`` is then::
+
+    from harness.driver.subprocess_adapter import command
+    ENGINE = command("/opt/engine/bin/my-engine", "--threads={cpus}")
+
+The verbs and their replies stand in docs/container-contract.md.  Writing the request, the engine's work, and reading
+and parsing the reply are all under the clock.  What the engine writes to standard error goes to the job's log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.driver.adapter import Adapter, Corpus
+from harness.driver.hits import BadAnswer
+from harness.records import Envelope, Hit, Scalar
+
+# The longest honest reply: as ``samples.jsonl`` allows it, a hit with an id of 256 escaped characters.
+_HIT_BYTES = 2048
+_REPLY_BYTES = 1 << 20
+_CHUNK = 1 << 16
+_END_S = 10.0
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")
+
+
+# Made once: it is under the clock.  What only Python takes for JSON (NaN, Infinity) is refused.
+_JSON = json.JSONDecoder(parse_constant=_no_number)
+
+
+class EngineFailed(RuntimeError):
+    """The engine's process ended, or says that it failed."""
+
+
+# What an engine may say that its error is; all else is a crash, or by its text ``oom``.
+_FAILURES: dict[str, type[Exception]] = {"oom": MemoryError, "bad_output": BadAnswer}
+
+
+class JsonLines(Adapter):
+    """Drives an engine process; :func:`command` makes the class for one."""
+
+    arguments: tuple[str, ...] = ()
+    environment: dict[str, str] | None = None  # None: this process's own
+
+    def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
+        super().__init__(params, envelope, assets)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._rest = b""
+        self._stages_s: dict[str, float] = {}
+        self._device = "cpu"
+        self._batches = False
+        self._libraries: dict[str, str] = {}
+        self._resumed_s = 0.0
+
+    def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
+        """Let the engine build; it may say how far it is.  It has to end by itself, with code 0."""
+        request = {"verb": "build", **self._surroundings(index_dir), "corpus": str(corpus.path)}
+        self._send({**request, "documents": len(corpus)})
+        while "progress" in (reply := self._receive(_REPLY_BYTES)):
+            done = reply["progress"]
+            if type(done) is not int or done < 0:
+                raise BadAnswer(f"the engine's progress is {str(done)[:40]!r}, not a number of documents")
+            progress(done)
+        self._introduce(reply)
+        self._resumed_s = _mapping("reply", {"resumed_s": reply.get("resumed_s", 0.0)}, (int, float))["resumed_s"]
+        self.close()
+
+    def resumed_s(self) -> float:
+        """What the engine says at the end of its build."""
+        return self._resumed_s
+
+    def load(self, index_dir: Path) -> None:
+        """Start the engine and let it open the index."""
+        self._introduce(self._ask({"verb": "load", **self._surroundings(index_dir)}))
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        """One request, one reply."""
+        return hits_of(self._searched({"verb": "search", "query": query, "k": k}, k).get("hits"))
+
+    def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
+        """One request for all, if the engine says in its reply to ``load`` that it knows batches."""
+        if not self._batches:
+            return super().search_batch(queries, k)
+        request = {"verb": "search_batch", "queries": list(queries), "k": k}
+        answers = self._searched(request, len(queries) * k).get("answers")
+        if not isinstance(answers, list):
+            raise BadAnswer(f"the engine's reply has no list of answers, but {type(answers).__name__}")
+        return [hits_of(answer) for answer in answers]
+
+    def stages_s(self) -> dict[str, float]:
+        """What the last reply says."""
+        return _mapping("stages_s", self._stages_s, (int, float))
+
+    def threads(self) -> dict[str, int]:
+        """What the engine says."""
+        return _mapping("threads", self._ask({"verb": "threads"}).get("threads", {}), (int,))
+
+    def libraries(self) -> dict[str, str]:
+        """What the engine says; after a build, what it said at its end."""
+        if self._process is not None:
+            self._libraries = self._ask({"verb": "libraries"}).get("libraries", {})
+        return _mapping("libraries", self._libraries, (str,))
+
+    def device(self) -> str:
+        """What the engine said when it loaded or built."""
+        return self._device
+
+    def close(self) -> None:
+        """Say so and wait for the engine's end; kill it if that takes longer than 10 s.
+
+        Raises:
+            EngineFailed: it ended with another code than 0, or had to be killed.
+        """
+        process = self._process
+        if process is None:
+            return
+        try:
+            self._ask({"verb": "close"})
+            if process.stdin is not None:
+                process.stdin.close()  # an engine that only reads until the end of its input ends here
+            code = process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            raise EngineFailed(f"the engine did not end within {_END_S:g} s of its close; end it there") from None
+        finally:
+            self._kill()
+        if code:
+            raise EngineFailed(f"the engine ended with {_ending(code)} after its close")
+
+    def _surroundings(self, index_dir: Path) -> dict[str, Any]:
+        return {
+            "index": str(index_dir),
+            "params": self.params,
+            "assets": str(self.assets),
+            "cpus": self.envelope.cpus,
+            "memory_bytes": self.envelope.memory_bytes,
+            "gpus": self.envelope.gpus,
+        }
+
+    def _introduce(self, reply: dict[str, Any]) -> None:
+        """Keep what the engine says of itself in its reply to ``load`` or ``build``."""
+        self._device = _text("device", reply.get("device", "cpu"))
+        self._batches = reply.get("search_batch", False) is True
+        self._libraries = reply.get("libraries", {})
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        names: dict[str, Any] = {**self.params, "cpus": self.envelope.cpus}
+        try:
+            arguments = [argument.format_map(names) for argument in self.arguments]
+        except (KeyError, ValueError, IndexError) as error:
+            raise EngineFailed(
+                f"the engine's command {' '.join(self.arguments)!r} asks for {error}, which is neither 'cpus' nor a"
+                " parameter of the system"
+            ) from None
+        try:
+            # No group of its own: whoever ends this process and its group ends the engine too.
+            return subprocess.Popen(
+                arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=self.environment
+            )
+        except OSError as error:
+            raise EngineFailed(
+                f"the engine {arguments[0]!r} does not start: {error.strerror}; check the command in adapter.py"
+            ) from None
+
+    def _searched(self, request: dict[str, Any], most_hits: int) -> dict[str, Any]:
+        reply = self._ask(request, _REPLY_BYTES + most_hits * _HIT_BYTES)
+        self._stages_s = reply.get("stages_s", {})
+        return reply
+
+    def _ask(self, request: dict[str, Any], most_bytes: int = _REPLY_BYTES) -> dict[str, Any]:
+        self._send(request)
+        return self._receive(most_bytes)
+
+    def _send(self, request: dict[str, Any]) -> None:
+        if self._process is None:
+            self._process = self._start()
+            assert self._process.stdin and self._process.stdout
+            self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
+        if self._rest:
+            raise self._broken(f"the engine wrote a line that nothing had asked for: {_quoted(self._rest)}")
+        line = json.dumps(request, separators=(",", ":")).encode("ascii") + b"\n"
+        try:
+            sent = os.write(self._in, line)
+            while sent < len(line):
+                sent += os.write(self._in, line[sent:])
+        except BrokenPipeError:
+            raise self._died() from None
+
+    def _receive(self, most_bytes: int) -> dict[str, Any]:
+        start, newline, self._rest = self._rest.partition(b"\n")
+        line = bytearray(start)
+        while not newline:
+            if len(line) > most_bytes:
+                raise self._broken(f"the engine's reply has more than {most_bytes} bytes in one line")
+            chunk = os.read(self._out, _CHUNK)
+            if not chunk:
+                raise self._died(line)
+            head, newline, self._rest = chunk.partition(b"\n")
+            line += head
+        try:
+            reply = _JSON.decode(line.decode("utf-8"))
+        except (ValueError, RecursionError):
+            raise self._broken(f"the engine wrote no JSON: {_quoted(line)}") from None
+        if type(reply) is not dict:
+            raise self._broken(f"the engine's reply is no JSON object: {_quoted(line)}")
+        if "error" in reply:
+            failure = _FAILURES.get(str(reply.get("outcome")), EngineFailed)
+            raise failure(f"the engine says: {' '.join(str(reply['error']).split())[:400]}")
+        return reply
+
+    def _broken(self, how: str) -> BadAnswer:
+        """After a line that breaks the protocol no later one can be told from a late answer: the engine goes."""
+        self._kill()
+        return BadAnswer(how)
+
+    def _died(self, line: bytes | bytearray = b"") -> EngineFailed:
+        """The engine's end of a pipe is closed; say how it ended."""
+        assert self._process is not None
+        try:
+            how = f"ended with {_ending(self._process.wait(_END_S))}"
+        except subprocess.TimeoutExpired:
+            how = "closed its standard input or output, and lives on"
+        self._kill()
+        cut = f", in the middle of the line {_quoted(line)}" if line else ""
+        return EngineFailed(f"the engine {how} before it replied{cut}; its last words are in the job's log")
+
+    def _kill(self) -> None:
+        """End the engine whatever it does; nothing is left of it."""
+        process, self._process, self._rest = self._process, None, b""
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+
+def command(*arguments: str | Path) -> type[JsonLines]:
+    """An adapter that runs this command; to be called ``ENGINE`` in an image's ``adapter.py``.
+
+    Args:
+        arguments: the program and its arguments.  ``{cpus}`` in one stands for the envelope's CPUs, the name of a
+            parameter in braces for its value; a brace itself is written twice.
+    """
+    return type("Engine", (JsonLines,), {"arguments": tuple(str(argument) for argument in arguments)})
+
+
+def hits_of(answer: object) -> list[Hit]:
+    """Pairs of id and score as hits; what they hold is checked where all answers are."""
+    if type(answer) is not list:
+        raise BadAnswer(f"the engine's reply has no list of hits, but {type(answer).__name__}")
+    try:
+        return [Hit(doc_id, score) for doc_id, score in answer]
+    except (TypeError, ValueError):
+        raise BadAnswer("a hit of the engine's reply is no pair [id, score]") from None
+
+
+def _mapping(name: str, value: object, kinds: tuple[type, ...]) -> dict[str, Any]:
+    if type(value) is not dict or not all(type(each) in kinds for each in value.values()):
+        kind = " or ".join(each.__name__ for each in kinds)
+        raise BadAnswer(f"the engine's {name} is no object whose values are {kind}: {str(value)[:80]!r}")
+    return value
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise BadAnswer(f"the engine's {name} is {type(value).__name__}, not a text")
+    return value
+
+
+def _ending(code: int) -> str:
+    """An exit code in words."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"
+
+
+def _quoted(line: bytes | bytearray) -> str:
+    return repr(line[:80].decode("utf-8", "replace"))

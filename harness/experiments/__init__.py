@@ -1,0 +1,1 @@
+"""Questions that many jobs answer: the smallest hardware, known answers, conformance."""

@@ -1,0 +1,297 @@
+"""The planted truths, as data: what is planted, under which protocol, and what must be reported."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Any
+
+from harness.analysis.table import Cause, Validity
+from harness.errors import UnknownName
+from harness.experiments.calibration.case import Case, Group
+from harness.experiments.calibration.queueing import Queue, Stall
+from harness.experiments.calibration.truths import (
+    MIB,
+    Bare,
+    Clean,
+    Ends,
+    Lognormal,
+    Mean,
+    Memory,
+    NotFaster,
+    Reason,
+    Throughput,
+    Truth,
+)
+from harness.records import Envelope, Outcome, Scalar
+
+_LARGE = Envelope("cpu1-mem3", 1, 3072 * MIB)
+# The memory cases' yardsticks: the same processes, holding nothing.
+_BARE, _BARE_CHILD = "memory-0", "memory-0-in-child"
+# A quota of half a CPU, set from outside when the first trial begins.
+_HALF = (50_000, 100_000)
+_WARMUP = 10
+# The timed query that stands still.
+_STALLED = 50
+# Where the search for the highest rate ends, as shares of the capacity: simulated with an undisturbed queue it is
+# 0.86 to 0.94, by where the search begins.
+_SEARCH = (0.80, 0.96)
+
+
+def chosen(only: str | None) -> tuple[Group, ...]:
+    """The groups, or those cases whose name (or group's name) the glob matches; with what they are compared to.
+
+    Raises:
+        UnknownName: nothing matches.
+    """
+    if only is None:
+        return GROUPS
+    names = {
+        case.name for group in GROUPS for case in group.cases if fnmatchcase(case.name, only) or group.name == only
+    }
+    if not names:
+        raise UnknownName("calibration case", only, [case.name for group in GROUPS for case in group.cases])
+    truths = [case.truth for group in GROUPS for case in group.cases if case.name in names]
+    names |= {truth.bare for truth in truths if isinstance(truth, Memory)}
+    return tuple(limited for group in GROUPS if (limited := group.limited(names)).cases)
+
+
+def _once(**more: Any) -> dict[str, Any]:
+    """One container, one trial, a warm-up whose length is known."""
+    return {"trials": 1, "warmup_queries": _WARMUP, "warmup_cap": _WARMUP, "repeats": 0, **more}
+
+
+def _paper(trials: int, **more: Any) -> dict[str, Any]:
+    """Several trials in one container."""
+    return {"name": "santhanam2023", "trials": trials, "repeats": 0, **more}
+
+
+def _mean(service_ms: float, how: str = "spin") -> Case:
+    truth = Mean(None if how == "sleep" else service_ms / 1e3)
+    return Case(f"{how}-{service_ms:g}ms", truth, {"service_ms": service_ms, "how": how})
+
+
+def _memory(name: str, anonymous_mib: int, mapped_mib: int | None = None, **params: Scalar) -> Case:
+    bare = _BARE_CHILD if params.get("hold_in") == "child" else _BARE
+    truth = Memory(bare, anonymous_mib * MIB, None if mapped_mib is None else mapped_mib * MIB)
+    build: dict[str, Scalar] = {} if mapped_mib is None else {"file_mib": 256}
+    return Case(name, truth, {"service_ms": 1, **params}, build)
+
+
+def _ends(name: str, outcome: Outcome, words: str = "", **params: Scalar) -> Case:
+    return Case(name, Ends(outcome, words), {"service_ms": 0.2, **params})
+
+
+def _fault(name: str, outcome: Outcome, words: str = "") -> Case:
+    # In the sixth query of the first trial.
+    return _ends(name, outcome, words, fault=name.replace("-", "_"), at=_WARMUP + 5)
+
+
+def _lie(name: str, truth: Truth, **params: Scalar) -> Case:
+    return Case(name, truth, {"service_ms": 20, "lie": name.removeprefix("lie-").replace("-", "_"), **params})
+
+
+def _stall(name: str, *, open_loop: bool) -> Case:
+    truth = Stall(1e-3, 1.0, _STALLED, open_loop)
+    return Case(name, truth, {"service_ms": 1, "stall_at": _WARMUP + _STALLED, "stall_s": truth.stall_s})
+
+
+LATENCY = (
+    Group("latency-2000", (_mean(0.2),), 2000, _once()),
+    Group("latency-400", (_mean(1), _mean(1, "sleep")), 400, _once()),
+    Group("latency-100", (_mean(5), _mean(5, "child")), 100, _once()),
+    Group("latency-40", (_mean(20), _mean(20, "sleep"), _mean(20, "child")), 40, _once()),
+    Group("latency-11", (_mean(100),), 11, _once(warmup_queries=2, warmup_cap=2)),
+    Group("latency-4", (_mean(500),), 4, _once(warmup_queries=1, warmup_cap=1)),
+    Group(
+        "distribution",
+        (Case("lognormal", Lognormal(0.3e-3, 0.8), {"service_ms": 0.3, "sigma": 0.8}),),
+        2000,
+        _once(),
+    ),
+)
+
+SCENARIOS = (
+    Group(
+        "offline",
+        (Case("offline", Throughput(32 / 0.02), {"batch_ms": 20}),),
+        960,
+        _once(warmup_queries=64, warmup_cap=64),
+        scenario="offline",
+        suite={"offline": {"batch_size": 32}},
+    ),
+    Group(
+        "server",
+        (
+            Case("server-rate", Queue(1e-3, _SEARCH), {"service_ms": 1}),
+            Case("clean-server", Clean(), {"service_ms": 1}),
+        ),
+        400,
+        _once(job_timeout_s=60.0),  # on a machine that is too busy the search goes on and on
+        scenario="server",
+        suite={"server": {"latency_target_s": 0.02, "latency_percentile": 95}},
+    ),
+    Group(
+        "stall-open",
+        (_stall("stall-open-loop", open_loop=True),),
+        700,
+        _once(),
+        scenario="server",
+        # Out of reach, so that the first rate is the last.
+        suite={"server": {"latency_target_s": 0.0005, "latency_percentile": 95}},
+    ),
+    Group("stall-closed", (_stall("stall-closed-loop", open_loop=False),), 700, _once()),
+)
+
+MEMORY = (
+    Group(
+        "memory",
+        (
+            Case(_BARE, Bare(), {"service_ms": 1}),
+            Case(_BARE_CHILD, Bare(), {"service_ms": 1, "hold_mib": 0, "hold_in": "child"}),
+            _memory("memory-64", 64, hold_mib=64),
+            _memory("memory-256", 256, hold_mib=256),
+            _memory("memory-1024", 1024, hold_mib=1024),
+            _memory("memory-2048", 2048, hold_mib=2048),
+            _memory("memory-256-in-child", 256, hold_mib=256, hold_in="child"),
+            _memory("memory-2048-in-child", 2048, hold_mib=2048, hold_in="child"),
+            _memory("mapped-256", 0, 256, touch_file=True),
+            _memory("mapped-256-untouched", 0, 0, touch_file=False),
+            _memory("memory-128-mapped-256", 128, 256, hold_mib=128, touch_file=True),
+            # Slowly: memory is sampled, so what the last moments add may be missed.
+            Case(
+                "leak-0.25-a-query",
+                Memory(_BARE, (_WARMUP + 200) * MIB // 4, timed=True),
+                {"service_ms": 5, "leak_kib": 256},
+            ),
+        ),
+        200,
+        _once(),
+        envelope=_LARGE,
+    ),
+)
+
+_LEAD: dict[str, Scalar] = {"lead": _WARMUP, "sample": 100}
+NAMED = (
+    Group(
+        "clean",
+        (
+            Case("clean", Clean(), {"service_ms": 2}),
+            Case(
+                "rival",
+                Reason("each CPU had a busy process in 1 of 3 trials", Cause.CANARY),
+                {"service_ms": 2},
+                rival=1,
+            ),
+        ),
+        100,
+        {"trials": 3},
+    ),
+    Group(
+        "one-container",
+        (
+            Case("clean-one-container", Clean(), {"service_ms": 2}),
+            Case(
+                "cold-one-pass",
+                Reason("10 times slower at first", Cause.WARMUP),
+                {"service_ms": 1, "slow_first": 100, "slow_factor": 10},
+            ),
+            Case(
+                "drift",
+                Reason("each trial 1.4 times slower", Cause.DRIFT),
+                {"service_ms": 1, "drift": 1.4, **_LEAD},
+            ),
+            Case(
+                "rankings-by-trial",
+                Reason("another ranking each trial", Cause.RANKINGS, timed=False),
+                {"service_ms": 1, "ranking": "trial", **_LEAD},
+            ),
+        ),
+        100,
+        _paper(3),
+    ),
+    Group(
+        "until-steady",
+        (
+            Case(
+                "cold-beyond-cap",
+                Reason("10 times slower at first", Cause.WARMUP),
+                {"service_ms": 0.5, "slow_first": 200, "slow_factor": 10},
+            ),
+        ),
+        100,
+        {"trials": 1, "warmup_cap": 80},
+    ),
+    Group(
+        "two-containers",
+        (
+            Case(
+                "rankings-by-process",
+                Reason("another ranking in each process", Cause.RANKINGS, timed=False),
+                {"service_ms": 1, "ranking": "process"},
+            ),
+        ),
+        100,
+        {"trials": 2},
+    ),
+    Group(
+        "repeated",
+        (
+            Case("cache", Reason("a second answer is free", Cause.RESULT_CACHE), {"service_ms": 5, "cache": True}),
+            Case(
+                "threads-unsaid",
+                Reason("4 threads on 1 CPU, unsaid", Cause.OVERSUBSCRIPTION),
+                {"service_ms": 5, "how": "threads", "workers": 4},
+            ),
+            Case(
+                "throttled",
+                Reason("half a CPU by quota, from outside", Cause.THROTTLING, Validity.INVALID),
+                {"service_ms": 10},
+                quota=_HALF,
+            ),
+        ),
+        100,
+        {"trials": 1},
+    ),
+)
+
+OUTCOMES = (
+    Group(
+        "killed",
+        (
+            _fault("oom", Outcome.OOM, "the job"),
+            _fault("oom-child", Outcome.OOM, "one of its processes"),
+            _fault("raise", Outcome.CRASH, "planted"),
+            _fault("exit", Outcome.CRASH, "exit code 0"),
+            _fault("segfault", Outcome.CRASH, "exit code 139"),
+        ),
+        20,
+        _once(),
+    ),
+    Group(
+        "lying",
+        (
+            _fault("wrong-id", Outcome.BAD_OUTPUT, "no-such-document"),
+            _fault("duplicate", Outcome.BAD_OUTPUT, "comes twice"),
+            _fault("nan", Outcome.BAD_OUTPUT, "nan"),
+            _ends("threads-said", Outcome.ENVELOPE_MISMATCH, "4 threads on 1 CPUs", threads_said=4),
+        ),
+        20,
+        _once(),
+    ),
+    # What cannot be kept from an adapter is refused; where it changes nothing, the figure is the true one.
+    Group(
+        "lying-about-time",
+        (
+            _lie("lie-ahead", NotFaster(0.02), cache=True),
+            _lie("lie-asks", Ends(Outcome.BAD_OUTPUT, "out of turn"), cache=True),
+            _lie("lie-clock", NotFaster(0.02)),
+            _lie("lie-driver-clock", Ends(Outcome.BAD_OUTPUT, "the image's clock says")),
+            _lie("lie-samples", Ends(Outcome.BAD_OUTPUT, "the driver counted")),
+        ),
+        40,
+        _once(),
+    ),
+    Group("hanging", (_fault("hang", Outcome.TIMEOUT, "more than 1 s"),), 20, _once(query_timeout_s=1.0)),
+)
+
+GROUPS = (*LATENCY, *SCENARIOS, *MEMORY, *NAMED, *OUTCOMES)

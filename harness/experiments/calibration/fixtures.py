@@ -1,0 +1,204 @@
+"""Cases -> what an orchestrator runs: suites and inputs made in code, and a launcher that plants from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+from harness import datasets
+from harness.datasets import Dataset, QuerySample
+from harness.experiments.calibration.case import Case, Group
+from harness.experiments.calibration.truths import Ends
+from harness.jobs import plan
+from harness.jobs.inputs import Inputs
+from harness.jobs.suite import Suite
+from harness.launch.base import Ended, Job, Launcher, Prepared, Report
+from harness.launch.images.catalog import System
+from harness.progress import Progress
+from harness.records import Envelope, Isolation, Outcome
+
+_DATASET = "planted"
+_DOCUMENTS = 20
+_MOST_QUERIES = 2000
+_MOST_WARMUP = 64
+_BUILD = Envelope("calibration-build", 1, 512 << 20)
+
+# A busy loop on one CPU, which ends with its standard input: at the latest when this process dies.
+_RIVAL = """
+import os, sys, threading
+os.sched_setaffinity(0, {int(sys.argv[1])})
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+while True:
+    pass
+"""
+
+# Sets a quota (microseconds, period) on a running job.
+Throttle = Callable[[Job, tuple[int, int]], None]
+
+
+def dataset(folder: Path, cache: Path) -> Dataset:
+    """A tiny corpus, and queries that each end in a number drawn evenly between 0 and 1, by a fixed seed.
+
+    What a lognormal system takes for such a query is a draw from its distribution.
+
+    Args:
+        folder: an empty folder for the files; not needed afterwards.
+        cache: where the corpus is kept.
+    """
+    chance = random.Random("calibration")
+    source = folder / _DATASET
+    source.mkdir(parents=True)
+    documents = [{"_id": f"d{number:02}", "text": f"document {number}"} for number in range(_DOCUMENTS)]
+    queries = [
+        {"_id": f"q{number:04}", "text": f"query {number} quantile {chance.uniform(1e-6, 1 - 1e-6):.9f}"}
+        for number in range(_MOST_QUERIES + _MOST_WARMUP)
+    ]
+    (source / "corpus.jsonl").write_text("".join(json.dumps(each) + "\n" for each in documents), encoding="utf-8")
+    (source / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in queries), encoding="utf-8")
+    judged = (query["_id"] for query in queries[:_MOST_QUERIES])
+    (source / "qrels.trec").write_text("".join(f"{name} 0 d00 1\n" for name in judged), encoding="utf-8")
+    return datasets.load(source, cache)
+
+
+def inputs(group: Group, base: System, planted: Dataset) -> Inputs:
+    """What a suite file of this group would have given; each case is a system of its own name."""
+    suite = Suite.model_validate(
+        {
+            "name": group.name,
+            "systems": [case.name for case in group.cases],
+            "datasets": [_DATASET],
+            "profiles": [group.envelope.name],
+            "scenarios": [group.scenario],
+            "build_profile": _BUILD.name,
+            "overhead": False,
+            "protocol": {"sample_size": group.queries, **group.protocol},
+            "expect": [
+                {"system": case.name, "profile": group.envelope.name, "outcome": case.truth.outcome.value}
+                for case in group.cases
+                if isinstance(case.truth, Ends) and case.truth.outcome is not Outcome.OK
+            ],
+            **group.suite,
+        }
+    )
+    warmup = planted.queries[_MOST_QUERIES:][: suite.protocol.warmup_queries]
+    return Inputs(
+        suite=suite,
+        cells=plan.cells(suite),
+        systems={case.name: _system(case, base) for case in group.cases},
+        profiles={envelope.name: envelope for envelope in (group.envelope, _BUILD)},
+        datasets={_DATASET: planted},
+        samples={_DATASET: QuerySample(planted.queries[: group.queries], warmup)},
+    )
+
+
+def _system(case: Case, base: System) -> System:
+    return base.model_copy(update={"name": case.name, "search_params": case.params, "build_params": case.build_params})
+
+
+class PlantingLauncher:
+    """Runs every case in the one image, and sets a quota where a case plants one.
+
+    Args:
+        inner: launches.
+        base: the system whose image all cases share.
+        throttle: sets a quota on a running job of ``inner``.
+        quotas: case name -> quota.
+        started: told the name of each case whose job begins.
+        rivals: case name -> trial whose job has busy processes beside it.
+    """
+
+    def __init__(
+        self,
+        inner: Launcher,
+        base: System,
+        throttle: Throttle,
+        quotas: Mapping[str, tuple[int, int]],
+        started: Callable[[str], None],
+        rivals: Mapping[str, int] | None = None,
+    ) -> None:
+        self.isolation: Isolation = inner.isolation
+        self._inner = inner
+        self._base = base
+        self._throttle = throttle
+        self._quotas = quotas
+        self._started = started
+        self._rivals = rivals or {}
+        self._image: Prepared | None = None
+
+    def check(self) -> None:
+        """As the inner launcher."""
+        self._inner.check()
+
+    def engine_version(self) -> str | None:
+        """As the inner launcher."""
+        return self._inner.engine_version()
+
+    def cannot(self, envelope: Envelope) -> str | None:
+        """As the inner launcher."""
+        return self._inner.cannot(envelope)
+
+    def find(self, system: System) -> Prepared | None:
+        """The shared image under the case's name."""
+        self._image = self._image or self._inner.find(self._base)
+        return replace(self._image, system=system) if self._image else None
+
+    def prepare(self, system: System, report: Report) -> Prepared:
+        """The shared image under the case's name."""
+        self._image = self._image or self._inner.prepare(self._base, report)
+        return replace(self._image, system=system)
+
+    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+        """Run it; the quota comes once the envelope was verified and the first trial runs."""
+        if job.spec.kind != "search":
+            return self._inner.launch(job, progress)
+        self._started(job.spec.system)
+        waiting = [self._quotas[job.spec.system]] if job.spec.system in self._quotas else []
+
+        def watched(step: Progress) -> None:
+            progress(step)
+            if waiting and step.phase.startswith("trial-"):
+                self._throttle(job, waiting.pop())
+
+        with busy() if self._rivals.get(job.spec.system) == job.spec.first_trial else nullcontext():
+            return self._inner.launch(job, watched)
+
+    def sweep(self) -> int:
+        """As the inner launcher."""
+        return self._inner.sweep()
+
+    def close(self) -> None:
+        """As the inner launcher."""
+        self._inner.close()
+
+
+def throttle_container(job: Job, quota: tuple[int, int]) -> None:
+    """Set a CPU quota on the one running container of this job, as a neighbour or an administrator might."""
+    import docker
+
+    client = docker.from_env()
+    try:
+        name = f"harness-{job.spec.system}-{job.spec.kind}-"
+        for container in client.containers.list(filters={"name": name}, ignore_removed=True):
+            mounts = {mount["Source"] for mount in container.attrs["Mounts"]}
+            if str(job.folder) in mounts:
+                container.update(cpu_quota=quota[0], cpu_period=quota[1])
+    finally:
+        client.close()
+
+
+@contextmanager
+def busy() -> Iterator[None]:
+    """Keep each CPU busy, as a neighbour might."""
+    with ExitStack() as running:
+        for cpu in os.sched_getaffinity(0):
+            command = [sys.executable, "-c", _RIVAL, str(cpu)]
+            process = running.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE))
+            running.callback(process.kill)
+        yield

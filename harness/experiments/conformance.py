@@ -1,0 +1,197 @@
+"""The container contract, checked on a ten-document corpus: build, load, search twice and in batches, and look at
+everything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness import datasets, filesystem
+from harness.errors import JobError
+from harness.jobs import indexes
+from harness.jobs.collect import Collected, collect
+from harness.launch.base import Job, Launcher, Limits, Prepared
+from harness.launch.images.catalog import System
+from harness.progress import Progress, Screen
+from harness.records import Envelope, JobSpec, Outcome, Query, ScenarioParams
+from harness.results.schema import NULL_SYSTEM
+from harness.untrusted import plain
+
+_TOPICS = ("river", "glacier", "volcano", "desert", "forest", "harbour", "bridge", "castle", "market", "orchestra")
+_LIMITS = Limits(load_s=300, query_s=60, build_s=600, job_s=900)
+# Ten queries are three batches, the last of them smaller.
+_BATCH = 4
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that the contract asks for."""
+
+    ok: bool
+    what: str
+    detail: str = ""
+
+
+def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path, screen: Screen) -> Iterator[Check]:
+    """Check a system against the contract.
+
+    Args:
+        envelope: the limits of both jobs; with GPUs, the index is built without them all the same, as a suite's is by
+            default, and searched by the image that can use them.
+        folder: an empty folder for everything that is made; the caller removes it.
+    """
+    corpus = _corpus(folder)
+    with screen.task(f"{system.name}: image"):
+        builder = launcher.prepare(system, screen.say)
+        prepared = launcher.prepare(system.on(envelope.gpus), screen.say) if envelope.gpus else builder
+    yield Check(True, "the system is ready", prepared.digest)
+    try:
+        with screen.task(f"{system.name}: index of ten documents") as watcher:
+            index = indexes.build(
+                launcher,
+                builder,
+                corpus,
+                "conformance",
+                envelope=replace(envelope, gpus=0),
+                limits=_LIMITS,
+                cache=folder,
+                progress=watcher,
+            )
+    except JobError as error:
+        yield Check(False, "builds an index", f"{error.outcome.value}: {error.detail}")
+        return
+    yield Check(True, "builds an index", f"{index.facts.index_bytes} bytes in {index.facts.build_s:.1f} s")
+    copy = Path(shutil.copytree(index.folder, folder / "copy"))
+    with screen.task(f"{system.name}: search"):
+        alone = _search(launcher, prepared, corpus, index.folder, envelope, folder / "search")
+    yield from _judge(system, alone)
+    if alone.outcome in (Outcome.CRASH, Outcome.BAD_OUTPUT):
+        yield from _judge_index(
+            copy, lambda: _search(launcher, prepared, corpus, copy, envelope, folder / "again", writes=True)
+        )
+    if alone.outcome is Outcome.OK:
+        with screen.task(f"{system.name}: search in batches"):
+            batches = _search(launcher, prepared, corpus, index.folder, envelope, folder / "batches", _BATCH)
+        yield from _judge_batches(alone, batches)
+
+
+def _judge(system: System, collected: Collected) -> Iterator[Check]:
+    measured = collected.measurement
+    yield Check(
+        collected.outcome is Outcome.OK,
+        "verifies its envelope, loads, answers every query with valid hits, ends in order",
+        collected.detail or (f"load {measured.load_s:.2f} s" if measured and measured.load_s is not None else ""),
+    )
+    if collected.outcome is not Outcome.OK or measured is None:
+        return
+    disagreements = collected.ranking_disagreements()
+    yield Check(disagreements == 0, "ranks the same in both trials", f"{disagreements} queries differ")
+    if system.name != NULL_SYSTEM:  # it answers without looking, on purpose
+        found = {sample.query_id: sample.hits for sample in collected.samples if sample.trial == 0}
+        right = sum(bool(hits) and hits[0][0] == query_id for query_id, hits in found.items())
+        yield Check(right >= 8, "finds the document that is meant", f"{right} of {len(found)} queries have it first")
+    threads = measured.effective.threads if measured.effective else {}
+    yield Check(
+        bool(threads), "says how many threads its libraries use", json.dumps(threads) if threads else "none said"
+    )
+    yield Check(bool(measured.libraries), "names its libraries", json.dumps(measured.libraries))
+
+
+def _judge_index(copy: Path, search: Callable[[], object]) -> Iterator[Check]:
+    """Search once more with an index that may be written, to see whether the engine wants that."""
+    for entry in (copy, *(Path(each.path) for each in filesystem.files(copy))):
+        entry.chmod(0o777 if entry.is_dir() else 0o666)  # the job's user is another
+    before = _contents(copy)
+    search()
+    after = _contents(copy)
+    if wrote := sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)):
+        remedy = "an index is read-only then: write it in build, and what passes into /tmp"
+        yield Check(False, "leaves its index as it was built", f"search writes {plain(wrote[0])!r} into it; {remedy}")
+
+
+def _contents(folder: Path) -> dict[str, str]:
+    files = (Path(each.path) for each in filesystem.files(folder) if each.is_file(follow_symlinks=False))
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def _judge_batches(alone: Collected, batches: Collected) -> Iterator[Check]:
+    what = "answers batches as it answers single queries"
+    if batches.outcome is not Outcome.OK:
+        yield Check(False, what, batches.detail or batches.outcome.value)
+        return
+    # Scores may differ in their last digits: a batch is padded and summed in another order.
+    single = {sample.query_id: sample.ranking for sample in alone.samples if sample.trial == 0}
+    differ = [
+        sample.query_id for sample in batches.samples if sample.trial == 0 and sample.ranking != single[sample.query_id]
+    ]
+    yield Check(
+        not differ,
+        what,
+        f"{len(differ)} of {len(single)} queries get other ids" + (f", first {differ[0]}" if differ else ""),
+    )
+
+
+def _search(
+    launcher: Launcher,
+    prepared: Prepared,
+    corpus: datasets.Corpus,
+    index: Path,
+    envelope: Envelope,
+    folder: Path,
+    batch_size: int | None = None,
+    *,
+    writes: bool = False,
+) -> Collected:
+    """Run a search job over ten queries; with a ``batch_size`` as ``offline``, ``writes``: with a writable index."""
+    (folder / "out").mkdir(parents=True)
+    queries = tuple(Query(f"d{number}", f"the {topic} of the north") for number, topic in enumerate(_TOPICS))
+    spec = JobSpec(
+        kind="search",
+        system=prepared.system.name,
+        params=prepared.system.params,
+        envelope=envelope,
+        isolation=launcher.isolation,
+        scenario="offline" if batch_size else "single_stream",
+        scenario_params=ScenarioParams(batch_size=batch_size),
+        k=5,
+        trials=2,
+        # A job with more than one trial, a pause between them and repeats: everything that the driver does.
+        repeats=0 if batch_size else 3,
+        pause=True,
+        corpus_size=corpus.size,
+        fewer_hits_ok=prepared.system.fewer_hits_ok,
+        warmup=tuple(Query(f"w{query.query_id}", f"old {query.text}") for query in queries),
+        sample=queries,
+    )
+    job = Job(spec, prepared, folder, corpus.folder, index, _LIMITS, index_is_copy=writes)
+    return collect(job, launcher.launch(job, _ignore), corpus.unknown)
+
+
+def _ignore(_step: Progress) -> None:
+    """Ten documents need no bar."""
+
+
+def _corpus(folder: Path) -> datasets.Corpus:
+    source = folder / "ten"
+    source.mkdir()
+    documents = [
+        {
+            "_id": f"d{number}",
+            "title": topic.capitalize(),
+            "text": f"This one is about the {topic}. A {topic} is {topic}.",
+        }
+        for number, topic in enumerate(_TOPICS)
+    ]
+    # An empty title and text that is not ASCII must survive as well.
+    documents[3]["title"] = ""
+    documents[4]["text"] += " Grüße, 森林, 🌲."
+    lines = "".join(json.dumps(document, ensure_ascii=False) + "\n" for document in documents)
+    (source / "corpus.jsonl").write_text(lines, encoding="utf-8")
+    (source / "queries.jsonl").write_text('{"_id": "d0", "text": "river"}\n', encoding="utf-8")
+    (source / "qrels.trec").write_text("d0 0 d0 1\n", encoding="utf-8")
+    return datasets.load(source, folder).corpus

@@ -1,0 +1,282 @@
+"""Runs a system under a limit, one stored job at a time, and finds what was stored before."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness import datasets
+from harness.datasets import Dataset, QuerySample
+from harness.errors import JobError, StoreError, UsageError
+from harness.jobs import environment, orchestrator
+from harness.jobs.inputs import Inputs, Options, plan_with
+from harness.jobs.plan import NO_IMAGE
+from harness.jobs.suite import Suite
+from harness.launch.base import Launcher, Prepared
+from harness.launch.images.catalog import System
+from harness.progress import Screen
+from harness.records import Envelope, Isolation, Outcome, digest
+from harness.results.attempts import started
+from harness.results.reader import StoredJob, cell_path, read_jobs
+from harness.results.schema import Cell, Environment, Result, ResultSpec
+from harness.results.store import Shelf
+from harness.untrusted import read_regular
+
+SUITE = "viable"
+SCENARIO = "single_stream"
+MIB = 1 << 20
+# A JVM on one CPU compiles for hundreds of queries: warm up until steady, then three passes in the same container.
+WARMUP, WARMUP_CAP, TRIALS = 100, 20_000, 3
+# An image can be started with no less.
+LEAST_BYTES = 16 * MIB
+# A job under a limit is stopped after so long, and so many times what the unconstrained one took: beyond any target.
+_GRACE_S, _SLOWEST = 60.0, 10.0
+_SINCE = "fresh-since"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is measured: a system, and the queries that it is asked."""
+
+    system: System
+    dataset: Dataset
+    queries: QuerySample
+    trials: int = TRIALS
+    warmup_cap: int = WARMUP_CAP
+    seed: int = 2023
+
+
+def subject(system: System, place: datasets.Place, cache: Path, queries: int) -> Subject:
+    """Load a dataset and draw its sample.
+
+    Raises:
+        FileError: the dataset is wrong, or too small to warm up with.
+    """
+    dataset = datasets.load(place, cache)
+    fixed = Subject(system, dataset, QuerySample((), ()))
+    return replace(
+        fixed, queries=datasets.draw(dataset, queries, min(WARMUP, max(dataset.corpus.size // 2, 1)), fixed.seed)
+    )
+
+
+def envelope(cpus: int, memory_bytes: int, gpus: int = 0) -> Envelope:
+    """A hardware profile of that size (whole MiB), by a name that says it."""
+    with_gpus = f"-gpu{gpus}" if gpus else ""
+    return Envelope(f"cpu{cpus}{with_gpus}-mem{memory_bytes // MIB}m", cpus, memory_bytes // MIB * MIB, gpus)
+
+
+class Probing:
+    """All jobs of one subject.
+
+    Args:
+        subject: what is measured.
+        results: jobs lie below ``<results>/viable/``.
+        cache: corpora and indexes.
+        launcher: runs them; must hold envelopes.
+        screen: tells what goes on.
+        fresh: from now on, as if nothing were stored.
+        shelf: where results go besides.
+
+    Raises:
+        UsageError: the launcher holds no envelope.
+        EngineError, ImageError: nothing can be run.
+        FileError: a stored job is damaged.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        results: Path,
+        cache: Path,
+        launcher: Launcher,
+        screen: Screen,
+        *,
+        fresh: bool = False,
+        shelf: Shelf | None = None,
+    ) -> None:
+        if launcher.isolation is Isolation.PROCESS:
+            raise UsageError(
+                "a plain process holds no memory limit, so nothing can be found out; use --launcher docker"
+            )
+        self.subject = subject
+        self.screen = screen
+        self.measured = 0
+        self._options = Options(results, cache, results, fresh=True, shelf=shelf)
+        self._launcher = launcher
+        self._images: dict[str, Prepared] = {}
+        self._ready(subject.system)
+        self._folder = results / SUITE / subject.system.name / subject.dataset.name
+        # Written down with the first job: a search that never began makes nothing old.
+        self._unmarked = datetime.now(UTC) if fresh else None
+        since, here = self._unmarked or self._since(), machine(environment.read(launcher.engine_version()))
+        stored = read_jobs(self._folder) if self._folder.is_dir() else ()
+        # Another machine's jobs are no evidence for this one.
+        self._stored: dict[str, list[StoredJob]] = defaultdict(list)
+        for job in stored:
+            if _counts(job.result) and started(job) >= since and machine(job.result.environment) == here:
+                self._stored[identity(job.result.spec)].append(job)
+
+    @property
+    def folder(self) -> Path:
+        """Where this subject's jobs lie."""
+        return self._folder
+
+    def publish(self, path: Path) -> None:
+        """Let a file that was made beside the jobs go where these go besides."""
+        if self._options.shelf:
+            self._options.shelf.write(path.absolute(), path.read_bytes())
+
+    def cannot(self, envelope: Envelope) -> str | None:
+        """Why this host does not provide it, or None."""
+        return self._launcher.cannot(envelope)
+
+    def attempts(self, envelope: Envelope) -> list[StoredJob]:
+        """What is stored of this envelope, oldest first."""
+        found = self._stored.get(identity(self._spec(envelope)), [])
+        return sorted(found, key=lambda job: job.result.spec.repetition)
+
+    def limited(self, cpus: int, gpus: int) -> list[StoredJob]:
+        """What is stored of so many CPUs and GPUs under any limit, by limit, and then oldest first."""
+        found = {jobs[0].result.spec.envelope for jobs in self._stored.values()}
+        here = [each for each in found if (each.cpus, each.gpus) == (cpus, gpus)]
+        return [job for each in sorted(here, key=lambda each: each.memory_bytes) for job in self.attempts(each)]
+
+    def next_after(self, job: StoredJob) -> StoredJob | None:
+        """The job that began next, under any envelope."""
+        later = [each for jobs in self._stored.values() for each in jobs if started(each) > started(job)]
+        return min(later, key=started, default=None)
+
+    def attempt(self, envelope: Envelope, number: int, unconstrained_s: float | None = None) -> tuple[StoredJob, bool]:
+        """The ``number``-th attempt (from 0) at this envelope: stored before, or measured now; and whether now.
+
+        Args:
+            envelope: to measure under.
+            number: not more than there are stored.
+            unconstrained_s: how long a job takes that nothing constrains; one that takes many times as long is stopped.
+
+        Raises:
+            JobError: it ended in a way that says nothing of the limit.
+            EngineError, StoreError: it could not be run, or stored.
+        """
+        known = self.attempts(envelope)
+        if number < len(known):
+            return known[number], False
+        job = self._measure(envelope, unconstrained_s)
+        if self._unmarked:
+            self._mark(self._unmarked)
+            self._unmarked = None
+        self._stored[identity(job.result.spec)].append(job)
+        self.measured += 1
+        return job, True
+
+    def _measure(self, envelope: Envelope, unconstrained_s: float | None) -> StoredJob:
+        inputs = self._inputs(envelope, unconstrained_s)
+        ((result, _),) = orchestrator.run_inputs(
+            inputs, self._options, self._launcher, _NotJobs(self.screen.console)
+        ).jobs
+        job = StoredJob(self._options.results / cell_path(result.spec.cell) / result.key, result)
+        if not _counts(result):
+            raise JobError(
+                result.outcome,
+                f"a job with {envelope.memory_bytes // MIB:,} MiB ended {result.outcome.value} ({result.detail}), which"
+                f" says nothing of its limit; see {job.folder} and `harness doctor`, then run the same command again",
+            )
+        return job
+
+    def _ready(self, system: System) -> Prepared:
+        found = self._images.get(system.image) or self._launcher.find(system)
+        if found is None:
+            self._launcher.check()
+            with self.screen.task(f"{system.image}: image"):
+                found = self._launcher.prepare(system, self.screen.say)
+        self._images[system.image] = found
+        return found
+
+    def _inputs(self, envelope: Envelope, unconstrained_s: float | None = None) -> Inputs:
+        subject = self.subject
+        protocol = {
+            "name": "santhanam2023",  # all passes in one container: a fresh one is another attempt
+            "warmup_queries": max(len(subject.queries.warmup), 1),
+            "warmup_cap": subject.warmup_cap,
+            "trials": subject.trials,
+            "repeats": 0,
+            "sample_size": max(len(subject.queries.sample), 1),
+            "seed": subject.seed,
+        }
+        if unconstrained_s is not None:
+            protocol["job_timeout_s"] = protocol["load_timeout_s"] = _GRACE_S + _SLOWEST * unconstrained_s
+        suite = Suite.model_validate(
+            {
+                "name": SUITE,
+                "systems": [subject.system.name],
+                "datasets": [subject.dataset.name],
+                "profiles": [envelope.name],
+                "overhead": False,
+                "protocol": protocol,
+            }
+        )
+        return Inputs(
+            suite=suite,
+            cells=[Cell(SUITE, subject.system.name, subject.dataset.name, SCENARIO, envelope.name)],
+            systems={subject.system.name: subject.system},
+            profiles={envelope.name: envelope},
+            datasets={subject.dataset.name: subject.dataset},
+            samples={subject.dataset.name: subject.queries},
+        )
+
+    def _spec(self, envelope: Envelope) -> ResultSpec:
+        inputs = self._inputs(envelope)
+        digests = {name: self._ready(system).digest for name, system in inputs.images(inputs.cells).items()}
+        (planned,) = plan_with(inputs, self._launcher, digests, [], fresh=False)
+        return planned.spec
+
+    def _mark(self, since: datetime) -> None:
+        """Nothing before counts, also when this search is cut off and gone on with."""
+        content = (since.isoformat(timespec="milliseconds") + "\n").encode("ascii")
+        if self._options.shelf:
+            self._options.shelf.write(self._folder / _SINCE, content)
+        try:
+            partial = self._folder / f"{_SINCE}.partial"
+            partial.write_bytes(content)
+            partial.replace(self._folder / _SINCE)
+        except OSError as error:
+            raise StoreError(
+                f"{self._folder}: cannot be written: {error.strerror}; choose another --results"
+            ) from error
+
+    def _since(self) -> datetime:
+        path = self._folder / _SINCE
+        try:
+            return datetime.fromisoformat(read_regular(path, 100).decode("ascii").strip())
+        except FileNotFoundError:
+            return datetime.min.replace(tzinfo=UTC)
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{path}: cannot be read: {error}; remove it to use all that is stored") from error
+
+
+class _NotJobs(Screen):
+    """Leaves a job's own lines to who judges it; what is built is told."""
+
+    def say(self, text: str) -> None:
+        """One line that stays, unless it is one of a run of one job, whose image is there."""
+        if "[1/1" not in text and not text.endswith(": image ..."):
+            super().say(text)
+
+
+def _counts(result: Result) -> bool:
+    """Does a job say something of its limit?  It ran, and neither host nor engine made it end as it did."""
+    no_evidence = (Outcome.NOT_APPLICABLE, Outcome.ENVELOPE_MISMATCH, Outcome.INTERRUPTED)
+    full = result.outcome is Outcome.CRASH and (result.detail or "").startswith("the disk has less than")
+    return result.wall_s > 0 and result.outcome not in no_evidence and result.spec.image_digest != NO_IMAGE and not full
+
+
+def machine(environment: Environment) -> Environment:
+    """Where a job ran; the harness' own commit plays no part."""
+    return replace(environment, harness_commit=None)
+
+
+def identity(spec: ResultSpec) -> str:
+    """What all attempts at the same job have in common."""
+    return digest(replace(spec, repetition=0))

@@ -1,0 +1,1 @@
+"""A suite -> planned jobs -> stored results."""

@@ -1,0 +1,292 @@
+"""A job folder, and how the job was seen to end -> outcome, samples, run.
+
+Whatever lies in ``out/`` was written by an untrusted image: it is bounded, parsed line by line, and checked
+against what was asked.  What the kernel and the engine saw outranks what the job says of itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from harness.driver import envelope
+from harness.driver.output import MEASUREMENT, WARMUP_TRIAL
+from harness.jobs import claims, job_samples
+from harness.jobs.job_samples import Sample
+from harness.launch.base import Ended, Job, Stopped
+from harness.records import JobSpec, Measurement, Outcome, to_json
+from harness.results.reader import check_facts
+from harness.results.schema import Counters, GpuUse, Memory
+from harness.untrusted import most_trials, plain, read_regular
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+# MERGED harness.jobs.collect: A job out of memory that the kernel does not kill: file pages can always be dropped, and
+# are read back at once.
+
+
+# Of the limit: the kernel's own (page tables, slabs) and the last file pages take the rest.
+_ANON_SHARE = 0.8
+# Seen of a job that had stopped getting anywhere: 50 to 200.  One that reads an index from disk has more, but its
+# memory is no anonymous memory.
+_FAULTS_PER_S = 10
+_STRETCH_S = 20
+
+
+def at_limit(ended: Ended, memory_bytes: int) -> str | None:
+    """What a job that had to be stopped did at its memory limit; ``None``: it was not there, or not for lack of it.
+
+    Args:
+        ended: how it was seen to end.
+        memory_bytes: its limit.
+    """
+    if ended.memory.peak_cgroup_bytes is None or not ended.memory.anon:
+        return None  # no limit was in force
+    # The very last one may be of what is left after the kill.
+    until_ns = ended.memory.anon[-1][0]
+    anon_bytes = max(value for t_ns, value in ended.memory.anon if until_ns - t_ns <= _STRETCH_S * 1e9)
+    known = [reading for reading in ended.counters.readings if reading.major_faults is not None]
+    if anon_bytes < _ANON_SHARE * memory_bytes or not known:
+        return None
+    last = known[-1]
+    before = [reading for reading in known if last.t_ns - reading.t_ns >= _STRETCH_S * 1e9]
+    if not before:
+        return None
+    seconds = (last.t_ns - before[-1].t_ns) / 1e9
+    faults_per_s = ((last.major_faults or 0) - (before[-1].major_faults or 0)) / seconds
+    if faults_per_s < _FAULTS_PER_S:
+        return None
+    return (
+        f"{anon_bytes >> 20} of {memory_bytes >> 20} MiB were anonymous, and the rest was read from disk over and over "
+        f"({faults_per_s:,.0f} major faults a second)"
+    )
+
+
+_MEASUREMENT = TypeAdapter(Measurement)
+_MEASUREMENT_BYTES = 4 << 20
+_LAST_BYTES = 4096
+_KILLED = 137  # 128 + SIGKILL
+_AT_LIMIT = 0.98
+_CLOCK_SLACK_S = 0.05
+_OTHER_PHASES = 8  # load, warm-up, close or build, and some to spare
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What came of a job."""
+
+    outcome: Outcome
+    detail: str | None
+    measurement: Measurement | None
+    memory: Memory
+    samples: tuple[Sample, ...]
+    counters: Counters = field(default_factory=Counters)
+    gpu: GpuUse | None = None
+
+    @property
+    def first_query_s(self) -> float | None:
+        """The first query after load, in seconds."""
+        return self.samples[0].latency_ns / 1e9 if self.samples else None
+
+    @property
+    def warmup_done(self) -> int:
+        """Warm-up queries that were asked."""
+        return sum(sample.trial == WARMUP_TRIAL for sample in self.samples)
+
+    @property
+    def failed_to_load(self) -> bool:
+        """Whether a search job crashed before its index was open, as far as the job says."""
+        loaded = self.samples or (self.measurement and self.measurement.load_s is not None)
+        return self.outcome is Outcome.CRASH and not loaded
+
+    def trials_finished(self, sample_size: int) -> int:
+        """Trials in which every query of the sample was answered."""
+        return sum(count == sample_size for count in Counter(sample.trial for sample in self._timed()).values())
+
+    def ranking_disagreements(self) -> int | None:
+        """Sample queries whose ranked ids differ between trials or repeats; None where nothing was asked twice."""
+        rankings: dict[str, set[bytes]] = {}
+        asked = [sample for sample in self.samples if sample.trial != WARMUP_TRIAL]
+        for sample in asked:
+            rankings.setdefault(sample.query_id, set()).add(sample.ranking)
+        if len({sample.trial for sample in asked}) < 2:
+            return None
+        return sum(len(seen) > 1 for seen in rankings.values())
+
+    def run(self, system: str, held_out: Collection[str] = ()) -> bytes | None:
+        """Return the first trial's rankings as a TREC run, with the first answers of ``held_out`` warm-up queries."""
+        timed = self._timed()
+        if not timed:
+            return None
+        first_trial = min(sample.trial for sample in timed)
+        found = {sample.query_id: sample for sample in timed if sample.trial == first_trial}
+        for sample in self.samples:
+            if sample.trial == WARMUP_TRIAL and sample.query_id in held_out:
+                found.setdefault(sample.query_id, sample)
+        first = sorted(found.values(), key=lambda sample: sample.query_id)
+        lines = [
+            f"{sample.query_id} Q0 {doc_id} {rank} {score!r} {system}\n"
+            for sample in first
+            for rank, (doc_id, score) in enumerate(sample.hits, 1)
+        ]
+        return "".join(lines).encode("utf-8")
+
+    def table(self) -> pa.Table | None:
+        """Raw latencies as columns, in the order in which they were measured."""
+        if not self.samples:
+            return None
+        import pyarrow as pa
+
+        stages = sorted({name for sample in self.samples for name in sample.stages_ns})
+        columns: dict[str, Any] = {
+            "query_id": pa.array([sample.query_id for sample in self.samples], pa.string()),
+            "trial": pa.array([sample.trial for sample in self.samples], pa.int32()),
+            "warmup": pa.array([sample.trial == WARMUP_TRIAL for sample in self.samples], pa.bool_()),
+            "latency_ns": pa.array([sample.latency_ns for sample in self.samples], pa.int64()),
+        }
+        for name in ("scheduled_ns", "service_ns", "batch"):
+            extra = [getattr(sample, name) for sample in self.samples]
+            if any(value is not None for value in extra):
+                columns[name] = pa.array(extra, pa.int64())
+        for name in stages:
+            values = [sample.stages_ns.get(name) for sample in self.samples]
+            columns[f"stage_{name}_ns"] = pa.array(values, pa.int64())
+        return pa.table(columns)
+
+    def _timed(self) -> list[Sample]:
+        return [sample for sample in self.samples if sample.trial >= 0]
+
+
+def collect(job: Job, ended: Ended, unknown_ids: Callable[[set[str]], set[str]]) -> Collected:
+    """Judge a job by what it left and by how it was seen to end.
+
+    Args:
+        unknown_ids: says which of some document ids the corpus does not have.
+    """
+    measurement, unreadable = _measurement(job)
+    found, doc_ids, wrong = job_samples.read(job)
+    outcome, detail = _judge(job, ended, measurement, unreadable)
+    if outcome is Outcome.OK and measurement is not None:
+        if job.spec.kind == "search":
+            wrong = wrong or job_samples.incomplete(job.spec, measurement, found) or _unknown(doc_ids, unknown_ids)
+        wrong = wrong or _impossible(job.spec, measurement, found, ended.wall_s)
+        wrong = wrong or claims.contradiction(job.spec, ended.handed, found, ended.counters.readings)
+        if wrong:
+            outcome, detail = Outcome.BAD_OUTPUT, wrong
+    negative = _negative(measurement)
+    if outcome is Outcome.OK and negative:
+        outcome, detail = Outcome.BAD_OUTPUT, negative
+    phases = measurement.phases[: most_trials(job.spec) + _OTHER_PHASES] if measurement else ()
+    return Collected(
+        outcome,
+        detail,
+        None if negative else measurement,  # no reader would take it
+        ended.memory.summary(phases),
+        tuple(found),
+        ended.counters.summary(phases),
+        ended.gpus.summary(phases) if ended.gpus else None,
+    )
+
+
+def _negative(measurement: Measurement | None) -> str | None:
+    """What the image says of itself that is below 0."""
+    try:
+        check_facts(json.loads(to_json(measurement)), "")
+    except ValueError as error:
+        return f"the image says {error}"
+    return None
+
+
+def _judge(
+    job: Job, ended: Ended, measurement: Measurement | None, unreadable: str | None
+) -> tuple[Outcome, str | None]:
+    """The outcome, from the strongest evidence to the weakest."""
+    inside_kills = measurement.oom_kills if measurement else None
+    limit = job.spec.envelope.memory_bytes >> 20
+    if ended.oom_killed or ended.oom_kills or inside_kills:
+        what = "the job" if ended.exit_code == _KILLED else "one of its processes"
+        return Outcome.OOM, f"the kernel killed {what} at the memory limit of {limit} MiB"
+    peak = ended.memory.peak_cgroup_bytes or 0
+    if ended.exit_code == _KILLED and not ended.stopped and peak >= _AT_LIMIT * job.spec.envelope.memory_bytes:
+        # Old engines on cgroup v2 miss the flag, and the counter went with the cgroup before we could read it.
+        return Outcome.OOM, f"killed (exit code {_KILLED}) with its memory at the limit of {limit} MiB"
+    if ended.stopped:
+        return _stopped(job, ended, ended.stopped)
+    if measurement is None:
+        if b"java.lang.OutOfMemoryError" in ended.log[-_LAST_BYTES:]:  # as -XX:+ExitOnOutOfMemoryError leaves it
+            return Outcome.OOM, f"the Java heap ran out; {_last_line(ended.log)}"
+        why = unreadable or "it left no measurement"
+        return Outcome.CRASH, f"ended with exit code {ended.exit_code}: {why}; {_last_line(ended.log)}"
+    if measurement.outcome in (Outcome.TIMEOUT, Outcome.NOT_APPLICABLE, Outcome.INTERRUPTED):
+        return Outcome.BAD_OUTPUT, f"the image says {measurement.outcome.value!r}, which is not its to say"
+    if measurement.outcome is not Outcome.OK:
+        return measurement.outcome, plain(measurement.detail or "the image does not say why")
+    if len(measurement.phases) > most_trials(job.spec) + _OTHER_PHASES:
+        return Outcome.BAD_OUTPUT, f"the image names {len(measurement.phases)} phases for {job.spec.trials} trials"
+    if measurement.effective is None:
+        return Outcome.BAD_OUTPUT, "the image does not say what limits it ran under"
+    cpuset = ended.placement.cpuset if ended.placement else None
+    lying = envelope.mismatches(job.spec.envelope, measurement.effective, job.spec.isolation, cpuset)
+    lying += envelope.thread_mismatches(job.spec.envelope, measurement.effective.threads)
+    if lying:
+        return Outcome.ENVELOPE_MISMATCH, plain("; ".join(lying))
+    if ended.exit_code != 0:
+        return Outcome.CRASH, f"exit code {ended.exit_code} after a complete measurement; {_last_line(ended.log)}"
+    needed = measurement.build_s if job.spec.kind == "build" else measurement.load_s
+    before = measurement.resumed_s or 0.0
+    if needed is None or not 0 <= before <= needed < float("inf"):
+        return Outcome.BAD_OUTPUT, f"the image says it took {needed} s to {job.spec.kind}, {before} s of them earlier"
+    return Outcome.OK, None
+
+
+def _stopped(job: Job, ended: Ended, stopped: Stopped) -> tuple[Outcome, str]:
+    """Why it was stopped; for want of memory, where that is why it took so long."""
+    starved = at_limit(ended, job.spec.envelope.memory_bytes) if stopped.outcome is Outcome.TIMEOUT else None
+    if starved is None:
+        return stopped.outcome, stopped.detail
+    return Outcome.OOM, f"{stopped.detail} at the memory limit: {starved}"
+
+
+def _measurement(job: Job) -> tuple[Measurement | None, str | None]:
+    try:
+        text = read_regular(job.out / MEASUREMENT, _MEASUREMENT_BYTES)
+    except OSError:
+        return None, None
+    try:
+        measurement = _MEASUREMENT.validate_json(text)
+        to_json(measurement)  # it will be stored, and JSON has no word for nan
+        return measurement, None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return None, f"its measurement.json is wrong at '{plain(where)}': {first['msg']}"
+    except ValueError as error:
+        return None, f"its measurement.json is wrong: {error}"
+
+
+def _unknown(doc_ids: set[str], unknown_ids: Callable[[set[str]], set[str]]) -> str | None:
+    unknown = unknown_ids(doc_ids)
+    if not unknown:
+        return None
+    return f"{len(unknown)} document ids that the corpus does not have, such as {min(unknown)!r}"
+
+
+def _impossible(spec: JobSpec, measurement: Measurement, found: list[Sample], wall_s: float) -> str | None:
+    """Times that do not fit into the time that we saw pass."""
+    here_s = (measurement.build_s or 0) - (measurement.resumed_s or 0)  # the rest was spent by earlier attempts
+    inside_s = (measurement.load_s or 0) + here_s + job_samples.worked_s(spec, found)
+    if inside_s <= wall_s + _CLOCK_SLACK_S:
+        return None
+    return f"the image says it worked {inside_s:.3f} s in a {spec.kind} job that lasted {wall_s:.3f} s"
+
+
+def _last_line(log: bytes) -> str:
+    lines = log[-_LAST_BYTES:].decode("utf-8", "replace").strip().splitlines()
+    return f"its last words: {plain(lines[-1].strip()[:200])}" if lines else "it said nothing"

@@ -1,0 +1,209 @@
+"""What a job ran on, read from the host."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import subprocess
+import urllib.error
+import urllib.request
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import harness
+from harness.driver import cgroup
+from harness.launch import host
+from harness.launch.monitor import gpu
+from harness.results.schema import Ec2Instance, Environment
+
+# MERGED harness.jobs.environment: Ask the instance metadata service, version 2, what EC2 tells its own machines.
+
+
+_ENDPOINT = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
+_USUAL = "http://169.254.169.254"
+_DMI = Path("/sys/class/dmi/id")
+_TIMEOUT_S = 2.0
+_TRIES = 3
+_LIVES_S = "300"
+_MOST_BYTES = 4096
+_VALUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:/-]{0,127}")
+
+
+def ec2_instance() -> Ec2Instance | None:
+    """This machine, if it is one of EC2; nothing that names its owner is asked for."""
+    if not is_ec2():
+        return None
+    token = _token()
+    if token is None:
+        return None
+    names = {
+        "instance_id": "instance-id",
+        "instance_type": "instance-type",
+        "availability_zone": "placement/availability-zone",
+        "ami_id": "ami-id",
+        "lifecycle": "instance-life-cycle",
+        "placement_group": "placement/group-name",
+        "host_id": "placement/host-id",
+    }
+    found = {name: _value(_get(f"meta-data/{path}", token)) for name, path in names.items()}
+    instance_id, instance_type = found.pop("instance_id"), found.pop("instance_type")
+    if instance_id is None or instance_type is None:
+        return None
+    return Ec2Instance(instance_id, instance_type, **found)
+
+
+def spot_notice() -> str | None:
+    """Return what EC2 has announced for this spot instance (``terminate at 2023-...``)."""
+    token = _token() if is_ec2() else None
+    content = _get("meta-data/spot/instance-action", token) if token else None
+    if content is None:
+        return None
+    try:
+        said = json.loads(content)
+        return f"{said['action']} at {said['time']}"[:100]
+    except (ValueError, KeyError, TypeError):
+        return "an interruption"
+
+
+def is_ec2() -> bool:
+    """Return whether there may be somebody to ask."""
+    if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
+        return False
+    if os.environ.get(_ENDPOINT):
+        return True
+    return any("amazon" in _firmware(name).lower() for name in ("sys_vendor", "bios_vendor", "bios_version"))
+
+
+def _firmware(name: str) -> str:
+    try:
+        return (_DMI / name).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _value(text: str | None) -> str | None:
+    return text if text is not None and _VALUE.fullmatch(text) else None
+
+
+def _token() -> str | None:
+    for _ in range(_TRIES):
+        found = _ask("api/token", {"X-aws-ec2-metadata-token-ttl-seconds": _LIVES_S}, "PUT")
+        if found:
+            return found
+    return None
+
+
+def _get(path: str, token: str) -> str | None:
+    return _ask(path, {"X-aws-ec2-metadata-token": token}, "GET")
+
+
+def _ask(path: str, headers: dict[str, str], method: str) -> str | None:
+    """The answer; ``None``: there is none such."""
+    endpoint = (os.environ.get(_ENDPOINT) or _USUAL).rstrip("/")
+    if not endpoint.startswith(("http://", "https://")):
+        return None
+    request = urllib.request.Request(f"{endpoint}/latest/{path}", headers=headers, method=method)  # noqa: S310
+    # No proxy may come between: who asks is the answer.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=_TIMEOUT_S) as answer:
+            return str(answer.read(_MOST_BYTES).decode("ascii")).strip()
+    except (OSError, ValueError, urllib.error.URLError):
+        return None
+
+
+def instance() -> Ec2Instance | None:
+    """This machine, if it is one of EC2."""
+    found = ec2_instance()
+    return replace(found, cpu_platform=cpu_model()) if found else None
+
+
+# Set by whoever starts jobs of others beside ours (harness.aws.batch).
+_SHARED = "HARNESS_SHARED_HOST"
+
+
+def shared_host() -> bool:
+    """Whether other jobs may run on this host at the same time, as whoever started this one says."""
+    return os.environ.get(_SHARED, "0") == "1"
+
+
+def read(docker_version: str | None, known: Ec2Instance | None = None) -> Environment:
+    """The environment of this host; ``known``: what EC2 has said of it already."""
+    gpus, found = gpu.probe(), known or instance()
+    return Environment(
+        cpu_model=cpu_model(),
+        architecture=platform.machine(),
+        host_cpus=host.cpus(),
+        host_memory_bytes=host.memory_bytes(),
+        kernel=platform.release(),
+        cgroup_version=cgroup.host_version(),
+        docker_version=docker_version,
+        harness_version=harness.__version__,
+        harness_commit=commit(),
+        gpu_models=gpus.models,
+        gpu_driver=gpus.driver,
+        instance_type=found.instance_type if found else None,
+    )
+
+
+# On arm64 the kernel shows numbers: these are Arm's own cores in EC2's Gravitons (1, 2, 3, 4).
+_ARM = "0x41"
+_ARM_CORES = {"0xd08": "Cortex-A72", "0xd0c": "Neoverse-N1", "0xd40": "Neoverse-V1", "0xd4f": "Neoverse-V2"}
+
+
+def cpu_model() -> str:
+    """The processor's name, as the kernel shows it; two that differ are never called the same."""
+    shown = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    facts: dict[str, str] = dict(
+        re.findall(r"^(model name|CPU implementer|CPU part)\s*:\s*(.+?)\s*$", shown, re.MULTILINE)
+    )
+    if "model name" in facts:
+        return facts["model name"]
+    maker, part = facts.get("CPU implementer"), facts.get("CPU part")
+    if maker is None or part is None:
+        return platform.machine()
+    named = _ARM_CORES.get(part) if maker == _ARM else None
+    return f"Arm {named}" if named else f"{platform.machine()} (implementer {maker}, part {part})"
+
+
+# The same changes give the same text whatever somebody's git is set to.
+_PLAIN = [
+    "--binary",
+    "--full-index",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--unified=3",
+    "--diff-algorithm=myers",
+]
+_PLAIN += ["--src-prefix=a/", "--dst-prefix=b/"]
+
+
+# In a copy of a checkout without its git: the commit that it is of.
+COMMIT_FILE = "COMMIT"
+
+
+@cache
+def commit() -> str | None:
+    """The commit of a source checkout, or of the checkout that this is a copy of; None for an installed package.
+
+    ``-dirty-`` and a hash of the changes are appended where it was changed: two changed checkouts are two harnesses.
+    """
+    root = Path(harness.__file__).resolve().parent.parent
+    if not (root / ".git").exists():
+        told = Path(harness.__file__).resolve().parent / COMMIT_FILE
+        return (told.read_text(encoding="utf-8").strip() or None) if told.is_file() else None
+    try:
+        head = _git(root, "rev-parse", "HEAD").decode().strip()
+        changes = _git(root, "diff", *_PLAIN, "HEAD")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return f"{head}-dirty-{hashlib.sha256(changes).hexdigest()[:8]}" if changes else head
+
+
+def _git(root: Path, *arguments: str) -> bytes:
+    return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, check=True).stdout

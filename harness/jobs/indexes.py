@@ -1,0 +1,311 @@
+"""Indexes as cached build jobs: made once for each image, corpus and build parameters."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from pydantic import TypeAdapter, ValidationError
+
+from harness import filesystem
+from harness.datasets import Corpus
+from harness.errors import JobError
+from harness.jobs.collect import collect
+from harness.launch.base import Job, Launcher, Limits, Prepared
+from harness.launch.watch import most_index_bytes
+from harness.progress import Progress
+from harness.records import Envelope, JobSpec, Measurement, Outcome, to_json
+from harness.results.schema import IndexFacts, Memory
+from harness.results.store import check_room
+from harness.untrusted import open_regular
+
+_FACTS = TypeAdapter(IndexFacts)
+_MOST_LEVELS = 64
+_INDEX_OF_CORPUS = 2  # how many times the corpus' size an index may take, roughly
+_REBUILT = "rebuilt"  # beside facts.json: made in place of an index that did not load
+_LOADED = "loaded"  # beside facts.json: a job has opened it
+# Where an adapter keeps what the next attempt at an unfinished build can go on from.
+_UNFINISHED = ".building"
+_CLOCK = "begun"  # says when the first attempt began; out of the job's reach
+
+
+@dataclass(frozen=True)
+class Index:
+    """A finished index: ``folder`` is what jobs see as ``/index``."""
+
+    folder: Path
+    facts: IndexFacts
+
+    @property
+    def rebuilt(self) -> bool:
+        """Whether it took the place of one that did not load: the system fails on its own then."""
+        return (self.folder.parent / _REBUILT).exists()
+
+    def has_loaded(self) -> None:
+        """Note that a job opened this index: what fails on it later is not the index's fault while it is unchanged."""
+        with contextlib.suppress(OSError):  # a cache that several share may not be ours to write
+            (self.folder.parent / _LOADED).touch()
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Keep other runs from building this index again while a job reads it."""
+        with _flock(self.folder.parent, fcntl.LOCK_SH):
+            yield
+
+    def used_elsewhere(self) -> bool:
+        """Return whether a job of another run reads this index now: what fails here is not the index's fault then."""
+        with _flock(self.folder.parent, fcntl.LOCK_EX) as alone:
+            return alone is False
+
+    def unchanged_since_loaded(self, until: float) -> bool:
+        """Return whether a job opened this index before, and its content is still the one that was built."""
+        if not (self.folder.parent / _LOADED).exists():
+            return False
+        try:
+            return content(self.folder, self.facts.index_bytes, until)[1] == self.facts.content_sha256
+        except (JobError, OSError):
+            return False
+
+
+def find(cache: Path, key: str) -> Index | None:
+    """The index of that key, if it was built to its end."""
+    return read(folder(cache, key))
+
+
+def folder(cache: Path, key: str) -> Path:
+    """Where the index of a key is."""
+    return cache / "indexes" / key
+
+
+def read(home: Path) -> Index | None:
+    """The finished index in a folder, if there is one."""
+    try:
+        facts = _FACTS.validate_json((home / "facts.json").read_bytes())
+    except (OSError, ValidationError):
+        return None
+    return Index(home / "data", facts)
+
+
+def build(
+    launcher: Launcher,
+    prepared: Prepared,
+    corpus: Corpus,
+    key: str,
+    *,
+    envelope: Envelope,
+    limits: Limits,
+    cache: Path,
+    progress: Callable[[Progress], None],
+    instead: Index | None = None,
+) -> Index:
+    """Run one build job and keep what it made.
+
+    Args:
+        instead: an index of that key that did not load; it is removed first.
+
+    Raises:
+        JobError: with the build's outcome.  Nothing is kept but what an engine with resumable builds goes on from.
+        StoreError: the cache's disk is full.
+    """
+    home = folder(cache, key)
+    if instead is not None:
+        found = find(cache, key)
+        if found and found.rebuilt:  # another run was faster
+            return found
+        filesystem.remove(home)
+    check_room(cache)
+    with _folder(home, prepared.system.resumable_builds) as (place, before_s):
+        data, made = place / "data", place / "job"
+        (made / "out").mkdir(parents=True)
+        spec = JobSpec(
+            kind="build",
+            system=prepared.system.name,
+            params=prepared.system.params,
+            envelope=envelope,
+            isolation=launcher.isolation,
+            corpus_size=corpus.size,
+        )
+        job = Job(spec, prepared, made, corpus.folder, data, limits)
+        ended = launcher.launch(job, progress)
+        collected = collect(job, ended, corpus.unknown)
+        check_room(cache)  # also where all is said to be well: an indexer may have lost what did not fit
+        if collected.outcome is not Outcome.OK or collected.measurement is None:
+            size = (corpus.folder / "corpus.jsonl").stat().st_size
+            said = f"{collected.detail} {ended.log.decode('utf-8', 'replace')}"
+            check_room(cache, said, _INDEX_OF_CORPUS * size)
+            raise JobError(collected.outcome, f"index build: {collected.detail}")
+        size, checksum = content(data, most_index_bytes(job), time.monotonic() + limits.build_s)
+        facts = _facts(collected.measurement, collected.memory, size, checksum, envelope, before_s)
+        _lend_no_rights(data)
+        filesystem.remove(made)
+        (place / _CLOCK).unlink()
+        if instead is not None:
+            (place / _REBUILT).touch()
+        (place / "facts.json").write_text(to_json(facts, indent=2), encoding="utf-8")
+        found = find(cache, key)
+        if found:  # another run was faster; jobs may be reading its index
+            return found
+        filesystem.remove(home)  # damaged, else it had been found
+        place.rename(home)
+    return Index(home / "data", facts)
+
+
+@contextlib.contextmanager
+def _folder(home: Path, resumable: bool) -> Iterator[tuple[Path, float]]:
+    """Where ``home`` is made, and for how long it has been in the making; gone afterwards, unless renamed.
+
+    What a resumable build left in ``data/.building`` outlives every end of it but one that shows it to be no good.
+    """
+    begun = home.with_name(f"{home.name}.begun")
+    with _held(begun) if resumable else contextlib.nullcontext(False) as ours:
+        place = begun if ours else filesystem.in_the_making(home)
+        unfinished, clock = place / "data" / _UNFINISHED, place / _CLOCK
+        resumes = ours and unfinished.is_dir() and clock.is_file()
+        found = _entries(unfinished) if resumes else None
+        if not resumes:
+            filesystem.remove(place / "data")
+            (place / "data").mkdir(parents=True)
+            clock.write_text(repr(time.time()), encoding="utf-8")
+        filesystem.remove(place / "job")
+        place.chmod(0o755)
+        good = True
+        try:
+            yield place, time.time() - float(clock.read_text(encoding="utf-8")) if resumes else 0.0
+        except JobError as error:
+            # Where it got no further, it may be what was taken over that it stumbles on: once more from the start.
+            stuck = error.outcome is Outcome.CRASH and _entries(unfinished) == found
+            good = error.outcome is not Outcome.BAD_OUTPUT and not stuck
+            raise
+        finally:
+            filesystem.remove(place / "job")
+            if not (ours and good and unfinished.is_dir()):
+                filesystem.remove(place)
+
+
+def _entries(folder: Path) -> list[tuple[str, int]] | None:
+    """What lies below a folder, with sizes; ``None`` where that cannot be told."""
+    try:
+        return sorted((entry.path, entry.stat(follow_symlinks=False).st_size) for entry in filesystem.files(folder))
+    except OSError:
+        return None
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[bool]:
+    """Whether this process alone may work in ``folder``, until it ends; the kernel lets go when a process dies."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with _flock(folder, fcntl.LOCK_EX) as ours:
+        yield ours is True
+
+
+@contextlib.contextmanager
+def _flock(folder: Path, kind: int) -> Iterator[bool | None]:
+    """Lock a folder: ``True``: it is ours; ``False``: another run has it; ``None``: its file system knows no locks."""
+    ours: bool | None
+    with contextlib.ExitStack() as opened:
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            opened.callback(os.close, descriptor)
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            ours = True
+        except BlockingIOError:
+            ours = False
+        except OSError:
+            ours = None
+        yield ours
+
+
+def _facts(
+    measured: Measurement, memory: Memory, size: int, checksum: str, envelope: Envelope, before_s: float
+) -> IndexFacts:
+    """What a build cost and made.
+
+    Raises:
+        JobError: the image claims more time of earlier attempts than has passed.
+    """
+    if (measured.resumed_s or 0) > before_s:
+        raise JobError(
+            Outcome.BAD_OUTPUT,
+            f"index build: the image takes over {measured.resumed_s:.1f} s of work, begun {before_s:.1f} s before",
+        )
+    return IndexFacts(
+        build_s=measured.build_s or 0.0,
+        index_bytes=size,
+        peak_anon_bytes=memory.peak_anon_bytes,
+        peak_cgroup_bytes=max(measured.peak_cgroup_bytes or 0, memory.peak_cgroup_bytes or 0) or None,
+        content_sha256=checksum,
+        envelope=envelope,
+        resumed_s=measured.resumed_s,
+    )
+
+
+def build_envelope(cpus: int, memory_bytes: int) -> Envelope:
+    """The envelope of builds where the suite names none: all CPUs, half of the host's memory."""
+    return Envelope("build", cpus, memory_bytes // 2 // 2**20 * 2**20, pids=2048)
+
+
+def content(data: Path, most: int | None = None, until: float | None = None) -> tuple[int, str]:
+    """Size and hash of an index; a link or a pipe in it could lead out of it, so it is refused.
+
+    Args:
+        data: folder of the index.
+        most: bytes that make sense, holes of sparse files counted: they are read as well.
+        until: when hashing is given up, on the monotonic clock.
+
+    Raises:
+        JobError: it holds something else than files in folders, or what cannot be read; or it is too large to hash.
+    """
+    size, content = 0, hashlib.sha256()
+    try:
+        for path in sorted(Path(entry.path) for entry in filesystem.files(data)):
+            name = path.relative_to(data)
+            if len(name.parts) > _MOST_LEVELS:
+                raise JobError(Outcome.BAD_OUTPUT, f"index build: folders more than {_MOST_LEVELS} levels deep")
+            mode = path.lstat().st_mode
+            if stat.S_ISDIR(mode):
+                continue
+            if not stat.S_ISREG(mode):
+                raise JobError(Outcome.BAD_OUTPUT, f"index build: {str(name)!r} is no regular file")
+            with open_regular(path) as file:
+                size += os.fstat(file.fileno()).st_size
+                if most is not None and size > most:
+                    raise JobError(
+                        Outcome.BAD_OUTPUT,
+                        f"index build: the index has {size >> 20} MiB, at most {most >> 20} MiB make sense",
+                    )
+                checksum = _sha256(file, until)
+            content.update(f"{name} {checksum}\n".encode("utf-8", "surrogateescape"))
+    except OSError as error:
+        raise JobError(
+            Outcome.BAD_OUTPUT, f"index build: the index cannot be read: {error.strerror or error}"
+        ) from error
+    if not size:
+        raise JobError(Outcome.BAD_OUTPUT, "index build: the index is empty")
+    return size, content.hexdigest()
+
+
+def _lend_no_rights(data: Path) -> None:
+    """Take from files that a stranger's image made whatever runs them with their owner's rights."""
+    for entry in filesystem.files(data):
+        mode = entry.stat(follow_symlinks=False).st_mode
+        if mode & (stat.S_ISUID | stat.S_ISGID):
+            Path(entry.path).chmod(stat.S_IMODE(mode) & 0o777)
+
+
+def _sha256(file: BinaryIO, until: float | None) -> str:
+    digest = hashlib.sha256()
+    while piece := file.read(1 << 20):
+        digest.update(piece)
+        if until is not None and time.monotonic() > until:
+            raise JobError(
+                Outcome.TIMEOUT, "index build: hashing what it made took longer than protocol.build_timeout_s"
+            )
+    return digest.hexdigest()

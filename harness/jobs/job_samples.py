@@ -1,0 +1,175 @@
+"""What a job says that it timed: ``out/samples.jsonl``, read line by line and checked against what was asked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from harness.driver.hits import BadAnswer, check
+from harness.driver.output import REPEAT_TRIAL, SAMPLES, WARMUP_TRIAL
+from harness.driver.scenarios import repeated
+from harness.launch.base import Job
+from harness.records import Hit, JobSpec, Measurement
+from harness.untrusted import lines_of, most_line_bytes, most_samples, most_trials, open_regular, plain
+
+_MOST_STAGES = 16
+# A stage, or a system that is part of another as a stage of it, or a stage of such a system (``bm25.retrieve``).
+_STAGE_NAME = re.compile(r"[^\W\d]\w{0,39}|[a-z0-9][a-z0-9._-]{0,62}(\.[^\W\d]\w{0,39})?")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One query of one trial, as the job wrote it and we checked it.
+
+    ``ranking`` is a hash of the ranked ids; the hits themselves are held for the job's first trial and for the first
+    answers of warm-up, whose later passes leave none.
+    ``service_ns`` and ``scheduled_ns`` (since the trial's start) belong to the ``server`` scenario, whose latency
+    counts from the scheduled arrival; ``batch`` to ``offline``, where each query's latency is its whole batch's.
+    """
+
+    trial: int
+    query_id: str
+    latency_ns: int
+    stages_ns: dict[str, int]
+    ranking: bytes
+    hits: list[tuple[str, float]]
+    scheduled_ns: int | None = None
+    service_ns: int | None = None
+    batch: int | None = None
+
+    def without_hits(self) -> Sample:
+        """The sample, lighter."""
+        return replace(self, hits=[])
+
+
+def read(job: Job) -> tuple[list[Sample], set[str], str | None]:
+    """All samples up to the first wrong one, every document id in them, and what is wrong with that one."""
+    known = {query.query_id for query in (*job.spec.warmup, *job.spec.sample)}
+    samples: list[Sample] = []
+    doc_ids: set[str] = set()
+    stages: set[str] = set()
+    warmed: set[str] = set()
+    longest = most_line_bytes(job.spec)
+    most = 2 * most_samples(job.spec)  # ``_incomplete`` names the doubled ones
+    try:
+        with open_regular(job.out / SAMPLES) as file:
+            for number, line in enumerate(lines_of(file, longest), 1):
+                if number > most:
+                    return samples, doc_ids, f"{SAMPLES}: more than {most} samples"
+                if not line.endswith(b"\n"):
+                    why = (
+                        f"line {number} has more than {longest} bytes"
+                        if len(line) == longest
+                        else "its last line is cut off"
+                    )
+                    return samples, doc_ids, f"{SAMPLES}: {why}"
+                sample = _sample(line, job.spec, known, warmed)
+                stages.update(sample.stages_ns)
+                if len(stages) > _MOST_STAGES:
+                    return samples, doc_ids, f"{SAMPLES}: line {number}: more than {_MOST_STAGES} stages"
+                doc_ids.update(doc_id for doc_id, _ in sample.hits)
+                kept = sample.trial in (job.spec.first_trial, WARMUP_TRIAL)
+                samples.append(sample if kept else sample.without_hits())
+    except OSError:
+        return samples, doc_ids, None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BadAnswer) as error:
+        return samples, doc_ids, plain(f"{SAMPLES}: line {len(samples) + 1}: {error}")
+    return samples, doc_ids, None
+
+
+def _sample(line: bytes, spec: JobSpec, known: set[str], warmed: set[str]) -> Sample:
+    """Check one line; ``warmed`` takes in the queries that warm-up has asked."""
+    raw = json.loads(line)
+    trial, query_id, latency_ns = raw["trial"], raw["query_id"], raw["latency_ns"]
+    if not isinstance(query_id, str) or query_id not in known:
+        raise ValueError(f"unknown query id {str(query_id)[:80]!r}")
+    timed = range(spec.first_trial, spec.first_trial + most_trials(spec))
+    if type(trial) is not int or (trial not in timed and trial not in (WARMUP_TRIAL, REPEAT_TRIAL)):
+        raise ValueError(f"trial {str(trial)[:20]}, asked for {timed.start} to {timed.stop - 1}")
+    if type(latency_ns) is not int or not 0 < latency_ns < 1 << 62:
+        raise ValueError(f"latency_ns {str(latency_ns)[:40]} is no positive whole number")
+    stages_ns = {
+        name: value
+        for name, value in raw.get("stages_ns", {}).items()
+        if _STAGE_NAME.fullmatch(name) and type(value) is int and 0 <= value < 1 << 62
+    }
+    hits: list[tuple[str, float]] = []
+    if trial != WARMUP_TRIAL or query_id not in warmed:
+        fewest = 0 if spec.fewer_hits_ok else min(spec.k, spec.corpus_size)
+        hits = check([Hit(doc_id, score) for doc_id, score in raw["hits"]], spec.k, fewest)
+    if trial == WARMUP_TRIAL:
+        warmed.add(query_id)
+    ranking = hashlib.sha256("\n".join(doc_id for doc_id, _ in hits).encode("utf-8")).digest()
+    extra = {name: _extra(name, raw[name]) for name in ("scheduled_ns", "service_ns", "batch") if name in raw}
+    return Sample(trial, query_id, latency_ns, stages_ns, ranking, hits, **extra)
+
+
+def _extra(name: str, value: object) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 62:
+        raise ValueError(f"{name} {str(value)[:40]} is no whole number")
+    return value
+
+
+def incomplete(spec: JobSpec, measurement: Measurement, samples: list[Sample]) -> str | None:
+    """What is missing, doubled or not asked for among the samples, if anything."""
+    trials = len(measurement.probes) if spec.scenario == "server" else spec.trials
+    wanted = Counter(
+        (trial, query.query_id) for trial in range(spec.first_trial, spec.first_trial + trials) for query in spec.sample
+    )
+    wanted.update((REPEAT_TRIAL, query.query_id) for query in repeated(spec) for _ in range(2))
+    # Warm-up may pass over its queries again, up to the cap; nothing else may.
+    asked = Counter((sample.trial, sample.query_id) for sample in samples if sample.trial != WARMUP_TRIAL)
+    warmed = [sample.query_id for sample in samples if sample.trial == WARMUP_TRIAL]
+    missing = wanted - asked
+    missing.update((WARMUP_TRIAL, query.query_id) for query in spec.warmup if query.query_id not in set(warmed))
+    known = {query.query_id for query in spec.warmup}
+    foreign = {(WARMUP_TRIAL, name) for name in warmed if name not in known}
+    foreign |= asked.keys() - wanted.keys()
+    doubled = sum((asked - wanted).values()) - sum(asked[key] for key in foreign)
+    doubled += max(0, sum(name in known for name in warmed) - max(len(spec.warmup), spec.warmup_cap))
+    if doubled:
+        return f"{doubled} samples come twice"
+    if missing:
+        return f"{sum(missing.values())} of {sum(wanted.values()) + len(spec.warmup)} samples are missing"
+    if foreign:
+        trial, query_id = min(foreign)
+        return f"query {query_id!r} was not asked for in {'the warm-up' if trial == WARMUP_TRIAL else f'trial {trial}'}"
+    return None
+
+
+def worked_s(spec: JobSpec, samples: list[Sample]) -> float:
+    """Seconds that the system says it worked on queries.
+
+    Batches count once, and so does time in which several streams worked; waiting in a queue does not count.
+    """
+    return (_served_ns(samples) if spec.scenario == "server" else claimed_ns(samples)) / 1e9
+
+
+def claimed_ns(samples: Sequence[Sample]) -> int:
+    """Add up latencies, a batch's once."""
+    alone = sum(sample.latency_ns for sample in samples if sample.batch is None)
+    batches = {(sample.trial, sample.batch): sample.latency_ns for sample in samples if sample.batch is not None}
+    return alone + sum(batches.values())
+
+
+def _served_ns(samples: list[Sample]) -> int:
+    """Nanoseconds in which at least one stream worked, by trial, and those of samples that name no arrival."""
+    worked_ns = 0
+    spans: list[tuple[int, int, int]] = []
+    for sample in samples:
+        service_ns = sample.latency_ns if sample.service_ns is None else sample.service_ns
+        if sample.scheduled_ns is None:
+            worked_ns += service_ns
+        else:
+            end = sample.scheduled_ns + sample.latency_ns
+            spans.append((sample.trial, end - service_ns, end))
+    reached: dict[int, int] = {}  # until when each trial's time is counted
+    for trial, start, end in sorted(spans):
+        since = max(start, reached.get(trial, start))
+        worked_ns += max(0, end - since)
+        reached[trial] = max(since, end)
+    return worked_ns

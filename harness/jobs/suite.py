@@ -1,0 +1,278 @@
+"""``suites/*.toml`` -> a validated :class:`Suite`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from harness.config import NAME_PATTERN, Declared, read_toml, validate
+from harness.errors import FileError, did_you_mean
+from harness.records import Outcome, ScenarioParams
+
+# What each named protocol says where a suite is silent.
+_PROTOCOLS: dict[str, dict[str, Any]] = {
+    "interleaved": {"warmup_queries": 20, "warmup_cap": 50_000},
+    "santhanam2023": {"warmup_queries": 10, "warmup_cap": None},
+}
+
+
+class Protocol(Declared):
+    """How a cell is measured.  A named protocol gives the defaults; each key can be set in the suite."""
+
+    name: Literal["interleaved", "santhanam2023"] = Field(
+        default="interleaved",
+        description="`interleaved`: each trial is a fresh process, and trials of all cells are mixed in random order;"
+        " `santhanam2023`: warm-up and all trials of a cell in one container, as in the paper",
+    )
+    warmup_queries: int = Field(
+        default=20,
+        ge=1,
+        le=10_000,
+        description="queries to warm up with, none of them timed (`santhanam2023`: 10); a dataset without unjudged"
+        " queries lends at most a fifth of its sample, which is then judged and not timed",
+    )
+    warmup_cap: int | None = Field(
+        default=50_000,
+        ge=1,
+        le=1_000_000,
+        description="warm-up passes over its queries again until 1.5 s of work are level and no compiler is at work,"
+        " and asks at most this many; it ends after 60 s of work in any case (`santhanam2023`: one pass)",
+    )
+    trials: int = Field(default=5, ge=1, le=1000, description="timed passes over the query sample")
+    repeats: int = Field(
+        default=20, ge=0, le=1000, description="queries asked twice in a row after the trials, to find result caches"
+    )
+    sample_size: int = Field(default=1000, ge=1, le=100_000, description="queries in the sample, at most those judged")
+    k: int = Field(default=10, ge=1, le=10_000, description="documents to retrieve for each query")
+    seed: int = Field(default=2023, ge=0, description="chooses sample, warm-up queries and their order")
+    load_timeout_s: float = Field(default=600.0, gt=0, description="longest load")
+    query_timeout_s: float = Field(default=60.0, gt=0, description="longest query (`offline`: times the batch size)")
+    build_timeout_s: float = Field(default=7200.0, gt=0, description="longest index build")
+    job_timeout_s: float = Field(default=7200.0, gt=0, description="longest job in all")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        """Fill in what the named protocol says."""
+        if not isinstance(value, dict):
+            return value
+        defaults = _PROTOCOLS.get(value.get("name", "interleaved"), {})
+        return {**defaults, **value}
+
+    @property
+    def jobs(self) -> int:
+        """Fresh processes that a cell takes."""
+        return self.trials if self.name == "interleaved" else 1
+
+    @property
+    def trials_a_job(self) -> int:
+        """Timed passes in each of them."""
+        return self.trials // self.jobs
+
+
+class Offline(Declared):
+    """The ``offline`` scenario: all queries are there at once, and are handed over in batches."""
+
+    batch_size: int = Field(default=32, ge=1, le=100_000, description="queries handed to the system at once")
+
+
+class Server(Declared):
+    """The ``server`` scenario: queries arrive by themselves (Poisson); what rate does the system keep up with?"""
+
+    latency_target_s: float = Field(default=0.05, gt=0, description="latency, from the scheduled arrival, to keep")
+    latency_percentile: Literal[50, 90, 95, 99] = Field(
+        default=95, description="share of the queries, in per cent, that must keep it"
+    )
+
+
+class Expectation(Declared):
+    """Cells whose outcome is foreseen to be another than ``ok``; such an outcome is done, and no failure."""
+
+    system: str = Field(description="system name")
+    profile: str = Field(description="hardware profile name")
+    outcome: Outcome = Field(description="the outcome foreseen")
+
+
+class Restriction(Declared):
+    """Hardware profiles that some of the suite's systems alone are measured on."""
+
+    profiles: tuple[str, ...] = Field(min_length=1, description="hardware profile names; each in one `[[restrict]]`")
+    systems: tuple[str, ...] = Field(min_length=1, description="the only systems that are measured on them")
+
+    @field_validator("profiles", "systems")
+    @classmethod
+    def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return _each_once(value)
+
+
+class Ec2(Declared):
+    """What ``--launcher ec2`` and ``--launcher batch`` run on, where it is not to be what profiles are priced on."""
+
+    instances: dict[str, str] = Field(
+        default={},
+        description='instance types by hardware profile, e.g. `instances = { cpu1-mem4 = "m6i.large" }`; by default'
+        " the cheapest with room for the job beside the host",
+    )
+    ami: Literal["al2023", "debian-12"] = Field(
+        default="al2023",
+        description="operating system: Amazon Linux 2023 or Debian 12; GPU profiles always have Amazon's own for GPUs",
+    )
+
+
+class Suite(Declared):
+    """A declared set: systems x datasets x scenarios x hardware profiles less what is restricted, and a protocol."""
+
+    name: str = Field(
+        pattern=NAME_PATTERN,
+        description="names the folder of the results: lowercase letters, digits, '.', '_', '-'",
+        json_schema_extra={"default": "the file's name"},
+    )
+    systems: tuple[str, ...] = Field(min_length=1, description="system names (`harness systems`)")
+    datasets: tuple[str, ...] = Field(
+        min_length=1,
+        description="names of shipped datasets, folders relative to the suite file (`./my-data`, with a split"
+        " `./my-data#dev`), or ids of ir_datasets (`beir/scifact/test`)",
+    )
+    profiles: tuple[str, ...] = Field(min_length=1, description="hardware profiles (instance_profiles/hardware.toml)")
+    scenarios: tuple[Literal["single_stream", "offline", "server"], ...] = Field(
+        default=("single_stream",),
+        min_length=1,
+        description="how queries reach the system: `single_stream` (one at a time), `offline` (batches), `server`"
+        " (Poisson arrivals)",
+    )
+    build_profile: str | None = Field(
+        default=None, description="hardware profile of index builds; by default all CPUs and half of the host's memory"
+    )
+    measures: tuple[str, ...] = Field(
+        default=("RR@10", "Success@10", "nDCG@10"), min_length=1, description="as ir_measures writes them"
+    )
+    protocol: Protocol = Field(default=Protocol(), description="how jobs measure")
+    offline: Offline = Field(default=Offline(), description="the `offline` scenario's parameters")
+    server: Server = Field(default=Server(), description="the `server` scenario's parameters")
+    overhead: bool = Field(
+        default=True, description="measure the null system on each profile too: what harness itself adds to a query"
+    )
+    restrict: tuple[Restriction, ...] = Field(
+        default=(), description="profiles for some systems only, where the suite is not the whole product"
+    )
+    expect: tuple[Expectation, ...] = Field(default=(), description="outcomes foreseen that are not ok")
+    ec2: Ec2 = Field(default=Ec2(), description="what runs it on AWS")
+
+    @field_validator("systems", "datasets", "profiles", "scenarios")
+    @classmethod
+    def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return _each_once(value)
+
+    @field_validator("datasets")
+    @classmethod
+    def _apart(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        names = [dataset_name(declared) for declared in value]
+        for declared, name in zip(value, names, strict=True):
+            if name in ("", ".", ".."):
+                raise ValueError(f"{declared!r} gives no name; write the folder's own, e.g. '../my-data'")
+            if names.count(name) > 1:
+                raise ValueError(f"two datasets are called {name!r}; rename a folder")
+        return value
+
+    def scenario_params(self, scenario: str) -> ScenarioParams:
+        """What a scenario needs beyond its name."""
+        if scenario == "offline":
+            return ScenarioParams(batch_size=self.offline.batch_size)
+        if scenario == "server":
+            return ScenarioParams(
+                latency_target_s=self.server.latency_target_s, latency_percentile=float(self.server.latency_percentile)
+            )
+        return ScenarioParams()
+
+    def allows(self, system: str, profile: str) -> bool:
+        """Whether a system is measured on a profile: no ``[[restrict]]`` keeps that profile for others."""
+        return all(system in entry.systems for entry in self.restrict if profile in entry.profiles)
+
+    def expected(self, system: str, profile: str) -> Outcome:
+        """The outcome foreseen for a cell."""
+        for entry in self.expect:
+            if (entry.system, entry.profile) == (system, profile):
+                return entry.outcome
+        return Outcome.OK
+
+
+def _each_once(value: tuple[str, ...]) -> tuple[str, ...]:
+    twice = {name for name in value if value.count(name) > 1}
+    if twice:
+        raise ValueError(f"{', '.join(sorted(twice))} comes twice; name each once")
+    return value
+
+
+def dataset_name(declared: str) -> str:
+    """What results call the dataset: the last part of a path, the name itself, or an id with ``-`` for ``/``."""
+    if declared.startswith((".", "/")):
+        declared = declared.rstrip("/").rpartition("/")[2]
+    return declared.strip("/").replace("/", "-").replace("#", "-")
+
+
+def load(path: Path) -> Suite:
+    """Read a suite file.
+
+    Raises:
+        FileError: missing, no TOML, an unknown or wrong key: one line that names file, key and fix.
+    """
+    return parse(read_toml(path), path)
+
+
+def parse(raw: dict[str, Any], path: Path) -> Suite:
+    """Check a suite's keys, which come from a file.
+
+    Raises:
+        FileError: an unknown or wrong key: one line that names file, key and fix.
+    """
+    if "name" not in raw and not re.fullmatch(NAME_PATTERN, path.stem):
+        raise FileError(
+            f"{path}: {path.stem!r} is no good as the suite's name; set `name` in the file "
+            "(lowercase letters, digits, '.', '_', '-'; at most 63)"
+        )
+    suite = validate(Suite, {"name": path.stem, **raw}, path)
+    _check_restrictions(suite, path)
+    for name in suite.ec2.instances:
+        known = (*suite.profiles, *filter(None, (suite.build_profile,)))
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
+            raise FileError(f"{path}: key 'ec2.instances': profile {name!r} is not in this suite{hint}")
+    for index, entry in enumerate(suite.expect):
+        for key, name, known in (("system", entry.system, suite.systems), ("profile", entry.profile, suite.profiles)):
+            if name not in known:
+                raise FileError(f"{path}: key 'expect.{index}.{key}': {name!r} is not in this suite")
+        if any((entry.system, entry.profile) == (other.system, other.profile) for other in suite.expect[:index]):
+            raise FileError(f"{path}: key 'expect.{index}': {entry.system} on {entry.profile} comes twice; keep one")
+        if not suite.allows(entry.system, entry.profile):
+            raise FileError(
+                f"{path}: key 'expect.{index}': a [[restrict]] keeps {entry.system} off {entry.profile}, so there is"
+                " no such cell; remove one of the two"
+            )
+    return suite
+
+
+def _check_restrictions(suite: Suite, path: Path) -> None:
+    restricted: set[str] = set()
+    for index, entry in enumerate(suite.restrict):
+        named = (("profiles", entry.profiles, suite.profiles), ("systems", entry.systems, suite.systems))
+        for key, names, known in named:
+            for name in names:
+                if name not in known:
+                    hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
+                    raise FileError(f"{path}: key 'restrict.{index}.{key}': {name!r} is not in this suite{hint}")
+        again = restricted.intersection(entry.profiles)
+        if again:
+            raise FileError(
+                f"{path}: key 'restrict.{index}.profiles': {', '.join(sorted(again))} is restricted already;"
+                " name all its systems in one [[restrict]]"
+            )
+        restricted.update(entry.profiles)
+    for system in suite.systems:
+        if not any(suite.allows(system, profile) for profile in suite.profiles):
+            raise FileError(
+                f"{path}: key 'restrict': leaves {system} no profile, so it would never be measured; take it from"
+                " `systems`, or add it to a [[restrict]]"
+            )

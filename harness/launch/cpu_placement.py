@@ -1,0 +1,226 @@
+"""Which CPUs a job gets: whole physical cores within one NUMA node, as ``/sys`` shows them; the harness gets the rest.
+
+Two jobs of one core share its execution units and caches, and memory of another node is further away: both change
+latency without showing anywhere.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from harness import filesystem
+from harness.driver.procfs import parse_list
+from harness.results.schema import Placement
+
+SYSTEM = Path("/sys/devices/system")
+_FIRST = 0  # the CPU that kernels give most of their own work to
+
+
+@dataclass(frozen=True)
+class Core:
+    """One physical core: its CPUs (hardware threads) that are online, those of them that we may use, and its node."""
+
+    online: frozenset[int]
+    usable: frozenset[int]
+    node: int | None
+
+    @property
+    def whole(self) -> bool:
+        """May we use all of it?"""
+        return self.usable == self.online
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The cores that we may use; ``shown`` is false where the kernel does not say which CPUs share one."""
+
+    cores: tuple[Core, ...]
+    shown: bool
+
+    @property
+    def nodes(self) -> set[int]:
+        """NUMA nodes; empty where the kernel shows none."""
+        return {core.node for core in self.cores if core.node is not None}
+
+
+def read(usable: Iterable[int], root: Path = SYSTEM) -> Topology:
+    """The topology of the CPUs that we may use, from a ``/sys/devices/system`` tree."""
+    left, node_of = set(usable), _nodes(root)
+    online = _cpu_list(root / "cpu" / "online")
+    cores, shown = [], True
+    while left:
+        cpu = min(left)
+        siblings = _siblings(cpu, root)
+        if siblings is None:
+            shown, siblings = False, {cpu}
+        # A CPU that went offline is no sibling that anyone could use.
+        siblings = (siblings & online if online else siblings) | {cpu}
+        cores.append(Core(frozenset(siblings), frozenset(siblings & left), node_of.get(cpu)))
+        left -= siblings
+    return Topology(tuple(cores), shown)
+
+
+def place(count: int, usable: Iterable[int] | None = None, root: Path = SYSTEM) -> Placement:
+    """Choose ``count`` CPUs for a job, and those that the harness keeps to while it runs.
+
+    Whole cores of one NUMA node first; CPU 0's core last; else the highest numbers.  Of a core that is needed in
+    part only, the rest stays idle where the harness has another CPU.
+
+    Args:
+        count: CPUs that the job needs; at most as many as are usable.
+        usable: CPUs that this process may use; by default its affinity.
+        root: the ``/sys/devices/system`` tree.
+    """
+    mine = os.sched_getaffinity(0) if usable is None else set(usable)
+    seen = read(mine, root)
+    if not seen.shown:
+        chosen = set(sorted(mine)[-count:])
+        rest = mine - chosen
+        return _placement(chosen, rest, seen, whole=None)
+    chosen = max(_candidates(seen, count), key=lambda cpus: _merit(cpus, seen))
+    rest = mine - chosen
+    apart = rest - _touched(chosen, seen)
+    # Where only siblings are left, the harness takes those: better half a core than the job's own CPU.
+    return _placement(chosen, apart or rest, seen, whole=_whole(chosen, seen) and bool(apart or not rest))
+
+
+def _candidates(seen: Topology, count: int) -> list[set[int]]:
+    """One set of CPUs from each node that has enough; from all nodes together where none has."""
+    groups = [[core for core in seen.cores if core.node == node] for node in {core.node for core in seen.cores}]
+    enough = [group for group in groups if sum(len(core.usable) for core in group) >= count]
+    return [_take(group, count) for group in enough or [list(seen.cores)]]
+
+
+def _take(cores: list[Core], count: int) -> set[int]:
+    """Whole cores before half ones, away from CPU 0, larger before smaller, near each other, high numbers first."""
+    taken: set[int] = set()
+    order = sorted(
+        cores,
+        key=lambda core: (core.whole, _FIRST not in core.online, len(core.online), core.node or 0, max(core.usable)),
+        reverse=True,
+    )
+    for core in order:
+        taken.update(sorted(core.usable)[: count - len(taken)])
+    return taken
+
+
+def _merit(cpus: set[int], seen: Topology) -> tuple[bool, bool, int]:
+    return _whole(cpus, seen), _FIRST not in _touched(cpus, seen), max(cpus)
+
+
+def _whole(cpus: set[int], seen: Topology) -> bool:
+    """Are all cores that the job touches ours in whole?"""
+    return all(core.whole for core in seen.cores if core.usable & cpus)
+
+
+def _touched(cpus: set[int], seen: Topology) -> set[int]:
+    """The job's CPUs and their siblings."""
+    return {cpu for core in seen.cores if core.usable & cpus for cpu in core.online}
+
+
+def _placement(chosen: set[int], rest: set[int], seen: Topology, whole: bool | None) -> Placement:
+    nodes = {core.node for core in seen.cores if core.usable & chosen and core.node is not None}
+    return Placement(
+        cpus=tuple(sorted(chosen)),
+        numa_nodes=tuple(sorted(nodes)),
+        whole_cores=whole,
+        harness_cpus=tuple(sorted(rest or chosen)),
+        apart=bool(rest),
+    )
+
+
+def _siblings(cpu: int, root: Path) -> set[int] | None:
+    """CPUs of the same physical core; None where it is not shown."""
+    folder = root / "cpu" / f"cpu{cpu}" / "topology"
+    listed = _cpu_list(folder / "thread_siblings_list") or _cpu_list(folder / "core_cpus_list")
+    if listed:
+        return listed
+    mine = _core_name(folder)
+    if mine is None:
+        return None
+    folders = (root / "cpu").glob("cpu[0-9]*/topology")
+    return {int(each.parent.name.removeprefix("cpu")) for each in folders if _core_name(each) == mine}
+
+
+def _core_name(folder: Path) -> tuple[str, str] | None:
+    package, core = _text(folder / "physical_package_id"), _text(folder / "core_id")
+    return None if package is None or core is None else (package.strip(), core.strip())
+
+
+def _nodes(root: Path) -> dict[int, int]:
+    found = {}
+    for path in (root / "node").glob("node[0-9]*"):
+        for cpu in _cpu_list(path / "cpulist"):
+            found[cpu] = int(path.name.removeprefix("node"))
+    return found
+
+
+def _cpu_list(path: Path) -> set[int]:
+    return parse_list(_text(path) or "")
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="ascii")
+    except OSError:
+        return None
+
+
+# MERGED harness.launch.cpu_placement: Which CPUs of this host other harnesses have for their jobs, where several measure
+# there at once.
+
+
+# Set by whoever starts several harnesses on one host (harness.aws.batch): the folder that they share.
+VARIABLE = "HARNESS_CPU_LEASES"
+_WAIT_S = 1.0
+
+
+@contextmanager
+def placed(count: int) -> Iterator[Placement]:
+    """Choose ``count`` CPUs for a job as :func:`topology.place` does, of those that no other harness has.
+
+    Waits until there are enough; they are ours until the context ends.
+    """
+    folder = os.environ.get(VARIABLE)
+    if folder is None:
+        yield place(count)
+        return
+    with ExitStack() as leases:
+        while (placement := _take_lock(count, Path(folder), leases)) is None:
+            time.sleep(_WAIT_S)
+        yield placement
+
+
+def _take_lock(count: int, folder: Path, leases: ExitStack) -> Placement | None:
+    mine = os.sched_getaffinity(0)
+    with filesystem.alone(folder, "choosing"), ExitStack() as tried:
+        free = _lock(mine, folder, tried)
+        # Whoever asks for more than there ever will be is refused elsewhere, and waits for nothing here.
+        if len(free) < min(count, len(mine)):
+            return None
+        placement = place(count, free)
+        tried.close()
+        _lock(placement.cpus, folder, leases)
+        return placement
+
+
+def _lock(cpus: Iterable[int], folder: Path, held: ExitStack) -> set[int]:
+    """Lock what is free of these, until ``held`` is closed."""
+    taken = set()
+    for cpu in cpus:
+        file: IO[bytes] = (folder / f"cpu{cpu}.lock").open("ab")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+        else:
+            held.enter_context(file)
+            taken.add(cpu)
+    return taken

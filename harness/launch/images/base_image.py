@@ -1,0 +1,200 @@
+"""The base image that all engines share, and the one that compiles for them (``toolchain``), for each platform.
+
+Each is pulled by digest where a registry answers, else bootstrapped here.  The digest is an index's: it names the image
+of every platform.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import docker
+from docker.errors import APIError, ImageNotFound, NotFound
+
+from harness import filesystem
+from harness.config import Declared, read_toml, validate
+from harness.errors import ImageError
+from harness.launch.images import emulation, platforms
+from harness.launch.images.catalog import images_dir
+from harness.records import digest
+
+# The label that says how a base came about.
+ORIGIN_LABEL = "harness.base"
+# Makes a minimal Debian; both bases come out of it.
+_SCRIPT = "rootfs.sh"
+
+
+class BaseFile(Declared):
+    """``images/base/base.toml``, ``images/toolchain/base.toml``."""
+
+    image: str
+    tag: str
+    digest: str
+    suite: str
+    packages: tuple[str, ...]
+
+
+def recipe(name: str = "base", images: Path | None = None) -> str:
+    """Hash of all that decides a base: its folder, and how one is bootstrapped."""
+    home = images or images_dir()
+    files = [*sorted((home / name).iterdir()), home / "base" / _SCRIPT]
+    return digest({path.name: path.read_text(encoding="utf-8") for path in files if path.is_file()})
+
+
+def reference(name: str = "base", images: Path | None = None, platform: str = platforms.AMD64) -> str:
+    """Its tag."""
+    return f"harness-{name}:{platforms.apart(recipe(name, images)[:12], platform)}"
+
+
+def lock(name: str, platform: str) -> Path:
+    """Return the file that pins each package of a bootstrapped base (scripts/lock-base writes it)."""
+    return images_dir() / name / f"packages-{platforms.debian(platform)}.lock"
+
+
+def ensure(
+    client: docker.DockerClient,
+    cache: Path,
+    report: Callable[[str], None],
+    name: str = "base",
+    platform: str | None = None,
+) -> str:
+    """Make a base image unless it is there; return its tag.
+
+    Args:
+        platform: what it is for; the engine's own if not given.
+
+    Raises:
+        ImageError: it can neither be pulled nor bootstrapped on this host; says what to install.
+    """
+    platform = platform or emulation.native(client)
+    tag = reference(name, platform=platform)
+    if not _is_there(client, tag):
+        with filesystem.alone(cache, tag.replace(":", "-")):  # an emulated one takes long, and holds up no other
+            if not _is_there(client, tag):
+                folder = images_dir() / name
+                base = validate(BaseFile, read_toml(folder / "base.toml"), folder / "base.toml")
+                with filesystem.alone(
+                    cache, "base-images"
+                ):  # one digest is all platforms': the last pulled has its name
+                    remark = _pull(client, base, folder, tag, platform=platform, report=report)
+                if remark:
+                    _bootstrap(client, base, name, tag, platform=platform, cache=cache, remark=remark, report=report)
+    return tag
+
+
+def _is_there(client: docker.DockerClient, tag: str) -> bool:
+    try:
+        client.images.get(tag)
+    except ImageNotFound:
+        return False
+    return True
+
+
+def _pull(
+    client: docker.DockerClient, base: BaseFile, folder: Path, tag: str, *, platform: str, report: Callable[[str], None]
+) -> str | None:
+    """Pull the official image and tag it; ``None``, or why it cannot be had."""
+    report(f"pulling the base image {base.image}:{base.tag} for {platform}")
+    official = f"{base.image}@{base.digest}"
+    try:
+        client.images.pull(official, platform=platform)
+    except (APIError, NotFound) as error:
+        return " ".join(str(error.explanation or error).split())[:200]
+    # The legacy builder takes a folder; it runs one command, so that the packages can be seen in both kinds of base.
+    client.images.build(
+        path=str(folder),
+        tag=tag,
+        buildargs={"IMAGE": official},
+        labels={ORIGIN_LABEL: official},
+        platform=platform,
+        network_mode="none",
+        rm=True,
+        forcerm=True,
+    )
+    return None
+
+
+def _bootstrap(
+    client: docker.DockerClient,
+    base: BaseFile,
+    name: str,
+    tag: str,
+    *,
+    platform: str,
+    cache: Path,
+    remark: str,
+    report: Callable[[str], None],
+) -> None:
+    """Make the base of the packages that its lock pins, with mmdebstrap, which needs root."""
+    cannot = f"the base image cannot be pulled ({remark})"
+    if os.geteuid() != 0:
+        raise ImageError(f"{cannot}, and only root can bootstrap one: connect to a registry, or run as root")
+    if not emulation.host_runs(platform):  # it runs the new root's own programs
+        raise ImageError(f"{cannot}, and this host does not run programs of {platform} to bootstrap one: install qemu")
+    with filesystem.alone(cache, "mmdebstrap"):
+        if shutil.which("mmdebstrap") is None:
+            _install_mmdebstrap(cannot, report)
+    took = "about a minute" if platform == platforms.here() else "some minutes, emulated"
+    report(f"bootstrapping Debian {base.suite} as {tag.partition(':')[0]} for {platform} ({took})")
+    (cache / "logs").mkdir(parents=True, exist_ok=True)
+    log = cache / "logs" / f"{tag.replace(':', '-')}.log"
+    # Device nodes and foreign owners: a plain temporary folder of root's, outside a cache that may be on NFS.
+    with filesystem.temporary("base") as work, log.open("wb") as sink:
+        tar = work / "rootfs.tar"
+        script = images_dir() / "base" / _SCRIPT
+        pinned = lock(name, platform)
+        wanted = [base.suite, platforms.debian(platform), str(pinned)]
+        command = [*_apart(), "bash", str(script), *wanted, str(work), str(tar)]
+        done = subprocess.run(command, stdout=sink, stderr=subprocess.STDOUT, check=False)
+        if done.returncode != 0:
+            filesystem.refuse_full(f"{work}: mmdebstrap failed", _tail(log))
+            raise ImageError(f"{cannot}, and mmdebstrap failed: {_tail(log)}; the whole log is {log}")
+        sha256 = hashlib.sha256(pinned.read_bytes()).hexdigest()
+        _import(client, tar, tag, platform, f"mmdebstrap-{base.suite}-{sha256[:12]}")
+
+
+def _import(client: docker.DockerClient, tar: Path, tag: str, platform: str, origin: str) -> None:
+    """Make an image of a root.  An import takes it to be of the engine's own platform; a build is told another."""
+    if platform == emulation.native(client):
+        repository, _, version = tag.partition(":")
+        changes = [f"LABEL {ORIGIN_LABEL}={origin}"]
+        client.api.import_image(src=str(tar), repository=repository, tag=version, changes=changes)
+        return
+    (tar.parent / "Dockerfile").write_text(f"FROM scratch\nADD {tar.name} /\n", encoding="utf-8")
+    (tar.parent / ".dockerignore").write_text(f"*\n!{tar.name}\n!Dockerfile\n", encoding="utf-8")
+    client.images.build(
+        path=str(tar.parent), tag=tag, labels={ORIGIN_LABEL: origin}, platform=platform, rm=True, forcerm=True
+    )
+
+
+def _apart() -> list[str]:
+    """Return the prefix that runs a command in its own namespaces, which die with us; empty if this host forbids it.
+
+    mmdebstrap mounts /proc below its folder.  Whoever clears up after a ``kill -9`` must not meet that mount.
+    """
+    apart = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child"]
+    try:
+        done = subprocess.run([*apart, "true"], capture_output=True, check=False)
+    except OSError:
+        return []
+    return apart if done.returncode == 0 else []
+
+
+def _install_mmdebstrap(cannot: str, report: Callable[[str], None]) -> None:
+    if not emulation.available():
+        raise ImageError(f"{cannot}, and mmdebstrap is missing: install mmdebstrap, or connect to a registry")
+    report("installing mmdebstrap with apt-get, as root: it bootstraps the base image")
+    failure = emulation.install("mmdebstrap")
+    if failure:
+        filesystem.refuse_full("apt-get", failure)
+        raise ImageError(f"{cannot}, and {failure}; install mmdebstrap by hand")
+
+
+def _tail(log: Path) -> str:
+    """The last lines of a log as one line."""
+    return " | ".join(log.read_text(encoding="utf-8", errors="replace").split("\n")[-4:]).strip(" |")

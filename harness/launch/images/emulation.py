@@ -1,0 +1,172 @@
+"""Programs of another platform than the engine's own: can they run there, and if not, what makes them run.
+
+Only making and checking images wants this.  What runs under emulation is never measured.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import struct
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import docker
+from docker.errors import APIError, ContainerError
+
+from harness import filesystem
+from harness.errors import ImageError
+from harness.launch.docker_errors import engine_errors
+from harness.launch.images import platforms
+
+# MERGED harness.launch.images.emulation: Installs Debian packages that images are made with, where harness may install any.
+
+
+def available() -> bool:
+    """Return whether harness may install packages here: as root, where there is apt-get."""
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
+def install(*packages: str) -> str | None:
+    """Install packages; return None, or which step failed and its last line."""
+    for arguments in (["update", "-qq"], ["install", "-qq", "--no-install-recommends", *packages]):
+        done = subprocess.run(
+            ["apt-get", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+        )
+        if done.returncode != 0:
+            last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+            return f"'apt-get {arguments[0]}' failed: {last}"
+    return None
+
+
+# The kernel's list of programs that run other programs.
+_BINFMT = Path("/proc/sys/fs/binfmt_misc")
+# How Debian's qemu-user-static wants to be listed; with the flag F, so that containers need no qemu inside.
+_LISTED = Path("/usr/lib/binfmt.d")
+_PROBE = "harness-probe"
+
+# exit(0) in machine code, and the machine's number in an ELF header.
+_EXIT = {
+    platforms.AMD64: (62, bytes.fromhex("31ff b83c000000 0f05")),  # xor edi,edi; mov eax,60; syscall
+    platforms.ARM64: (183, bytes.fromhex("000080d2 a80b80d2 010000d4")),  # mov x0,#0; mov x8,#93; svc #0
+}
+
+Report = Callable[[str], None]
+
+
+def native(client: docker.DockerClient) -> str:
+    """The engine's own platform.
+
+    Raises:
+        EngineError: it does not answer.
+    """
+    with engine_errors():
+        return platforms.of_machine(str(client.version()["Arch"]))
+
+
+def ensure(client: docker.DockerClient, platform: str, cache: Path, report: Report) -> None:
+    """See to it that the engine runs programs of that platform; as root on Debian, install what that takes.
+
+    Raises:
+        ImageError: it does not, and cannot be made to from here; says what to install.
+        EngineError: it does not answer.
+    """
+    own = native(client)
+    if platform == own or engine_runs(client, platform):
+        return
+    with filesystem.alone(cache, "emulation"):
+        if engine_runs(client, platform):
+            return
+        failure = _install(platform, report)
+        if not engine_runs(client, platform):
+            short = platforms.debian(platform)
+            raise ImageError(
+                f"this engine ({own}) does not run programs of {platform}{f' ({failure})' if failure else ''}: "
+                "'apt-get install qemu-user-static binfmt-support' on its host (where a registry answers also 'docker"
+                f" run --privileged --rm tonistiigi/binfmt --install {short}'), or make them on an {short} machine"
+            )
+
+
+def engine_runs(client: docker.DockerClient, platform: str) -> bool:
+    """Whether a container of that platform runs: one is tried, whose only program ends at once."""
+    tag = f"{_PROBE}:{platforms.debian(platform)}-{os.getpid()}"
+    with engine_errors():
+        built = client.api.build(
+            fileobj=io.BytesIO(_context(platform)),
+            custom_context=True,
+            decode=True,
+            tag=tag,
+            platform=platform,
+            rm=True,
+        )
+        failures = [str(event["error"]) for event in built if "error" in event]
+        if failures:
+            raise ImageError(f"the engine makes no images for {platform}: {failures[0][:200]}")
+        try:
+            client.containers.run(tag, remove=True, network_mode="none", platform=platform)
+        except (ContainerError, APIError):
+            return False
+        finally:
+            client.images.remove(tag, force=True)
+    return True
+
+
+def host_runs(platform: str) -> bool:
+    """Whether this host itself runs programs of that platform."""
+    with filesystem.temporary("probe") as folder:
+        program = folder / "probe"
+        program.write_bytes(_program(platform))
+        program.chmod(0o755)
+        try:
+            return subprocess.run([program], check=False).returncode == 0
+        except OSError:
+            return False
+
+
+def _program(platform: str) -> bytes:
+    """A whole static executable of that platform, which does nothing."""
+    machine, code = _EXIT[platform]
+    size, start = 64 + 56 + len(code), 0x400000
+    header = b"\x7fELF\x02\x01\x01" + bytes(9)
+    header += struct.pack("<HHIQQQIHHHHHH", 2, machine, 1, start + 120, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    return header + struct.pack("<IIQQQQQQ", 1, 5, 0, start, start, size, size, 0x10000) + code
+
+
+def _context(platform: str) -> bytes:
+    packed = io.BytesIO()
+    files = {"Dockerfile": b'FROM scratch\nCOPY probe /probe\nENTRYPOINT ["/probe"]\n', "probe": _program(platform)}
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), 0o755
+            tar.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def _install(platform: str, report: Report) -> str | None:
+    """Install an emulator on this host and list it with the kernel; None, or why that cannot be."""
+    if not available():
+        return "only root on Debian or Ubuntu can have it installed from here"
+    listed = _LISTED / f"qemu-{platforms.kernel(platform)}.conf"
+    if not listed.is_file():
+        report("installing qemu-user-static")
+        failure = install("qemu-user-static")
+        if failure:
+            return failure
+    try:
+        if not (_BINFMT / "register").exists():
+            subprocess.run(["mount", "-t", "binfmt_misc", "binfmt_misc", str(_BINFMT)], check=True, capture_output=True)
+        if not (_BINFMT / listed.stem).exists():
+            report(f"this host now runs programs of {platform} with qemu, until 'echo -1 > {_BINFMT / listed.stem}'")
+            (_BINFMT / "register").write_bytes(listed.read_bytes().strip())
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"qemu cannot be listed with the kernel: {error}"
+    return None

@@ -1,0 +1,125 @@
+"""What decides an image: its recipe, a hash that needs no engine and no download."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import harness
+from harness.launch.images import base_image
+from harness.launch.images.catalog import System, images_dir
+from harness.launch.images.platforms import AMD64
+from harness.launch.images.system_files import Asset
+from harness.records import digest
+
+# The modules beside harness/driver/ that the driver imports: standard library only.
+_DRIVER_MODULES = ("__init__.py", "records.py")
+
+# Files of an engine's folder that people or the host read, and no image holds.
+_HOST_ONLY = re.compile(r"engine\.toml|requirements(-[a-z0-9]+)*\.in")
+_LOCK = re.compile(r"requirements(-[a-z0-9]+)*\.lock")
+
+
+def engine_recipe(system: System) -> str:
+    """Hash of everything that decides the image of the system's engine, which all its systems share."""
+    decides = {
+        "base": base_image.recipe("base"),
+        "engine": _hashes(engine_files(system)),
+        "parts": _hashes(part_files(system)),
+        "packages": _hashes(system.part_locks),
+        "driver": _hashes(driver_files()),
+        "assets": _declared(system.engine_assets),
+    }
+    if system.platform != AMD64:  # which was the only one at first: its recipes stay what they were
+        decides["platform"] = system.platform
+    if system.toolchain:
+        decides["toolchain"] = base_image.recipe("toolchain")
+    return digest(decides)
+
+
+def recipe(system: System) -> str:
+    """Hash of everything that decides the system's image."""
+    return digest(
+        {
+            "engine": engine_recipe(system),
+            "dockerfile": sha256(dockerfile(system)),
+            "assets": _declared(system.system_assets),
+            "prepare": [system.prepare, system.prepared_with] if system.system_assets else None,
+            "components": [[each.name, each.engine, each.resumable_builds, recipe(each)] for each in system.components],
+        }
+    )
+
+
+def dockerfile(system: System) -> Path:
+    """How the system's image is made of its engine's: a file of ``images/system/``."""
+    if system.components:
+        kind = "joined"
+    elif not system.system_assets:
+        kind = "plain"
+    else:
+        kind = "prepared" if system.prepare else "assets"
+    return images_dir() / "system" / f"{kind}.Dockerfile"
+
+
+def engine_files(system: System) -> dict[str, Path]:
+    """The files of an engine's folder that go into the build, by name; of its locks the one that is meant."""
+    files = {path.name: path for path in sorted(system.engine_dir.iterdir()) if path.is_file()}
+    own = {name: path for name, path in files.items() if not (_HOST_ONLY.fullmatch(name) or _LOCK.fullmatch(name))}
+    return {**own, "requirements.lock": system.lock}
+
+
+def part_files(system: System) -> dict[str, Path]:
+    """The files of the parts that the engine shares with others, by their place on the import path."""
+    files = (path for part in system.parts for path in sorted(part.rglob("*.py")))
+    return {path.relative_to(_parts_folder(path, system)).as_posix(): path for path in files}
+
+
+def driver_files() -> dict[str, Path]:
+    """The driver's files by their place on the import path (``harness/records.py`` ...)."""
+    package = Path(harness.__file__).resolve().parent
+    files = [*(package / name for name in _DRIVER_MODULES), *sorted((package / "driver").rglob("*.py"))]
+    return {path.relative_to(package.parent).as_posix(): path for path in files}
+
+
+def sha256(path: Path) -> str:
+    """Hash of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _parts_folder(path: Path, system: System) -> Path:
+    return next(part.parent for part in system.parts if path.is_relative_to(part))
+
+
+def _hashes(files: dict[str, Path]) -> dict[str, str]:
+    return {name: sha256(path) for name, path in files.items()}
+
+
+def _declared(assets: tuple[Asset, ...]) -> dict[str, str]:
+    return {f"{asset.folder}/{name}": sha for asset in assets for name, sha in asset.sha256.items()}
+
+
+# MERGED harness.launch.images.recipes: What a system that joins others is told of each: ``components.json`` in its
+# image, or beside its adapter.
+
+
+def told(system: System, environments: list[dict[str, str]]) -> str:
+    """The file's text.
+
+    Args:
+        environments: of each component in turn, the variables that its own image gives its processes.
+    """
+    components = [
+        {
+            "name": each.name,
+            "engine": each.engine,
+            # Two engines that put theirs into one place would else be one, unnoticed.
+            "adapter_sha256": sha256(each.engine_dir / "adapter.py"),
+            "resumable_builds": each.resumable_builds,
+            "environment": environment,
+        }
+        for each, environment in zip(system.components, environments, strict=True)
+    ]
+    return json.dumps(components, indent=2, sort_keys=True)

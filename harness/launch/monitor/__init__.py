@@ -1,0 +1,1 @@
+"""Samplers and counters of a running job."""

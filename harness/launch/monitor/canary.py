@@ -1,0 +1,157 @@
+"""How fast is this machine just now?  Fixed pieces of work, timed on a job's CPUs before, between and after its trials.
+
+A system that got slower between two trials, and a machine that did, look alike in the system's own figures; here they
+do not (measuring rule 21).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from harness.results.schema import CanaryReading, Placement
+
+# Each repeat outlasts a scheduler's time slice (some 3 ms), so that a rival on the same CPU slows every one of them,
+# and the median forgets what slows one or two (an interrupt).
+_CPU_ROUNDS = 15_000
+_COPY_BYTES = 64 << 20  # larger than most last-level caches
+_DISK_BYTES = 1 << 20
+_REPEATS = {"cpu": 9, "memory": 5, "disk": 5}
+_LEAST_REPEATS = 3
+# No more repeats after so long (twice that for the least): a slow or busy machine gets fewer, and the whole stays
+# below 300 ms.
+_ENOUGH_S = {"cpu": 0.05, "memory": 0.05, "disk": 0.03}
+_FILE = ".canary"
+
+
+class Canary:
+    """Looks at the machine; holds its buffers from one look to the next, because fresh pages cost time."""
+
+    def __init__(self) -> None:
+        self._buffers: tuple[np.ndarray, np.ndarray] | None = None
+
+    def look(self, when: str, placement: Placement, folder: Path | None) -> CanaryReading:
+        """Time the fixed work now.
+
+        Args:
+            when: ``before``, ``between`` or ``after``.
+            placement: whose CPUs to look at.
+            folder: where to write for a moment; None leaves the disk out.
+        """
+        t_ns = time.perf_counter_ns()
+        # All CPUs at once: that is how a job uses them, and how clocks go down.
+        cpu_s = _on(placement.cpus, lambda: _timed("cpu", _work))
+        memory_s = _on(placement.cpus[-1:], self._copy)
+        disk_s = _write(folder) if folder else None
+        return CanaryReading(
+            when=when,
+            t_ns=t_ns,
+            took_s=(time.perf_counter_ns() - t_ns) / 1e9,
+            cpu_s=max(cpu_s),
+            memory_s=memory_s[0],
+            disk_s=disk_s,
+            load_1m=os.getloadavg()[0],
+            frequency_mhz=lowest_mhz(placement.cpus),
+            cpu_pressure=cpu_pressure(),
+        )
+
+    def prepare(self, placement: Placement) -> None:
+        """Touch the buffers where the job's CPUs are, which takes longer than a look may."""
+        if self._buffers is None:
+            _on(placement.cpus[-1:], self._touch)
+
+    def _touch(self) -> float:
+        self._buffers = np.ones(_COPY_BYTES, np.uint8), np.ones(_COPY_BYTES, np.uint8)
+        return 0.0
+
+    def _copy(self) -> float:
+        if self._buffers is None:
+            self._touch()
+        assert self._buffers is not None
+        source, target = self._buffers
+        return _timed("memory", lambda: np.copyto(target, source))
+
+
+def lowest_mhz(cpus: tuple[int, ...], root: Path = Path("/sys/devices/system/cpu")) -> float | None:
+    """The lowest clock of some CPUs, None where any of them does not show it."""
+    found = []
+    for cpu in cpus:
+        try:
+            found.append(int((root / f"cpu{cpu}" / "cpufreq" / "scaling_cur_freq").read_text(encoding="ascii")) / 1000)
+        except (OSError, ValueError):
+            return None
+    return min(found, default=None)
+
+
+def cpu_pressure(path: Path = Path("/proc/pressure/cpu")) -> float | None:
+    """Share of the last 10 s in which some task waited for a CPU; None on a kernel without PSI."""
+    try:
+        found = re.search(r"^some avg10=([\d.]+)", path.read_text(encoding="ascii"), re.MULTILINE)
+    except OSError:
+        return None
+    return float(found.group(1)) / 100 if found else None
+
+
+def _work() -> None:
+    """A few milliseconds in the first-level cache, the interpreter's lock released."""
+    hashlib.pbkdf2_hmac("sha256", b"canary", b"harness", _CPU_ROUNDS)
+
+
+def _timed(kind: str, work: Callable[[], object]) -> float:
+    """Median of some repeats, seconds."""
+    took: list[float] = []
+    while len(took) < _REPEATS[kind] and sum(took) < _ENOUGH_S[kind] * (1 if len(took) >= _LEAST_REPEATS else 2):
+        start = time.perf_counter_ns()
+        work()
+        took.append((time.perf_counter_ns() - start) / 1e9)
+    return statistics.median(took)
+
+
+def _on(cpus: tuple[int, ...], work: Callable[[], float]) -> list[float]:
+    """Run the same work on each CPU at once, one pinned thread each."""
+    results: list[float] = []
+
+    def pinned(cpu: int) -> None:
+        with suppress(OSError):  # a CPU that we may not use: measured wherever we may
+            os.sched_setaffinity(0, {cpu})  # this thread alone
+        results.append(work())
+
+    threads = [threading.Thread(target=pinned, args=(cpu,), name=f"canary-{cpu}") for cpu in cpus]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def _write(folder: Path) -> float | None:
+    """Write a small file through to the disk, again and again; None where it cannot be."""
+    path = folder / _FILE
+    block = bytes(_DISK_BYTES)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
+    try:
+        path.unlink()  # nobody else sees it, and nothing is left whatever happens
+        os.pwrite(descriptor, block, 0)  # the first write also finds room
+
+        def flush() -> None:
+            os.pwrite(descriptor, block, 0)
+            os.fdatasync(descriptor)
+
+        flush()
+        return _timed("disk", flush)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)

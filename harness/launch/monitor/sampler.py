@@ -1,0 +1,206 @@
+"""The thread that reads a job's memory and counters from the host, so that the measured CPUs do no work for it.
+
+It must see an allocation that lives for 100 ms, and take less than 1 % of a CPU.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection
+from typing import Self
+
+from harness.launch.monitor.counters import CounterSource, CounterTrace, Reading
+from harness.launch.monitor.gpu import JobGpus
+from harness.launch.monitor.gpu_trace import GpuTrace, Moment
+from harness.launch.monitor.memory import MemorySource, MemoryTrace
+
+# MERGED harness.launch.monitor.sampler: The thread that reads a job's GPUs: apart from memory and counters, because a
+# driver may take its time to answer.
+
+
+# Between two readings, at least: of memory, which comes and goes, and of all else.
+_MEMORY_S = 0.08
+_MOMENTS_S = 0.25
+# More where the driver is slow to answer, as a share of the time (it may hold up the job's own calls meanwhile), or
+# busy with it, as a share of a CPU.
+_WAITING_SHARE = 0.1
+_CPU_SHARE = 0.003
+
+
+class GpuSampler(threading.Thread):
+    """Reads GPUs until stopped."""
+
+    def __init__(self, gpus: JobGpus, pids: Callable[[], Collection[int] | None]) -> None:
+        """Prepare; ``pids`` says the job's processes and is called from this thread."""
+        super().__init__(daemon=True, name="gpu-sampler")
+        self._gpus = gpus
+        self._pids = pids
+        self._stopped = threading.Event()
+        self._asked = threading.Event()
+        self._moments: list[Moment] = []
+        self.peak_bytes: int | None = None
+
+    def run(self) -> None:
+        """Read at once, whenever it is time or somebody asks, and once more at the end."""
+        next_s, wait_s, last = 0.0, 0.0, False
+        while not last:
+            asked = self._asked.wait(wait_s)
+            self._asked.clear()
+            last = self._stopped.is_set()
+            if asked or last or time.monotonic() >= next_s:
+                next_s = _paced(self._read_moment, _MOMENTS_S) + time.monotonic()
+            wait_s = _paced(self._read_memory, _MEMORY_S)
+
+    def mark(self) -> None:
+        """Have the GPUs read out of turn; does not wait for it."""
+        self._asked.set()
+
+    def stop(self) -> None:
+        """Have the GPUs read once more, and stop."""
+        self._stopped.set()  # first: who is woken must find it set
+        self._asked.set()
+        self.join()
+
+    def trace(self) -> GpuTrace:
+        """All that was seen."""
+        return GpuTrace(self._gpus.before, tuple(self._moments))
+
+    def _read_moment(self) -> None:
+        self._moments.append(self._gpus.moment(self._pids))
+
+    def _read_memory(self) -> None:
+        used = self._gpus.used_bytes()
+        if used is not None:
+            self.peak_bytes = max(used, self.peak_bytes or 0)
+
+
+def _paced(read: Callable[[], None], least_s: float) -> float:
+    """Read, and say how long to wait before the next time, by what it took: the CPU's time does not show a wait."""
+    wall_s, cpu_s = time.monotonic(), time.thread_time()
+    read()
+    took_s, busy_s = time.monotonic() - wall_s, time.thread_time() - cpu_s
+    return max(least_s, took_s / _WAITING_SHARE, busy_s / _CPU_SHARE)
+
+
+# Between two readings of memory: usual, and while it grows fast (before an OOM kill only the last reading tells).
+INTERVAL_S = 0.08
+_FAST_INTERVAL_S = 0.003
+_FAST_BYTES_PER_S = 200 << 20
+# Between two readings of the counters, at least; more where they cost more (hundreds of threads).
+_COUNTERS_S = 0.25
+_COUNTERS_SHARE = 0.003
+
+
+class Sampler(threading.Thread):
+    """Reads its sources until stopped; in a ``with`` block, while that lasts.  GPUs are read by a thread beside it."""
+
+    def __init__(
+        self,
+        memory: MemorySource,
+        counters: CounterSource,
+        gpus: JobGpus | None = None,
+        interval_s: float = INTERVAL_S,
+    ) -> None:
+        super().__init__(daemon=True, name="sampler")
+        self._memory = memory
+        self._counters = counters
+        self._gpus = GpuSampler(gpus, self._pids) if gpus else None
+        self._interval_s = interval_s
+        self._stopped = threading.Event()
+        # Sources keep state and descriptors from one reading to the next.
+        self._reading = threading.Lock()
+        self._anon: list[tuple[int, int]] = []
+        self._mapped: int | None = None
+        self._peak: int | None = None
+        self._readings: list[Reading] = []
+        self._next_counters = 0.0
+        self.oom_kills: int | None = None
+        self.throttled_periods: int | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        if self._gpus:
+            self._gpus.start()
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.stop()
+        if self._gpus:
+            self._gpus.stop()
+
+    def run(self) -> None:
+        """Read; what is gone gives None and the last values stay."""
+        while not self._stopped.is_set():
+            with self._reading:
+                growing = self._read_memory()
+                if time.monotonic() >= self._next_counters:
+                    self._read_counters()
+            self._stopped.wait(min(_FAST_INTERVAL_S, self._interval_s) if growing else self._interval_s)
+        with self._reading:
+            self._read_memory()
+            self._read_counters()
+
+    def mark(self) -> None:
+        """A phase changed, or a look begins or ends: read counters before this returns, and GPUs soon; any thread."""
+        if self._gpus:
+            self._gpus.mark()
+        with self._reading:
+            self._read_counters()
+
+    def stop(self) -> None:
+        """Read once more and stop."""
+        self._stopped.set()
+        self.join()
+
+    def memory(self) -> MemoryTrace:
+        """All memory that was seen."""
+        return MemoryTrace(
+            anon=tuple(self._anon),
+            peak_mapped_bytes=self._mapped,
+            peak_cgroup_bytes=self._peak,
+            peak_gpu_bytes=self._gpus.peak_bytes if self._gpus else None,
+            source=self._memory.name,
+            interval_s=self._interval_s,
+        )
+
+    def counters(self) -> CounterTrace:
+        """All counters that were read."""
+        return CounterTrace(tuple(self._readings))
+
+    def gpus(self) -> GpuTrace | None:
+        """All that was seen of the GPUs; None for a job without."""
+        return self._gpus.trace() if self._gpus else None
+
+    def _read_memory(self) -> bool:
+        """One reading; did it grow fast?"""
+        t_ns = time.perf_counter_ns()
+        now, growing = self._memory.now(), False
+        if now is not None:
+            last_ns, last_bytes = self._anon[-1] if self._anon else (t_ns, now.anon_bytes)
+            grown_bytes, passed_s = now.anon_bytes - last_bytes, (t_ns - last_ns) / 1e9
+            growing = grown_bytes > _FAST_BYTES_PER_S * passed_s
+            self._anon.append((t_ns, now.anon_bytes))
+            self._mapped = _larger(self._mapped, now.mapped_bytes)
+        peak, kills = self._memory.peak_bytes(), self._memory.oom_kills()
+        self._peak = self._peak if peak is None else peak
+        self.oom_kills = self.oom_kills if kills is None else kills
+        return growing
+
+    def _read_counters(self) -> None:
+        start = time.thread_time()
+        reading, throttled = self._counters.read(), self._memory.throttled_periods()
+        if reading is not None:
+            self._readings.append(reading)
+        self.throttled_periods = self.throttled_periods if throttled is None else throttled
+        cost_s = time.thread_time() - start
+        self._next_counters = time.monotonic() + max(_COUNTERS_S, cost_s / _COUNTERS_SHARE)
+
+    def _pids(self) -> Collection[int] | None:
+        with self._reading:
+            return self._counters.pids()
+
+
+def _larger(one: int | None, other: int | None) -> int | None:
+    found = [value for value in (one, other) if value is not None]
+    return max(found, default=None)

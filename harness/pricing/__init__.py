@@ -1,0 +1,1 @@
+"""Hardware profiles, instance types, dated prices, cost formulas."""

@@ -1,0 +1,193 @@
+"""Which instance types provide an envelope, cheapest first, and why the others do not."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import Field
+
+from harness.config import Declared, read_toml, validate
+from harness.pricing import cost, hardware_profiles, instances
+from harness.pricing.instances import Instance
+from harness.pricing.prices import Snapshot
+from harness.records import Envelope
+
+GIB = cost.GIB
+
+
+class Reserve(Declared):
+    """``[reserve]`` of ``defaults.toml``: what a host needs for itself beside the job."""
+
+    memory: str = Field(description='operating system and container engine, e.g. "512MiB"')
+    share: float = Field(ge=0, lt=1, description="the kernel's own share of the machine's memory")
+
+    def of(self, memory_bytes: int) -> int:
+        """Bytes that a host of that memory keeps for itself."""
+        return hardware_profiles.memory_bytes(self.memory) + round(self.share * memory_bytes)
+
+    def left(self, memory_bytes: int) -> int:
+        """Bytes that a host of that memory has for a job."""
+        return max(0, memory_bytes - self.of(memory_bytes))
+
+    def __str__(self) -> str:
+        return f"{self.memory} + {self.share:.2%} of its memory"
+
+
+@dataclass(frozen=True)
+class Offer:
+    """An instance type and its price (US$ per hour) on a date."""
+
+    instance: Instance
+    region: str
+    term: str
+    usd_per_hour: float
+    as_of: datetime.date
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """An instance type that does not provide the envelope, or is never offered, and the first reason why."""
+
+    instance: Instance
+    reason: str
+
+
+@dataclass(frozen=True)
+class Offers:
+    """All types of a snapshot: those that provide an envelope, cheapest first, and those that do not."""
+
+    fitting: tuple[Offer, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def reserve(root: Path | None = None) -> Reserve:
+    """The stated need of a host.
+
+    Raises:
+        FileError: ``defaults.toml`` is missing or wrong.
+    """
+    path = (root or instances.folder()) / "defaults.toml"
+    return validate(Reserve, read_toml(path).get("reserve", {}), path, prefix="reserve")
+
+
+def provide(
+    envelope: Envelope,
+    snapshot: Snapshot,
+    *,
+    architecture: str | None = None,
+    reserve: Reserve | None = None,
+    gpu_memory_bytes: int | None = None,
+) -> Offers:
+    """Sort a snapshot's types by whether they provide ``envelope``.
+
+    Burstable types are never offered, nor bare metal, nor, for an envelope without GPUs, types with GPUs or other
+    accelerators.  Equal prices: fewer vCPUs, then less memory, then the name, so that the choice never depends on the
+    file's order.
+
+    Args:
+        envelope: what is asked for.
+        snapshot: the prices.
+        architecture: ``x86_64`` or ``arm64`` to allow only that one.
+        reserve: what the host needs for itself, where the envelope must fit beside it.
+        gpu_memory_bytes: what each GPU must have, where that is known and the envelope has any; a type whose GPUs'
+            memory is not known is then left out.
+    """
+    fitting, left_out = [], []
+    for instance, price in snapshot.prices:
+        reason = next(_against(instance, envelope, architecture, reserve, gpu_memory_bytes), None)
+        if reason is None:
+            fitting.append(Offer(instance, snapshot.region, snapshot.term, price, snapshot.as_of))
+        else:
+            left_out.append(LeftOut(instance, reason))
+    return Offers(tuple(sorted(fitting, key=_order)), tuple(left_out))
+
+
+def cheapest(
+    envelope: Envelope,
+    snapshot: Snapshot,
+    architecture: str | None = None,
+    reserve: Reserve | None = None,
+    gpu_memory_bytes: int | None = None,
+) -> Offer | None:
+    """The cheapest instance type that provides ``envelope``, or ``None``; see :func:`provide`."""
+    best: Offer | None = None
+    for instance, price in snapshot.prices:
+        # Most types are dearer than one that was found already, and need not be looked at.
+        if best is not None and price > best.usd_per_hour:
+            continue
+        if any(_against(instance, envelope, architecture, reserve, gpu_memory_bytes)):
+            continue
+        offer = Offer(instance, snapshot.region, snapshot.term, price, snapshot.as_of)
+        best = offer if best is None else min(best, offer, key=_order)
+    return best
+
+
+def successor(instance: Instance, snapshot: Snapshot) -> Offer | None:
+    """The cheapest other type with at least the same of everything, on the same architecture; or ``None``.
+
+    A type without GPUs has none that has; burstable ones follow burstable ones, and bare metal follows bare metal.
+    Of local disks, NVMe alone is a known fact: hard disks are not compared.
+    """
+    fitting = (
+        Offer(other, snapshot.region, snapshot.term, price, snapshot.as_of)
+        for other, price in snapshot.prices
+        if other.instance_type != instance.instance_type and _replaces(other, instance)
+    )
+    return min(fitting, key=_order, default=None)
+
+
+def _replaces(other: Instance, instance: Instance) -> bool:
+    same = all(
+        getattr(other, name) == getattr(instance, name) for name in ("architecture", "burstable", "bare_metal")
+    ) and all(bool(getattr(other, name)) == bool(getattr(instance, name)) for name in ("gpus", "accelerators"))
+    amounts = ("vcpus", "memory_bytes", "gpus", "gpu_memory_bytes", "accelerators", "local_nvme_bytes")
+    return same and all((getattr(other, name) or 0) >= (getattr(instance, name) or 0) for name in amounts)
+
+
+def _order(offer: Offer) -> tuple[float, int, int, str]:
+    instance = offer.instance
+    return offer.usd_per_hour, instance.vcpus, instance.memory_bytes, instance.instance_type
+
+
+def _against(
+    instance: Instance,
+    envelope: Envelope,
+    architecture: str | None,
+    reserve: Reserve | None,
+    gpu_memory_bytes: int | None,
+) -> Iterator[str]:
+    """Reasons not to offer a type, the plainest first."""
+    yield from _too_small(instance, envelope, architecture, reserve)
+    yield from _wrong_gpus(instance, envelope, gpu_memory_bytes)
+    if instance.burstable:
+        yield "burstable: its price buys a share of the CPU time"
+    if instance.bare_metal:
+        yield "bare metal: its prices cannot be trusted"
+
+
+def _too_small(
+    instance: Instance, envelope: Envelope, architecture: str | None, reserve: Reserve | None
+) -> Iterator[str]:
+    if architecture not in (None, instance.architecture):
+        yield f"{instance.architecture}, asked for {architecture}"
+    if instance.vcpus < envelope.cpus:
+        yield f"fewer than {envelope.cpus} vCPUs"
+    left = instance.memory_bytes if reserve is None else reserve.left(instance.memory_bytes)
+    if left < envelope.memory_bytes:
+        beside = f" beside the host's own {reserve}" if reserve else ""
+        yield f"less than {envelope.memory_bytes / GIB:g} GiB of memory{beside}"
+
+
+def _wrong_gpus(instance: Instance, envelope: Envelope, gpu_memory_bytes: int | None) -> Iterator[str]:
+    if instance.gpus < envelope.gpus:
+        yield f"fewer than {envelope.gpus} NVIDIA GPUs"
+    if not envelope.gpus and (instance.gpus or instance.accelerators):
+        yield "has GPUs or other accelerators, which nothing here uses and the price holds"
+    if envelope.gpus and gpu_memory_bytes is not None:
+        if instance.gpu_memory_bytes is None:
+            yield "the memory of its GPUs is not known"
+        elif instance.gpu_memory_bytes < gpu_memory_bytes:
+            yield f"GPUs with less than {gpu_memory_bytes / GIB:.4g} GiB of memory"

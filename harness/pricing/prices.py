@@ -1,0 +1,235 @@
+"""Dated price snapshots, read from ``instance_profiles/prices/``: append-only, each with its checksum.
+
+How they come about, and how to fetch a new one: ``docs/prices.md``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from pydantic import Field
+
+from harness import config
+from harness.config import Declared, read_toml, validate
+from harness.errors import FileError, UnknownName, UsageError
+from harness.pricing import instances
+from harness.pricing.instances import Instance
+
+HEADER = "provider,region,instance_type,term,price_usd_per_hour,as_of,source"
+TERMS = ("on-demand", "reserved-1y", "reserved-3y", "spot")
+CHECKSUMS = "SHA256SUMS"
+# Prices older than this are told to be (days).
+OLD = 90
+_NAME = re.compile(r"(?P<provider>[a-z]+)_(?P<region>[a-z0-9-]+)(?P<spot>_spot)?_(?P<as_of>\d{4}-\d{2}-\d{2})\.csv")
+
+
+class Market(Declared):
+    """``[market]`` of ``defaults.toml``: where prices come from, unless asked otherwise."""
+
+    provider: str = Field(description="provider, as in the names of the price files")
+    region: str = Field(description="the provider's region")
+    term: str = Field(description=f"one of {', '.join(TERMS)}")
+
+
+@dataclass(frozen=True)
+class SnapshotFile:
+    """A price snapshot on disk, not read yet.  ``spot``: it holds spot prices and no others."""
+
+    path: Path
+    provider: str
+    region: str
+    as_of: datetime.date
+    spot: bool
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The prices (US$ per hour) of one provider, region and term on one date, each with its machine's facts."""
+
+    provider: str
+    region: str
+    term: str
+    as_of: datetime.date
+    source: str
+    prices: tuple[tuple[Instance, float], ...]
+
+    def price_of(self, instance_type: str) -> float | None:
+        """US$ per hour of that type; ``None``: it has no price here."""
+        found = self._by_type.get(instance_type)
+        return None if found is None else found[1]
+
+    def instance(self, instance_type: str) -> Instance | None:
+        """That type's facts, if it has a price here."""
+        found = self._by_type.get(instance_type)
+        return None if found is None else found[0]
+
+    @cached_property
+    def _by_type(self) -> dict[str, tuple[Instance, float]]:
+        return {instance.instance_type: (instance, price) for instance, price in self.prices}
+
+    def __str__(self) -> str:
+        """As sentences name it."""
+        return f"{self.provider} {self.region} {self.term} of {self.as_of}"
+
+
+def market(root: Path | None = None) -> Market:
+    """Where prices come from unless somebody asks otherwise.
+
+    Raises:
+        FileError: ``defaults.toml`` is missing or wrong.
+    """
+    path = (root or instances.folder()) / "defaults.toml"
+    return validate(Market, read_toml(path).get("market", {}), path, prefix="market")
+
+
+def files(root: Path | None = None) -> tuple[SnapshotFile, ...]:
+    """All price snapshots, oldest first; nothing is read yet.
+
+    Raises:
+        FileError: the folder is missing, or a file is not named as a snapshot is.
+    """
+    prices = (root or instances.folder()) / "prices"
+    if not prices.is_dir():
+        raise FileError(f"{prices}: no such folder; it holds the price snapshots, <provider>_<region>_<date>.csv")
+    found = []
+    for path in sorted(prices.glob("*.csv")):
+        match = _NAME.fullmatch(path.name)
+        if match is None:
+            raise FileError(
+                f"{path}: name it <provider>_<region>_<date>.csv or <provider>_<region>_spot_<date>.csv,"
+                " e.g. aws_us-east-1_2026-07-20.csv"
+            )
+        as_of = _date(path, match["as_of"])
+        found.append(SnapshotFile(path, match["provider"], match["region"], as_of, bool(match["spot"])))
+    return tuple(sorted(found, key=lambda item: (item.as_of, item.provider, item.region, item.spot)))
+
+
+def snapshot(
+    as_of: datetime.date | None = None,
+    *,
+    region: str | None = None,
+    term: str | None = None,
+    root: Path | None = None,
+) -> Snapshot:
+    """The newest prices, or the newest that are not younger than ``as_of``.
+
+    Args:
+        as_of: a date.
+        region: as a provider names it; by default that of ``defaults.toml``.
+        term: one of ``TERMS``; by default that of ``defaults.toml``.
+        root: another ``instance_profiles/``.
+
+    Raises:
+        UsageError: the region is unknown, nothing is that old, or has prices of that term.
+        FileError: a file is missing or wrong; names file, line and fix.
+    """
+    usual = market(root)
+    term = term or usual.term
+    if term not in TERMS:
+        raise UnknownName("term", term, TERMS)
+    known = _of_region(files(root), region, usual)
+    fitting = [item for item in known if as_of is None or item.as_of <= as_of]
+    if not fitting:
+        where = known[0].region
+        raise UsageError(
+            f"no prices of {where} are dated {as_of or 'at all'} or before; there are those of {_dates(known)}"
+        )
+    for item in reversed(fitting):
+        if item.spot == (term == "spot") and (found := read(item, root).get(term)):
+            return found
+    raise UsageError(
+        f"no {term} prices of {known[0].region}{f' until {as_of}' if as_of else ''} are here; "
+        "fetch some (docs/prices.md), or choose another --term"
+    )
+
+
+def _of_region(known: tuple[SnapshotFile, ...], region: str | None, usual: Market) -> tuple[SnapshotFile, ...]:
+    """The files of a region, named as the provider does or as ``<provider>/<region>``."""
+    wanted = region or f"{usual.provider}/{usual.region}"
+    found = tuple(item for item in known if wanted in (item.region, f"{item.provider}/{item.region}"))
+    if not found:
+        raise UnknownName("region", wanted, {item.region for item in known})
+    providers = sorted({item.provider for item in found})
+    if len(providers) > 1:
+        named = " or ".join(f"{provider}/{wanted}" for provider in providers)
+        raise UsageError(f"region {wanted!r} is a name that {len(providers)} providers use; write {named}")
+    return found
+
+
+def _dates(known: tuple[SnapshotFile, ...]) -> str:
+    return ", ".join(dict.fromkeys(str(item.as_of) for item in known))
+
+
+def read(file: SnapshotFile, root: Path | None = None) -> dict[str, Snapshot]:
+    """All prices of a file, by term.
+
+    Raises:
+        FileError: the file or the facts of its machines are missing or wrong, or its checksum is another.
+    """
+    path = instances.facts_path(file.provider, root)
+    return dict(_parsed(file, _checked(file.path), path, config.held(path)))
+
+
+@lru_cache(maxsize=16)
+def _parsed(file: SnapshotFile, content: bytes, facts_path: Path, facts_content: bytes) -> Mapping[str, Snapshot]:
+    """The prices in a file by term, with facts out of another; the same content is parsed once."""
+    facts = instances.parsed(file.provider, facts_path, facts_content)
+    prices: dict[str, dict[str, tuple[Instance, float]]] = {term: {} for term in TERMS}
+    sources: dict[str, set[str]] = {term: set() for term in TERMS}
+    expected = {"provider": file.provider, "region": file.region, "as_of": str(file.as_of)}
+    for place, row in config.rows(file.path, HEADER, content):
+        name, price = row["instance_type"], config.number(place, row, "price_usd_per_hour")
+        for column, value in expected.items():
+            if row[column] != value:
+                raise FileError(f"{place}: {column} is {row[column]!r}, but this file is for {value!r}; move the row")
+        if row["term"] not in TERMS or (row["term"] == "spot") != file.spot:
+            where = "a _spot_ file holds spot alone" if file.spot else f"write one of {', '.join(TERMS[:-1])}"
+            raise FileError(f"{place}: term is {row['term']!r}; {where}")
+        if name in prices[row["term"]]:
+            raise FileError(f"{place}: {name!r} has a price already; remove one of the two rows")
+        if name not in facts:
+            raise FileError(f"{place}: {name!r} has no facts in instances/{file.provider}.csv; add a row for it there")
+        prices[row["term"]][name] = (facts[name], price)
+        sources[row["term"]].add(row["source"])
+    if not any(prices.values()):
+        raise FileError(f"{file.path}: holds no price; add rows or remove the file")
+    return {
+        term: Snapshot(
+            file.provider, file.region, term, file.as_of, "; ".join(sorted(sources[term])), tuple(known.values())
+        )
+        for term, known in prices.items()
+        if known
+    }
+
+
+def _checked(path: Path) -> bytes:
+    """What a snapshot holds, if it is what was written down when it came."""
+    try:
+        content = path.read_bytes()
+        sums = (path.parent / CHECKSUMS).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise FileError(f"{error.filename}: no such file; it belongs to instance_profiles/") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"{path}: cannot be read: {error}") from error
+    known = {name: value for value, _, name in (line.partition("  ") for line in sums.splitlines())}
+    if path.name not in known:
+        raise FileError(f"{path}: has no line in {CHECKSUMS}; add one with `sha256sum {path.name} >> {CHECKSUMS}`")
+    if hashlib.sha256(content).hexdigest() != known[path.name]:
+        raise FileError(
+            f"{path}: its checksum is not the one in {CHECKSUMS}: prices never change once they are written; "
+            "bring the file back as it was, and give new prices a new date"
+        )
+    return content
+
+
+def _date(path: Path, text: str) -> datetime.date:
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError as error:
+        raise FileError(f"{path}: {text} is no date; rename the file") from error

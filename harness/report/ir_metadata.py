@@ -1,0 +1,240 @@
+"""A stored job as ir_metadata: what a run's file should say of the experiment that it is from.
+
+The schema is that of Breuer, Keller and Schaer 2022 (https://www.ir-metadata.org), with the keys of ``resources`` that
+TIREx tracker (https://github.com/tira-io/tirex-tracker) writes.  The schema is open: what harness knows beyond it
+stands under ``harness``.  What is not known is left out, and nothing is made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from shutil import copyfileobj
+from typing import Any
+
+import yaml
+
+from harness.errors import FileError, HarnessError, StoreError
+from harness.evaluation import evaluate, measure_names, trec
+from harness.records import Outcome
+from harness.report.export_files import new_folder
+from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
+from harness.results.schema import Cell, Result
+from harness.untrusted import MOST_FILE_BYTES, open_regular
+
+# The names that TIRA gives a run and what is said of it.
+FILE = "ir-metadata.yml"
+RUN = "run.txt.gz"
+VERSION = "0.2"
+_GB = 10**9
+_MB = 10**6
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who did it, as they say themselves."""
+
+    name: str | None = None
+    team: str | None = None
+
+
+def write(
+    root: Path,
+    jobs: Sequence[StoredJob],
+    measures: Sequence[str],
+    out: Path,
+    *,
+    actor: Actor | None = None,
+    done: Callable[[int], None] = lambda _: None,
+) -> int:
+    """A folder for each job, as it lies below ``root``: ``ir-metadata.yml``, and its run beside it as ``run.txt.gz``.
+
+    Args:
+        root: the results folder.
+        jobs: those in it.
+        measures: what runs are judged by.
+        out: the folder to make.
+        actor: who did it; left out where nobody says so.
+        done: told how many jobs are written.
+
+    Returns:
+        How many files of metadata were written.
+
+    Raises:
+        UsageError: a measure is unknown.
+        FileError: ``out`` is there and not empty.
+        StoreError: it cannot be written, or what was written does not read back as what was meant.
+    """
+    judge = _Judge(measure_names.parse(measures))
+    with new_folder(out) as folder:
+        for number, job in enumerate(jobs, start=1):
+            target = folder / job.folder.relative_to(root)
+            target.mkdir(parents=True)
+            meant = metadata(job, judge(job), actor)
+            text = yaml.safe_dump(meant, sort_keys=False, allow_unicode=True, width=100)
+            (target / FILE).write_text(text, encoding="utf-8")
+            if yaml.safe_load((target / FILE).read_text(encoding="utf-8")) != meant:
+                raise StoreError(f"{job.folder}: its metadata do not read back as they were meant; report this")
+            if job.run_path is not None:
+                _copy(job.run_path, target / RUN)
+            done(number)
+    return len(jobs)
+
+
+def _copy(run: Path, target: Path) -> None:
+    try:
+        source = open_regular(run, MOST_FILE_BYTES)
+    except OSError as error:
+        raise FileError(f"{run}: cannot be read: {error.strerror}; restore it or measure the job again") from error
+    with source, target.open("wb") as sink:
+        copyfileobj(source, sink)
+
+
+@dataclass
+class _Judge:
+    """Measures of single jobs; judgements are read once, a reason stands where there are none."""
+
+    measures: tuple[Any, ...]
+    _qrels: trec.StoredQrels = field(default_factory=trec.StoredQrels)
+
+    def __call__(self, job: StoredJob) -> dict[str, Any]:
+        names = [str(measure) for measure in self.measures]
+        if job.result.outcome is not Outcome.OK or job.run_path is None:
+            return {}
+        try:
+            path = job.qrels_path()
+            alone = judges_hits_alone(path)
+            qrels = trec.read_stored_qrels(path) if alone else self._qrels(path)
+            run = read_job_run(job)
+            found = evaluate.evaluate(run, qrels, job.sample_ids(), self.measures, hits_alone=alone)
+        except HarnessError as error:
+            return {"reported measures": names, "not computed": str(error)}
+        known = {name: value for name, value in found.values.items() if value is not None}
+        return {"reported measures": names, "values": known, "judged queries": found.queries}
+
+
+def metadata(job: StoredJob, evaluation: dict[str, Any], actor: Actor | None) -> dict[str, Any]:
+    """What is said of a job: plain values that YAML writes and reads."""
+    result = job.result
+    spec, cell = result.spec, result.spec.cell
+    whole = {
+        "schema version": VERSION,
+        "tag": cell.system,
+        "actor": _known(asdict(actor)) if actor else None,
+        "platform": _platform(result),
+        "implementation": {
+            # A result knows its suite's name, not where the file lies.
+            "executable": {"cmd": f"harness run SUITE --only '{_cell(cell)}'", "image": spec.image_digest},
+            "source": _known({"commit": result.environment.harness_commit}),
+        },
+        "resources": _resources(result),
+        "method": {
+            "automatic": True,
+            "name": cell.system,
+            "description": result.stand_in and f"not the published checkpoint but a stand-in: {result.stand_in}",
+            "score ties": "as the system returned them",
+            "retrieval": [{"name": cell.system, "params": dict(spec.params)}],
+        },
+        "research goal": {"evaluation": evaluation},
+        "data": {
+            "test collection": {
+                "name": cell.dataset,
+                "source": f"sha256:{spec.corpus_sha256}",
+                "qrels": f"sha256:{spec.qrels_sha256}",
+                "topics": f"sha256:{spec.sample_sha256}",
+            }
+        },
+        "harness": _own(job),
+    }
+    known: dict[str, Any] = _known(whole)
+    return known
+
+
+def _platform(result: Result) -> dict[str, Any]:
+    machine = result.environment
+    return {
+        "hardware": {
+            "cpu": {
+                "model": machine.cpu_model,
+                "architecture": machine.architecture,
+                "number of cores": machine.host_cpus,
+            },
+            "gpu": {"model": ", ".join(machine.gpu_models), "driver": machine.gpu_driver} if machine.gpu_models else {},
+            "ram": f"{machine.host_memory_bytes / _GB:.1f} GB",
+            "instance type": machine.instance_type,
+        },
+        "operating system": {"kernel": machine.kernel},
+        "software": {
+            "libraries": [f"{name}=={version}" for name, version in sorted(result.libraries.items())],
+            "harness": machine.harness_version,
+            "docker": machine.docker_version,
+        },
+    }
+
+
+def _resources(result: Result) -> dict[str, Any]:
+    memory, counters, gpu = result.memory, result.counters, result.gpu
+    return {
+        "runtime": {
+            "start time": result.started_at,
+            "wallclock": _amount(result.wall_s, 1e3, "ms"),
+            # While the trials ran, user and system time together.
+            "cpu of trials": _amount(counters.cpu_s, 1e3, "ms"),
+        },
+        "ram": {"used process": {"max": _amount(memory.peak_anon_bytes, 1 / 1024, "KB")}},
+        "gpu": {
+            "vram used process": {"max": _amount(memory.peak_gpu_bytes, 1 / _MB, "MB")},
+            "energy used system": _amount(gpu.energy_j if gpu else None, 1, "J"),
+        },
+    }
+
+
+def _own(job: StoredJob) -> dict[str, Any]:
+    """What the schema has no place for."""
+    result, spec = job.result, job.result.spec
+    return {
+        "key": result.key,
+        "origin": job.origin,
+        "suite": spec.cell.suite,
+        "scenario": spec.cell.scenario,
+        "protocol": spec.protocol,
+        "isolation": spec.isolation.value,
+        "outcome": result.outcome.value,
+        "detail": result.detail,
+        "envelope": {
+            "profile": spec.cell.profile,
+            "cpus": spec.envelope.cpus,
+            "memory_bytes": spec.envelope.memory_bytes,
+            "gpus": spec.envelope.gpus,
+        },
+        "job": spec.job,
+        "repetition": spec.repetition,
+        "queries": spec.sample_size,
+        "trials": spec.trials,
+        "hits": spec.k,
+        "load_s": result.load_s,
+        "first_query_s": result.first_query_s,
+        "index_bytes": result.index.index_bytes if result.index else None,
+        "index_build_s": result.index.build_s if result.index else None,
+        "peak_cgroup_bytes": result.memory.peak_cgroup_bytes,
+    }
+
+
+def _cell(cell: Cell) -> str:
+    return f"{cell.system}/{cell.dataset}/{cell.scenario}/{cell.profile}"
+
+
+def _amount(value: float | None, scale: float, unit: str) -> str | None:
+    return None if value is None else f"{value * scale:.0f} {unit}"
+
+
+def _known(value: Any) -> Any:
+    """Without what is missing, and without sections that hold nothing then; texts as any reader can take them."""
+    if isinstance(value, dict):
+        inside = {name: _known(each) for name, each in value.items()}
+        return {name: each for name, each in inside.items() if each is not None and each not in ({}, [])}
+    if isinstance(value, list):
+        return [_known(each) for each in value]
+    # A stranger's JSON may hold halves of characters, which no file can.
+    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value

@@ -1,0 +1,111 @@
+"""A priced table -> the pictures that it has, and why it has not the others.
+
+Rows of one place (:mod:`harness.analysis.axes`) stand in one picture; a picture's file is named by its dataset and kind.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.analysis import axes as places
+from harness.analysis.axes import Place
+from harness.analysis.leaderboard import Asked
+from harness.analysis.table import Table
+from harness.errors import UnknownName
+from harness.evaluation.per_query import PerQuery
+from harness.records import digest
+from harness.report.plots import KINDS, select, theme
+from harness.report.plots.row_plots import Missing, Rows
+from harness.report.plots.theme import file_name
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One that can be drawn: the stem of its file, and what draws it (within the settings of the canvas)."""
+
+    name: str
+    kind: str
+    place: Place
+    draw: Callable[[], Figure]
+
+
+@dataclass(frozen=True)
+class Album:
+    """The pictures of a table, and a sentence on each that it has not."""
+
+    pictures: tuple[Picture, ...]
+    missing: tuple[str, ...]
+
+
+def album(
+    table: Table,
+    found: Mapping[str, PerQuery],
+    asked: Asked,
+    kinds: Sequence[str] = KINDS,
+) -> Album:
+    """What can be drawn of a table.
+
+    Args:
+        table: priced rows.
+        found: what rows are made of, by :func:`harness.evaluation.per_query.per_query_key`; published rows have none.
+        asked: how rows are ranked, whatever their dataset.
+        kinds: of :data:`harness.report.plots.KINDS`.
+
+    Raises:
+        UnknownName: the table has no such measure, or there is no such mode.
+    """
+    if asked.measure not in table.measures:
+        raise UnknownName("measure", asked.measure, table.measures)
+    grouped: dict[Place, list[int]] = defaultdict(list)
+    for number, row in enumerate(table.rows):
+        grouped[places.of(row)].append(number)
+    looks = theme.looks(row.system for row in table.rows)
+    called = _names(list(grouped))
+    pictures, missing = [], []
+    for place, numbers in grouped.items():
+        there = replace(table, rows=tuple(table.rows[number] for number in numbers))
+        of_these = replace(asked, dataset=place.dataset, suite=None, scenario=None)
+        rows = Rows(there, found, of_these, looks, called[place][1])
+        for kind in kinds:
+            try:
+                pictures.append(Picture(f"{called[place][0]}-{kind}", kind, place, select.MAKERS[kind](rows)))
+            except Missing as why:
+                missing.append(f"{called[place][1]}: no picture of {why}")
+    return Album(tuple(pictures), tuple(missing))
+
+
+def write(pictures: Sequence[Picture], folder: Path, form: str) -> Iterator[Path]:
+    """Draw pictures into files of one of :data:`harness.report.plots.theme.FORMATS`, one after the other.
+
+    Raises:
+        FileError: one cannot be written.
+    """
+    for picture in pictures:
+        with theme.settings(9):
+            yield theme.save(picture.draw(), folder / f"{picture.name}.{form}")
+
+
+def _names(every: Sequence[Place]) -> dict[Place, tuple[str, str]]:
+    """For each place the start of its files' names, and what people call it: its dataset, and what sets it apart."""
+    parts = {place: _apart(place, [other for other in every if other.dataset == place.dataset]) for place in every}
+    found: dict[Place, tuple[str, str]] = {}
+    for place, words in parts.items():
+        stem = file_name("-".join(words))
+        same = sum(file_name("-".join(other)) == stem for other in parts.values()) > 1
+        found[place] = (f"{stem}-{digest(list(place))[:8]}" if same else stem, ", ".join(words))
+    return found
+
+
+def _apart(place: Place, same: Sequence[Place]) -> tuple[str, ...]:
+    """A place's dataset, and what tells it from the dataset's other places in words."""
+    fields = (place.suite or "measured", place.scenario, place.isolation)
+    others = [(other.suite or "measured", other.scenario, other.isolation) for other in same]
+    told = [field for number, field in enumerate(fields) if len({other[number] for other in others}) > 1]
+    return (place.dataset, *told)

@@ -1,0 +1,281 @@
+"""How often two systems change places: a matrix for each way of asking again, systems in the leaderboard's order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.analysis import robustness
+from harness.analysis.robustness import Condition, Robustness, Values
+from harness.analysis.table import Row, per_query_key
+from harness.evaluation import evaluate, measure_names
+from harness.evaluation.per_query import PerQuery
+from harness.report.plots import frame, theme
+from harness.report.plots.frame import Frame
+from harness.report.plots.row_plots import Drawing, Missing, Rows, named, why_none
+from harness.report.plots.theme import file_name
+from harness.report.robustness import name, percent
+
+if TYPE_CHECKING:
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.figure import Figure
+
+
+# Beyond so many no number is read; the best ones are drawn.
+MOST_SYSTEMS = 30
+# Up to so many systems two panels stand side by side and cells are numbered; up to so few they are large.
+_NUMBERED, _FEW = 15, 6
+
+
+def write(found: Sequence[Robustness], folder: Path, form: str) -> Iterator[Path]:
+    """Draw a picture for each leaderboard that has a matrix, into files of one of ``harness.report.plots.theme.FORMATS``.
+
+    Raises:
+        FileError: one cannot be written.
+    """
+    taken: dict[str, int] = {}
+    for each in found:
+        if not any(condition.flips for condition in each.conditions):
+            continue
+        stem = f"{file_name(each.dataset)}-flips"
+        taken[stem] = number = taken.get(stem, 0) + 1
+        with theme.settings(9):
+            yield theme.save(draw(each), folder / f"{stem}{f'-{number}' if number > 1 else ''}.{form}")
+
+
+def draw(found: Robustness, around: Frame | None = None) -> Figure:
+    """Draw all conditions that were asked, in columns where systems are few.
+
+    Args:
+        found: with a matrix at least.
+        around: what stands around them; else its dataset, ``title`` and ``notes``.
+    """
+    shown = [each for each in found.conditions if each.flips]
+    systems = found.systems[:MOST_SYSTEMS]
+    columns = 2 if len(systems) <= _NUMBERED and len(shown) > 1 else 1
+    lines = -(-len(shown) // columns)
+    height = lines * (0.62 + (0.36 if len(systems) <= _FEW else 0.21) * len(systems)) + 0.45
+    around = around or Frame(f"{found.dataset}: {title(found)}", notes(found), {})
+    sheet = frame.begin(around, height)
+    # Small letters are as wide as their pixels: room is made for them as they will be drawn.
+    sheet.figure.set_dpi(theme.DPI)
+    drawn = sheet.figure.subplots(lines, columns, squeeze=False)
+    labels = list(theme.short(systems).values())
+    for place, axes in enumerate(drawn.flat):
+        if place >= len(shown):
+            axes.set_axis_off()
+            continue
+        _panel(axes, shown[place], labels, first=place % columns == 0)
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    scale = ScalarMappable(Normalize(0, 1), _colours())
+    bar = sheet.figure.colorbar(scale, ax=list(drawn.flat), orientation="horizontal", aspect=60, shrink=0.7, pad=0.01)
+    bar.set_ticks([0, 0.25, 0.5, 0.75, 1], labels=["0 %", "25 %", "50 %", "75 %", "100 %"])
+    bar.ax.tick_params(labelsize=7.5, length=2)
+    bar.outline.set_visible(False)
+    # Matplotlib would make pixels of so many colours, in SVG and PDF as well.
+    assert bar.solids is not None
+    bar.solids.set(rasterized=False, edgecolor="face")
+    return sheet.figure
+
+
+def _panel(axes: Any, condition: Condition, labels: Sequence[str], *, first: bool) -> None:
+    """One matrix; the systems are named where it is the first of its line and numbered elsewhere."""
+    import numpy as np
+
+    count = len(labels)
+    shares = np.full((count, count), np.nan)
+    for one in range(count):
+        for other in range(one):
+            found = condition.flips[one][other]
+            shares[one, other] = np.nan if found is None else found
+    colours = _colours()
+    edges = np.arange(count + 1) - 0.5
+    axes.pcolormesh(
+        edges, edges, shares, cmap=colours, vmin=0, vmax=1, edgecolors="white", linewidth=1, rasterized=False
+    )
+    axes.set_xlim(-0.5, count - 0.5)
+    axes.set_ylim(count - 0.5, -0.5)
+    size = 8 if count <= _FEW else 6
+    for one in range(count if count <= _NUMBERED else 0):
+        for other in range(one):
+            share = condition.flips[one][other]
+            if share is None:
+                axes.text(other, one, "=", ha="center", va="center", fontsize=size, color=theme.GREY)
+                continue
+            dark = 0.3 < share <= 0.5 or share > 0.75
+            ink = "white" if dark else theme.INK
+            axes.text(other, one, percent(share), ha="center", va="center", fontsize=size, color=ink)
+    numbers = [str(number) for number in range(1, count + 1)]
+    named = [f"{label}  {number}" for label, number in zip(labels, numbers, strict=True)]
+    axes.set_yticks(range(count), named if first else numbers, fontsize=size)
+    axes.set_xticks(range(count - 1), numbers[:-1], fontsize=size)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    tau = condition.tau_whole if condition.tau_whole is not None else condition.tau.value
+    said = condition.cause.value if tau is None else f"{condition.cause.value} (tau {tau:.2f})"
+    axes.set_title(f"{said}:\n{theme.text(condition.name, 34)}", fontsize=8, loc="left")
+
+
+def _colours() -> LinearSegmentedColormap:
+    """Pale to blue up to a half; from there, where the order is oftener the other one, light to dark orange."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    steps = [(0.0, "#eef2f6"), (0.5, "#1f6fb0"), (0.5, "#fbd0a2"), (1.0, "#a63603")]
+    return LinearSegmentedColormap.from_list("flips", steps, N=512)
+
+
+def title(found: Robustness) -> str:
+    """What is drawn."""
+    return f"share of draws in which two systems change places, by {found.measure}"
+
+
+def notes(found: Robustness) -> tuple[str, ...]:
+    """How it is read, and what of it is not there."""
+    more = len(found.systems) - MOST_SYSTEMS
+    return (
+        f"Systems in the order of {found.measure} over {found.queries:,} queries, 1 the best. Each cell: in how many "
+        "per cent of draws its row stands above its column; a tie counts half, 50 is a toss of a coin. = : equal, no "
+        "order to lose. tau: Kendall's, with the order shown (mean over draws; of another measure over all queries).",
+        *(f"no picture of {name(each)}: {each.reason}." for each in found.conditions if not each.flips),
+        *([f"The {MOST_SYSTEMS} best; {more} more are in the table."] if more > 0 else []),
+    )
+
+
+# MERGED harness.report.plots.order_flips: Rows that may be compared -> how often two of their systems change places, as
+# :mod:`harness.report.plots.order_flips` draws it.
+
+
+Floats = NDArray[np.float64]
+
+_WHAT = "how often two systems change places"
+_NOT_HERE = "Fewer judgements, which turn an order round as well, are drawn by harness robustness."
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A row that has values by query."""
+
+    row: Row
+    found: PerQuery
+
+
+def make(rows: Rows) -> Drawing:
+    """By the measure that is asked, held against other queries and the table's other measures.
+
+    Raises:
+        Missing: there is no order that could change.
+    """
+    known, others = _known(rows)
+    if not known:
+        raise Missing(f"{_WHAT}: {why_none(others)}")
+    if not _is_mean(rows.measure):
+        raise Missing(f"{_WHAT}: {rows.measure} makes no order of them: {robustness.NO_MEAN}")
+    judgements = {each.row.qrels_sha256 for each in known}
+    if len(judgements) > 1:
+        raise Missing(f"{_WHAT}: rows were judged by {len(judgements)} different sets of judgements")
+    ids = tuple(sorted(set().union(*(each.found.query_ids for each in known))))
+    known = [replace(each, found=each.found.on(ids)) for each in known]
+    merged = _merged(known)
+    if len(merged) < 2:
+        raise Missing(f"{_WHAT}: an order needs two systems, there is {merged[0].row.system} alone")
+    values, left_out = _values(rows, merged)
+    asked = robustness.Asked(rows.measure, tuple(each for each in rows.table.measures if each != rows.measure))
+    found = robustness.of_values(rows.called, values, asked)
+    if not any(condition.flips for condition in found.conditions):
+        raise Missing(f"{_WHAT}: {found.conditions[0].reason}")
+    return _drawing(rows, found, others, [*_one(known, merged), *left_out])
+
+
+def _drawing(rows: Rows, found: Robustness, others: list[tuple[Row, str]], said: Sequence[str]) -> Drawing:
+    around = rows.frame(title(found), (), others)
+    around = replace(around, notes=(*notes(found), " ".join((*said, _NOT_HERE)), *around.notes))
+    return lambda: draw(found, around)
+
+
+def _known(rows: Rows) -> tuple[list[_Known], list[tuple[Row, str]]]:
+    """Rows that ran and have values of the measure by query, and the others with why."""
+    kept, others = rows.usable()
+    known = []
+    for row in kept:
+        found = rows.found.get(per_query_key(row))
+        if found is None or not np.isfinite(found.measures.get(rows.measure, np.zeros(0))).any():
+            others.append((row, f"no {rows.measure} by query"))
+        else:
+            known.append(_Known(row, found))
+    return known, others
+
+
+def _is_mean(measure: str) -> bool:
+    (parsed,) = measure_names.parse([measure])
+    return evaluate.is_mean(parsed)
+
+
+def _merged(known: Sequence[_Known]) -> list[_Known]:
+    """One for each system, and for each other ranking that a system gave; the first of the table's."""
+    distinct: dict[tuple[object, ...], _Known] = {}
+    for each in known:
+        values = each.found.measures
+        same = (each.row.system, *((name, values[name].tobytes()) for name in sorted(values)))
+        distinct.setdefault(same, each)
+    return list(distinct.values())
+
+
+def _one(known: Sequence[_Known], merged: Sequence[_Known]) -> list[str]:
+    if len(known) == len(merged):
+        return []
+    return ["Rows of a system that are worth the same for every query are one."]
+
+
+def _values(rows: Rows, merged: Sequence[_Known]) -> tuple[Values, list[str]]:
+    """By all of the table's measures, over the queries that are judged for every system; and how many are not."""
+    main = _columns(merged, rows.measure)
+    judged = np.isfinite(main)
+    all_judged = judged.all(axis=1)
+    if not all_judged.any():
+        raise Missing(f"{_WHAT}: no query is judged for every system")
+    columns, unfit = {rows.measure: main[all_judged]}, {}
+    for measure in rows.table.measures:
+        lacking = [each.row for each in merged if measure not in each.found.measures]
+        if lacking:
+            unfit[measure] = f"{named(lacking[0])} has none by query"
+        elif not _is_mean(measure):
+            unfit[measure] = robustness.NO_MEAN
+        elif not np.isfinite(found := _columns(merged, measure)[all_judged]).all():
+            unfit[measure] = "some of these queries have none"
+        else:
+            columns[measure] = found
+    apart = int((judged.any(axis=1) & ~all_judged).sum())
+    said = [f"Not judged for every system, left out: {apart:,} queries."] if apart else []
+    return Values(_names([each.row for each in merged]), columns, unfit), said
+
+
+def _columns(merged: Sequence[_Known], measure: str) -> Floats:
+    return np.stack([each.found.measures[measure] for each in merged], axis=1)
+
+
+# What a row is called where the names before it are those of others too.
+_WAYS: tuple[Callable[[Row], str], ...] = (
+    lambda row: row.system,
+    named,
+    lambda row: f"{named(row)}, {row.suite}",
+    lambda row: f"{named(row)}, {per_query_key(row)}",
+)
+
+
+def _names(rows: Sequence[Row]) -> tuple[str, ...]:
+    """A name for each row that no other has: its system's where that is enough."""
+    found: list[str] = []
+    for row in rows:
+        ways = [
+            way(row) for way in _WAYS if sum(way(row) == way(other) for other in rows) == 1 and way(row) not in found
+        ]
+        found.append(ways[0] if ways else f"{_WAYS[-1](row)} ({len(found) + 1})")
+    return tuple(found)

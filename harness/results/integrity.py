@@ -1,0 +1,274 @@
+"""One stored job: its record, its files by checksum, its place, and the facts in it that follow from others."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.driver import envelope
+from harness.errors import FileError, HarnessError
+from harness.records import Outcome, digest
+from harness.results import attempts, integrity_samples, origins, reader, seals
+from harness.results.integrity_samples import Mismatch, Runs, below, differences, shown
+from harness.results.reader import StoredJob
+from harness.untrusted import read_regular, sha256_of
+
+_FILES = frozenset({reader.SAMPLES, reader.RUN, reader.LOG})
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A job as far as it can be read, and what in it does not follow; ``sha256`` and ``seal`` are its record's."""
+
+    folder: Path
+    job: StoredJob | None
+    mismatches: tuple[Mismatch, ...]
+    sha256: str | None = None
+    seal: str | None = None
+
+
+def is_one(names: frozenset[str]) -> bool:
+    """Whether files of these names are a stored job's, or what is left of one."""
+    return reader.RESULT in names or bool(names & _FILES)
+
+
+def check_jobs(folder: Path, known: origins.Known, place: str, runs: Runs | None = None) -> Looked:
+    """Recompute whatever can be of the job that lies there; damaged files are mismatches, never errors.
+
+    Args:
+        folder: the job's.
+        known: says whose it is.
+        place: names the folder.
+        runs: checks runs, and samples are checked too; ``None``: the record, files' hashes and places are enough.
+    """
+    path = folder / reader.RESULT
+    if not os.path.lexists(path):
+        return Looked(folder, None, (Mismatch(place, "files of a job", f"{reader.RESULT} beside them"),))
+    try:
+        result = reader.read_result(path)
+        content = path.read_bytes()  # it is as it should be, so it can be read again
+        raw = json.loads(content)
+        seal = seals.broken(raw)
+        job = StoredJob(folder, result, known.of_job(folder))
+        attempts.started(job)
+    except (HarnessError, OSError, ValueError) as error:
+        return Looked(folder, None, (Mismatch(f"{place}/{reader.RESULT}", _damaged(error), "a readable result"),))
+    found = [*_place(job, raw["spec"], place), *_files(job, place), *_said_twice(job, place)]
+    if seal:
+        found.append(Mismatch(f"{place}/{reader.RESULT}: seal", shown(seal[0]), f"{seal[1]}, of what it says"))
+    damaged = {mismatch.place for mismatch in found}
+    checks: dict[str, integrity_samples.Check] = (
+        {} if runs is None else {reader.SAMPLES: integrity_samples.check, reader.RUN: runs.check}
+    )
+    for name, check in checks.items():
+        # What is said of the content of a file that is not the one that was stored says nothing.
+        if f"{place}/{name}" not in damaged:
+            found += _guarded(name, job, place, check)
+    return Looked(folder, job, tuple(found), hashlib.sha256(content).hexdigest(), result.seal)
+
+
+def _guarded(name: str, job: StoredJob, place: str, check: integrity_samples.Check) -> list[Mismatch]:
+    """What a check finds; what it cannot read is a finding too."""
+    found = []
+    try:
+        for what, stored, follows in check(job):
+            found.append(Mismatch(f"{place}/{what}", stored, follows))
+    # HarnessError: what our readers say; the others are pyarrow's.
+    except (HarnessError, OSError, ValueError, KeyError, TypeError) as error:
+        found.append(Mismatch(f"{place}/{name}", _damaged(error), "what can be read"))
+    return found
+
+
+def _place(job: StoredJob, spec: object, place: str) -> Iterator[Mismatch]:
+    """The key is the hash of the spec as it was written, of whatever version; and the folder says what was measured."""
+    key = digest(spec)[:16]
+    if job.result.key != key:
+        yield Mismatch(f"{place}/{reader.RESULT}: key", job.result.key, f"{key}, the hash of its spec")
+    lies, belongs = job.folder.absolute(), reader.cell_path(job.result.spec.cell) / job.result.key
+    if lies.parts[-len(belongs.parts) :] != belongs.parts:
+        yield Mismatch(f"{place}: folder", str(Path(*lies.parts[-6:])), f"{belongs}, as its spec says")
+    index = job.result.index
+    if index and index.resumed_s is not None and not 0 <= index.resumed_s <= index.build_s:
+        yield Mismatch(f"{place}/{reader.RESULT}: index.resumed_s", f"{index.resumed_s}", f"0 to {index.build_s}")
+
+
+def _said_twice(job: StoredJob, place: str) -> Iterator[Mismatch]:
+    """Compare fields of the record that say the same thing, or bound each other."""
+    result, where = job.result, f"{place}/{reader.RESULT}"
+    ok, spec, memory = result.outcome is Outcome.OK, result.spec, result.memory
+    if ok and result.effective is not None:
+        cpuset = result.placement.cpuset if result.placement else None
+        for wrong in envelope.mismatches(spec.envelope, result.effective, spec.isolation, cpuset):
+            yield Mismatch(f"{where}: effective", wrong, "the limits of spec.envelope: the job ended ok")
+    if ok and result.exit_code not in (None, 0):
+        yield Mismatch(f"{where}: exit_code", f"{result.exit_code}", "0: the job ended ok")
+    if ok != (result.detail is None):
+        yield Mismatch(f"{where}: detail", shown(result.detail), f"what belongs to outcome {result.outcome.value}")
+    if result.oom_kills and result.outcome is not Outcome.OOM:
+        yield Mismatch(f"{where}: oom_kills", f"{result.oom_kills}", f"0: the job ended {result.outcome.value}")
+    if ok and result.load_s is not None and not 0 <= result.load_s <= result.wall_s + integrity_samples.CLOCK_SLACK_S:
+        yield Mismatch(f"{where}: load_s", f"{result.load_s}", f"0 to {result.wall_s}, by wall_s")
+    phases = memory.peak_anon_by_phase_bytes.values()
+    if phases and memory.peak_anon_bytes is not None and max(phases) > memory.peak_anon_bytes:
+        follows = f"at least {max(phases)}, by peak_anon_by_phase_bytes"
+        yield Mismatch(f"{where}: memory.peak_anon_bytes", f"{memory.peak_anon_bytes}", follows)
+
+
+def between(looked: Sequence[Looked], root: Path) -> Iterator[Mismatch]:
+    """Compare what several jobs say of one corpus, and of one index."""
+    said: dict[tuple[str, str], tuple[int, Path]] = {}
+    for each in looked:
+        if each.job is None:
+            continue
+        result, index = each.job.result, each.job.result.index
+        facts = [("corpus_documents", result.spec.corpus_sha256, result.corpus_documents)]
+        facts += [("index.index_bytes", index.content_sha256, index.index_bytes)] if index else []
+        for name, sha256, number in facts:
+            if number is None:
+                continue
+            other, folder = said.setdefault((name, sha256), (number, each.folder))
+            if other != number:
+                place = f"{below(root, each.folder)}/{reader.RESULT}: {name}"
+                yield Mismatch(place, f"{number}", f"{other}, as {below(root, folder)} says")
+
+
+def _files(job: StoredJob, place: str) -> Iterator[Mismatch]:
+    """The files beside the record are those that it names, to the last byte."""
+    names = {entry.name for entry in job.folder.iterdir()} - {reader.RESULT}
+    for name in sorted(names - job.result.files.keys()):
+        yield Mismatch(f"{place}/{name}", "is there", f"no such file: {reader.RESULT} does not name it")
+    for name, sha256 in sorted(job.result.files.items()):
+        if Path(name).name != name:
+            yield Mismatch(f"{place}/{reader.RESULT}: files", shown(name), "names of files beside it")
+            continue
+        try:
+            actual = sha256_of(job.folder / name)
+        except OSError as error:
+            yield Mismatch(f"{place}/{name}", _damaged(error), f"a file of sha256 {sha256}")
+            continue
+        if actual != sha256:
+            yield Mismatch(f"{place}/{name}", f"sha256 {actual}", f"{sha256}, by its {reader.RESULT}")
+
+
+def _damaged(error: Exception) -> str:
+    """An error in short: without the remedy that our own end in."""
+    if isinstance(error, FileError):
+        return str(error).rpartition("; ")[0] or str(error)
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return f"cannot be read: {shown(' '.join(text.split()))}"
+
+
+# MERGED harness.results.integrity: What a suite keeps beside its jobs: judgements and query samples, named by their
+# hashes; manifest; verdicts.
+
+
+# Folder of a suite, and whether its files are compressed; the hash is that of what was in them before.
+KEPT = (("qrels", True), ("samples", False))
+_MOST_VERDICT_BYTES = 16 << 20
+
+
+def files(suite: Path) -> Iterator[tuple[Path, bool]]:
+    """The inputs that lie there, and whether each is compressed."""
+    for name, packed in KEPT:
+        folder = suite / name
+        if folder.is_dir():
+            yield from ((path, packed) for path in sorted(folder.iterdir()))
+
+
+def check_inputs(suite: Path, place: str) -> Iterator[Mismatch]:
+    """Those whose content is not what their name says."""
+    for path, packed in files(suite):
+        named = path.name.partition(".")[0]
+        where = f"{place}/{path.parent.name}/{path.name}"
+        try:
+            sha256 = sha256_of(path, packed=packed)
+        except (OSError, EOFError, zlib.error) as error:
+            what = error.strerror if isinstance(error, OSError) and error.strerror else error
+            yield Mismatch(where, f"cannot be read: {shown(what)}", f"a file of content {named}")
+            continue
+        if sha256 != named:
+            yield Mismatch(where, f"content of sha256 {sha256}", f"{named}, by its name")
+
+
+def manifest(suite: Path, root: Path, jobs: Mapping[Path, Looked]) -> Iterator[Mismatch]:
+    """Compare a suite's manifest with its jobs.
+
+    Args:
+        suite: its folder, absolute.
+        root: names places; only jobs below it are looked at.
+        jobs: those that were found, by their folders.
+    """
+    place, top = below(root, suite / seals.MANIFEST), root.absolute()
+    here = {folder: each for folder, each in jobs.items() if folder.is_relative_to(suite)}
+    try:
+        listed = seals.read(suite)
+    except (OSError, ValueError) as error:
+        yield Mismatch(place, f"cannot be read: {error}", f"a list of the jobs of {suite.name}")
+        return
+    if listed is None:
+        yield Mismatch(place, "no such file", f"a list of the jobs of {suite.name}")
+        return
+    wanted = {suite / folder: seal for folder, seal in listed.items()}
+    for folder, seal in wanted.items():
+        # A run that ends meanwhile stores jobs that were not there when folders were listed.
+        if folder not in here:
+            if folder.is_relative_to(top) and not _is_there(folder):
+                yield Mismatch(
+                    below(root, folder), "gone", f"a job, by {seals.MANIFEST}; bring it back or strike it there"
+                )
+        elif (found := here[folder].seal) not in (seal, None):
+            yield Mismatch(below(root, folder), f"sealed {found}", f"{seal}, by {seals.MANIFEST}")
+    for folder in sorted(here.keys() - wanted.keys()):
+        if here[folder].job is not None:
+            yield Mismatch(below(root, folder), "is there", f"no such job: {seals.MANIFEST} does not list it")
+
+
+def _is_there(job: Path) -> bool:
+    try:
+        return (job / reader.RESULT).exists()
+    except OSError:  # a name that no file can have
+        return False
+
+
+def verdicts(suite: Path, root: Path, jobs: Mapping[Path, Looked]) -> Iterator[Mismatch]:
+    """Check each verdict below ``root``; arguments as :func:`manifest`."""
+    for path in sorted(suite.glob(f"*/*/{reader.VERDICTS}/*.json")):
+        if not path.is_relative_to(root.absolute()):
+            continue
+        place = below(root, path)
+        try:
+            raw = json.loads(read_regular(path, _MOST_VERDICT_BYTES))
+            if seal := seals.broken(raw):
+                yield Mismatch(f"{place}: seal", shown(seal[0]), f"{seal[1]}, of what it says")
+            yield from _evidence(raw, place, suite, jobs)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            yield Mismatch(place, f"cannot be read: {' '.join(str(error).split())}", "a verdict")
+
+
+def _evidence(raw: Mapping[str, Any], place: str, suite: Path, jobs: Mapping[Path, Looked]) -> Iterator[Mismatch]:
+    """Compare what a verdict says of its jobs with these."""
+    unconstrained = raw["unconstrained"]
+    others = [*unconstrained["jobs"], *unconstrained["left_out"]]
+    yield from differences(f"{place}: jobs", raw["jobs"], len(raw["evidence"]) + len(others))
+    for folder in others:
+        if not _is_there(suite.parent / folder):
+            yield Mismatch(f"{place}: unconstrained", shown(folder), "a job that is there")
+    for number, each in enumerate(raw["evidence"], start=1):
+        folder = suite.parent / each["job"]
+        if not _is_there(folder):
+            yield Mismatch(f"{place}: evidence {number}", shown(each["job"]), "a job that is there")
+        elif (found := jobs.get(folder)) and found.job is not None:
+            result = found.job.result
+            follows = {
+                "limit_bytes": result.spec.envelope.memory_bytes,
+                "outcome": result.outcome.value,
+                "peak_anon_bytes": result.memory.peak_anon_bytes,
+                "major_faults": result.counters.major_faults,
+            }
+            yield from differences(f"{place}: evidence {number}", {name: each[name] for name in follows}, follows)

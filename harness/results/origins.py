@@ -1,0 +1,96 @@
+"""Whose results a folder holds: ``origin.toml``, one folder above the suites', written when results are merged.
+
+A job's key says what was measured, not on which machine, so jobs of two origins are never taken for attempts at the
+same job.  Results that were never merged have no origin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.config import Declared, read_toml, validate
+from harness.errors import FileError
+
+FILE = "origin.toml"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+class Origin(Declared):
+    """What ``origin.toml`` says: a name, and the hash of all that was merged under it (:func:`harness.results.merge`)."""
+
+    name: str
+    jobs: int
+    sha256: str
+
+
+def valid(name: str) -> bool:
+    """Whether an origin may have this name, which is a folder's, a column's and a reader's."""
+    return _NAME.fullmatch(name) is not None
+
+
+def read(folder: Path) -> Origin | None:
+    """The origin whose folder this is; ``None``: it is none's.
+
+    Raises:
+        FileError: its ``origin.toml`` is damaged or gives a name that an origin cannot have.
+    """
+    path = folder / FILE
+    if not os.path.lexists(path):
+        return None
+    found = validate(Origin, read_toml(path, strangers=True), path)
+    if not valid(found.name):
+        raise FileError(f"{path}: {found.name!r} is no name of an origin; write letters, digits, '.', '_' and '-'")
+    return found
+
+
+def text(origin: Origin) -> str:
+    """The content of ``origin.toml``."""
+    return (
+        "# Written by `harness merge`: whose results lie here.  Measure into other folders, and merge again.\n"
+        f'name = "{origin.name}"\njobs = {origin.jobs}\nsha256 = "{origin.sha256}"\n'
+    )
+
+
+@dataclass
+class Known:
+    """Says the origin of one job after another, and reads each ``origin.toml`` once."""
+
+    _names: dict[Path, str | None] = field(default_factory=dict)
+    _folders: dict[str, Path] = field(default_factory=dict)
+
+    def of_job(self, folder: Path) -> str | None:
+        """The origin of the job that lies there; FileError as :func:`read`, and where two folders have one name."""
+        place = home(folder)
+        if place is None:
+            return None
+        if place not in self._names:
+            found = read(place)
+            self._names[place] = found.name if found else None
+            if found and self._folders.setdefault(found.name, place) != place:
+                raise FileError(
+                    f"{place / FILE}: {found.name!r} is also the name of {self._folders[found.name]}; "
+                    "give one of the two another name, or read them one by one"
+                )
+        return self._names[place]
+
+
+def home(job: Path) -> Path | None:
+    """The folder that holds a job's suite: an origin's, where results were merged."""
+    # <origin>/<suite>/<system>/<dataset>/<scenario>/<profile>/<key>
+    above = job.absolute().parents
+    return above[5] if len(above) > 5 else None
+
+
+def digest(records: Mapping[str, str]) -> str:
+    """Names what was merged: the hash of the jobs' records, each of which names its files by theirs.
+
+    Args:
+        records: sha256 of each ``result.json``, by its job's folder below the origin's.
+    """
+    lines = "".join(f"{sha256}  {folder}\n" for folder, sha256 in sorted(records.items()))
+    return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()

@@ -1,0 +1,272 @@
+"""Stored jobs, as they are read: whole folders that nobody changes.
+
+``results/<suite>/<system>/<dataset>/<scenario>/<profile>/<job key>/`` holds ``result.json``, ``samples.parquet``,
+``run.trec.gz`` and ``log.txt.gz``; and ``judged-hits.trec.gz`` and
+``answer-depths.tsv.gz`` where documents are judged by answers in their texts.
+``results/<suite>/qrels/`` and ``results/<suite>/samples/`` hold, by hash, what is needed to judge the runs anywhere;
+``results/<suite>/manifest.txt`` lists the jobs (:mod:`harness.results.seals`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from harness.errors import FileError
+from harness.results import origins
+from harness.results.attempts import Job
+from harness.results.samples import load_samples, no_samples
+from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS, SCHEMA_VERSION, Cell, Result, ResultSpec
+from harness.untrusted import parse_json, read_whole
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+from dataclasses import replace
+
+from harness.errors import StoreError
+from harness.evaluation import answer_recall, trec
+from harness.evaluation.trec import Run
+
+RESULT = "result.json"
+SAMPLES = "samples.parquet"
+RUN = "run.trec.gz"
+LOG = "log.txt.gz"
+STAGING = ".staging"
+# What `harness viable` found, beside a subject's jobs.
+VERDICTS = "verdicts"
+_RESULT_BYTES, MOST_SAMPLE_BYTES = 2 << 20, 32 << 20
+_MOST_LEVELS = 64
+_SHA256 = re.compile("[0-9a-f]{64}")
+_MAY_BE_NEGATIVE = frozenset({"params", "effective", "exit_code", "temperature_c"})
+# What a suite may ask for (harness.jobs.suite), and samples of which the ids alone fill a query sample's file.
+_MOST = {"trials": 1000, "jobs": 1000, "k": 10_000, "sample_size": 100_000}
+
+
+@cache
+def result_adapter() -> TypeAdapter[Result]:
+    """Validates and describes (JSON Schema) what ``result.json`` holds."""
+    return TypeAdapter(Result)
+
+
+@dataclass(frozen=True)
+class StoredJob:
+    """One stored job: its folder, its result as read, and whose it is, where results were merged."""
+
+    folder: Path
+    result: Result
+    origin: str | None = None
+
+    def samples(self) -> pa.Table:
+        """Raw latencies: query_id, trial (0-based; warm-up -1), warmup, latency_ns, stage_<name>_ns.
+
+        No rows where the job finished no query.
+
+        Raises:
+            FileError: the file is damaged, or holds something else or more than samples.
+        """
+
+        path = self.folder / SAMPLES
+        return load_samples(path) if os.path.lexists(path) else no_samples()
+
+    @property
+    def run_path(self) -> Path | None:
+        """The TREC run of the first timed trial, where there is one."""
+        path = self.folder / RUN
+        return path if os.path.lexists(path) else None
+
+    def qrels_path(self) -> Path:
+        """The judgements that the run is judged by: its own hits', where there are some, else its dataset's."""
+        hits = self.folder / JUDGED_HITS
+        if os.path.lexists(hits):
+            return hits
+        return self._suite_folder() / "qrels" / f"{self._hash('qrels_sha256')}.trec.gz"
+
+    def sample_ids(self) -> tuple[str, ...]:
+        """Query ids of the fixed sample."""
+        return tuple(self.sample_texts())
+
+    def sample_texts(self) -> dict[str, str]:
+        """The queries of the fixed sample: their texts by id, in their order."""
+        path = self._suite_folder() / "samples" / f"{self._hash('sample_sha256')}.json"
+        try:
+            queries = parse_json(read_whole(path, MOST_SAMPLE_BYTES))
+            return {str(query["query_id"]): str(query.get("text", "")) for query in queries}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            what = error.strerror if isinstance(error, OSError) else error
+            raise FileError(
+                f"{path}: the query sample cannot be read: {what}; bring it from where it was made"
+            ) from error
+
+    def _hash(self, name: str) -> str:
+        """A hash of the spec that names a file: another text could name any file of this machine."""
+        found: str = getattr(self.result.spec, name)
+        if not _SHA256.fullmatch(found):
+            raise FileError(f"{self.folder / RESULT}: {name} {found[:80]!r} is no SHA-256; bring it back as it was")
+        return found
+
+    def _suite_folder(self) -> Path:
+        # <suite>/<system>/<dataset>/<scenario>/<profile>/<key>
+        return self.folder.absolute().parents[4]
+
+
+def read_jobs(root: Path) -> tuple[StoredJob, ...]:
+    """Every stored job below ``root``, in the order of their paths.
+
+    Raises:
+        FileError: ``root`` is no folder, or a ``result.json`` or ``origin.toml`` is damaged.
+    """
+    if not root.is_dir():
+        raise FileError(f"{root}: no results here; run a suite first, or give the folder that holds them")
+    known = origins.Known()
+    paths = sorted(result_paths(root))
+    return tuple(StoredJob(path.parent, read_result(path), known.of_job(path.parent)) for path in paths)
+
+
+def of_key(root: Path, key: str) -> StoredJob | None:
+    """A stored job by its key, found without reading the others; of several origins that have it, any.
+
+    Raises:
+        FileError: its ``result.json`` is damaged.
+    """
+    path = next((path for path in result_paths(root) if path.parent.name == key), None)
+    return None if path is None else StoredJob(path.parent, read_result(path))
+
+
+def result_paths(root: Path) -> Iterator[Path]:
+    """Find every ``result.json`` below ``root``, to which a run may be adding.
+
+    Raises:
+        FileError: a folder cannot be read, or lies too deep.
+    """
+    for folder, entries in folders(str(root)):
+        if any(entry.name == RESULT for entry in entries):
+            yield Path(folder, RESULT)
+
+
+def folders(root: str, wrong: list[FileError] | None = None) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
+    """Visit ``root`` and each folder below it, with what lies in it; links are not followed.
+
+    Raises:
+        FileError: a folder cannot be read, or lies too deep; it is added to ``wrong`` instead, where that is given.
+    """
+    waiting = [(root, 0)]
+    while waiting:
+        folder, level = waiting.pop()
+        try:
+            if level > _MOST_LEVELS:
+                raise FileError(f"{folder[:300]}: is a folder more than {_MOST_LEVELS} levels deep; remove it")
+            entries = entries_of(folder)
+        except FileError as error:
+            if wrong is None:
+                raise
+            wrong.append(error)
+            continue
+        yield folder, entries
+        # Staging folders hold jobs in the making, as foreign code writes them: they are never results.
+        below = (each for each in entries if each.name != STAGING and each.is_dir(follow_symlinks=False))
+        waiting += ((each.path, level + 1) for each in below)
+
+
+def entries_of(folder: str) -> list[os.DirEntry[str]]:
+    """List a folder to which a run may be adding; FileError where it cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        return []  # no such inputs, or a run removed it while we looked
+    except OSError as error:
+        raise FileError(f"{folder[:300]}: cannot be read: {error.strerror}; see to its permissions") from error
+
+
+def read_result(path: Path) -> Result:
+    """Read one ``result.json`` of any known schema version.
+
+    Raises:
+        FileError: it is damaged, or of a version that this harness does not know.
+    """
+    try:
+        return _parsed(read_whole(path, _RESULT_BYTES))
+    except FileError as error:
+        raise FileError(f"{path}: {error}") from None
+    except (OSError, ValueError, AttributeError) as error:
+        first = error.errors()[0] if isinstance(error, ValidationError) else None
+        what = f"key '{'.'.join(map(str, first['loc']))[:80]}': {first['msg']}" if first else str(error)
+        what = error.strerror if isinstance(error, OSError) and error.strerror else what
+        raise FileError(f"{path}: damaged: {what}; move its folder away and run the suite again") from error
+
+
+@lru_cache(maxsize=512)
+def _parsed(content: bytes) -> Result:
+    """Parse a result, each text once: ``harness viable`` reads all its jobs again after each new one."""
+    raw = parse_json(content)
+    version = raw.get("schema_version")
+    # What an older version has not, the record's defaults say.
+    if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
+        raise FileError(f"schema version {version!r}, this harness reads 1 to {SCHEMA_VERSION}; update harness")
+    check_facts(raw, "")
+    result = result_adapter().validate_python(raw)
+    _check_spec(result)
+    return result
+
+
+def check_facts(found: Any, name: str) -> None:
+    """Refuse negative facts, but where the kernel or the system's parameters have some.
+
+    Raises:
+        ValueError: names the key and the number.
+    """
+    if isinstance(found, dict):
+        for key, value in found.items():
+            if key not in _MAY_BE_NEGATIVE:
+                check_facts(value, f"{name}.{key}" if name else key)
+    elif isinstance(found, list):
+        for value in found:
+            check_facts(value, name)
+    elif isinstance(found, int | float) and found < 0:
+        raise ValueError(f"key '{name}': {found} is below 0")
+
+
+def _check_spec(result: Result) -> None:
+    """Refuse names that lead out of a folder, and counts that nothing can be made for."""
+    for name, value in vars(result.spec.cell).items():
+        if value in ("", ".", "..") or "/" in value or not value.isprintable():
+            raise ValueError(f"key 'spec.cell.{name}': {value[:80]!r} is no name of a folder")
+    for name, most in _MOST.items():
+        if (count := getattr(result.spec, name)) > most:
+            raise ValueError(f"key 'spec.{name}': {count} is beyond {most:,}")
+
+
+def cell_path(cell: Cell) -> Path:
+    """Return the folder of a cell's jobs, relative to the results folder."""
+    return Path(cell.suite, cell.system, cell.dataset, cell.scenario, cell.profile)
+
+
+def judges_hits_alone(path: Path) -> bool:
+    """Whether a file of judgements holds a run's own hits and nothing of what the run did not find."""
+    return path.name == JUDGED_HITS
+
+
+def most_hits(spec: ResultSpec) -> int:
+    """Lines of a job's run beyond which it is not worth reading; a run somewhat too long is judged and named."""
+    return 1000 + 2 * spec.sample_size * spec.k
+
+
+def read_job_run(job: Job) -> Run:
+    """Read a stored job's run, with what was stored beside it.
+
+    Raises:
+        StoreError: the job has none.
+        FileError: a file is missing or damaged.
+    """
+    if job.run_path is None:
+        raise StoreError(f"{job.folder}: holds no run; measure the job again")
+    run, depths = trec.read_run(job.run_path, most_hits(job.result.spec)), job.folder / ANSWER_DEPTHS
+    return replace(run, depths=answer_recall.read(depths)) if os.path.lexists(depths) else run

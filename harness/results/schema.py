@@ -1,0 +1,330 @@
+"""The records that go to disk: a stored job, whole.
+
+Frozen dataclasses.  Units stand in the names.  What crosses into a container is in :mod:`harness.records`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import dataclass, field
+
+from harness.records import (
+    Cpuset,
+    EffectiveEnvelope,
+    Envelope,
+    Isolation,
+    Outcome,
+    Phase,
+    Probe,
+    Scalar,
+    ScenarioParams,
+    digest,
+)
+
+# The system that does nothing: what a query costs on it is the harness's own overhead (measuring rule 15).
+NULL_SYSTEM = "null"
+
+
+# Version of result.json.  History:
+#   1  first version
+#   2  fresh process per trial (spec.jobs, spec.job), scenarios' own parameters, canary, kernel counters, placement,
+#      probes, mapped file pages, effective.numa_nodes, GPU clocks, energy and strangers, documents in the corpus.
+#      Everything in 1 kept its name and meaning.
+#   3  stand_in, index.resumed_s.  Everything in 2 kept its name and meaning.
+#   4  instance (EC2), spec.instance_type, shared_host, outcome interrupted.  Everything in 3 kept its name and meaning.
+#   5  spec.held_out, compiled_s, seal.  Everything in 4 kept its name and meaning; held_out gave keys new names.
+SCHEMA_VERSION = 5
+
+# A file of a job whose dataset has answers instead of judgements: its run's hits, judged by their texts.
+JUDGED_HITS = "judged-hits.trec.gz"
+# Beside it: how deep in those texts the answers stand.
+ANSWER_DEPTHS = "answer-depths.tsv.gz"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Peak memory of a job as seen from outside it.
+
+    ``peak_anon_bytes`` is anonymous plus shared memory, sampled every ``sample_interval_s``; it never counts
+    file pages.  ``peak_mapped_bytes`` is file pages mapped by the job, sampled likewise.  ``peak_cgroup_bytes`` is the
+    kernel's high-water mark of everything charged, page cache included.  ``None`` means not measured; it is never 0.
+    """
+
+    peak_anon_bytes: int | None = None
+    peak_mapped_bytes: int | None = None
+    peak_cgroup_bytes: int | None = None
+    peak_gpu_bytes: int | None = None
+    peak_anon_by_phase_bytes: dict[str, int] = field(default_factory=dict)
+    source: str | None = None
+    samples: int = 0
+    sample_interval_s: float | None = None
+
+
+@dataclass(frozen=True)
+class GpuReading:
+    """A job's GPUs at one moment; ``None``: NVML does not say it of every one of them.
+
+    ``sm_clock_mhz`` is the lowest clock of theirs, ``temperature_c`` the highest temperature.  ``clock_reasons`` names
+    why any of them does not run faster (NVML's clocks event reasons, sorted): some are throttling, and some, like
+    ``gpu_idle``, are not.
+    """
+
+    sm_clock_mhz: int | None = None
+    clock_reasons: tuple[str, ...] | None = None
+    temperature_c: int | None = None
+
+
+@dataclass(frozen=True)
+class CanaryReading:
+    """One look at the machine: how long fixed pieces of work took on the job's CPUs just then.
+
+    ``when`` is ``before``, ``between`` or ``after`` (the trials).  ``cpu_s`` is the slowest of the job's CPUs;
+    ``frequency_mhz`` the lowest of theirs; ``cpu_pressure`` the share of the last 10 s in which some task of the host
+    waited for a CPU (PSI). ``None``: this host does not show it.  ``gpu`` is there for a job with GPUs, which rest
+    while the machine is looked at.
+    """
+
+    when: str
+    t_ns: int
+    took_s: float
+    cpu_s: float
+    memory_s: float
+    disk_s: float | None
+    load_1m: float | None = None
+    frequency_mhz: float | None = None
+    cpu_pressure: float | None = None
+    gpu: GpuReading | None = None
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What the kernel counted on the job's CPUs while the trials ran; ``None`` where it does not show it.
+
+    ``wall_s`` is what was counted: summed over the trials, each from the reading nearest to its start to the one
+    nearest to its end. ``cpu_s`` is the job's own CPU time, ``foreign_cpu_s`` that of everything else on its CPUs,
+    ``steal_s`` what the hypervisor took from them, ``wait_s`` how long the job's threads were runnable without a CPU
+    (summed over threads), ``throttled_s`` how long a quota stopped it, ``swap_bytes`` the most it had swapped out.
+    """
+
+    wall_s: float | None = None
+    cpu_s: float | None = None
+    foreign_cpu_s: float | None = None
+    steal_s: float | None = None
+    wait_s: float | None = None
+    throttled_s: float | None = None
+    swap_bytes: int | None = None
+    major_faults: int | None = None
+
+
+@dataclass(frozen=True)
+class GpuUse:
+    """What NVML said of a job's GPUs, all together; ``None`` where it does not say.
+
+    While the trials ran: ``energy_j`` is what the whole GPUs took, idle draw included, counted over ``wall_s`` (as
+    :class:`Counters` are); ``sm_clock_mhz`` the median over readings of the lowest clock; ``clock_reasons`` in how many
+    of ``readings`` each reason not to run faster was in force.  From before the job to its end: the most processes at
+    once that were not the job's (``foreign_processes``), and the memory that these held then (``foreign_bytes``).
+    """
+
+    wall_s: float | None = None
+    energy_j: float | None = None
+    readings: int = 0
+    sm_clock_mhz: float | None = None
+    clock_reasons: dict[str, int] | None = None
+    foreign_processes: int | None = None
+    foreign_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The host's CPUs that a job was pinned to, and those left to the harness while it ran.
+
+    ``whole_cores`` says that no one else could be on the same physical cores (``None``: the topology is not shown).
+    ``apart`` is false where the harness had to share the job's CPUs.
+    """
+
+    cpus: tuple[int, ...]
+    numa_nodes: tuple[int, ...]
+    whole_cores: bool | None
+    harness_cpus: tuple[int, ...]
+    apart: bool
+
+    @property
+    def cpuset(self) -> Cpuset:
+        """What the job is held to."""
+        return Cpuset(self.cpus, self.numa_nodes)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the product that a suite declares."""
+
+    suite: str
+    system: str
+    dataset: str
+    scenario: str
+    profile: str
+
+
+@dataclass(frozen=True)
+class ResultSpec:
+    """Everything that decides what was measured; its hash is the job key (see :func:`job_key`).
+
+    ``index_key`` names the inputs of the index (image digest, corpus, build parameters); ``isolation`` keeps
+    container, process and fake results apart.  A cell takes ``jobs`` container lives, of which this is number
+    ``job``; each runs ``trials`` trials.  ``repetition`` counts attempts at the same job.  ``result_cache``: the
+    system declares one.  ``instance_type`` is the machine that was asked for (``None``: whichever runs the harness).
+    ``held_out`` queries of the sample warm up: they are judged, and never timed.
+    """
+
+    cell: Cell
+    protocol: str
+    envelope: Envelope
+    isolation: Isolation
+    params: dict[str, Scalar]
+    image_digest: str
+    index_key: str
+    corpus_sha256: str
+    qrels_sha256: str
+    sample_sha256: str
+    warmup_sha256: str
+    sample_size: int
+    warmup_queries: int
+    trials: int
+    k: int
+    seed: int
+    warmup_cap: int | None = None
+    repetition: int = 0
+    jobs: int = 1
+    job: int = 0
+    repeats: int = 0
+    scenario_params: ScenarioParams = field(default_factory=ScenarioParams)
+    result_cache: bool = False
+    instance_type: str | None = None
+    held_out: int = 0
+
+    @property
+    def timed_queries(self) -> int:
+        """Queries of the sample that each trial times."""
+        return self.sample_size - self.held_out
+
+
+@dataclass(frozen=True)
+class IndexFacts:
+    """What building the index cost, and what came out.
+
+    ``resumed_s`` is the part of ``build_s`` that earlier attempts, which ended early, spent on what the last one took
+    over; the peaks are the last one's.
+    """
+
+    build_s: float
+    index_bytes: int
+    peak_anon_bytes: int | None
+    peak_cgroup_bytes: int | None
+    content_sha256: str
+    envelope: Envelope
+    resumed_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a job ran on."""
+
+    cpu_model: str
+    architecture: str
+    host_cpus: int
+    host_memory_bytes: int
+    kernel: str
+    cgroup_version: int | None
+    docker_version: str | None
+    harness_version: str
+    harness_commit: str | None
+    gpu_models: tuple[str, ...] = ()
+    gpu_driver: str | None = None
+    instance_type: str | None = None
+
+
+@dataclass(frozen=True)
+class Ec2Instance:
+    """The very machine of EC2 that a job ran on, as its metadata service says; ``None``: it does not.
+
+    ``lifecycle`` is ``on-demand``, ``spot`` ...; ``placement_group`` and ``host_id`` (of a dedicated host) say who else
+    may be near; ``cpu_platform`` is the processor's name.
+    """
+
+    instance_id: str
+    instance_type: str
+    availability_zone: str | None = None
+    ami_id: str | None = None
+    lifecycle: str | None = None
+    placement_group: str | None = None
+    host_id: str | None = None
+    cpu_platform: str | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """One stored job: spec, environment, measurement and outcome.  Immutable; no money in it.
+
+    ``corpus_documents`` counts what the index was built of.  ``ranking_disagreements`` counts sample queries whose
+    ranked ids differ between trials (the stored run is the first trial's).  ``warmup_done`` counts the warm-up queries
+    that were asked.  ``page_cache`` says what was done to the index's pages in the host's cache before the job
+    (``dropped``, or ``None``: nothing).  ``gpu`` is ``None`` for a job without GPUs, or where they could not be
+    followed.  ``stand_in`` says what the system's checkpoint was, where it was not the published one. ``instance`` is
+    the machine, where it was one of EC2. ``shared_host``: other jobs of AWS Batch may have run there at the same time.
+    ``compiled_s`` is the CPU time of just-in-time compiler threads while the trials ran; ``None``: none were seen.
+    ``files`` maps each file beside ``result.json`` to its sha256.  ``seal`` is the digest of all other fields
+    (:mod:`harness.results.seals`).
+    """
+
+    key: str
+    spec: ResultSpec
+    outcome: Outcome
+    detail: str | None
+    started_at: str
+    wall_s: float
+    environment: Environment
+    effective: EffectiveEnvelope | None = None
+    index: IndexFacts | None = None
+    corpus_documents: int | None = None
+    memory: Memory = Memory()
+    load_s: float | None = None
+    first_query_s: float | None = None
+    phases: tuple[Phase, ...] = ()
+    throttled_periods: int | None = None
+    oom_kills: int | None = None
+    exit_code: int | None = None
+    image_bytes: int | None = None
+    device: str | None = None
+    libraries: dict[str, str] = field(default_factory=dict)
+    warmup_done: int = 0
+    warmup_steady: bool | None = None
+    trials_finished: int = 0
+    ranking_disagreements: int | None = None
+    canary: tuple[CanaryReading, ...] = ()
+    counters: Counters = Counters()
+    gpu: GpuUse | None = None
+    placement: Placement | None = None
+    page_cache: str | None = None
+    probes: tuple[Probe, ...] = ()
+    rate_qps: float | None = None
+    stand_in: str | None = None
+    instance: Ec2Instance | None = None
+    shared_host: bool = False
+    compiled_s: float | None = None
+    files: dict[str, str] = field(default_factory=dict)
+    schema_version: int = SCHEMA_VERSION
+    seal: str | None = None
+
+
+def job_key(spec: ResultSpec) -> str:
+    """The name of a stored job: the first 16 hex digits of the hash of all that decides what is measured."""
+    return digest(spec)[:16]
+
+
+def matches(cell: Cell, glob: str) -> bool:
+    """Whether a glob over ``system/dataset/scenario/profile``, or without a slash over any of them, means a cell."""
+    parts = (cell.system, cell.dataset, cell.scenario, cell.profile)
+    if "/" in glob:
+        return fnmatch.fnmatchcase("/".join(parts), glob)
+    return any(fnmatch.fnmatchcase(part, glob) for part in parts)

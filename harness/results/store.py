@@ -1,0 +1,291 @@
+"""Writes results: append, never overwrite.
+
+A job's folder is written beside and renamed into place, so it is whole or absent (:mod:`harness.results.reader` says what
+it holds).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import hashlib
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from harness import filesystem
+from harness.errors import StoreError
+from harness.filesystem import says_full
+from harness.records import to_json
+from harness.results import seals
+from harness.results.reader import (
+    LOG,
+    MOST_SAMPLE_BYTES,
+    RESULT,
+    RUN,
+    SAMPLES,
+    STAGING,
+    StoredJob,
+    cell_path,
+    result_paths,
+)
+from harness.results.schema import Result
+from harness.untrusted import read_regular
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+# MERGED harness.results.store: The interface by which a store publishes what it writes; :mod:`harness.aws.results.publish` has it for
+# S3.
+
+
+class Shelf(Protocol):
+    """A place that takes results before they count as stored in the folder."""
+
+    @property
+    def name(self) -> str:
+        """The place as people name it, on every machine the same."""
+
+    def held(self, folder: Path) -> AbstractContextManager[None]:
+        """Hold a suite's folder against all other machines; then it has what these have stored."""
+
+    def keep(self, path: Path, content: bytes) -> None:
+        """Take an input that is to lie at ``path``."""
+
+    def into_place(self, whole: Path, target: Path) -> None:
+        """Take a job's folder, and then rename it to ``target``."""
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Take a file that may be written over, which is to lie at ``path``."""
+
+
+_LOCK = ".lock"
+_LEAST_FREE_BYTES = 1 << 20
+_MOST_RECORD_BYTES = 16 << 20
+_ROOMY_BYTES = 256 << 20
+
+
+class Store:
+    """The writing side: one suite's folder, held by one process at a time; ``shelf``: where jobs go besides."""
+
+    def __init__(self, root: Path, suite: str, shelf: Shelf | None = None) -> None:
+        self.folder = root / suite
+        self.staging = self.folder / STAGING
+        self._shelf = shelf
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the folder; what a dead run left half-written goes.
+
+        Raises:
+            StoreError: it cannot be written, or another run holds it.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = (self.folder / _LOCK).open("w")
+        except OSError as error:
+            raise StoreError(f"{self.folder}: cannot be written: {error.strerror}; choose another --results") from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StoreError(
+                    f"{self.folder}: another run holds it; wait for its end or choose another --results"
+                ) from None
+            except OSError as error:
+                raise StoreError(
+                    f"{self.folder}: cannot be locked: {error.strerror}; choose --results on another file system"
+                ) from error
+            filesystem.remove(self.staging)
+            with self._shelf.held(self.folder) if self._shelf else nullcontext():
+                with _disk_errors(self.folder):
+                    self.staging.mkdir()
+                try:
+                    self._list_unlisted()
+                    yield
+                finally:
+                    filesystem.remove(self.staging)
+
+    @contextmanager
+    def scratch(self, name: str) -> Iterator[Path]:
+        """An empty folder for a job in the making; gone afterwards."""
+        path = self.staging / name
+        with _disk_errors(path):
+            path.mkdir(parents=True)
+        try:
+            yield path
+        finally:
+            filesystem.remove(path)
+
+    def keep_inputs(
+        self, judgements: bytes, qrels_sha256: str, samples: Mapping[str, str], ending: str = "trec"
+    ) -> None:
+        """Keep judgements and query samples beside the results, so that they can be judged anywhere.
+
+        Args:
+            judgements: TREC qrels, or whatever else ``ending`` says.
+            qrels_sha256: names them.
+            samples: JSON by name.
+            ending: of the judgements' file, before ``.gz``.
+
+        Raises:
+            StoreError: a sample is larger than readers of results take; or a file cannot be written.
+        """
+        contents = {Path("qrels") / f"{qrels_sha256}.{ending}.gz": gzip.compress(judgements, mtime=0)}
+        contents |= {Path("samples") / f"{name}.json": text.encode("utf-8") for name, text in samples.items()}
+        for name, content in contents.items():
+            target = self.folder / name
+            if target.suffix == ".json" and len(content) > MOST_SAMPLE_BYTES:
+                raise StoreError(
+                    f"{target}: the query sample takes {math.ceil(len(content) / 2**20):,} MiB, "
+                    f"at most {MOST_SAMPLE_BYTES >> 20} are read; lower protocol.sample_size"
+                )
+            if target.exists():
+                continue
+            with _disk_errors(target):
+                target.parent.mkdir(exist_ok=True)
+                partial = self.staging / target.name
+                partial.write_bytes(content)
+                if self._shelf:
+                    self._shelf.keep(target, content)
+                partial.rename(target)
+
+    def put(
+        self,
+        result: Result,
+        samples: pa.Table | None,
+        run: bytes | None,
+        log: bytes,
+        judged: Mapping[str, bytes] | None = None,
+    ) -> StoredJob:
+        """Store one job for good.
+
+        Args:
+            result: what is known of it; the files' hashes are added.
+            samples: raw latencies.
+            run: a TREC run.
+            log: what the job said.
+            judged: by a file's name, the judgements of the run's own hits, where its dataset has no others.
+
+        Raises:
+            StoreError: no space, no permission, or the key is taken (it never should be).
+        """
+        target = self.folder.parent / cell_path(result.spec.cell) / result.key
+        partial = self.staging / f"put-{result.key}"
+        with _disk_errors(target):
+            partial.mkdir()
+            (partial / LOG).write_bytes(gzip.compress(log, mtime=0))
+            if run is not None:
+                (partial / RUN).write_bytes(gzip.compress(run, mtime=0))
+            for name, content in (judged or {}).items():
+                (partial / name).write_bytes(gzip.compress(content, mtime=0))
+            if samples is not None:
+                import pyarrow.parquet as pq
+
+                pq.write_table(samples, partial / SAMPLES, compression="zstd")
+            files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(partial.iterdir())}
+            result = replace(result, files=files)
+            result = replace(result, seal=seals.over(result))
+            (partial / RESULT).write_text(to_json(result, indent=2) + "\n", encoding="utf-8")
+        return self.adopt(partial, result)
+
+    def adopt(self, folder: Path, result: Result) -> StoredJob:
+        """Move a whole job's folder, which is checked and on the same disk, to its place.
+
+        Raises:
+            StoreError: no space, no permission, or the key is taken (it never should be).
+        """
+        target = self.folder.parent / cell_path(result.spec.cell) / result.key
+        with _disk_errors(target):
+            for path in folder.iterdir():
+                _sync(path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if target.exists():
+                raise StoreError(f"{target}: exists already; nothing is ever overwritten")
+            self._into_place(folder, target)
+            if result.seal is not None:
+                seals.append(self.folder, target.relative_to(self.folder).as_posix(), result.seal)
+                self._publish_manifest()
+        return StoredJob(target, result)
+
+    def _into_place(self, whole: Path, target: Path) -> None:
+        if self._shelf:
+            self._shelf.into_place(whole, target)
+        else:
+            whole.rename(target)
+        _sync(target.parent)
+
+    def _list_unlisted(self) -> None:
+        """Bring the manifest up to date after a run that was killed between a job's last two steps."""
+        try:
+            listed = seals.read(self.folder)
+        except (OSError, ValueError) as error:
+            path = self.folder / seals.MANIFEST
+            raise StoreError(f"{path}: damaged: {error}; remove that line, or bring the file back") from error
+        found = {}
+        for path in result_paths(self.folder):
+            place = path.parent.relative_to(self.folder).as_posix()
+            if place not in (listed or {}) and (seal := _sound_seal(path)):
+                found[place] = seal
+        if not found:
+            return
+        manifest = self.folder / seals.MANIFEST
+        with _disk_errors(manifest):
+            partial = self.staging / seals.MANIFEST
+            partial.write_text(seals.text({**(listed or {}), **dict(sorted(found.items()))}), encoding="utf-8")
+            _sync(partial)
+            partial.rename(manifest)
+            self._publish_manifest()
+
+    def _publish_manifest(self) -> None:
+        if self._shelf:
+            path = self.folder / seals.MANIFEST
+            self._shelf.write(path, path.read_bytes())
+
+
+def _sound_seal(path: Path) -> str | None:
+    """Return the seal of a stored record that nobody edited, else ``None``."""
+    try:
+        raw = json.loads(read_regular(path, _MOST_RECORD_BYTES))
+        return None if seals.broken(raw) else str(raw["seal"])
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return None
+
+
+def check_room(folder: Path, said: str = "", wanted_bytes: int = 0) -> None:
+    """Is there room for a job's files at all?  What fails on a full disk says nothing of a system.
+
+    Args:
+        said: words of a job that failed.  Where they blame a full disk, it is full below ``wanted_bytes`` (256 MiB at
+            least): engines give back what they wrote when they fail.
+
+    Raises:
+        StoreError: there is not.
+    """
+    with _disk_errors(folder):
+        free = shutil.disk_usage(folder).free
+    if free < (max(wanted_bytes, _ROOMY_BYTES) if says_full(said) else _LEAST_FREE_BYTES):
+        raise StoreError(f"{folder}: the disk is full ({free >> 10} KiB left); make room, what was finished is kept")
+
+
+@contextmanager
+def _disk_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written: {error.strerror or error}; what was finished is kept") from error
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

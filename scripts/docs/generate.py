@@ -1,0 +1,176 @@
+"""Write the pages of docs/ that follow from the code: result schema, suite reference, commands, columns.
+
+``python -m scripts.docs.generate`` writes them; a test fails when they are stale.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from harness import cli
+from harness.jobs.suite import Ec2, Expectation, Offline, Protocol, Restriction, Server, Suite
+from harness.launch.images.system_files import Asset, EngineFile, NotFor, SystemFile
+from harness.report import columns, job_columns
+from harness.report.job_columns import Described
+from harness.results import reader
+from harness.results.schema import SCHEMA_VERSION
+from scripts.docs import published_page
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def pages() -> dict[str, str]:
+    """File name -> text of every generated page."""
+    return {
+        f"result.v{SCHEMA_VERSION}.schema.json": result_schema(),
+        "suite-reference.md": suite_reference(),
+        "system-reference.md": system_reference(),
+        "commands.md": commands(),
+        "columns.md": columns_page(),
+        "published.md": published_page.page(),
+    }
+
+
+def result_schema() -> str:
+    """The JSON Schema of ``result.json``."""
+    schema = reader.result_adapter().json_schema(mode="serialization")
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = f"harness result, schema version {SCHEMA_VERSION}"
+    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
+
+
+def suite_reference() -> str:
+    """Every key of a suite file."""
+    return (
+        "# Suite reference\n\nGenerated from `harness/jobs/suite.py` by `make docs`.\n\n"
+        "A suite is a TOML file; `name` is the file's name unless it is set. Examples: `suites/quickstart.toml`, and"
+        " `suites/scenarios.toml` with its [page](scenarios.md), and `suites/santhanam2023-msmarco.toml`, which is no"
+        " whole product.\n"
+        + _section("Top level", Suite)
+        + _section("`[protocol]`", Protocol)
+        + _section("`[offline]`", Offline)
+        + _section("`[server]`", Server)
+        + _section("`[[restrict]]`", Restriction)
+        + _section("`[[expect]]`", Expectation)
+        + _section("`[ec2]`", Ec2)
+    )
+
+
+def system_reference() -> str:
+    """Every key of the files that declare engines and systems."""
+    return (
+        "# System reference\n\nGenerated from `harness/launch/images/catalog.py` by `make docs`.\n"
+        + _section("`images/<engine>/engine.toml`", EngineFile)
+        + _section("`[[not_for]]` in `engine.toml`", NotFor)
+        + _section("`images/<engine>/systems/<system>.toml`", SystemFile)
+        + _section("`[[assets]]` in both", Asset)
+    )
+
+
+def commands() -> str:
+    """The help of every command."""
+    text = (
+        "# Commands\n\nGenerated from `harness/cli.py` by `make docs`.\n\n"
+        "Exit codes: 0 done, 1 something failed and is stored, 2 usage, 130 stopped.\n"
+    )
+    for name, command in sorted(_commands(cli.main)):
+        context = click.Context(command, info_name=f"harness {name}", max_content_width=100, terminal_width=100)
+        text += f"\n## harness {name}\n\n```text\n{command.get_help(context)}\n```\n"
+    return text
+
+
+def _commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        yield before + name, command
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{before}{name} ")
+
+
+def columns_page() -> str:
+    """Every column of the tables for programs: CSV, data frames, Parquet, SQLite."""
+    rows = columns.listed(["<measure>"], ["<stage>"], origins=True)
+    stages = (job_columns.stage("stage_<stage>_s"),)
+    return (
+        "# Columns\n\nGenerated from `harness/report/columns.py` and `harness/report/job_columns.py` by `make docs`.\n\n"
+        "Any cell may be missing: empty in CSV, `<NA>` or `NaT` in frames, `NULL` in SQLite; never 0. How figures are"
+        " made: [results.md](results.md), [cost.md](cost.md). How to get them: [exchange.md](exchange.md).\n"
+        + _columns(
+            "Rows",
+            "`harness report --format csv`, `harness.load`, `harness export`. One row for each cell. `<measure>` stands"
+            " for each measure, `<stage>` for each stage that an adapter names; `origin` is there for merged results.",
+            rows,
+        )
+        + _columns(
+            "Jobs",
+            "The table `jobs` of `harness export --format sqlite`. One row for each stored job.",
+            job_columns.JOBS,
+        )
+        + _columns(
+            "Samples",
+            "`harness.load_samples`, and the table `samples` of SQLite. One row for each query of each trial.",
+            (*job_columns.SAMPLES, *stages),
+        )
+    )
+
+
+def _columns(title: str, said: str, listed: Sequence[Described]) -> str:
+    lines = [f"\n## {title}\n\n{said}\n\n| column | unit | holds | meaning |\n|---|---|---|---|\n"]
+    lines += [f"| `{each.name}` | {each.unit} | {each.kind.value} | {each.meaning} |\n" for each in listed]
+    return "".join(lines)
+
+
+def _section(title: str, model: type[BaseModel]) -> str:
+    rows = [f"\n## {title}\n\n| key | type | default | meaning |\n|---|---|---|---|\n"]
+    for name, field in model.model_fields.items():
+        default = _default(field)
+        rows.append(f"| `{name}` | {_type(field.annotation)} | {default} | {field.description or ''} |\n")
+    return "".join(rows)
+
+
+def _default(field: FieldInfo) -> str:
+    """The default; one that is worked out on reading stands in words beside the field."""
+    extra = field.json_schema_extra
+    if isinstance(extra, dict) and "default" in extra:
+        return str(extra["default"])
+    return "required" if field.is_required() else _value(field.default)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, BaseModel):
+        return "see below"
+    if isinstance(value, tuple):
+        return "none" if not value else "`" + json.dumps(list(value)) + "`"
+    return "none" if value in (None, {}) else f"`{json.dumps(value)}`"
+
+
+def _type(annotation: Any) -> str:
+    if isinstance(annotation, type) and not hasattr(annotation, "__args__"):
+        return {"str": "text", "int": "whole number", "float": "number", "bool": "true or false"}.get(
+            annotation.__name__, f"`{annotation.__name__}`"
+        )
+    arguments = getattr(annotation, "__args__", ())
+    if "Literal" in str(annotation) and all(isinstance(argument, str | int) for argument in arguments):
+        return " or ".join(f"`{json.dumps(argument)}`" for argument in arguments)
+    inner = [_type(argument) for argument in arguments if argument not in (type(None), ...)]
+    if "tuple" in str(annotation):
+        return f"list of {inner[0]}"
+    if "dict" in str(annotation):
+        return "table"
+    return " or ".join(dict.fromkeys(inner))
+
+
+def main() -> None:
+    """Write all pages."""
+    for name, text in pages().items():
+        (DOCS / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

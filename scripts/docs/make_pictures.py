@@ -1,0 +1,70 @@
+"""Draw the pictures that docs/ shows, of the published results and of examples: ``python -m scripts.docs.make_pictures``."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from PIL import Image
+
+from harness.analysis import results_folder, robustness, row_pricing
+from harness.analysis.leaderboard import Asked
+from harness.analysis.published import tables as published
+from harness.config import data_root
+from harness.evaluation import judged_runs, qrels_subsample
+from harness.report.plots import album, order_flips, theme
+from scripts.docs import example_runs, measures_example
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+SHOWN = (
+    "msmarco-santhanam2023-cost",
+    "msmarco-santhanam2023-instances",
+    "msmarco-santhanam2023-winners",
+    "xortydi-cost",
+    "xortydi-winners",
+    "xortydi-ranks",
+)
+
+
+def pictures() -> list[album.Picture]:
+    """Those that are shown, at the paper's own prices."""
+    folder = data_root() / "results" / "published" / "santhanam2023"
+    paper = published.read(folder)
+    table = results_folder.priced(results_folder.rows_of(folder), row_pricing.tariff(paper.follows()))
+    return [
+        each
+        for dataset in paper.about.datasets
+        for each in album.album(table, {}, Asked("", "RR@10", amrs=dataset.amrs)).pictures
+        if each.place.dataset == dataset.name and each.name in SHOWN
+    ]
+
+
+def example() -> robustness.Robustness:
+    """What docs/significance.md shows."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = example_runs.write(Path(place))
+        runs = judged_runs.of_files(folder / "qrels.txt", [folder / f"{name}.run" for name in example_runs.SYSTEMS])
+    keeps = (qrels_subsample.parse("1"), qrels_subsample.parse("50%"))
+    asked = robustness.Asked("nDCG@10", ("RR@10", "AP"), keeps)
+    return robustness.examine(replace(runs, dataset="example"), asked)
+
+
+def worked_example() -> Path:
+    """What docs/measures.md shows."""
+    with theme.settings(9):
+        return theme.save(measures_example.draw(), FOLDER / f"{measures_example.NAME}.png")
+
+
+def main() -> None:
+    """Write them, in so few colours that the repository stays small."""
+    made = (*album.write(pictures(), FOLDER, "png"), *order_flips.write([example()], FOLDER, "png"), worked_example())
+    for path in made:
+        with Image.open(path) as drawn:
+            few = drawn.convert("RGB").quantize(128, dither=Image.Dither.NONE)
+        few.save(path, optimize=True)
+        print(path.name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""Two rows compared query by query: intervals, verdicts, and how many queries would show a difference."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.analysis import comparison
+from harness.analysis.paired_differences import Difference, Verdict
+from harness.analysis.table import Cause, Finding, Row, Validity
+from harness.errors import UsageError
+from harness.evaluation.per_query import PerQuery
+from harness.records import Outcome
+from harness.stats import Estimate
+from tests.support import sample_records
+
+RNG = np.random.default_rng(3)
+COUNT = 300
+HARD = RNG.lognormal(0, 0.8, COUNT) / 100  # seconds: queries differ far more than systems
+IDS = tuple(f"q{number:03}" for number in range(COUNT))
+
+
+def row(system: str, **changes: Any) -> Row:
+    fields = {
+        "system": system,
+        "key": system,
+        "latency_mean_s": Estimate(0.02),
+        "measures": {"RR@10": Estimate(0.5)},
+        "trial_means_s": (0.02, 0.0201, 0.0199),
+    }
+    return sample_records.row(**{**fields, **changes})
+
+
+def query(system: str, latency_s: np.ndarray, rr: np.ndarray | None = None) -> PerQuery:
+    return PerQuery(system, IDS, latency_s, {} if rr is None else {"RR@10": rr})
+
+
+def compare(a: PerQuery | None, b: PerQuery | None, **changes: Any) -> tuple[Difference, Difference]:
+    made = comparison.compare(row("a"), row("b", **changes), a, b, ("RR@10",))
+    ((latency, rr),) = (each.differences for each in comparison.corrected([made]))
+    return latency, rr
+
+
+def test_pairing_shows_what_intervals_of_each_alone_would_not() -> None:
+    noise = RNG.normal(0, 2e-4, COUNT)
+    latency, _ = compare(query("a", HARD), query("b", HARD + 4e-4 + noise), trial_means_s=(0.0205, 0.0206, 0.0204))
+    found = latency.over_queries
+    assert latency.verdict is Verdict.SLOWER
+    assert found.low is not None and found.high is not None and 3.5e-4 < found.low < 4e-4 < found.high < 4.5e-4
+    faster, _ = compare(query("a", HARD), query("b", HARD - 4e-4 + noise), trial_means_s=(0.0195, 0.0196, 0.0194))
+    assert faster.verdict is Verdict.FASTER
+
+
+def test_what_repeated_trials_do_not_show_is_not_claimed() -> None:
+    b = query("b", HARD + 4e-4)
+    unsteady, _ = compare(query("a", HARD), b, trial_means_s=(0.025, 0.018, 0.0184))
+    assert unsteady.verdict is Verdict.UNREPEATED
+    assert unsteady.again is not None and unsteady.again.low is not None and unsteady.again.low < 0
+    once, _ = compare(query("a", HARD), b, trial_means_s=(0.0204,))
+    assert (once.again, once.verdict) == (None, Verdict.SLOWER)
+    assert once.interval == once.over_queries
+
+
+def test_one_interval_of_a_latency_holds_other_queries_and_other_processes() -> None:
+    noise = RNG.normal(0, 2e-3, COUNT)
+    latency, rr = compare(query("a", HARD), query("b", HARD + 4e-4 + noise), trial_means_s=(0.0205, 0.0206, 0.0204))
+    one, queries, again = latency.interval, latency.over_queries, latency.again
+    assert again is not None
+    reaches = [(each.high or 0) - (each.low or 0) for each in (one, queries, again)]
+    assert reaches[0] == pytest.approx(math.hypot(*reaches[1:]), rel=0.01) and one.value == queries.value
+    assert rr.interval == rr.over_queries
+
+
+def test_trials_of_one_process_are_not_repetitions_where_there_are_several_processes() -> None:
+    b = query("b", HARD + 4e-4)
+    # Two processes of three trials each: trials agree, processes do not.
+    trials = (0.0300, 0.0301, 0.0299, 0.0110, 0.0111, 0.0109)
+    several, _ = compare(query("a", HARD), b, trial_means_s=trials, jobs=2, trials=6)
+    assert several.again is not None and several.again.low is not None and several.again.low < -0.05
+    cut_short, _ = compare(query("a", HARD), b, trial_means_s=trials[:4], jobs=2, trials=6)
+    assert cut_short.again is None  # whose trial is missing is not told
+
+
+def test_measures_are_better_when_larger() -> None:
+    rr = RNG.uniform(0, 0.5, COUNT)
+    assert compare(query("a", HARD, rr), query("b", HARD, rr + 0.1))[1].verdict is Verdict.BETTER
+    assert compare(query("a", HARD, rr), query("b", HARD, rr - 0.1))[1].verdict is Verdict.WORSE
+    assert compare(query("a", HARD, rr), query("b", HARD, rr))[1].verdict is Verdict.EQUAL
+    other = np.where(np.arange(COUNT) % 2, rr + 0.2, rr - 0.2)
+    found = compare(query("a", HARD, rr), query("b", HARD, other))[1]
+    assert found.verdict is Verdict.NONE
+
+
+def test_how_many_queries_would_show_it() -> None:
+    """As many as found: a sample of that size shows such a difference in about 80 % of cases."""
+    rr = RNG.uniform(0, 0.5, COUNT)
+    apart = RNG.normal(0.02, 0.2, COUNT)
+    needed = compare(query("a", HARD, rr), query("b", HARD, rr + apart))[1].needed
+    assert needed == pytest.approx((2.8015852 * apart.std(ddof=1) / apart.mean()) ** 2, abs=1)
+    shown, repeats = 0, 300
+    for _ in range(repeats):
+        drawn = RNG.normal(apart.mean(), apart.std(ddof=1), needed)
+        shown += bool(abs(drawn.mean()) > 1.96 * drawn.std(ddof=1) / needed**0.5)
+    assert 0.7 < shown / repeats < 0.9
+
+
+def test_only_queries_that_both_have_are_compared() -> None:
+    fewer = PerQuery("b", IDS[100:], HARD[100:] + 1, {})
+    latency, rr = compare(query("a", HARD), fewer)
+    assert latency.queries == 200 and latency.over_queries.value == pytest.approx(1.0)
+    assert (rr.verdict, rr.queries) == (Verdict.UNKNOWN, 0)
+
+
+def test_published_rows_have_a_ratio_and_no_verdict() -> None:
+    latency, _ = compare(None, None, latency_mean_s=Estimate(0.05))
+    assert (latency.ratio, latency.verdict, latency.needed) == (2.5, Verdict.UNKNOWN, None)
+    assert latency.over_queries.value is None and latency.over_queries.reason
+
+
+def test_what_stands_against_the_comparison_is_said() -> None:
+    doubt = Finding(Cause.DRIFT, Validity.NOISY, "drift: 1.5 times", transient=True)
+    machine = sample_records.replace(sample_records.MACHINE, cpu_model="Another CPU")
+    b = row("b", machine=machine, findings=(doubt,), profile="cpu2-mem4", outcome=Outcome.OOM, detail="killed")
+    said = "\n".join(comparison.compare(row("a"), b, None, None, ()).notes)
+    assert "B ended oom: killed" in said and "B is noisy: drift: 1.5 times" in said
+    noted = row("b", findings=(doubt,), notes=("RR@10: looks deeper", "ties", doubt.text))
+    said = "\n".join(comparison.compare(row("a", notes=("ties",)), noted, None, None, ()).notes)
+    assert said == "B is noisy: drift: 1.5 times\nA and B: ties\nB: RR@10: looks deeper"
+    said = "\n".join(comparison.compare(row("a"), b, None, None, ()).notes)
+    assert "cpu_model AMD EPYC 9B14 against Another CPU" in said and "cpu1-mem1 against cpu2-mem4" in said
+
+
+def test_pairs_share_place_and_profile() -> None:
+    rows = [row(name, profile=profile) for name in "ab" for profile in ("p1", "p2", f"only-{name}")]
+    found = comparison.pairs(rows, rows, "a", "b")
+    assert [(one.profile, other.profile) for one, other in found] == [("p1", "p1"), ("p2", "p2")]
+    ((one, other),) = comparison.pairs(rows, rows, "a/*/p1", "b/*/p2")
+    assert (one.system, one.profile, other.system, other.profile) == ("a", "p1", "b", "p2")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "why"),
+    [
+        ("nothing", "b", "'nothing' matches no stored row; systems there: a, b"),
+        ("a", "c", "'c' matches no stored row"),
+        ("a", "a", "'a' and 'a' are one and the same row: there is nothing to compare"),
+        ("?", "*", "the same 2 rows"),
+    ],
+)
+def test_pairs_that_are_none_are_refused(a: str, b: str, why: str) -> None:
+    rows = [row("a"), row("b", sample_sha256="other")]
+    with pytest.raises(UsageError, match=why):
+        comparison.pairs(rows, rows, a, b)
+    with pytest.raises(UsageError, match="share no dataset, query sample and profile"):
+        comparison.pairs(rows, rows, "a", "b")

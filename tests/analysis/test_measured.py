@@ -1,0 +1,252 @@
+"""The jobs of one cell, pooled and described, as their row shows them."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from harness.analysis import results_folder, rows
+from harness.analysis.table import Validity
+from harness.pricing.prices import Snapshot
+from harness.records import Isolation, Outcome, Probe, ScenarioParams, to_json
+from harness.results import reader
+from harness.results.schema import Cell, Memory, Placement
+from tests.support import sample_records
+from tests.support.sample_records import FakeJob
+from tests.support.stored_jobs import MIB, QUERIES, Maker, one, samples
+
+
+class Interleaved:
+    """Makes the five jobs of one cell, each with one trial."""
+
+    def __init__(self, make: Maker) -> None:
+        self.make = make
+
+    def __call__(self, *, trial_ms: tuple[float, ...] = (0, 0, 0, 0, 0), **more: Any) -> list[FakeJob]:
+        changes = more.pop("changes", {})
+        return [
+            self.make(
+                table=sample_records.samples(
+                    np.array([[(2 + extra + number / 100) / 1e3 for number in range(140)]]),
+                    first_trial=job,
+                    names=QUERIES,
+                    seed=job,
+                    repeats=[(query, 0.003) for query in range(20)],
+                ),
+                protocol="interleaved",
+                warmup_queries=20,
+                jobs=5,
+                job=job,
+                trials=1,
+                changes={"load_s": 1.0 + job, **changes},
+                **more,
+            )
+            for job, extra in enumerate(trial_ms)
+        ]
+
+
+@pytest.fixture
+def interleaved(make: Maker) -> Interleaved:
+    return Interleaved(make)
+
+
+def test_the_jobs_of_a_cell_make_one_row(interleaved: Interleaved, snapshot: Snapshot) -> None:
+    jobs = interleaved(trial_ms=(0.0, 0.1, -0.1, 0.2, -0.2))
+    jobs[3] = replace(jobs[3], result=replace(jobs[3].result, memory=Memory(300 * MIB, 70 * MIB, 400 * MIB)))
+    row = one(jobs, snapshot)
+    assert (row.queries, row.trials, row.jobs, row.attempts) == (140, 5, 5, 5)
+    assert row.keys == tuple(job.result.key for job in jobs)
+    assert (row.outcome, row.validity, row.notes) == (Outcome.OK, Validity.CLEAN, ())
+    assert row.latency_mean_s.value == pytest.approx(2.695e-3)
+    these = row.these_queries_s["mean"]
+    assert these.low is not None and these.high is not None
+    # Student: 2.776 times the means' standard deviation of 0.158 ms, over the root of 5.
+    assert (these.low, these.high) == pytest.approx((2.695e-3 - 0.1963e-3, 2.695e-3 + 0.1963e-3), rel=1e-3)
+    assert row.spread_s["job"].value == pytest.approx(0.1581e-3, rel=1e-3)
+    assert row.spread_s["residual"].value == pytest.approx(0.0, abs=1e-9)
+    assert "coincide" in str(row.spread_s["trial"].reason)
+    assert row.spread_s["query"].value == pytest.approx(0.4056e-3, rel=1e-3)
+    assert (row.peak_anon_bytes, row.peak_mapped_bytes, row.peak_cgroup_bytes) == (300 * MIB, 70 * MIB, 400 * MIB)
+    assert row.load_s == 3.0
+    assert row.measures["RR@10"].value == pytest.approx(0.5)
+    assert row.at_most_s["p95"].value == pytest.approx(3.54e-3, rel=0.02)
+    assert row.at_most_s["p99"].reason == "p99 needs 662 queries, timed 140"
+    assert results_folder.build(reversed(jobs), snapshot=snapshot).rows == (row,)
+
+
+def test_jobs_that_are_not_there_make_a_row_noisy(interleaved: Interleaved, snapshot: Snapshot) -> None:
+    row = one(interleaved()[:3], snapshot)
+    assert row.validity is Validity.NOISY
+    assert not row.transient
+    assert "only 3 of 5 trials are in these numbers; run its suite again with --only 'bm25" in row.notes[0]
+    assert row.trials == 3
+
+
+def test_other_environments_are_refused_in_the_row(interleaved: Interleaved, snapshot: Snapshot) -> None:
+    jobs = interleaved()
+    other = replace(jobs[0].result.environment, kernel="6.17")
+    changed = replace(jobs[0].result, environment=other, started_at="2026-11-20T09:00:00+00:00")
+    jobs[0] = replace(jobs[0], result=changed)
+    row = one(jobs, snapshot)
+    assert row.trials == 4
+    assert 'another environment (kernel "6.17" against "6.18"): not pooled' in row.notes[0]
+    assert "only 4 of 5 trials" in row.notes[1]
+    assert row.machine.kernel == "6.18"
+
+
+def test_one_failed_job_takes_the_numbers(make: Maker, interleaved: Interleaved, snapshot: Snapshot) -> None:
+    jobs = interleaved()
+    spec = {"protocol": "interleaved", "warmup_queries": 20, "jobs": 5, "job": 4, "trials": 1}
+    jobs[4] = make(outcome=Outcome.OOM, **spec)
+    row = one(jobs, snapshot)
+    assert (row.outcome, row.detail) == (Outcome.OOM, "1 of 5 trials ended oom: killed by the kernel at 256 MiB")
+    assert row.latency_mean_s.value is None
+    assert row.peak_anon_bytes is None
+    assert row.measures == {}
+
+
+def test_jobs_that_rank_differently_are_told(interleaved: Interleaved, snapshot: Snapshot) -> None:
+    jobs = interleaved()
+    jobs[3].rank({query: ["wrong", "right"] if number else ["right", "wrong"] for number, query in enumerate(QUERIES)})
+    row = one(jobs, snapshot)
+    assert row.validity is Validity.NOISY
+    assert row.notes[0].startswith("1 of 140 queries were ranked differently in different trials")
+    assert row.measures["RR@10"].value == pytest.approx(0.5)  # the first trial's run
+
+
+def test_verdicts_say_what_a_row_says_and_read_no_runs(
+    interleaved: Interleaved, make: Maker, snapshot: Snapshot
+) -> None:
+    drifting = interleaved(trial_ms=(0, 0, 0, 0, 2.0))
+    failed = make("minilm", outcome=Outcome.OOM)
+    for job in drifting:
+        (job.folder / "run.trec.gz").write_bytes(b"no run at all")
+    found = rows.verdicts([*drifting, failed])
+    row = results_folder.build([*drifting, failed], snapshot=snapshot).rows[0]
+    verdict = found[drifting[0].result.spec.cell, Isolation.CONTAINER]
+    assert (verdict.validity, verdict.transient) == (row.validity, row.transient) == (Validity.NOISY, True)
+    assert verdict.reasons == row.notes
+    other = found[failed.result.spec.cell, Isolation.CONTAINER]
+    assert (other.validity, other.transient) == (Validity.CLEAN, False)
+
+
+def test_verdicts_of_containers_and_processes_stand_apart(make: Maker) -> None:
+    jobs = [make(changes={"trials_finished": 3}), make(isolation=Isolation.PROCESS)]
+    found = {isolation: verdict.validity for (_, isolation), verdict in rows.verdicts(jobs).items()}
+    assert found == {Isolation.CONTAINER: Validity.NOISY, Isolation.PROCESS: Validity.CLEAN}
+
+
+def test_an_offline_row_has_a_throughput_and_no_latency(make: Maker, snapshot: Snapshot) -> None:
+    latency = np.repeat(np.linspace(0.9, 1.1, 14), 10)[None, :]
+    batch = np.repeat(range(14), 10).tolist()
+    cell = Cell("quick", "bm25", "scifact", "offline", "cpu1-mem1")
+    row = one([make(cell=cell, trials=1, table=sample_records.samples(latency, names=QUERIES, batch=batch))], snapshot)
+    assert row.throughput_qps.value == pytest.approx(10.0)
+    assert row.throughput_qps.low is not None and row.throughput_qps.high is not None
+    assert 9.5 < row.throughput_qps.low < 10 < row.throughput_qps.high < 10.5
+    assert row.latency_mean_s.value is None
+    assert "whole batch's" in str(row.p95_s.reason)
+    assert row.usd_per_million.value is None
+    assert (row.queries, row.trials) == (140, 1)
+    assert "protocol santhanam2023 with trials 1 (the paper: 5)" in row.notes
+
+
+def test_a_server_row_shows_the_latency_at_the_rate_that_is_believed(make: Maker, snapshot: Snapshot) -> None:
+    latency = np.array([[0.002] * 140, [0.5] * 140, [0.003] * 140])
+    service = np.full(3 * 140, 1_000_000).tolist()
+    probes = (
+        Probe(0, 100.0, 140, 0.002, 0, True, False),
+        Probe(1, 200.0, 140, 0.5, 140, False, False),
+        Probe(2, 100.0, 140, 0.003, 0, True, True),
+    )
+    cell = Cell("quick", "bm25", "scifact", "server", "cpu1-mem1")
+    params = ScenarioParams(latency_target_s=0.05, latency_percentile=95.0)
+    table = sample_records.samples(latency, names=QUERIES, service_ns=service)
+    spec = {"cell": cell, "trials": 1, "scenario_params": params, "protocol": "mine"}
+    row = one([make(table=table, changes={"probes": probes, "rate_qps": 100.0}, **spec)], snapshot)
+    assert row.throughput_qps.value == 100.0
+    assert row.latency_mean_s.value == pytest.approx(0.003)
+    assert row.p95_s.value == pytest.approx(0.003)
+    assert row.service_s is not None
+    assert row.service_s.mean_s.value == pytest.approx(0.001)
+    assert row.validity is Validity.CLEAN
+    assert "scenario server" in str(row.usd_per_million.reason)
+    none = one([make(table=table, changes={"probes": probes[:2], "rate_qps": None}, **spec)], snapshot)
+    assert none.latency_mean_s.reason == "no rate was believed, so no latency belongs to it"
+    assert none.validity is Validity.NOISY
+
+
+def test_stages_stand_beside_the_clock(make: Maker, snapshot: Snapshot) -> None:
+    latency = np.full((5, 140), 0.010)
+    encode, retrieve = [6_000_000] * 700, [3_000_000] * 699 + [None]
+    table = sample_records.samples(latency, names=QUERIES, stage_encode_ns=encode, stage_retrieve_ns=retrieve)
+    row = one([make(table=table)], snapshot)
+    assert list(row.stages_s) == ["encode", "retrieve"]
+    assert row.stages_s["encode"].mean_s.value == pytest.approx(0.006)
+    assert row.stages_s["retrieve"].p50_s.value == pytest.approx(0.003)
+    assert row.latency_mean_s.value == pytest.approx(0.010)
+    assert row.notes == ()
+    more = sample_records.samples(latency, names=QUERIES, stage_encode_ns=encode, stage_rerank_ns=[5_000_000] * 700)
+    told = one([make(table=more)], snapshot)
+    assert "the stages (encode, rerank) sum to more than the end-to-end latency in 700 of 700 samples" in told.notes[0]
+    assert told.validity is Validity.CLEAN
+
+
+def test_stages_of_a_stage_are_not_counted_twice(make: Maker, snapshot: Snapshot) -> None:
+    latency, ms = np.full((5, 140), 0.010), 1_000_000
+    columns = {"stage_e5.v2_ns": 6, "stage_e5.v2.encode_ns": 5, "stage_bm25_ns": 3, "stage_fuse_ns": 1}
+    table = sample_records.samples(
+        latency, names=QUERIES, **{name: [value * ms] * 700 for name, value in columns.items()}
+    )
+    row = one([make(table=table)], snapshot)
+    assert row.notes == () and row.stages_s.keys() == {"e5.v2", "e5.v2.encode", "bm25", "fuse"}
+    columns["stage_fuse_ns"] = 2
+    table = sample_records.samples(
+        latency, names=QUERIES, **{name: [value * ms] * 700 for name, value in columns.items()}
+    )
+    told = one([make(table=table)], snapshot)
+    assert "the stages (bm25, e5.v2, fuse) sum to more than the end-to-end latency" in told.notes[0]
+
+
+def test_where_the_harness_was_placed_is_a_reason_not_a_note(make: Maker, snapshot: Snapshot) -> None:
+    shared = Placement((0, 1), (0,), True, (0, 1), False)
+    table = results_folder.build([make(profile="cpu2-mem4", changes={"placement": shared})], snapshot=snapshot)
+    assert not [note for note in table.notes if "sampling" in note]
+    assert table.rows[0].validity is Validity.NOISY
+    assert table.rows[0].harness_apart is False
+    assert "the harness had to share the job's CPUs (2 of 2)" in table.rows[0].notes[0]
+
+
+def test_a_result_of_the_first_schema_is_read_as_ever(make: Maker, snapshot: Snapshot, tmp_path: Path) -> None:
+    old = make(changes={"schema_version": 1, "page_cache": None})
+    raw = dataclasses.asdict(old.result)
+    for name in ("canary", "counters", "placement", "page_cache", "probes", "rate_qps"):
+        del raw[name]
+    for name in ("jobs", "job", "repeats", "scenario_params", "result_cache"):
+        del raw["spec"][name]
+    del raw["memory"]["peak_mapped_bytes"]
+    (tmp_path / "result.json").write_text(to_json(raw), encoding="utf-8")
+    read = replace(old, result=reader.read_result(tmp_path / "result.json"))
+    row = one([read], snapshot)
+    assert (row.outcome, row.validity, row.notes) == (Outcome.OK, Validity.CLEAN, ())
+    assert row == one([old], snapshot)
+    assert (row.peak_mapped_bytes, row.harness_apart, row.page_cache) == (None, None, None)
+    assert row.latency_mean_s.value == pytest.approx(2.695e-3)
+
+
+def test_doubts_reach_the_row(make: Maker, snapshot: Snapshot) -> None:
+    drifting = samples(2.0)
+    slow = np.where(drifting.column("trial").to_numpy() == 4, 2, 1)
+    latency = pa.array(drifting.column("latency_ns").to_numpy() * slow)
+    row = one([make(table=drifting.set_column(3, "latency_ns", latency))], snapshot)
+    assert row.validity is Validity.NOISY
+    assert "2.00 times the fastest's" in row.notes[0]
+    few = one([make(table=samples(2.0, queries=QUERIES[:130]))], snapshot)
+    assert few.validity is Validity.NOISY
+    assert "130 of 140 sample queries were timed" in few.notes[0]

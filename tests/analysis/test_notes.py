@@ -1,0 +1,149 @@
+"""What is said under a table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.analysis import notes, results_folder
+from harness.analysis.table import Table, Validity
+from harness.pricing.prices import Snapshot
+from harness.records import Envelope, Isolation, Outcome
+from harness.results.schema import Cell
+from tests.support import sample_records
+from tests.support.sample_records import FakeJob
+from tests.support.stored_jobs import MIB, Maker, samples
+
+NULL = Cell("quick", "null", "scifact", "single_stream", "cpu1-mem1")
+
+
+def notes_with(jobs: list[FakeJob], snapshot: Snapshot, word: str) -> list[str]:
+    return [note for note in results_folder.build(jobs, snapshot=snapshot).notes if word in note]
+
+
+def test_the_smallest_profile_that_passes_is_said(make: Maker, snapshot: Snapshot) -> None:
+    jobs = [
+        make("minilm", "cpu1-mem256m", Outcome.OOM),
+        make("minilm", "cpu2-mem4"),
+        make("minilm", "cpu1-mem1"),
+        make("bm25", "cpu1-mem256m"),
+        make("bm25", "cpu1-mem1"),
+        make("hopeless", "cpu1-mem256m", Outcome.OOM),
+        make("hopeless", "cpu1-mem1", Outcome.CRASH),
+        make("once", "cpu1-mem1"),
+    ]
+    assert notes_with(jobs, snapshot, "Smallest profile") == [
+        "Smallest profile here that passes on scifact: bm25 cpu1-mem256m, hopeless none, minilm cpu1-mem1."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("isolation", "outcome"), [(Isolation.PROCESS, Outcome.OK), (Isolation.CONTAINER, Outcome.NOT_APPLICABLE)]
+)
+def test_only_containers_of_two_sizes_tell_a_smallest_profile(
+    make: Maker, snapshot: Snapshot, isolation: Isolation, outcome: Outcome
+) -> None:
+    jobs = [make(profile="cpu1-mem1"), make(profile="cpu1-mem256m", isolation=isolation, outcome=outcome)]
+    assert notes_with(jobs, snapshot, "Smallest profile") == []
+
+
+def test_of_equal_memory_the_fewest_cpus_are_smallest(make: Maker, snapshot: Snapshot) -> None:
+    four = Envelope("cpu1-mem4", 1, 4096 * MIB)
+    cell = Cell("quick", "bm25", "scifact", "single_stream", "cpu1-mem4")
+    jobs = [make(profile="cpu2-mem4"), make(cell=cell, envelope=four), make(profile="cpu1-mem1", outcome=Outcome.OOM)]
+    assert "bm25 cpu1-mem4." in notes_with(jobs, snapshot, "Smallest profile")[0]
+
+
+def test_less_memory_is_smaller_whatever_the_cpus(make: Maker, snapshot: Snapshot) -> None:
+    lean = Envelope("cpu2-mem256m", 2, 256 * MIB)
+    cell = Cell("quick", "bm25", "scifact", "single_stream", "cpu2-mem256m")
+    jobs = [make(profile="cpu1-mem1"), make(cell=cell, envelope=lean)]
+    assert "bm25 cpu2-mem256m." in notes_with(jobs, snapshot, "Smallest profile")[0]
+
+
+def test_profiles_that_take_the_whole_host_are_told_once(make: Maker, snapshot: Snapshot) -> None:
+    jobs = [make(profile="cpu2-mem4"), make("minilm", "cpu2-mem4"), make(profile="cpu1-mem1")]
+    (note,) = notes_with(jobs, snapshot, "sampling")
+    assert note.startswith("Profiles with all CPUs of their host (cpu2-mem4: 2 of 2) share them")
+    assert {row.validity for row in results_folder.build(jobs, snapshot=snapshot).rows} == {Validity.CLEAN}
+    larger = replace(jobs[0].result.environment, host_cpus=3)
+    apart = [
+        make(profile="cpu2-mem4", changes={"environment": larger}),
+        make("minilm", "cpu2-mem4", Outcome.OOM),
+        make("fake", "cpu2-mem4", isolation=Isolation.FAKE),
+    ]
+    assert notes_with(apart, snapshot, "sampling") == []
+
+
+def test_rows_that_must_not_be_compared_are_told(make: Maker, snapshot: Snapshot) -> None:
+    def warnings(table: Table) -> list[str]:
+        return [note for note in table.notes if "do not compare" in note]
+
+    assert warnings(results_folder.build([make("a"), make("b")], snapshot=snapshot)) == []
+    differing = results_folder.build([make("a"), make("b", sample_sha256="other")], snapshot=snapshot)
+    assert len(warnings(differing)) == 1
+    assert "scifact were measured with 2 different query samples" in warnings(differing)[0]
+
+
+def test_the_null_system_is_a_note_and_no_row(make: Maker, snapshot: Snapshot) -> None:
+    null = make(cell=NULL, table=samples(0.0004))
+    table = results_folder.build([make(), null], snapshot=snapshot)
+    assert [row.system for row in table.rows] == ["bm25"]
+    (overhead,) = table.overhead
+    assert (overhead.profile, overhead.validity, overhead.key) == ("cpu1-mem1", Validity.CLEAN, null.result.key)
+    assert overhead.latency_mean_s.value == pytest.approx(0.695e-3 + 0.4e-6)
+    assert overhead.p99_s.reason == "p99 needs 662 queries, timed 140"
+    (note,) = [note for note in table.notes if "null system" in note]
+    assert note == (
+        "harness's own overhead per query (null system in the same envelope): cpu1-mem1 mean 695 µs, p50 690 µs."
+    )
+
+
+def test_a_doubtful_or_failed_null_system_says_so(make: Maker, snapshot: Snapshot) -> None:
+    doubtful = make(cell=NULL, changes={"ranking_disagreements": 3})
+    other = make("null", "cpu2-mem4", Outcome.CRASH)
+    table = results_folder.build([make(), doubtful, other], snapshot=snapshot)
+    (note,) = [note for note in table.notes if "null system" in note]
+    assert "(noisy: 3 of 140 queries were ranked differently in different trials)" in note
+    assert "cpu2-mem4 not measured (crash: killed by the kernel at 256 MiB)" in note
+    assert [item.outcome for item in table.overhead] == [Outcome.OK, Outcome.CRASH]
+
+
+def test_the_null_system_alone_is_a_row(make: Maker, snapshot: Snapshot) -> None:
+    table = results_folder.build([make(cell=NULL)], snapshot=snapshot)
+    assert [row.system for row in table.rows] == ["null"]
+    assert table.overhead == ()
+
+
+def unjudged(**shares: float | None) -> list[str]:
+    rows = [sample_records.row(system=name, unjudged_share=share, unjudged_depth=10) for name, share in shares.items()]
+    return list(notes.of_unjudged(rows))
+
+
+def test_whose_hits_nobody_judged_is_said_the_most_first() -> None:
+    (said,) = unjudged(bm25=0.102, new=0.643, old=0.0, none=None)
+    assert said.startswith("Unjudged among the first 10 hits on scifact: new 64%, bm25 10%, old 0%; they count as not")
+    assert unjudged(bm25=0.0) == unjudged(bm25=None) == unjudged() == []
+
+
+def test_many_systems_are_a_span() -> None:
+    (said,) = unjudged(**{f"s{number:02}": number / 100 for number in range(1, 12)})
+    assert "on scifact: s11 11%, s10 10%, ... s01 1.0% (11 systems); they" in said
+
+
+def test_a_system_whose_profiles_differ_has_a_span_of_its_own() -> None:
+    rows = [sample_records.row(unjudged_share=share, unjudged_depth=5, dataset="a") for share in (0.2, 0.31, 0.25)]
+    rows.append(sample_records.row(unjudged_share=0.5, unjudged_depth=5, dataset="b"))
+    found = list(notes.of_unjudged(rows))
+    assert [note.partition(";")[0] for note in found] == [
+        "Unjudged among the first 5 hits on a: bm25 20%–31%",
+        "Unjudged among the first 5 hits on b: bm25 50%",
+    ]
+
+
+def test_how_rows_are_judged_is_said_once() -> None:
+    rows = [sample_records.row(rejudged=("by more.trec", "without 2 of its 9 queries")) for _ in range(2)]
+    assert list(notes.of_judgements([*rows, sample_records.row()])) == [
+        "scifact is judged by more.trec, without 2 of its 9 queries."
+    ]

@@ -1,0 +1,102 @@
+"""Which jobs of a cell make its row, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.analysis import pooling
+from harness.records import Outcome
+from tests.support import sample_records
+from tests.support.sample_records import FakeJob
+
+FRESH = "run its suite again with --fresh --only 'bm25/scifact/single_stream/cpu1-mem1'"
+
+
+def five(**changes: Any) -> list[FakeJob]:
+    return [sample_records.job(number, job=number, jobs=5, trials=1, **changes) for number in range(5)]
+
+
+def elsewhere(job: FakeJob, **environment: Any) -> FakeJob:
+    return replace(job, result=replace(job.result, environment=replace(sample_records.ENVIRONMENT, **environment)))
+
+
+def test_the_jobs_of_a_cell_are_pooled() -> None:
+    jobs = five()
+    pool = pooling.pool(reversed(jobs))
+    assert pool.jobs == tuple(jobs)
+    assert (pool.outcome, pool.detail, pool.missing, pool.notes) == (Outcome.OK, None, 0, ())
+    assert pool.lead is jobs[0]
+
+
+def test_a_cell_of_one_job_is_that_job() -> None:
+    job = sample_records.job(detail="said something")
+    pool = pooling.pool([job])
+    assert (pool.jobs, pool.detail, pool.missing, pool.notes) == ((job,), "said something", 0, ())
+
+
+def test_what_is_not_there_is_counted() -> None:
+    assert pooling.pool(five()[1:4]).missing == 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"kernel": "6.2"}, 'kernel "6.1" against "6.2"'),
+        ({"docker_version": None}, 'docker_version "20.10" against null'),
+        ({"cpu_model": "other", "host_cpus": 8}, 'cpu_model "CPU" against "other", host_cpus 4 against 8'),
+        ({"gpu_models": ("L4",)}, 'gpu_models [] against ["L4"]'),
+        ({"harness_version": "0.2"}, 'harness_version "0.1" against "0.2"'),
+    ],
+)
+def test_other_environments_are_refused_by_name(changed: dict[str, Any], said: str) -> None:
+    jobs = five()
+    jobs[2:] = [elsewhere(job, **changed) for job in jobs[2:]]
+    pool = pooling.pool(jobs)
+    assert pool.jobs == tuple(jobs[2:])
+    assert pool.missing == 2
+    assert pool.notes == (f"2 of 5 trials were measured in another environment ({said}): not pooled; {FRESH}",)
+
+
+def test_the_newest_job_decides_the_environment_whatever_its_number() -> None:
+    jobs = five()
+    again = elsewhere(sample_records.job(20, job=0, jobs=5, trials=1, repetition=1), kernel="6.2")
+    pool = pooling.pool([*jobs, again])
+    assert pool.jobs == (again,)
+    assert pool.missing == 4
+    assert "4 of 5 trials were measured in another environment" in pool.notes[-1]
+
+
+def test_several_other_environments_are_told_apart() -> None:
+    jobs = five()
+    jobs[0], jobs[1] = elsewhere(jobs[0], kernel="5"), elsewhere(jobs[1], docker_version="19")
+    notes = pooling.pool(jobs).notes
+    assert [note.partition("(")[2].partition(")")[0] for note in notes] == [
+        'kernel "5" against "6.1"',
+        'docker_version "19" against "20.10"',
+    ]
+    assert all(note.startswith("1 of 5 trials was measured") for note in notes)
+
+
+def test_a_failed_job_fails_the_cell() -> None:
+    jobs = five()
+    jobs[3] = sample_records.job(3, Outcome.OOM, detail="killed at 256 MiB", job=3, jobs=5, trials=1)
+    pool = pooling.pool(jobs)
+    assert (pool.outcome, pool.lead) == (Outcome.OOM, jobs[3])
+    assert pool.detail == "1 of 5 trials ended oom: killed at 256 MiB"
+
+
+def test_the_first_failure_names_the_outcome_and_counts_the_others() -> None:
+    jobs = five()
+    jobs[1] = sample_records.job(1, Outcome.CRASH, detail="raised", job=1, jobs=5, trials=1)
+    jobs[2] = sample_records.job(2, Outcome.TIMEOUT, job=2, jobs=5, trials=1)
+    jobs[4] = sample_records.job(4, Outcome.CRASH, job=4, jobs=5, trials=1)
+    pool = pooling.pool(jobs)
+    assert (pool.outcome, pool.detail) == (Outcome.CRASH, "2 of 5 trials ended crash, 1 otherwise not ok: raised")
+
+
+def test_a_failure_of_the_only_job_keeps_its_words() -> None:
+    pool = pooling.pool([sample_records.job(0, Outcome.OOM, detail="killed at 256 MiB")])
+    assert (pool.outcome, pool.detail) == (Outcome.OOM, "killed at 256 MiB")

@@ -1,0 +1,230 @@
+"""Which machine a row is priced on, and what is said where it is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.analysis import row_pricing
+from harness.analysis.row_pricing import Tariff
+from harness.analysis.table import Row
+from harness.pricing import prices, storage_prices
+from harness.records import Envelope, Outcome
+from harness.stats import Estimate
+from tests.support import price_fixtures, sample_records
+
+GIB = 2**30
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return price_fixtures.write(tmp_path)
+
+
+@pytest.fixture
+def tariff(root: Path) -> Tariff:
+    return row_pricing.tariff(prices.snapshot(root=root), root)
+
+
+def row(**changes: Any) -> Row:
+    known = {"cpus": 4, "memory_limit_bytes": 8 * GIB, "latency_mean_s": Estimate(0.036, 0.018, 0.072)}
+    return sample_records.row(**{**known, **changes})
+
+
+def test_a_rows_cost_is_as_reckoned_by_hand(tariff: Tariff) -> None:
+    found = row_pricing.priced(row(), tariff)
+    assert found.price is not None
+    assert (found.price.instance_type, found.price.usd_per_hour, found.price.substitutes) == ("c.tie", 0.06, None)
+    # 0.036 s x US$ 0.06 / 3600 s x 1,000,000 = US$ 0.60.
+    assert (found.usd_per_million.value, found.usd_per_million.low, found.usd_per_million.high) == (
+        pytest.approx(0.6),
+        pytest.approx(0.3),
+        pytest.approx(1.2),
+    )
+
+
+def test_a_row_without_gpus_is_not_priced_on_a_machine_that_has_any(tariff: Tariff) -> None:
+    # inf.one, radeon.one and part.gpu are cheaper than plain.four, and large enough.
+    price = row_pricing.priced(row(memory_limit_bytes=16 * GIB), tariff).price
+    assert price is not None and price.instance_type == "plain.four"
+    with_gpu = row_pricing.priced(row(gpus=1), tariff).price
+    assert with_gpu is not None and (with_gpu.instance_type, with_gpu.gpus) == ("g.one", 1)
+
+
+def test_a_row_that_was_measured_on_another_type_says_so(tariff: Tariff) -> None:
+    machine = sample_records.row().machine
+    assert machine is not None
+    elsewhere = row_pricing.priced(row(machine=replace(machine, instance_type="plain.four")), tariff)
+    assert elsewhere.price is not None and elsewhere.price.instance_type == "c.tie"
+    assert elsewhere.price_note == (
+        "priced on c.tie (arm64), the cheapest type that provides the profile; latency was measured on plain.four"
+        " (x86_64), and the cost takes it to be the same there"
+    )
+    assert (
+        row_pricing.priced(
+            row(machine=replace(machine, instance_type="c.tie", architecture="aarch64")), tariff
+        ).price_note
+        is None
+    )
+
+
+def test_unless_it_was_published_for_that_very_machine(tariff: Tariff) -> None:
+    found = row_pricing.priced(row(published_type="g.one"), tariff)
+    assert found.price is not None and (found.price.instance_type, found.price_note) == ("g.one", None)
+    assert found.usd_per_million.value == pytest.approx(0.036 * 0.5 / 3600 * 1e6)
+    burstable = row_pricing.priced(row(published_type="t3.big"), tariff)
+    assert burstable.price is not None and burstable.price.usd_per_hour == 0.01, "never offered, but published for it"
+
+
+def test_gpus_hold_what_was_measured_in_them(tariff: Tariff) -> None:
+    def priced(**changes: Any) -> Row:
+        return row_pricing.priced(row(**changes), tariff)
+
+    one = priced(gpus=1, peak_gpu_bytes=16 * GIB).price
+    assert one is not None and one.instance_type == "g.one"
+    four = priced(gpus=4, peak_gpu_bytes=64 * GIB).price
+    assert four is not None and four.instance_type == "g.four", "16 GiB in each of four"
+    found = priced(gpus=1, peak_gpu_bytes=16 * GIB + 1)
+    assert found.price is None and "4 CPU, 8 GiB, 1 GPU of 16 GiB" in str(found.price_note)
+    none = priced(gpus=1, gpu_memory_bytes=32 * GIB, peak_gpu_bytes=GIB)
+    assert none.price is None and "1 GPU of 32 GiB" in str(none.price_note), "the paper's GPU goes before"
+    without = priced(peak_gpu_bytes=99 * GIB).price
+    assert without is not None and without.instance_type == "c.tie", "no GPU was asked for"
+
+
+def test_each_need_of_gpu_memory_is_looked_for_apart(tariff: Tariff) -> None:
+    envelope = Envelope("p", 4, 8 * GIB, gpus=1)
+    found = [tariff.cheapest(envelope, need) for need in (None, 17 * GIB, 16 * GIB)]
+    assert [each and each.instance_type for each in found] == ["g.one", None, "g.one"]
+
+
+def test_a_type_of_another_provider_is_said_to_be_one(root: Path) -> None:
+    facts = root / "instances" / "x.csv"
+    (root / "instances" / "y.csv").write_text(
+        facts.read_text().replace("\nx,", "\ny,").replace(",plain.four", ",y.four")
+    )
+    tariff = row_pricing.tariff(prices.snapshot(root=root), root)
+    found = row_pricing.priced(row(published_type="y.four"), tariff)
+    assert found.price is not None and found.price.instance_type == "c.tie", "the cheapest, as of any row"
+    assert found.price_note == "another type than the paper's; latency not re-measured"
+    assert tariff.on("y.four") == (None, "y.four is a type of another provider, y")
+
+
+def test_a_type_that_is_gone_is_named_with_its_successor(root: Path) -> None:
+    price_fixtures.add_prices(
+        root, "x_here_2026-01-01.csv", {"on-demand": {"plain.four": "0.3", "g.four": "2.0", "m1.two": "0.01"}}
+    )
+    tariff = row_pricing.tariff(prices.snapshot(root=root), root)
+    found = row_pricing.priced(row(published_type="g.one"), tariff)
+    assert found.price is not None
+    assert (found.price.instance_type, found.price.substitutes) == ("g.four", "g.one")
+    assert found.price_note == (
+        "g.one has no price in x here on-demand of 2026-01-01; substituted by g.four, the cheapest with at least its "
+        "resources (local hard disks are not compared), latency not re-measured"
+    )
+    assert found.usd_per_million.value == pytest.approx(0.036 * 2.0 / 3600 * 1e6)
+    none = row_pricing.priced(row(published_type="small.one"), tariff)
+    assert none.price is None and "no type there has at least its resources" in str(none.price_note)
+    assert none.usd_per_million.reason == none.price_note
+    stranger = row_pricing.priced(row(published_type="z9.huge"), tariff)
+    assert stranger.price is None and "its resources are not known; add a row for it to instances/x.csv" in str(
+        stranger.price_note
+    )
+
+
+def test_a_busy_machine_is_priced_where_the_profile_is_all_of_it(tariff: Tariff) -> None:
+    served = {"scenario": "server", "throughput_qps": Estimate(100.0, 80.0, 120.0, "lowest and highest of 3 jobs")}
+    found = row_pricing.priced(row(**served, latency_target_s=0.1, latency_percentile=95.0), tariff)
+    # US$ 0.06 for 360,000 queries; more of them an hour cost less each.
+    value = 0.06 / 360_000 * 1e6
+    bounds = found.usd_per_million_saturated
+    assert (bounds.value, bounds.low, bounds.high) == (
+        pytest.approx(value),
+        pytest.approx(value / 1.2),
+        pytest.approx(value / 0.8),
+    )
+    assert bounds.reason == "95 % of queries within 100 ms; lowest and highest of 3 jobs"
+    assert found.usd_per_million.value is None and "prices no query" in str(found.usd_per_million.reason)
+
+
+def test_half_a_machine_is_not_saturated(tariff: Tariff) -> None:
+    served = {"scenario": "server", "throughput_qps": Estimate(100.0)}
+    found = row_pricing.priced(row(cpus=3, **served), tariff).usd_per_million_saturated
+    assert found.value is None
+    assert found.reason == (
+        "the throughput is of 3 vCPUs alone, c.tie has 4 vCPUs; measure on a hardware profile with 4 vCPUs"
+    )
+    without_its_gpu = row_pricing.priced(row(published_type="g.one", **served), tariff).usd_per_million_saturated
+    assert "g.one has 4 vCPUs and 1 GPU" in str(without_its_gpu.reason)
+    with_it = row_pricing.priced(row(published_type="g.one", gpus=1, **served), tariff).usd_per_million_saturated
+    assert with_it.value == pytest.approx(0.5 / 360_000 * 1e6)
+
+
+def test_batches_have_no_latency_target_and_say_so(tariff: Tariff) -> None:
+    found = row_pricing.priced(
+        row(scenario="offline", throughput_qps=Estimate(100.0)), tariff
+    ).usd_per_million_saturated
+    assert found.value is not None and str(found.reason).startswith("no latency target: batches")
+
+
+def test_where_no_throughput_was_measured_none_is_made_of_a_latency(tariff: Tariff) -> None:
+    found = row_pricing.priced(row(), tariff).usd_per_million_saturated
+    assert (found.value, found.reason) == (None, "no throughput in scenario single_stream; measure scenario server")
+    missing = Estimate(None, reason="no rate was believed")
+    assert (
+        row_pricing.priced(row(scenario="server", throughput_qps=missing), tariff).usd_per_million_saturated == missing
+    )
+
+
+def test_a_profile_that_nobody_sells(tariff: Tariff) -> None:
+    found = row_pricing.priced(row(gpus=9), tariff)
+    assert found.price is None and found.price_note == (
+        "no instance type in the prices of x here on-demand of 2024-05-01 provides 4 CPU, 8 GiB, 9 GPU; price with "
+        "another snapshot"
+    )
+    assert found.usd_per_million.reason == found.price_note
+
+
+def test_a_failed_row_has_a_machine_and_no_cost(tariff: Tariff) -> None:
+    found = row_pricing.priced(row(outcome=Outcome.OOM, latency_mean_s=Estimate(None)), tariff)
+    assert found.price is not None and found.usd_per_million == Estimate(None)
+
+
+INDEX = {
+    "build_envelope": Envelope("build", 4, 8 * GIB),
+    "index_build_s": 1800.0,
+    "corpus_documents": 5000,
+    "index_bytes": GIB // 2,
+}
+
+
+def test_what_an_index_costs_by_hand(root: Path) -> None:
+    (root / "storage.csv").write_text(f"{storage_prices.HEADER}\nx,here,ssd,0.08,2024-01-01,doc\n")
+    tariff = row_pricing.tariff(prices.snapshot(root=root), root)
+    found = row_pricing.priced(row(cpus=1, memory_limit_bytes=GIB, **INDEX), tariff)
+    assert found.build_price is not None and found.build_price.instance_type == "c.tie", (
+        "what the build had, not the job"
+    )
+    # Half an hour at US$ 0.06 for 5,000 documents: US$ 0.03 / 5,000 x 1,000,000.
+    assert found.usd_build_per_million_documents.value == pytest.approx(6.0)
+    assert found.usd_storage_per_month.value == pytest.approx(0.04)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "reason"),
+    [
+        ({"corpus_documents": None}, "usd_build_per_million_documents", "does not say how many documents"),
+        ({"index_build_s": None}, "usd_build_per_million_documents", "no build of an index"),
+        ({"build_envelope": Envelope("b", 500, GIB)}, "usd_build_per_million_documents", "provides 500 CPU"),
+        ({"index_bytes": None}, "usd_storage_per_month", "no size of an index"),
+        ({}, "usd_storage_per_month", "no price of storage of x here is dated 2024-05-01 or before"),
+    ],
+)
+def test_what_is_not_known_of_an_index_is_missing_with_a_reason(
+    tariff: Tariff, changes: dict[str, Any], name: str, reason: str
+) -> None:
+    figure = getattr(row_pricing.priced(row(**{**INDEX, **changes}), tariff), name)
+    assert figure.value is None and reason in str(figure.reason)

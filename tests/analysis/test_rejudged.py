@@ -1,0 +1,215 @@
+"""Stored runs are judged by other judgements where those hold all that was stored; the rows say by which."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from harness.analysis import rejudge, results_folder
+from harness.analysis.rejudge import Instead
+from harness.analysis.stored_runs import runs_of_results
+from harness.cli import main
+from harness.cli.run_options import judged
+from harness.errors import UsageError
+from harness.evaluation.judged_runs import JudgedRuns
+from harness.evaluation.trec import Run
+from harness.pricing.prices import Snapshot
+from tests.support import publisher
+from tests.support.publisher import Made
+from tests.support.stored_jobs import QUERIES, Maker, one
+
+PUBLISHED = str(Path(__file__).resolve().parents[2] / "results" / "published" / "santhanam2023")
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The command line beside stored results: every second query's judged document is not found by ``late``."""
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    publisher.put(tmp_path / "results", Made("early", 2.0, (1,)), Made("late", 2.0, (1, 0)))
+    more = "".join(f"{query} 0 right 1\n{query} 1 wrong1 1\n" for query in publisher.QUERIES)
+    Path("more.trec").write_text(more)
+    Path("fewer.trec").write_text("q000 0 right 1\n")
+    Path("other.trec").write_text("x 0 y 1\n")
+
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(main, arguments, catch_exceptions=False)
+
+    return call
+
+
+def rows(harness: Call, *options: str) -> dict[str, dict[str, str]]:
+    done = harness("report", "--format", "csv", *options)
+    assert done.exit_code == 0, done.output
+    return {row["system"]: row for row in csv.DictReader(io.StringIO(done.stdout))}
+
+
+def test_what_stands_in_holds_all_that_was_stored() -> None:
+    instead = Instead("more.trec", "a" * 64, {"q1": {"d1": 0, "d2": 2}, "q2": {"d9": 1}})
+    whole = rejudge.stand({"q1": {"d1": 1}}, instead)
+    assert (whole.qrels, whole.sha256, whole.notes) == (instead.qrels, instead.sha256, ())
+    said = "not by the judgements that were stored: 2 more than those 1, and 1 other grades"
+    assert whole.said == (f"by more.trec (SHA-256 aaaaaaaaaaaa), {said}",)
+    stored = {"q1": {"d1": 1}, "q2": {"d8": 1}}
+    part = rejudge.stand(stored, instead)
+    assert (part.qrels, part.sha256, part.said) == (stored, None, ())
+    assert part.notes == ("judged by the stored judgements: more.trec lacks 1 of those 2",)
+    assert rejudge.stand({"z": {"d1": 1}}, instead).notes == (), "another dataset's"
+
+
+def test_a_report_is_made_with_other_judgements_and_says_so(harness: Call) -> None:
+    before = rows(harness)
+    assert float(before["late"]["RR@10"]) == 0.5 and float(before["late"]["unjudged_share"]) == pytest.approx(0.95)
+    after = rows(harness, "--qrels", "more.trec")
+    assert float(after["late"]["RR@10"]) == 1.0 and float(after["late"]["unjudged_share"]) == pytest.approx(0.9)
+    assert "140 more than those 140, and 0 other grades" in after["late"]["rejudged"]
+    assert before["late"]["rejudged"] == ""
+    assert rows(harness) == before, "what is kept of one is not taken for the other"
+    assert rows(harness, "--qrels", "more.trec") == after
+    text = harness("report", "--qrels", "more.trec").stdout
+    assert "- scifact is judged by more.trec (SHA-256 " in text
+    assert "- Unjudged among the first 10 hits on scifact: early 90%, late 90%; they count as not relevant" in text
+
+
+def test_another_content_of_the_same_name_is_another_file(harness: Call) -> None:
+    assert float(rows(harness, "--qrels", "more.trec")["late"]["RR@10"]) == 1.0
+    more = "".join(f"{query} 0 right 1\n{query} 0 wrong2 1\n" for query in publisher.QUERIES)
+    Path("more.trec").write_text(more)
+    assert float(rows(harness, "--qrels", "more.trec")["late"]["RR@10"]) == 0.75
+
+
+def test_other_figures_of_the_row_stay(harness: Call) -> None:
+    before, after = rows(harness)["early"], rows(harness, "--qrels", "more.trec")["early"]
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed <= {"RR@10", "nDCG@10", "nDCG@10_low", "nDCG@10_high", "unjudged_share", "rejudged"}
+
+
+def test_a_leaderboard_and_a_comparison_say_so_too(harness: Call) -> None:
+    board = harness("leaderboard", "--qrels", "more.trec", "--rank-by", "accuracy")
+    assert board.exit_code == 0 and "scifact is judged by more.trec" in board.stdout
+    assert "Unjudged among the first 10 hits on scifact" in board.stdout
+    compared = harness("compare", "early", "late", "--qrels", "more.trec", "--format", "json")
+    (found,) = json.loads(compared.stdout)["comparisons"]
+    assert any("is judged by more.trec" in note for note in found["notes"])
+    assert next(line for line in found["differences"] if line["metric"] == "RR@10")["b"] == 1.0
+    page = harness("report", "--qrels", "more.trec", "--format", "html", "-o", "page.html")
+    assert page.exit_code == 0 and "is judged by more.trec" in Path("page.html").read_text()
+
+
+def test_grades_below_0_and_measures_that_look_too_deep_are_told_of_rows_too(harness: Call) -> None:
+    more = "".join(f"{query} 0 right 1\n{query} 1 wrong1 -1\n" for query in publisher.QUERIES)
+    Path("more.trec").write_text(more)
+    said = "140 grades are below 0, the first in more.trec:2: no more relevant than 0"
+    judged = rows(harness, "--qrels", "more.trec")["late"]["rejudged"]
+    assert said in judged and not rows(harness)["late"]["rejudged"]
+    asked = ("--qrels", "more.trec", "--measures", "RR@10 P@5000", "--format", "json")
+    (found,) = json.loads(harness("compare", "early", "late", *asked).stdout)["comparisons"]
+    assert [note.count(said) for note in found["notes"] if "below 0" in note] == [1], "once"
+    assert any(note.startswith("A and B: P@5000: looks deeper than the ") for note in found["notes"])
+
+
+@pytest.mark.parametrize("name", ["fewer.trec", "other.trec"])
+def test_fewer_judgements_or_anothers_stand_in_for_none(harness: Call, name: str) -> None:
+    done = harness("report", "--qrels", name)
+    assert done.exit_code == 2 and done.stderr.count("\n") == 1
+    assert f"{name}: lacks judgements that were stored with each of these results" in done.stderr
+
+
+def test_queries_are_left_out_of_measures_alone(harness: Call) -> None:
+    before = rows(harness)["late"]
+    Path("leaked.txt").write_text("\ufeffq000\nq002\r\n\nstranger\n")  # late finds the documents of even queries
+    after = rows(harness, "--without-queries", "leaked.txt")["late"]
+    assert (before["queries_judged"], after["queries_judged"]) == ("140", "138")
+    assert float(after["RR@10"]) == pytest.approx(68 / 138) and after["queries"] == "140"
+    also = "leaked.txt, which names 1 (stranger) that the sample has not"
+    assert after["rejudged"] == f"without 2 of its 140 queries ({also}; latencies are over all)"
+    assert {after[name] == before[name] for name in ("latency_mean_ms", "p95_ms", "usd_per_million_queries")} == {True}
+    assert rows(harness)["late"] == before
+    both = harness("report", "--without-queries", "leaked.txt", "--qrels", "more.trec")
+    assert "other grades, without 2 of its 140 queries (leaked.txt" in both.stdout
+    compared = harness("compare", "early", "late", "--without-queries", "leaked.txt", "--format", "json")
+    (found,) = json.loads(compared.stdout)["comparisons"]
+    assert next(line for line in found["differences"] if line["metric"] == "RR@10")["queries"] == 138
+    Path("leaked.txt").write_text("q000\nq002\n")
+    without = rows(harness, "--without-queries", "leaked.txt")["late"]["rejudged"]
+    assert without == "without 2 of its 140 queries (leaked.txt; latencies are over all)"
+    Path("leaked.txt").write_text("stranger\n")
+    done = harness("report", "--without-queries", "leaked.txt")
+    assert done.exit_code == 2 and "leaked.txt: none of its 1 queries is in a sample here" in done.stderr
+    done = harness("report", "--without-queries", "none.txt")
+    assert done.exit_code == 2 and "none.txt: cannot be read" in done.stderr
+
+
+def test_published_figures_are_not_judged_again(harness: Call) -> None:
+    done = harness("report", PUBLISHED, "--qrels", "more.trec")
+    assert done.exit_code == 2 and "no runs to judge again" in done.stderr
+
+
+def test_report_names_a_missing_qrels_file(harness: Call) -> None:
+    done = harness("report", "--qrels", "none.trec")
+    assert done.exit_code == 2 and "none.trec: no such file" in done.stderr
+
+
+def test_runs_of_results_are_judged_again(harness: Call, tmp_path: Path) -> None:
+    (found,) = judged((Path("results"),), Path("more.trec"), None, None, tmp_path)
+    assert found.qrels["q000"] == {"right": 1, "wrong1": 1} and set(found.runs) == {"early", "late"}
+    with pytest.raises(UsageError, match="lacks judgements"):
+        judged((Path("results"),), Path("other.trec"), None, None, tmp_path)
+    with pytest.raises(UsageError, match=r"--only is of stored results|--queries is of run files"):
+        judged((Path("results"),), Path("more.trec"), Path("queries"), None, tmp_path)
+
+
+def test_rows_of_other_datasets_stay_as_they_are(harness: Call, tmp_path: Path) -> None:
+    publisher.put(tmp_path / "both", Made("early", 2.0, (2,)), suite="one")
+    (extra,) = runs_of_results(Path("both"))
+    assert extra.qrels["q000"] == {"right": 1}
+    publisher.put(tmp_path / "both", Made("small", 2.0, (2,), dataset="nfcorpus"), suite="two", queries=("a", "b"))
+    found = {row["dataset"]: row for row in rows_of("both")}
+    assert found["scifact"]["rejudged"] and not found["nfcorpus"]["rejudged"]
+
+
+def rows_of(folder: str) -> list[dict[str, str]]:
+    done = CliRunner().invoke(main, ["report", folder, "--qrels", "more.trec", "--format", "csv"])
+    assert done.exit_code == 0, done.output
+    return list(csv.DictReader(io.StringIO(done.stdout)))
+
+
+def test_hits_rejudged_answers_are_left_as_they_are() -> None:
+    instead = Instead("more.trec", "a" * 64, {"q1": {"d1": 1, "d2": 1}})
+    runs = {"bm25": Run({"q1": ("d1",)}, ())}
+    alone = JudgedRuns("set", {"q1": ""}, {"q1": {"d1": 1}}, runs, hits_alone=True)
+    (again, left) = rejudge.runs([replace(alone, hits_alone=False), alone], instead)
+    assert (again.qrels, left.qrels) == (instead.qrels, alone.qrels)
+    with pytest.raises(UsageError, match="lacks judgements"):
+        rejudge.runs([alone], instead)
+
+
+def test_a_row_without_hits_has_no_share_of_unjudged_ones(make: Maker, snapshot: Snapshot) -> None:
+    job = make()
+    job.rank({QUERIES[0]: ("right", "wrong"), QUERIES[1]: ("wrong",)})
+    row = one([job], snapshot)
+    assert (row.unjudged_share, row.unjudged_depth) == (0.75, 10), "138 queries without hits have none that is unjudged"
+    job.rank({})
+    row = one([job], snapshot)
+    assert (row.unjudged_share, row.unjudged_depth) == (None, 10)
+    assert not any(note.startswith("Unjudged") for note in results_folder.build([job], snapshot=snapshot).notes)
+
+
+def test_the_depth_is_that_of_the_first_measure_with_a_cutoff(make: Maker, snapshot: Snapshot) -> None:
+    def depth(*measures: str) -> tuple[int | None, float | None]:
+        (row,) = results_folder.build([made], snapshot=snapshot, measures=measures).rows
+        assert list(row.measures) == list(measures), "what is asked for beside them is not shown"
+        return row.unjudged_depth, row.unjudged_share
+
+    made = make()
+    assert depth("AP", "P@1", "RR@10") == (1, 1.0)
+    assert depth("AP") == depth("nDCG@50") == (10, 0.5), "10 hits were asked for"
+    assert depth("Judged@10") == (10, 0.5)

@@ -1,0 +1,289 @@
+"""The same rows at two dates' prices: costs, ranks, verdicts that flip, types that are gone."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.analysis import reprice, row_cache, row_pricing
+from harness.analysis.published import published_rows, tables
+from harness.analysis.reprice_records import CHEAPEST, SAME, Repricing
+from harness.analysis.table import Measurements, Row, Validity
+from harness.errors import UnknownName, UsageError
+from harness.pricing import prices
+from harness.records import Isolation, Outcome
+from harness.report import repricing
+from harness.stats import Estimate
+from tests.support import price_fixtures, sample_records
+
+GIB = 2**30
+DAY = datetime.date
+BEFORE, NOW = DAY(2024, 6, 1), DAY(2026, 6, 1)
+# Against 2024: a.tie is dearer, plain.four cheaper, c.tie gone, and a new cheapest machine for one GPU.
+LATER = {
+    "small.one": "0.02",
+    "m1.two": "0.05",
+    "b.tie": "0.05",
+    "a.tie": "0.08",
+    "plain.four": "0.02",
+    "g.four": "0.4",
+    "t3.big": "0.01",
+}
+# Two systems that flip on their own instances: US$ 1.00 -> 1.33 against 1.11.
+PAIR = (("a", 2, 8, 0.06), ("b", 1, 1, 0.2))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = price_fixtures.write(tmp_path)
+    price_fixtures.add_prices(folder, "x_here_2026-01-01.csv", {"on-demand": LATER})
+    return folder
+
+
+def row(system: str, cpus: int, gib: float, mean_s: float, **changes: Any) -> Row:
+    fields = {
+        "system": system,
+        "profile": f"cpu{cpus}-mem{gib:g}",
+        "cpus": cpus,
+        "memory_limit_bytes": int(gib * GIB),
+        "latency_mean_s": Estimate(mean_s, mean_s * 0.9, mean_s * 1.1),
+        "measures": {"RR@10": Estimate(0.5)},
+    }
+    return sample_records.row(**{**fields, **changes})
+
+
+def rows() -> tuple[Row, ...]:
+    return (
+        row("bm25", 2, 8, 0.060),  # a.tie 0.06, then b.tie 0.05
+        row("dense", 4, 8, 0.070),  # c.tie 0.06, gone; then plain.four 0.02
+        row("late", 4, 16, 0.100),  # plain.four 0.2, then 0.02
+        row("gpu", 4, 8, 0.005, gpus=1, published_type="g.one", profile="g.one"),  # gone; g.four
+        row("huge", 40, 100, 0.1),  # never provided
+        row("huge", 40, 100, 0.1, profile="broken", outcome=Outcome.OOM, latency_mean_s=Estimate(None)),
+        row("bm25", 2, 8, 0.001, profile="doubtful", validity=Validity.INVALID),
+    )
+
+
+def compare(root: Path, *some: Row, now: DAY = NOW, before: DAY = BEFORE) -> Repricing:
+    sides = [row_pricing.tariff(prices.snapshot(each, root=root), root) for each in (before, now)]
+    return reprice.compare(Measurements(some or rows(), ("RR@10",)), *sides)
+
+
+def usd(mean_s: float, price: float) -> object:
+    return pytest.approx(mean_s * price / 3600 * 1e6)
+
+
+def test_each_row_is_priced_in_three_ways(root: Path) -> None:
+    bm25, dense, late, gpu, huge, _ = compare(root).changes
+    assert bm25.before.cost.value == usd(0.060, 0.06)
+    assert (bm25.same.price.instance_type, bm25.same.cost.value) == ("a.tie", usd(0.060, 0.08))  # type: ignore[union-attr]
+    assert bm25.cheapest.price.instance_type == "plain.four", "larger, and cheaper by now"  # type: ignore[union-attr]
+    assert dense.same.price is None, "c.tie is gone, and no other arm64 type is as large"
+    assert dense.cheapest.cost.value == usd(0.070, 0.02)
+    assert (late.same.cost.value, late.cheapest.cost.value) == (usd(0.1, 0.02), usd(0.1, 0.02))
+    assert gpu.before.cost.value == usd(0.005, 0.5)
+    assert (gpu.same.price.instance_type, gpu.same.price.substitutes) == ("g.four", "g.one")  # type: ignore[union-attr]
+    assert (gpu.cheapest.price.instance_type, gpu.cheapest.cost) == ("g.four", gpu.same.cost)  # type: ignore[union-attr]
+    assert (huge.before.price, huge.same.price, huge.cheapest.price) == (None, None, None)
+
+
+def test_intervals_are_those_of_the_latency(root: Path) -> None:
+    first = compare(root).changes[0].before.cost
+    assert (first.low, first.high) == (usd(0.054, 0.06), usd(0.066, 0.06))
+
+
+def test_ranks_are_among_rows_with_a_cost_that_can_be_trusted(root: Path) -> None:
+    found = compare(root).changes
+    ranks = [(each.before.rank, each.same.rank, each.cheapest.rank) for each in found]
+    assert ranks == [
+        (2, 3, 1),  # US$ 1.00, 1.33, 0.33
+        (3, None, 2),  # 1.17, gone, 0.39
+        (4, 1, 3),  # 5.56, 0.56, 0.56: equal costs share a rank
+        (1, 1, 3),  # 0.69, 0.56, 0.56
+        (None, None, None),  # no machine
+        (None, None, None),  # numbers that are invalid
+    ]
+
+
+def test_rows_of_another_isolation_or_dataset_are_not_ranked_together(root: Path) -> None:
+    one = row("a", 2, 8, 0.1)
+    some = (one, row("b", 2, 8, 0.2, isolation=Isolation.PROCESS), row("c", 2, 8, 0.3, dataset="other"))
+    assert [each.before.rank for each in compare(root, *some).changes] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"k": 1000},
+        {"sample_sha256": "another"},
+        {"corpus_sha256": "another"},
+        {"latency_target_s": 0.5},
+        {"latency_percentile": 95.0},
+        {"isolation": Isolation.PROCESS},
+    ],
+)
+def test_rows_that_must_not_be_compared_have_ranks_of_their_own(root: Path, other: dict[str, Any]) -> None:
+    # Together, the two would flip: a.tie gets dearer, small.one stays.
+    one, two = (row(*each, latency_target_s=0.05, latency_percentile=99.0) for each in PAIR)
+    assert compare(root, one, two).flips
+    found = compare(root, one, replace(two, **other))
+    assert [each.before.rank for each in found.changes] == [1, 1]
+    assert (found.flips, found.best) == ((), ())
+
+
+def test_published_tables_are_compared_each_by_itself(root: Path) -> None:
+    paper = {"isolation": Isolation.PUBLISHED, "validity": Validity.UNKNOWN}
+    one, two = row("a", 2, 8, 0.06, suite="t2", **paper), row("b", 1, 1, 0.2, suite="t3", **paper)
+    assert [each.before.rank for each in compare(root, one, two).changes] == [1, 1]
+    mine = (replace(each, isolation=Isolation.CONTAINER) for each in (one, two))
+    assert [each.before.rank for each in compare(root, *mine).changes] == [1, 2], "two suites, one measurement"
+
+
+def test_sentences_name_what_tells_two_comparisons_apart(root: Path) -> None:
+    some = [row(name, cpus, gib, mean, k=k) for k in (10, 1000) for name, cpus, gib, mean in PAIR]
+    found = compare(root, *some)
+    text = repricing.render(found, "md")
+    assert "Verdict flips on scifact, single_stream, top 10 (same instance)" in text
+    assert "Verdict flips on scifact, single_stream, top 1000 (same instance)" in text
+    flips = json.loads(repricing.render(found, "json"))["flips"]
+    assert [(each["dataset"], each["k"]) for each in flips if each["way"] == SAME] == [
+        ("scifact", 10),
+        ("scifact", 1000),
+    ]
+
+
+def test_verdicts_that_flip_are_named_with_both_costs(root: Path) -> None:
+    found = compare(root)
+    flips = {(each.way, each.was_cheaper, each.is_cheaper) for each in found.flips}
+    assert flips == {(SAME, "bm25", "late"), (CHEAPEST, "gpu", "bm25"), (CHEAPEST, "gpu", "dense")}
+    one = found.flips[0]
+    assert one.before_usd == (usd(0.060, 0.06), usd(0.100, 0.2))
+    assert one.now_usd == (usd(0.060, 0.08), usd(0.100, 0.02))
+    assert not one.overlap
+    # On the same instance the gpu's row is still as cheap as any.
+    assert [(each.way, each.was, each.now) for each in found.best] == [
+        (CHEAPEST, ("gpu", "g.one"), ("bm25", "cpu2-mem8"))
+    ]
+
+
+def test_a_flip_within_the_intervals_says_so(root: Path) -> None:
+    # a.tie 0.06 -> 0.08, small.one 0.02 and 0.02: US$ 1.00 -> 1.33 against 1.11.
+    (flip,) = [each for each in compare(root, row("a", 2, 8, 0.06), row("b", 1, 1, 0.2)).flips if each.way == SAME]
+    assert (flip.was_cheaper, flip.is_cheaper, flip.overlap) == ("a", "b", True)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_flips_are_all_pairs_that_a_plain_comparison_finds(root: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    shapes = [(1, 1.0), (2, 8.0), (4, 8.0), (4, 16.0)]
+    some = [row(f"s{rng.randrange(12)}", *rng.choice(shapes), rng.choice((0.01, 0.02, 0.04))) for _ in range(30)]
+    found = compare(root, *some)
+    for way, name in ((SAME, "same"), (CHEAPEST, "cheapest")):
+        least: dict[str, tuple[float, float]] = {}
+        for each in found.changes:
+            costs = (each.before.cost.value, getattr(each, name).cost.value)
+            pair = tuple(math.inf if usd is None else usd for usd in costs)
+            known = least.get(each.row.system, pair)
+            least[each.row.system] = (min(pair[0], known[0]), min(pair[1], known[1]))
+        least = {system: pair for system, pair in least.items() if math.inf not in pair}
+        plain = {(a, b) for a in least for b in least if least[a][0] < least[b][0] and least[a][1] > least[b][1]}
+        assert {(each.was_cheaper, each.is_cheaper) for each in found.flips if each.way == way} == plain
+
+
+def test_nothing_changes_where_prices_do_not(root: Path) -> None:
+    found = compare(root, now=DAY(2024, 6, 1))
+    assert (found.flips, found.best, found.gone, found.no_longer_provided) == ((), (), (), ())
+    assert all(each.before.cost == each.same.cost == each.cheapest.cost for each in found.changes)
+
+
+def test_gone_types_and_profiles_that_nobody_provides_any_more(root: Path) -> None:
+    gone = {each.instance_type: (each.rows, each.successor) for each in compare(root).gone}
+    assert gone == {"c.tie": (1, None), "g.one": (1, "g.four")}
+    smaller = {name: price for name, price in LATER.items() if name not in ("g.four", "plain.four")}
+    price_fixtures.add_prices(root, "x_here_2027-01-01.csv", {"on-demand": smaller})
+    found = compare(root, now=DAY(2027, 6, 1))
+    assert found.no_longer_provided == ("cpu4-mem16", "cpu4-mem8", "g.one")
+    assert compare(root, now=DAY(2024, 6, 1), before=DAY(2027, 6, 1)).newly_provided == found.no_longer_provided
+
+
+def test_the_summary_compares_like_with_like(root: Path) -> None:
+    assert compare(root).summary == (
+        "On the same instance at both dates: of 4 rows 2 cost more and 2 less; 3 ranks changed; 1 verdict flipped; "
+        "0 datasets with another cheapest row.",
+        "On the cheapest type of each date: of 5 rows 0 cost more and 5 less; 4 ranks changed; 2 verdicts flipped; "
+        "1 dataset with another cheapest row.",
+        "Another type than its own is cheaper for 0 rows at 2024-05-01 and 2 rows at 2026-01-01.",
+        "2 instance types gone; 0 profiles that no type provides any more.",
+    )
+
+
+def test_a_dearer_type_of_its_own_is_no_change_between_dates(root: Path) -> None:
+    """The row's published type costs five times the cheapest at both dates: only choosing another gains."""
+    one = row("late", 2, 8, 0.1, published_type="plain.four", profile="plain.four")
+    (found,) = compare(root, one, now=BEFORE).changes
+    assert found.before.cost == found.same.cost != found.cheapest.cost
+    assert found.cheapest_before.cost == found.cheapest.cost == found.pairs[CHEAPEST][0].cost
+    summary = compare(root, one, now=BEFORE).summary
+    assert [each for each in summary if " 1 row" in each and "cost more" not in each] == [
+        "Another type than its own is cheaper for 1 row at 2024-05-01 and 1 row at 2024-05-01."
+    ]
+    assert all("0 cost more and 0 less; 0 ranks changed" in each for each in summary[:2])
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_papers_table_at_two_dates_says_the_same_in_both_directions_but_for_more_and_less(turned: bool) -> None:
+    """One row of the paper's (a GPU type's cheapest stand-in) costs less now; no rank and no verdict moves."""
+    dates = [DAY(2022, 12, 5), DAY(2026, 7, 20)]
+    then, now = (row_pricing.tariff(prices.snapshot(each)) for each in (dates[::-1] if turned else dates))
+    published = tables.read(Path(__file__).parents[2] / "results" / "published" / "santhanam2023")
+    rows = published_rows.measurements(published, published.follows())
+    same, cheapest, gain, _ = reprice.compare(rows, then, now).summary
+    assert "0 cost more and 0 less; 0 ranks changed" in same
+    assert ("1 cost more and 0 less" if turned else "0 cost more and 1 less") in cheapest
+    assert "0 ranks changed; 0 verdicts flipped" in cheapest
+    assert gain.count("38 rows") == 2
+
+
+def test_prices_are_compared_with_the_newest_or_the_day_asked_for(root: Path) -> None:
+    def other(now: DAY | None, against: DAY | None = None) -> str:
+        snapshot = prices.snapshot(now, root=root)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(reprice.prices, "snapshot", lambda *a, **k: real(*a, **k, root=root))
+            return str(reprice.other(snapshot, against).as_of)
+
+    real = prices.snapshot
+    assert other(DAY(2024, 6, 1)) == "2026-01-01", "the newest"
+    assert other(None) == "2024-05-01", "the newest is asked for: the one before"
+    assert other(None, DAY(2025, 1, 1)) == "2024-05-01"
+    with pytest.raises(UsageError, match="no prices of here are dated 2020-01-01 or before"):
+        other(None, DAY(2020, 1, 1))
+    (root / "prices" / "x_here_2026-01-01.csv").unlink()
+    with pytest.raises(UsageError, match="of 2024-05-01 are the only on-demand prices of here: nothing"):
+        other(None)
+
+
+@pytest.mark.parametrize(("format", "name"), [("md", "reprice.md"), ("csv", "reprice.csv"), ("json", "reprice.json")])
+def test_reprice_renders_the_golden_files(root: Path, format: str, name: str) -> None:
+    served = row("bm25", 2, 8, 0.06, scenario="server", throughput_qps=Estimate(50.0, 40.0, 60.0), profile="cpu2-mem8")
+    found = compare(root, *rows(), replace(served, stand_in="another model"))
+    assert repricing.render(found, format).encode() == (Path(__file__).parents[1] / "golden" / name).read_bytes()
+
+
+@pytest.mark.parametrize("format", repricing.FORMATS)
+def test_what_is_kept_for_prices_gives_the_same_text(root: Path, format: str) -> None:
+    some = tuple(replace(each, notes=("a note",), p50_s=Estimate(0.01)) for each in rows())
+    kept = row_cache.priceable(Measurements(some, ())).rows
+    assert kept != some
+    assert repricing.render(compare(root, *kept), format) == repricing.render(compare(root, *some), format)
+
+
+def test_reprice_refuses_an_unknown_format(root: Path) -> None:
+    with pytest.raises(UnknownName, match="did you mean 'md'"):
+        repricing.render(compare(root), "mdd")

@@ -1,0 +1,257 @@
+"""What moves a leaderboard: against enumeration, closed forms, and trec_eval's way of counting."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.analysis import robustness
+from harness.analysis.robustness import Asked, Cause, Condition
+from harness.errors import UsageError
+from harness.evaluation import evaluate, measure_names, providers, qrels_subsample
+from harness.evaluation.judged_runs import JudgedRuns
+from harness.evaluation.qrels_subsample import Keep
+from harness.evaluation.trec import Qrels, Run
+
+QUERIES = tuple(f"q{number:02}" for number in range(24))
+
+
+def runs_of(qrels: Qrels, **ranks: Sequence[int]) -> JudgedRuns:
+    """Systems that rank the one relevant document of query i at ``ranks[i]``, repeated; 0: not at all."""
+    runs = {}
+    for system, placed in ranks.items():
+        rankings = {}
+        for number, query in enumerate(qrels):
+            rank = placed[number % len(placed)]
+            rankings[query] = tuple("right" if place == rank else f"wrong{place}" for place in range(1, 11))
+        runs[system] = Run(rankings, ())
+    return JudgedRuns("made", dict.fromkeys(qrels, ""), qrels, runs)
+
+
+ONE = {query: {"right": 1} for query in QUERIES}
+
+
+def condition(found: robustness.Robustness, cause: Cause, name: str = "") -> Condition:
+    (one,) = [each for each in found.conditions if each.cause is cause and name in each.name]
+    return one
+
+
+@pytest.mark.slow
+def test_a_clear_order_never_flips_and_a_close_one_does_as_often_as_its_distribution_says() -> None:
+    # Each query is won by one of the two with 1 to 0: 13 by "a", 11 by "b".
+    a = [1] * 13 + [0] * 11
+    runs = runs_of(ONE, a=a, b=[1 - each for each in a], bad=[0])
+    found = robustness.examine(runs, Asked("Success@10", resamples=20_000))
+    assert found.systems == ("a", "b", "bad")
+    flips = condition(found, Cause.QUERIES).flips
+    # P(Binomial(24, 13/24) < 12) + P(= 12) / 2
+    from scipy.stats import binom
+
+    expected = binom.cdf(11, 24, 13 / 24) + binom.pmf(12, 24, 13 / 24) / 2
+    assert flips[1][0] == flips[0][1] == pytest.approx(expected, abs=0.015)
+    assert flips[2][0] == flips[2][1] == 0 and flips[0][0] is None
+    first = [each.first for each in found.standings]
+    assert first == pytest.approx([1 - expected, expected, 0], abs=0.015)
+    assert [(each.low, each.high) for each in found.standings] == [(1, 2), (1, 2), (3, 3)]
+
+
+def test_systems_that_are_equal_share_their_rank_and_have_no_order_to_lose() -> None:
+    found = robustness.examine(runs_of(ONE, x=[1, 2], y=[2, 1], z=[3]), Asked("RR@10", ("Success@10",)))
+    assert [each.rank for each in found.standings] == [1.5, 1.5, 3]
+    for each in found.conditions:
+        assert each.flips[0][1] is None
+    assert condition(found, Cause.QUERIES).flips[2][0] == 0
+    # By Success@10 all are equal: a tie in every draw counts half.
+    success = condition(found, Cause.MEASURE)
+    assert success.flips[2][0] == 0.5 and success.tau_whole is None and success.tau.value is None
+
+
+def test_another_measure_that_orders_the_other_way_round() -> None:
+    # "deep" finds each at rank 3, "sharp" half of them at 1.
+    found = robustness.examine(
+        runs_of(ONE, deep=[3], sharp=[1, 0]), Asked("Success@10", ("RR@1", "Success@5", "NumRet"))
+    )
+    assert found.systems == ("deep", "sharp")
+    reversed_ = condition(found, Cause.MEASURE, "RR@1")
+    assert reversed_.tau_whole == -1 and reversed_.flips[1][0] == 1
+    same = condition(found, Cause.MEASURE, "Success@5")
+    assert same.tau_whole == 1 and same.flips[1][0] == 0
+    counts = condition(found, Cause.MEASURE, "NumRet")
+    assert counts.flips == () and counts.reason == "it is no mean over queries"
+
+
+def test_fewer_judgements_are_those_of_every_possible_draw() -> None:
+    """Two queries with two relevant documents each: four remainders of one each, all as likely."""
+    qrels: Qrels = {"q1": {"a": 1, "b": 2, "n": 0}, "q2": {"a": 1, "b": 1}}
+    rankings = {"x": ("a", "n", "b"), "y": ("b", "a", "n")}
+    runs = JudgedRuns(
+        "two",
+        dict.fromkeys(qrels, ""),
+        qrels,
+        {name: Run(dict.fromkeys(qrels, hits), ()) for name, hits in rankings.items()},
+    )
+    (measure,) = measure_names.parse(["RR@10"])
+    drawn = qrels_subsample.draw(qrels, runs.query_ids, Keep(relevant=1), 400, seed=1)
+    assert len(drawn.qrels) == 4 and all(len(kept) == 1 and "n" not in kept for kept in drawn.qrels.values())
+    found = qrels_subsample.means(runs, drawn, measure)
+    expected = {}
+    for one, two in itertools.product("ab", repeat=2):
+        rr = [[1 / (hits.index(document) + 1) for document in (one, two)] for hits in rankings.values()]
+        expected[one + two] = tuple(float(np.mean(each)) for each in rr)
+    seen = {tuple(np.round(line, 9)): 0 for line in found}
+    assert seen.keys() == {tuple(np.round(each, 9)) for each in expected.values()}
+    for (one, two), values in expected.items():
+        same = [key for key, each in expected.items() if np.allclose(each, values)]
+        share = np.mean(np.all(np.isclose(found, values), axis=1))
+        assert share == pytest.approx(len(same) / 4, abs=0.1), (one, two)
+
+
+def test_each_draw_is_what_judging_by_its_judgements_gives() -> None:
+    rng = np.random.default_rng(6)
+    qrels: Qrels = {
+        query: {
+            f"d{each}": int(grade) for each, grade in zip(rng.permutation(20)[:6], rng.integers(0, 3, 6), strict=True)
+        }
+        for query in QUERIES
+    }
+    rankings = {query: tuple(f"d{each}" for each in rng.permutation(20)[:12]) for query in QUERIES[1:]}
+    runs = JudgedRuns("r", dict.fromkeys(QUERIES, ""), qrels, {"s": Run(rankings, ())})
+    for keep, name in itertools.product(
+        (Keep(relevant=1), Keep(relevant=2), Keep(share=0.3)), ("nDCG@5", "AP", "RR@3")
+    ):
+        (measure,) = measure_names.parse([name])
+        drawn = qrels_subsample.draw(qrels, QUERIES, keep, 5, seed=2)
+        found = qrels_subsample.means(runs, drawn, measure)
+        for number, columns in enumerate(drawn.columns):
+            names = list(drawn.qrels)
+            kept = {drawn.query_of[names[column]]: drawn.qrels[names[column]] for column in columns if column >= 0}
+            judged = evaluate.evaluate(Run(rankings, ()), kept, QUERIES, [measure])
+            assert found[number, 0] == pytest.approx(judged.values[str(measure)]), (keep, name)
+            if keep.share is not None:
+                assert sum(map(len, kept.values())) == round(0.3 * 6 * len(QUERIES))
+
+
+def test_a_measure_that_looks_past_the_unjudged_sees_the_whole_ranking() -> None:
+    qrels: Qrels = {query: {"d9": 1, "d8": 1} for query in QUERIES}
+    run = Run({query: tuple(f"d{each}" for each in range(10)) for query in QUERIES}, ())
+    runs = JudgedRuns("r", dict.fromkeys(QUERIES, ""), qrels, {"s": run})
+    (measure,) = measure_names.parse(["P(judged_only=True)@1"])
+    drawn = qrels_subsample.draw(qrels, QUERIES, Keep(relevant=1), 2, seed=0)
+    assert qrels_subsample.means(runs, drawn, measure).tolist() == [[1.0], [1.0]]
+
+
+def test_what_the_judging_is_cut_into_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = runs_of({query: {"right": 1, "wrong1": 1} for query in QUERIES}, a=[1, 2], b=[3])
+    asked = Asked("AP", keeps=(Keep(relevant=1),), draws=20)
+    whole = robustness.examine(runs, asked)
+    monkeypatch.setattr(providers, "_AT_ONCE", 30)
+    assert robustness.examine(runs, asked) == whole
+
+
+def test_judgements_that_are_left_are_read_once_for_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ir_measures
+
+    runs = runs_of({query: {"right": 1, "wrong1": 1} for query in QUERIES}, a=[1, 2], b=[3], c=[4, 1])
+    (measure,) = measure_names.parse(["AP"])
+    drawn = qrels_subsample.draw(runs.qrels, QUERIES, Keep(relevant=1), 5, seed=0)
+    read: list[int] = []
+    ours = ir_measures.evaluator
+
+    def evaluator(measures: list[Any], judged: Qrels) -> Any:
+        read.append(len(judged))
+        return ours(measures, judged)
+
+    monkeypatch.setattr(ir_measures, "evaluator", evaluator)
+    assert qrels_subsample.means(runs, drawn, measure).shape == (5, 3)
+    assert read == [len(drawn.qrels)]
+
+
+def test_where_there_is_nothing_to_take_away_one_draw_says_all() -> None:
+    found = robustness.examine(runs_of(ONE, a=[1], b=[2]), Asked("RR@10", keeps=(Keep(relevant=1),)))
+    once = condition(found, Cause.JUDGEMENTS)
+    assert (once.draws, once.flips[1][0]) == (1, 0)
+
+
+def test_what_cannot_be_asked_says_why() -> None:
+    few = {query: {"right": 0} for query in QUERIES[:5]}
+    found = robustness.examine(runs_of(few, a=[1], b=[2]), Asked("Judged@1", ("RR@10",), (Keep(relevant=1),)))
+    assert condition(found, Cause.QUERIES).reason == "resampling needs 11 queries, there are 5"
+    assert condition(found, Cause.JUDGEMENTS).reason == "no relevant document is judged"
+    assert condition(found, Cause.MEASURE).draws == 1, "the one order that there is"
+    assert all(each.low is each.first is None for each in found.standings)
+    alone = JudgedRuns("xor", dict.fromkeys(ONE, ""), ONE, runs_of(ONE, a=[1], b=[2]).runs, hits_alone=True)
+    by_answers = robustness.examine(alone, Asked("RR@10", ("AP",), (Keep(share=0.5),)))
+    assert "judged by the answers in their texts" in (condition(by_answers, Cause.JUDGEMENTS).reason or "")
+    assert "needs all relevant documents" in (condition(by_answers, Cause.MEASURE).reason or "")
+    with pytest.raises(UsageError, match=r"nDCG@10 makes no leaderboard: it needs all relevant documents"):
+        robustness.examine(alone, Asked("nDCG@10"))
+    with pytest.raises(UsageError, match="NumRet makes no leaderboard: it is no mean over queries"):
+        robustness.examine(runs_of(ONE, a=[1], b=[2]), Asked("NumRet"))
+    with pytest.raises(UsageError, match="an order needs two systems, there is a alone"):
+        robustness.examine(runs_of(ONE, a=[1]), Asked("RR@10"))
+    with pytest.raises(UsageError, match="none of the 2 queries is judged"):
+        robustness.examine(
+            JudgedRuns("x", {"y": "", "z": ""}, ONE, {"a": Run({}, ()), "b": Run({}, ())}), Asked("RR@10")
+        )
+
+
+def test_a_measure_that_one_system_alone_lacks_orders_none() -> None:
+    qrels = {query: {"right": 1, "no": 0} for query in QUERIES[:12]}
+    runs = runs_of(qrels, a=[1], b=[2])
+    judged = robustness.evaluate_runs.query_values(runs, measure_names.parse(["RR@10", "AP"]))
+    evaluations = dict(judged.evaluations)
+    lacking = evaluations["b"].per_query.keys() - {"AP"}
+    evaluations["b"] = replace(
+        evaluations["b"],
+        reasons={"AP": "cannot be computed"},
+        per_query={name: evaluations["b"].per_query[name] for name in lacking},
+    )
+    assert robustness._unfit(replace(judged, evaluations=evaluations), "AP") == "it cannot be computed"
+    graded = {query: {"right": 5} for query in QUERIES[:12]}
+    with pytest.raises(UsageError, match="ERR@5 makes no leaderboard: it knows grades up to 4"):
+        robustness.examine(runs_of(graded, a=[1], b=[2]), Asked("ERR@5"))
+
+
+def test_a_measure_that_fewer_judgements_do_not_bear_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking = providers.Computed(reasons={"RR@10": "cannot be computed"})
+    monkeypatch.setattr(qrels_subsample, "providers", SimpleNamespace(compute_each=lambda *_: [lacking]))
+    found = robustness.examine(runs_of(ONE, a=[1], b=[2]), Asked("RR@10", (), (Keep(share=0.5),), draws=2))
+    assert condition(found, Cause.JUDGEMENTS).reason == "RR@10 cannot be computed"
+    assert condition(found, Cause.QUERIES).draws == 1000, "the rest stands"
+
+
+def test_the_same_seed_gives_the_same_and_progress_ends_within_the_whole() -> None:
+    runs = runs_of({query: {"right": 1, "wrong2": 1} for query in QUERIES}, a=[1, 3], b=[2, 1])
+    asked = Asked("nDCG@10", ("RR@10",), (Keep(relevant=1), Keep(share=0.5)), 200, 20)
+    told: list[tuple[int, int]] = []
+    found = robustness.examine(runs, asked, lambda done, total: told.append((done, total)))
+    shares = [done / total for done, total in told]
+    assert shares == sorted(shares) and shares[0] == 0 and 2 / 3 < shares[-1] < 1
+    assert robustness.examine(runs, asked) == found
+    assert robustness.examine(runs, Asked("nDCG@10", ("RR@10",), asked.keeps, 200, 20, seed=1)) != found
+
+
+@pytest.mark.parametrize(
+    ("text", "keep"),
+    [
+        ("1", Keep(relevant=1)),
+        ("10", Keep(relevant=10)),
+        ("0.5", Keep(share=0.5)),
+        (".25", Keep(share=0.25)),
+        ("50%", Keep(share=0.5)),
+    ],
+)
+def test_what_is_kept_is_a_number_or_a_share(text: str, keep: Keep) -> None:
+    assert qrels_subsample.parse(text) == keep
+
+
+@pytest.mark.parametrize("text", ["0", "1.0", "100%", "-1", "1e-3", "half", "", "nan", "0%"])
+def test_what_is_neither_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="neither a number of relevant judgements a query"):
+        qrels_subsample.parse(text)

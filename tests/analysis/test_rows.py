@@ -1,0 +1,335 @@
+"""One row for each cell: what it shows, what it says, what it leaves out."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.analysis import axes, results_folder, rows
+from harness.analysis.table import Table, Validity
+from harness.errors import FileError, UsageError
+from harness.pricing.prices import Snapshot
+from harness.records import Isolation, Outcome, Phase
+from harness.results.schema import Cell, GpuUse
+from harness.stats import Estimate
+from tests.support.sample_records import at
+from tests.support.stored_jobs import MIB, QUERIES, Maker, one, result, samples
+
+
+def test_a_row_is_as_reckoned_by_hand(make: Maker, snapshot: Snapshot) -> None:
+    row = one([make()], snapshot)
+    # 2 ms + the mean of 0, 0.01, ..., 1.39 ms; warm-up hours play no part.
+    assert row.latency_mean_s.value == pytest.approx(2.695e-3)
+    assert row.latency_mean_s.low is not None and row.latency_mean_s.high is not None
+    assert 2.6e-3 < row.latency_mean_s.low < 2.695e-3 < row.latency_mean_s.high < 2.8e-3
+    assert row.p50_s.value == pytest.approx(2.69e-3)
+    assert row.p95_s.value == pytest.approx(3.32e-3)
+    assert (row.p99_s.value, row.p99_s.reason) == (None, "p99 needs 662 queries, timed 140")
+    assert {name: figure.value for name, figure in row.measures.items()} == {
+        "RR@10": pytest.approx(0.5),
+        "Success@10": pytest.approx(1.0),
+        "nDCG@10": pytest.approx(1 / math.log2(3)),
+    }
+    assert row.price is not None
+    assert (row.price.instance_type, row.price.usd_per_hour) == ("a1.medium", 0.0255)
+    scale = 0.0255 / 3600 * 1e6
+    assert row.usd_per_million.value == pytest.approx(2.695e-3 * scale)
+    assert row.usd_per_million.low == pytest.approx(row.latency_mean_s.low * scale)
+    assert row.usd_per_million.high == pytest.approx(row.latency_mean_s.high * scale)
+    assert (row.queries, row.trials, row.queries_judged) == (140, 5, 140)
+    assert (row.peak_anon_bytes, row.peak_cgroup_bytes, row.peak_gpu_bytes) == (200 * MIB, 250 * MIB, None)
+    assert (row.index_bytes, row.load_s, row.first_query_s) == (8 * MIB, 1.25, 0.5)
+    assert (row.outcome, row.validity, row.notes) == (Outcome.OK, Validity.CLEAN, ())
+    assert row.trial_spread_s == pytest.approx(0.0, abs=1e-12)
+
+
+def test_a_stand_in_is_said_of_its_row_whether_it_ended_well_or_not(make: Maker, snapshot: Snapshot) -> None:
+    changes = {"stand_in": "a small model"}
+    assert one([make(changes=changes)], snapshot).stand_in == "a small model"
+    assert one([make("dpr", outcome=Outcome.OOM, changes=changes)], snapshot).stand_in == "a small model"
+    assert one([make("x")], snapshot).stand_in is None
+
+
+def test_gpu_energy_is_of_all_jobs_or_of_none(make: Maker, snapshot: Snapshot) -> None:
+    def energy_j(*measured: float | None) -> float | None:
+        jobs = [
+            make(
+                base_ms=2.0, trials=1, job=number, jobs=2, changes={"gpu": GpuUse(energy_j=each), "trials_finished": 1}
+            )
+            for number, each in enumerate(measured)
+        ]
+        return one(jobs, snapshot).gpu_energy_j
+
+    assert energy_j(700.0, 701.5) == 1401.5
+    assert energy_j(700.0, None) is None
+    assert one([make(base_ms=2.0)], snapshot).gpu_energy_j is None, "a job without GPUs"
+
+
+@pytest.mark.parametrize(("trial_s", "energy_j"), [(0.05, None), (0.25, 20.0)])
+def test_gpu_energy_that_is_not_of_the_trials_is_none(
+    make: Maker, snapshot: Snapshot, trial_s: float, energy_j: float | None
+) -> None:
+    phases = (Phase("trial-0", 0, int(trial_s * 1e9)),)
+    changes = {"gpu": GpuUse(0.25, 20.0), "trials_finished": 1, "phases": phases}
+    assert one([make(base_ms=2.0, trials=1, changes=changes)], snapshot).gpu_energy_j == energy_j
+
+
+def test_another_architecture_is_told(make: Maker, snapshot: Snapshot) -> None:
+    note = one([make()], snapshot).price_note
+    assert note is not None
+    assert note.startswith("priced on a1.medium (arm64); latency was measured on x86_64")
+    arm = replace(result("bm25", "cpu1-mem1", Outcome.OK).environment, architecture="aarch64")
+    assert one([make(changes={"environment": arm})], snapshot).price_note is None
+
+
+def test_a_profile_that_nobody_sells_has_no_cost(make: Maker, snapshot: Snapshot) -> None:
+    row = one([make(profile="gpu99")], snapshot)
+    assert row.price is None
+    assert row.usd_per_million.value is None
+    assert row.price_note == row.usd_per_million.reason
+    assert "provides 1 CPU, 1 GiB, 99 GPU" in str(row.price_note)
+    assert row.latency_mean_s.value is not None
+
+
+def test_a_leaderboards_cost_has_the_interval_of_the_reports(make: Maker, snapshot: Snapshot) -> None:
+    row = one([make()], snapshot)
+    row = dataclasses.replace(row, these_queries_s={"mean": Estimate(row.latency_mean_s.value, 0.0, 1.0)})
+    assert row.usd_per_million.low is not None
+    assert axes.axis("cost", "RR@10").read(row) == row.usd_per_million
+    latency, factor = axes.axis("latency", "RR@10").read(row), row.price.usd_per_hour / 3.6  # type: ignore[union-attr]
+    assert (latency.low * factor, latency.high * factor) == pytest.approx(  # type: ignore[operator]
+        (row.usd_per_million.low, row.usd_per_million.high)
+    )
+
+
+def test_only_closed_loop_latency_is_priced(make: Maker, snapshot: Snapshot) -> None:
+    row = one([make(cell=Cell("quick", "bm25", "scifact", "server", "cpu1-mem1"))], snapshot)
+    assert row.usd_per_million.value is None
+    assert "scenario server" in str(row.usd_per_million.reason)
+
+
+def test_a_failed_cell_is_a_row_without_numbers(make: Maker, snapshot: Snapshot) -> None:
+    row = one([make("minilm", "cpu1-mem256m", Outcome.OOM)], snapshot)
+    assert (row.outcome, row.detail) == (Outcome.OOM, "killed by the kernel at 256 MiB")
+    for item in dataclasses.fields(row):
+        value = getattr(row, item.name)
+        if item.name in ("trial_means_s", "at_most_s", "stages_s", "spread_s", "like_queries_s", "these_queries_s"):
+            assert not value, item.name
+        elif item.name.endswith(("_s", "_bytes")) and item.name != "memory_limit_bytes":
+            assert (value.value if dataclasses.is_dataclass(value) else value) is None, item.name  # type: ignore[union-attr]
+    assert row.usd_per_million.value is None
+    assert row.measures == {}
+    assert row.price is not None
+
+
+def test_a_newer_failure_does_not_hide_nor_is_hidden(make: Maker, snapshot: Snapshot) -> None:
+    good = make(changes={"started_at": at(0)})
+    bad = make(outcome=Outcome.TIMEOUT, changes={"started_at": at(5), "detail": "no end after 60 s"}, repetition=1)
+    row = one([bad, good], snapshot)
+    assert (row.outcome, row.key, row.attempts) == (Outcome.OK, good.result.key, 2)
+    assert row.notes == (
+        "newer attempt ended timeout on 2026-11-20T10:05:00+00:00 (no end after 60 s); the last ok is shown",
+    )
+
+
+def test_an_older_failure_is_past(make: Maker, snapshot: Snapshot) -> None:
+    bad = make(outcome=Outcome.CRASH, changes={"started_at": at(0)})
+    good = make(changes={"started_at": at(5)}, repetition=1)
+    row = one([good, bad], snapshot)
+    assert (row.outcome, row.notes, row.attempts) == (Outcome.OK, (), 2)
+
+
+def test_of_failures_the_newest_is_shown(make: Maker, snapshot: Snapshot) -> None:
+    # Written with another offset: 11:30 at +01:00 is 10:30.
+    first = make(outcome=Outcome.CRASH, changes={"started_at": "2026-11-20T11:30:00+01:00"})
+    second = make(outcome=Outcome.OOM, changes={"started_at": at(45)}, repetition=1)
+    assert one([second, first], snapshot).outcome is Outcome.OOM
+
+
+def test_repetitions_are_never_pooled(make: Maker, snapshot: Snapshot) -> None:
+    old = make(base_ms=2.0, changes={"started_at": at(0)})
+    new = make(base_ms=4.0, changes={"started_at": at(5)}, repetition=1)
+    row = one([old, new], snapshot)
+    assert row.latency_mean_s.value == pytest.approx(4.695e-3)
+    assert row.queries == 140
+    assert row.notes == ("the newest of 2 ok results of this cell; not pooled",)
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [
+        ({"image_digest": "sha256:2"}, "image"),
+        ({"corpus_sha256": "other"}, "corpus"),
+        ({"sample_sha256": "other"}, "query sample"),
+        ({"params": {"k1": 1.2}}, "parameters"),
+    ],
+)
+def test_what_differs_is_told_and_not_pooled(
+    make: Maker, snapshot: Snapshot, changed: dict[str, Any], word: str
+) -> None:
+    old = make(base_ms=2.0, changes={"started_at": at(0)}, **changed)
+    new = make(base_ms=4.0, changes={"started_at": at(5)})
+    row = one([new, old], snapshot)
+    assert row.latency_mean_s.value == pytest.approx(4.695e-3)
+    assert row.notes == (f"1 result of another spec ({word}) is stored beside; not pooled",)
+
+
+def test_isolations_have_rows_of_their_own(make: Maker, snapshot: Snapshot) -> None:
+    table = results_folder.build([make(), make(isolation=Isolation.PROCESS)], snapshot=snapshot)
+    assert [row.isolation for row in table.rows] == [Isolation.CONTAINER, Isolation.PROCESS]
+    assert table.rows[0].notes == ()
+    assert "not comparable with container results" in table.rows[1].notes[0]
+
+
+def test_rows_stand_by_dataset_profile_and_system(make: Maker, snapshot: Snapshot) -> None:
+    jobs = [make(system, profile) for profile in ("cpu2-mem4", "cpu1-mem1", "cpu1-mem256m") for system in ("z", "a")]
+    jobs.append(make(cell=Cell("quick", "z", "arguana", "single_stream", "cpu2-mem4"), profile="cpu2-mem4"))
+    table = results_folder.build(jobs, snapshot=snapshot)
+    assert [(row.dataset, row.profile, row.system) for row in table.rows] == [
+        ("arguana", "cpu2-mem4", "z"),
+        ("scifact", "cpu1-mem256m", "a"),
+        ("scifact", "cpu1-mem256m", "z"),
+        ("scifact", "cpu1-mem1", "a"),
+        ("scifact", "cpu1-mem1", "z"),
+        ("scifact", "cpu2-mem4", "a"),
+        ("scifact", "cpu2-mem4", "z"),
+    ]
+    assert results_folder.build(reversed(jobs), snapshot=snapshot) == table
+
+
+def test_a_broken_run_costs_the_measures_only(make: Maker, snapshot: Snapshot) -> None:
+    job = make()
+    (job.folder / "run.trec.gz").write_bytes(gzip.compress(b"q000 Q0 d\n"))
+    row = one([job], snapshot)
+    assert all(figure.value is None for figure in row.measures.values())
+    assert "run.trec.gz:1: 3 fields" in str(row.measures["RR@10"].reason)
+    assert row.latency_mean_s.value is not None
+    (job.folder / "run.trec.gz").unlink()
+    assert "holds no run" in str(one([job], snapshot).measures["RR@10"].reason)
+
+
+def test_broken_samples_cost_the_latencies_only(make: Maker, snapshot: Snapshot) -> None:
+    row = one([make(table=samples(1.0).drop_columns(["warmup"]))], snapshot)
+    assert row.latency_mean_s.value is None
+    assert row.usd_per_million.value is None
+    assert "samples cannot be used" in str(row.p50_s.reason)
+    assert row.measures["RR@10"].value == pytest.approx(0.5)
+
+
+def test_gaps_in_judgements_and_hits_are_told(make: Maker, snapshot: Snapshot) -> None:
+    job = make()
+    (job.folder / "run.trec.gz").write_bytes(gzip.compress(b"q005 Q0 right 1 1 x\nq006 Q0 a 1 1 x\nq006 Q0 b 2 1 x\n"))
+    qrels = "".join(f"{query} 0 right 1\n" for query in QUERIES[5:])
+    (job.folder.parent / "qrels.trec.gz").write_bytes(gzip.compress(qrels.encode()))
+    row = one([job], snapshot)
+    assert row.queries_judged == 135
+    assert row.queries_unjudged == QUERIES[:5]
+    assert row.measures["RR@10"].value == pytest.approx(1 / 135)
+    assert row.notes == (
+        "5 (q000, q001, q002, ...) of 140 queries have no judgements, left out of the measures",
+        "133 (q007, q008, q009, ...) judged queries got no hits and count 0",
+        "1 (q006) queries have equal scores, judged in the order that was returned",
+    )
+
+
+def test_a_measure_deeper_than_the_run_is_told(make: Maker, snapshot: Snapshot) -> None:
+    table = results_folder.build([make()], snapshot=snapshot, measures=["RR@10", "R@100"])
+    assert table.measures == ("RR@10", "R@100")
+    assert table.rows[0].notes == ("R@100: looks deeper than the 10 hits that were retrieved",)
+
+
+def test_a_measure_without_a_cutoff_is_deeper_than_any_run(make: Maker, snapshot: Snapshot) -> None:
+    table = results_folder.build([make()], snapshot=snapshot, measures=["AP", "P@5", "SetP", "nDCG"])
+    assert table.rows[0].notes == ("AP, nDCG: look deeper than the 10 hits that were retrieved",)
+
+
+def test_a_new_images_crash_is_not_hidden_by_the_old_images_result(make: Maker, snapshot: Snapshot) -> None:
+    old = make(changes={"started_at": at(0)})
+    new = make(outcome=Outcome.CRASH, image_digest="sha256:2", changes={"started_at": at(5), "detail": "raised"})
+    row = one([old, new], snapshot)
+    assert (row.outcome, row.detail, row.latency_mean_s.value) == (Outcome.CRASH, "raised", None)
+    assert row.notes == ("1 result of another spec (image) is stored beside; not pooled",)
+
+
+def test_the_jobs_that_are_asked_for_are_shown(make: Maker, snapshot: Snapshot) -> None:
+    five = make(base_ms=2.0, changes={"started_at": at(0)})
+    two = make(base_ms=4.0, trials=2, changes={"started_at": at(5), "trials_finished": 2})
+    other = make("minilm", base_ms=8.0)
+    jobs = [five, two, other]
+
+    def keys(table: Table) -> list[str]:
+        return [row.key for row in table.rows]
+
+    assert keys(results_folder.build(jobs, snapshot=snapshot)) == [two.result.key, other.result.key]
+    asked = results_folder.build(jobs, snapshot=snapshot, keys={five.result.key})
+    assert keys(asked) == [five.result.key, other.result.key]
+    assert asked.rows[0].latency_mean_s.value == pytest.approx(2.695e-3)
+    assert asked.rows[0].notes == ("1 result of another spec (protocol) is stored beside; not pooled",)
+
+
+def test_nothing_stored_is_an_empty_table(snapshot: Snapshot) -> None:
+    table = results_folder.build([], snapshot=snapshot)
+    assert table.rows == ()
+    assert table.price_date == "2026-07-20"
+
+
+def test_faults_that_end_the_table(make: Maker, snapshot: Snapshot) -> None:
+    with pytest.raises(UsageError, match="unknown measure 'MRR10'"):
+        results_folder.build([make()], snapshot=snapshot, measures=["MRR10"])
+    with pytest.raises(FileError, match="started_at 'yesterday' is no ISO time"):
+        results_folder.build([make(changes={"started_at": "yesterday"})], snapshot=snapshot)
+
+
+def test_whether_asking_for_jobs_changes_what_is_shown(make: Maker) -> None:
+    old = make(base_ms=2.0, changes={"started_at": at(0)})
+    new = make(base_ms=4.0, changes={"started_at": at(5)}, repetition=1)
+    other = make("minilm", base_ms=8.0)
+    jobs = [old, new, other]
+    assert rows.shows_what_it_would(jobs, {new.result.key, other.result.key})
+    assert not rows.shows_what_it_would(jobs, {old.result.key, other.result.key})
+
+
+def test_a_measured_row_is_priced_by_its_envelope_whatever_machine_it_was_measured_on(
+    make: Maker, snapshot: Snapshot
+) -> None:
+    # A machine with accelerators that nothing used must not be paid for.
+    environment = replace(result("bm25", "cpu2-mem4", Outcome.OK).environment, instance_type="inf1.xlarge", host_cpus=2)
+    found = results_folder.build(
+        [make(profile="cpu2-mem4", changes={"environment": environment})], snapshot=snapshot
+    ).rows[0]
+    assert found.machine is not None and found.machine.instance_type == "inf1.xlarge"
+    assert found.published_type is None
+    assert found.price is not None and found.price.instance_type == "a1.large"
+
+
+def test_what_rows_are_made_of_by_query_is_told(make: Maker) -> None:
+    made, found, _ = rows.measure_all([make(), make("minilm", base_ms=4.0), make("dead", outcome=Outcome.OOM)])
+    keys = {row.system: row.key for row in made.rows}
+    by_key = {each.key: each for each in found}
+    assert set(by_key) == {keys["bm25"], keys["minilm"]}
+    minilm = by_key[keys["minilm"]]
+    assert minilm.query_ids == QUERIES
+    np.testing.assert_allclose(minilm.latency_s, (4.0 + np.arange(140) / 100) / 1e3)
+    np.testing.assert_array_equal(minilm.measures["RR@10"], np.full(140, 0.5))
+    assert minilm.quantiles_s[0] == pytest.approx(4.0e-3) and minilm.quantiles_s[-1] == pytest.approx(5.39e-3)
+    assert len(minilm.quantiles_s) == 51 and list(minilm.quantiles_s) == sorted(minilm.quantiles_s)
+
+
+def test_measures_have_intervals_over_queries(make: Maker) -> None:
+    job = make()
+    half = {query: ("right", "wrong") if number % 2 else ("wrong",) for number, query in enumerate(QUERIES)}
+    job = replace(job, folder=make.folder / "half")
+    job.folder.mkdir()
+    job.rank(half)
+    (row,) = rows.measure([job], measures=("RR@10", "NumQ")).rows
+    rr = row.measures["RR@10"]
+    error = 0.5 / 140**0.5
+    assert rr.value == 0.5 and rr.low == pytest.approx(0.5 - 1.98 * error, abs=0.01)
+    assert rr.high == pytest.approx(0.5 + 1.98 * error, abs=0.01)
+    assert row.measures["NumQ"].low is None  # a sum has no mean over queries

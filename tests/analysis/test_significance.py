@@ -1,0 +1,190 @@
+"""Tests of paired differences, against enumeration, scipy, closed forms and simulation; Holm against his own rule."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import permutation_test
+
+from harness.analysis import significance
+from harness.analysis.significance import holm, paired
+from harness.stats import Estimate
+
+NORMAL = np.random.default_rng(6).normal(0.05, 0.2, 80)
+
+
+def randomisation(differences: np.ndarray) -> float:
+    (found,) = paired([differences])
+    return found.p
+
+
+SMALL = st.lists(st.integers(-3, 3).map(lambda each: each / 4), min_size=1, max_size=8)
+
+
+@settings(deadline=None, max_examples=50)
+@given(SMALL)
+def test_few_queries_are_enumerated(values: list[float]) -> None:
+    sizes, observed = np.abs(values), abs(sum(values))
+    flips = [abs(np.dot(signs, sizes)) >= observed - 1e-9 for signs in itertools.product((-1, 1), repeat=len(values))]
+    assert randomisation(np.asarray(values)) == pytest.approx(np.mean(flips))
+
+
+def test_the_least_p_of_five_queries() -> None:
+    # All five of one sign: 2 of 2^5 sign patterns are as extreme.
+    assert randomisation(np.array([0.1, 0.2, 0.3, 0.4, 0.5])) == 2 / 32
+    assert randomisation(np.full(7, 0.3)) == 2 / 2**7, "0.3 seven times, summed in another order, is as far"
+
+
+def test_many_queries_are_scipys() -> None:
+    differences = np.random.default_rng(4).normal(0.03, 0.2, 120)
+    expected = permutation_test(
+        (differences, np.zeros(120)),
+        lambda x, y, axis: np.mean(x - y, axis=axis),
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=9999,
+        rng=np.random.default_rng(5),
+    ).pvalue
+    # Two estimates from 9,999 flips each: three standard errors of their difference.
+    apart = 3 * (2 * expected * (1 - expected) / 9999) ** 0.5
+    assert randomisation(differences) == pytest.approx(expected, abs=apart)
+
+
+def test_random_flips_agree_with_all_flips(monkeypatch: pytest.MonkeyPatch) -> None:
+    differences = np.random.default_rng(8).normal(0.1, 0.2, 14)
+    exact = randomisation(differences)
+    monkeypatch.setattr(significance, "EXACT_QUERIES", 0)
+    assert randomisation(differences) == pytest.approx(exact, abs=3 * (exact * (1 - exact) / 9999) ** 0.5)
+
+
+def test_p_is_never_zero() -> None:
+    clear = np.random.default_rng(1).normal(1, 0.1, 200)
+    assert randomisation(clear) == 1e-4
+
+
+def test_of_systems_that_are_alike_five_in_a_hundred_seem_not() -> None:
+    rng = np.random.default_rng(11)
+    # As differences of RR@10 are: most are 0, the others have few values.
+    values = np.array([0, 0, 0, 0, -0.5, 0.5, -1, 1, -0.1, 0.1])
+    found = paired([rng.choice(values, 60) for _ in range(600)], draws=999)
+    assert 0.025 < sum(each.p <= 0.05 for each in found) / 600 < 0.075  # three standard errors about 0.05
+
+
+def test_the_interval_excludes_0_where_p_is_at_most_the_level() -> None:
+    """Also where few queries differ, all queries are few, and p lies at the level itself."""
+    rng = np.random.default_rng(12)
+    drawn = [
+        np.where(rng.random(queries) < share, rng.normal(0.15, 0.3, queries).round(1), 0.0)
+        for queries in (11, 14, 16, 17, 30, 120)
+        for share in (0.1, 0.3, 1.0)
+        for _ in range(40)
+    ]
+    sides = set()
+    for column, found in zip(drawn, paired(drawn, draws=1999), strict=True):
+        low, high = found.interval.low, found.interval.high
+        assert low is not None and high is not None
+        assert low <= column.mean() <= high
+        assert (low <= 0 <= high) == (found.p > 0.05), (column, found)
+        sides.add((low <= 0 <= high, len(column) <= 16))
+    assert len(sides) == 4, "all cases were there"
+
+
+def test_the_interval_is_of_the_means_that_the_test_does_not_reject() -> None:
+    """Shift the differences to either end: the p of what is left is the level."""
+    for column in (np.array([0.3, -0.2, 0.5, 0.1, 0.45, 0.6, -0.1, 0.25, 0.33, 0.02, 0.7]), NORMAL):
+        (found,) = paired([column])
+        low, high = found.interval.low, found.interval.high
+        assert low is not None and high is not None
+        for end, outwards in ((low, -1), (high, 1)):
+            assert randomisation(column - end - outwards * 1e-6) <= 0.05 < randomisation(column - end + outwards * 1e-6)
+
+
+@pytest.mark.parametrize("queries", [30, 300])
+def test_intervals_of_differences_cover_what_they_say(queries: int) -> None:
+    rng = np.random.default_rng(13)
+    columns = [rng.choice([-1, -0.5, 0.5, 1, 0], queries, p=[0.06, 0.08, 0.10, 0.08, 0.68]) for _ in range(500)]
+    figures = [each.interval for each in paired(columns, draws=599)]
+    covered = sum(of.low <= 0.03 <= of.high for of in figures) / len(figures)  # type: ignore[operator]
+    assert 0.92 < covered < 0.98  # three standard errors about 0.95
+
+
+def test_differences_without_spread_have_no_effect_size_and_no_width() -> None:
+    same, one, constant = paired([np.zeros(20), np.array([0.4]), np.full(30, 0.3)])
+    assert (same.p, same.effect_size, same.least, same.interval) == (1, None, 1, Estimate(0, 0, 0))
+    assert (same.higher, same.lower, same.tied) == (0, 0, 20)
+    assert (one.p, one.effect_size) == (1, None)
+    assert one.interval.reason == "an interval needs 11 queries, there are 1"
+    assert (constant.p, constant.effect_size, constant.interval.low) == (1e-4, None, None)
+    assert constant.interval.reason == "every query differs by the same: no interval"
+
+
+def test_many_tests_have_draws_enough_to_survive_their_correction() -> None:
+    clear = np.random.default_rng(1).normal(1, 0.1, 40)
+    alone, *_ = paired([clear])
+    among = paired([clear + number for number in range(600)])
+    assert alone.least == alone.p == 1e-4
+    assert {each.p for each in among} == {1 / 24_000}
+    assert max(holm([each.p for each in among])) == pytest.approx(0.025)
+
+
+def test_tests_of_one_command_are_those_of_each_alone() -> None:
+    rng = np.random.default_rng(14)
+    columns = [rng.normal(0.05, 0.2, queries) for queries in (40, 60, 40, 11, 60)]
+    assert [each.p for each in paired(columns)] == [paired([each])[0].p for each in columns]
+
+
+def test_effect_size_and_counts() -> None:
+    (found,) = paired([np.array([1.0, 2.0, 3.0, 0.0, -1.0])])
+    assert found.effect_size == pytest.approx(1 / 2.5**0.5)
+    assert (found.higher, found.lower, found.tied) == (3, 1, 1)
+
+
+@settings(deadline=None, max_examples=30)
+@given(SMALL, st.floats(0.01, 100))
+def test_p_depends_on_neither_sign_nor_unit_nor_queries_that_are_tied(values: list[float], unit: float) -> None:
+    differences = np.asarray(values)
+    p = randomisation(differences)
+    assert 0 < p <= 1
+    assert randomisation(-differences) == p
+    assert randomisation(unit * differences) == pytest.approx(p)
+    assert randomisation(np.append(differences, (0.0, 0.0))) == p
+
+
+def test_holms_rule() -> None:
+    assert holm([]) == ()
+    assert holm([0.02]) == (0.02,)
+    # 4 x 0.01, 3 x 0.01, then 2 x 0.03 and 0.04 raised to what stands before.
+    assert holm([0.04, 0.01, 0.03, 0.005]) == pytest.approx((0.06, 0.03, 0.06, 0.02))
+    assert holm([0.9, 0.8]) == (1, 1)
+
+
+@given(st.lists(st.floats(0, 1), max_size=12))
+def test_holm_is_monotone_between_p_and_bonferroni_and_claims_what_stepping_down_claims(p_values: list[float]) -> None:
+    adjusted = holm(p_values)
+    assert all(p <= found <= min(1, len(p_values) * p) for p, found in zip(p_values, adjusted, strict=True))
+    order = sorted(range(len(p_values)), key=lambda each: p_values[each])
+    assert sorted(adjusted) == [adjusted[each] for each in order]
+    claimed = 0
+    while claimed < len(order) and (len(order) - claimed) * p_values[order[claimed]] <= 0.05:
+        claimed += 1
+    assert sum(each <= 0.05 for each in adjusted) == claimed
+
+
+def test_holm_keeps_false_claims_among_all_to_five_in_a_hundred() -> None:
+    rng = np.random.default_rng(7)
+    families = rng.uniform(size=(2000, 10))
+    wrong = sum(min(holm(family.tolist())) <= 0.05 for family in families)
+    assert 0.035 < wrong / 2000 < 0.065
+    assert np.mean(families.min(axis=1) <= 0.05) > 0.35, "uncorrected"
+
+
+def test_a_fingerprint_is_that_of_the_differences_whoever_comes_first() -> None:
+    values = np.array([0.0, 0.25, -0.5, 0.0])
+    named = significance.fingerprint(values)
+    assert named == significance.fingerprint(-values) == significance.fingerprint(values + 0.0)
+    assert named != significance.fingerprint(values[[0, 2, 1, 3]]) and named != significance.fingerprint(values * 2)
+    assert significance.fingerprint(np.zeros(3)) == significance.fingerprint(-np.zeros(3))

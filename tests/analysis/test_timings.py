@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.analysis import timings
+from harness.errors import StoreError
+from tests.support import sample_records
+
+
+def test_jobs_are_put_together_by_query_and_trial() -> None:
+    first = sample_records.samples(np.array([[1.0, 2.0, 3.0]]), first_trial=0)
+    second = sample_records.samples(np.array([[4.0, 5.0, 6.0]]), first_trial=1)
+    found = timings.read([(0, first), (1, second)])
+    assert found.queries == ("q0000", "q0001", "q0002")
+    assert found.trials == ((0, 0), (1, 1))
+    assert found.whole().tolist() == [[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]
+    assert found.job.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_equal_trial_numbers_of_two_jobs_are_two_trials() -> None:
+    # The probes of a server job are numbered by themselves.
+    found = sample_records.timed(sample_records.samples(np.array([[1.0]])), sample_records.samples(np.array([[2.0]])))
+    assert found.trials == ((0, 0), (1, 0))
+
+
+def test_warm_up_plays_no_part_and_repeats_stand_apart() -> None:
+    found = sample_records.timed(sample_records.samples(np.array([[1.0, 2.0]]), repeats=[(1, 0.5), (0, 0.25)]))
+    assert found.latency_s.tolist() == [1.0, 2.0]
+    assert found.repeat_s.tolist() == [0.5, 0.5, 0.25, 0.25]
+    assert found.repeat_query.tolist() == [1, 1, 0, 0]
+    assert found.repeat_job.tolist() == [0, 0, 0, 0]
+
+
+def test_the_order_of_measuring_is_kept() -> None:
+    table = sample_records.samples(np.arange(1.0, 21.0)[None, :], seed=3)
+    found = sample_records.timed(table)
+    order = np.random.default_rng(3).permutation(20)
+    assert found.query.tolist() == order.tolist()
+
+
+def test_further_columns_where_they_are() -> None:
+    first = sample_records.samples(np.array([[1.0, 2.0]]), batch=[0, 0], stage_encode_ns=[10**9, None])
+    second = sample_records.samples(np.array([[3.0, 4.0]]), service_ns=[10**9, 2 * 10**9])
+    found = sample_records.timed(first, second)
+    assert found.batch is not None and found.service_s is not None
+    assert found.batch.tolist() == [0, 0, -1, -1]
+    assert found.service_s[2:].tolist() == [1.0, 2.0]
+    assert np.isnan(found.service_s[:2]).all()
+    assert found.stages_s["encode"][0] == 1.0
+    assert np.isnan(found.stages_s["encode"][1:]).all()
+    plain = sample_records.timed(sample_records.samples(np.array([[1.0]])))
+    assert (plain.batch, plain.service_s, plain.stages_s) == (None, None, {})
+
+
+def test_some_trials_may_be_taken_alone() -> None:
+    found = sample_records.timed(sample_records.samples(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))).only(
+        [(0, 2), (0, 0)]
+    )
+    assert found.trials == ((0, 0), (0, 2))
+    assert found.whole().tolist() == [[1.0, 5.0], [2.0, 6.0]]
+    assert len(sample_records.timed(sample_records.samples(np.array([[1.0]]))).only([]).query) == 0
+
+
+def test_a_trial_cut_short_is_not_whole() -> None:
+    table = sample_records.samples(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    found = sample_records.timed(table.slice(0, table.num_rows - 1))
+    assert found.whole_trials() == [(0, 0)]
+    assert found.whole().tolist() == [[1.0], [2.0]]
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(StoreError, match="negative or no number"):
+        sample_records.timed(sample_records.samples(np.array([[-1.0]])))
+    with pytest.raises(StoreError, match="timed twice in one trial"):
+        sample_records.timed(sample_records.samples(np.array([[1.0, 2.0]]), names=["a", "a"]))
+    with pytest.raises(KeyError):
+        sample_records.timed(sample_records.samples(np.array([[1.0]])).drop_columns(["latency_ns"]))

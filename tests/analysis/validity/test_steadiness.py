@@ -1,0 +1,302 @@
+"""What samples say against a cell: planted faults are found, clean simulated data raise no alarm."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+
+from harness.analysis.timings import Timings
+from harness.analysis.validity import sample_checks
+from harness.analysis.validity.sample_checks import Facts
+from tests.support import sample_records
+
+Floats = NDArray[np.float64]
+
+
+def simulated(
+    seed: int,
+    *,
+    jobs: int = 5,
+    trials: int = 1,
+    queries: int = 200,
+    median_s: float = 0.005,
+    spread: float = 1.0,
+    noise: float = 0.05,
+    stalls: float = 0.002,
+    shape: Floats | None = None,
+    by_trial: Floats | None = None,
+    cache: float = 1.0,
+    cache_noise: float = 0.0,
+) -> Timings:
+    """A system whose queries differ much (lognormal), each asking a little, and some stall for 50 ms.
+
+    Args:
+        shape: factor of the n-th query that a fresh process is asked.
+        by_trial: factor of each trial, over all jobs.
+        cache: what a query takes when it is asked again at once, as a share; ``cache_noise`` is its scatter.
+    """
+    rng = np.random.default_rng(seed)
+    level = median_s * rng.lognormal(0.0, spread, queries)
+    tables: list[pa.Table] = []
+    for job in range(jobs):
+        latency = level * rng.lognormal(0.0, noise, (trials, queries)) + 0.05 * (rng.random((trials, queries)) < stalls)
+        if by_trial is not None:
+            latency *= by_trial[job * trials : (job + 1) * trials, None]
+        if shape is not None:
+            order = np.random.default_rng(seed + job).permutation(queries)  # as ``build.samples`` draws its first
+            latency[0, order] *= np.resize(np.append(shape, np.ones(queries)), queries)
+        again = cache * latency[0, ::10] * rng.lognormal(0.0, cache_noise, len(latency[0, ::10]))
+        repeats = list(zip(range(0, queries, 10), again.tolist(), strict=True))
+        tables.append(sample_records.samples(latency, seed=seed + job, first_trial=job * trials, repeats=repeats))
+    return sample_records.timed(*tables)
+
+
+def phases(timings: Timings, between_s: float = 50e-6) -> dict[int, float]:
+    jobs = timings.job
+    return {
+        int(job): float(timings.latency_s[jobs == job].sum()) + between_s * int((jobs == job).sum())
+        for job in np.unique(jobs)
+    }
+
+
+def found(timings: Timings, **kind: str) -> set[str]:
+    facts = sample_checks.look(timings, phases(timings), **kind)
+    return {name for name in ("drift", "start", "repeat", "between") if getattr(facts, name) is not None}
+
+
+@pytest.mark.parametrize(("jobs", "trials"), [(5, 1), (1, 5), (3, 2), (1, 1), (2, 1)])
+@pytest.mark.parametrize("median_s", [1e-6, 0.005])
+def test_a_clean_run_raises_no_alarm(jobs: int, trials: int, median_s: float) -> None:
+    alarms = [
+        found(simulated(seed, jobs=jobs, trials=trials, median_s=median_s, stalls=0.002 if median_s > 1e-3 else 0.0))
+        for seed in range(30)
+    ]
+    assert alarms == [set()] * 30
+
+
+def test_a_clean_run_with_a_very_heavy_tail_raises_no_alarm() -> None:
+    # Some queries take a hundred times the median, and stalls come by themselves: trial means differ by chance.
+    alarms = [found(simulated(seed, spread=1.8, noise=0.3, stalls=0.01)) for seed in range(30)]
+    assert alarms == [set()] * 30
+
+
+def test_moods_of_the_machine_are_no_slow_start() -> None:
+    # Each trial is 10 % slower or faster throughout, at random; that is neither a slope nor, yet, a drift.
+    for seed in range(20):
+        moods = np.random.default_rng(1000 + seed).uniform(0.95, 1.05, 5)
+        assert found(simulated(seed, by_trial=moods)) == set()
+
+
+@pytest.mark.parametrize(("jobs", "trials"), [(5, 1), (1, 1)])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_start_that_gets_faster_over_many_queries_is_found(jobs: int, trials: int, seed: int) -> None:
+    # Ten times slower at first, falling to nothing over 100 of 200 queries.
+    slope = np.exp(np.log(10) * (1 - np.arange(100) / 100))
+    start = sample_checks.start(simulated(seed, jobs=jobs, trials=trials, shape=slope))
+    assert start is not None
+    assert start.ratio > 2
+
+
+def test_a_mild_start_is_found_where_trials_can_be_compared() -> None:
+    facts = sample_checks.look(simulated(1, queries=1000, shape=np.full(40, 1.5)), {})
+    assert facts.start is not None
+    assert 1.4 < facts.start.ratio < 1.6
+    assert facts.start.queries <= 40
+    assert facts.drift is None
+
+
+def test_a_mild_start_is_found_though_trials_differ_as_a_whole() -> None:
+    moods = np.array([0.3, 3.0, 0.5, 2.0, 1.0])
+    facts = simulated(2, noise=0.02, by_trial=moods, shape=np.full(20, 1.4), stalls=0)
+    start = sample_checks.start(facts)
+    assert start is not None
+    assert start.ratio == pytest.approx(1.4, abs=0.03)
+
+
+def test_a_start_of_a_few_microseconds_is_nobodys_warm_up() -> None:
+    assert sample_checks.start(simulated(1, median_s=1e-6, stalls=0, shape=np.full(40, 3.0))) is None
+
+
+@pytest.mark.parametrize(("jobs", "trials"), [(5, 1), (1, 5)])
+def test_drift_between_trials_is_found(jobs: int, trials: int) -> None:
+    growing = np.array([1.0, 1.1, 1.2, 1.3, 1.4])
+    facts = sample_checks.look(simulated(3, jobs=jobs, trials=trials, by_trial=growing, stalls=0), {})
+    assert facts.drift is not None
+    assert facts.drift.ratio == pytest.approx(1.4, rel=0.05)
+    assert facts.drift.slow_s / facts.drift.fast_s == pytest.approx(facts.drift.ratio)
+    assert not facts.drift.cold
+
+
+def test_drift_below_the_limit_is_steady() -> None:
+    spread = np.array([1.0, sample_checks.MAX_TRIAL_RATIO - 0.05, 1.1, 1.0, 1.1])
+    assert sample_checks.look(simulated(3, by_trial=spread, stalls=0), {}).drift is None
+
+
+def test_a_single_stall_is_no_drift() -> None:
+    latency = np.full((5, 200), 0.001)
+    latency[2, 7] = 1.0  # the trial's mean is six times the others'
+    assert (
+        sample_checks.look(
+            sample_records.timed(*(sample_records.samples(latency[[t]], first_trial=t) for t in range(5))), {}
+        ).drift
+        is None
+    )
+
+
+def test_the_first_trial_of_a_process_being_the_slowest_is_told_apart() -> None:
+    cold = sample_checks.look(simulated(4, jobs=1, trials=5, by_trial=np.array([2.0, 1, 1, 1, 1]), stalls=0), {})
+    assert cold.drift is not None
+    assert cold.drift.cold
+    assert cold.trial_means_s[0] == max(cold.trial_means_s)
+    fresh = sample_checks.look(simulated(4, by_trial=np.array([2.0, 1, 1, 1, 1]), stalls=0), {})
+    assert fresh.drift is not None
+    assert not fresh.drift.cold
+
+
+@pytest.mark.parametrize(("jobs", "trials"), [(5, 1), (1, 3)])
+def test_a_result_cache_is_found(jobs: int, trials: int) -> None:
+    repeat = sample_checks.look(simulated(5, jobs=jobs, trials=trials, cache=0.02), {}).repeat
+    assert repeat is not None
+    assert repeat.ratio == pytest.approx(0.02, rel=1e-3)
+    assert 5 * jobs <= repeat.queries <= 20 * jobs
+
+
+def test_a_cold_start_is_no_result_cache() -> None:
+    slope = np.exp(np.log(10) * (1 - np.arange(120) / 120))
+    for seed in range(10):
+        latency = 0.002 * np.random.default_rng(seed).lognormal(0.0, 0.3, 200)
+        cold = latency.copy()
+        order = np.random.default_rng(seed).permutation(200)
+        cold[order[:120]] *= slope
+        repeats = [(query, float(latency[query])) for query in range(0, 200, 10)]
+        timings = sample_records.timed(sample_records.samples(cold[None, :], seed=seed, repeats=repeats))
+        assert sample_checks.repeat(timings) is None
+        assert sample_checks.start(timings) is not None
+
+
+def test_a_cache_that_keeps_everything_is_found_though_later_trials_are_fast() -> None:
+    latency = np.vstack([np.full(100, 0.005), np.full((4, 100), 0.0001)])
+    table = sample_records.samples(latency, repeats=[(query, 0.0001) for query in range(20)])
+    facts = sample_checks.look(sample_records.timed(table), {})
+    assert facts.repeat is not None
+    assert facts.repeat.first_s == pytest.approx(0.005)
+
+
+@pytest.mark.parametrize("jobs", [1, 3, 5])
+def test_a_cache_that_answers_in_half_of_the_time_is_found(jobs: int) -> None:
+    found = [
+        sample_checks.look(simulated(seed, jobs=jobs, cache=0.56, cache_noise=0.1, stalls=0), {}).repeat
+        for seed in range(50)
+    ]
+    assert sum(each is None for each in found) <= 2
+    assert [each.ratio for each in found if each] == pytest.approx([0.56] * sum(map(bool, found)), abs=0.09)
+
+
+@pytest.mark.parametrize(
+    ("median_s", "cache", "scatter"),
+    [(20e-6, 0.1, 0.1), (150e-6, 0.6, 0.1), (0.005, 0.8, 0.2), (0.005, 1.0, 0.5), (0.3e-3, 0.75, 0.2)],
+)
+def test_warm_processor_caches_are_no_result_cache(median_s: float, cache: float, scatter: float) -> None:
+    """Microseconds saved say nothing, nor do a few tenths of a query; scatter is a busy machine's."""
+    for seed in range(50):
+        timings = simulated(seed, median_s=median_s, spread=0.2, stalls=0, cache=cache, cache_noise=scatter)
+        assert sample_checks.look(timings, {}).repeat is None
+
+
+def test_a_slow_moment_of_the_machine_is_no_result_cache() -> None:
+    """Three of five queries were disturbed in the first trial; the repeats came when all was quiet."""
+    latency = 0.005 * np.resize([8.0, 8.0, 8.0, 1.0, 1.0], 200)
+    table = sample_records.samples(latency[None, :], repeats=[(query, 0.005) for query in range(0, 200, 9)])
+    assert sample_checks.look(sample_records.timed(table), {}).repeat is None
+
+
+def test_time_that_no_latency_claims_is_found() -> None:
+    timings = simulated(6, jobs=2, stalls=0)
+    mean = float(timings.latency_s.mean())
+    found = sample_checks.look(timings, phases(timings, between_s=2 * mean)).between
+    assert found is not None
+    assert found.per_query_s == pytest.approx(2 * mean)
+    assert found.share == pytest.approx(2 / 3)
+    assert sample_checks.look(timings, phases(timings, between_s=0.5 * mean)).between is None
+    # A system of a microsecond spends nearly all time in the harness; that is little.
+    fast = simulated(6, median_s=1e-6, stalls=0)
+    assert sample_checks.look(fast, phases(fast, between_s=1e-3)).between is None
+    assert sample_checks.look(timings, {}).between is None
+
+
+def test_other_scenarios_are_not_judged_by_single_queries() -> None:
+    growing = simulated(3, by_trial=np.array([1.0, 1.1, 1.2, 1.3, 1.4]), cache=0.02, stalls=0)
+    assert found(growing, scenario="offline") == {"drift"}
+    assert sample_checks.look(growing, {}, "server") == Facts(200)
+
+
+def test_no_samples_say_nothing() -> None:
+    assert sample_checks.look(sample_records.timed(sample_records.samples(np.zeros((0, 5)))), {}) == Facts(0)
+
+
+def few_slow(seed: int, slow: int, held: float, trials: int = 3) -> Timings:
+    """Trials of 300 queries in which a few samples, others in each trial, hold a share of the time."""
+    rng = np.random.default_rng(seed)
+    grid = rng.lognormal(np.log(4e-4), 0.3, 300) * rng.lognormal(0, 0.1, (trials, 300))
+    for trial in grid:
+        places, spread = rng.choice(300, slow, replace=False), rng.lognormal(0, 0.35, slow)
+        trial[places] = spread / spread.sum() * np.delete(trial, places).sum() * held / (1 - held)
+    return sample_records.timed(
+        *(sample_records.samples(grid[[trial]], first_trial=trial, seed=trial) for trial in range(trials))
+    )
+
+
+@pytest.mark.parametrize(("slow", "held"), [(37, 0.6), (45, 0.6), (6, 0.68)])
+def test_few_slow_samples_that_carry_the_mean_are_found(slow: int, held: float) -> None:
+    for seed in range(20):
+        found = sample_checks.look(few_slow(seed, slow, held), {}).carried
+        assert found is not None
+        assert found.samples == 900 and found.few <= 900 / 8 and 0.2 <= found.share <= held
+
+
+@pytest.mark.parametrize(("sigma", "within"), [(1.0, 0.1), (1.0, 0.3), (0.0, 0.5)])
+def test_lognormal_latencies_are_carried_by_no_few(sigma: float, within: float) -> None:
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        grid = 1e-3 * rng.lognormal(0, sigma, 300) * rng.lognormal(0, within, (3, 300))
+        timings = sample_records.timed(
+            *(sample_records.samples(grid[[trial]], first_trial=trial, seed=trial) for trial in range(3))
+        )
+        assert sample_checks.carried(timings) is None and sample_checks.tail(timings) is None
+        one = sample_records.timed(sample_records.samples(grid[[0]], seed=0))
+        assert sample_checks.carried(one) is None and sample_checks.tail(one) is None
+
+
+def test_slow_queries_are_a_tail_and_no_slow_samples() -> None:
+    rng = np.random.default_rng(1)
+    level = 1e-3 * rng.lognormal(0, 0.3, 300)
+    level[rng.choice(300, 15, replace=False)] *= 40
+    grid = level * rng.lognormal(0, 0.05, (3, 300))
+    timings = sample_records.timed(
+        *(sample_records.samples(grid[[trial]], first_trial=trial, seed=trial) for trial in range(3))
+    )
+    assert sample_checks.carried(timings) is None
+    found = sample_checks.tail(timings)
+    assert found is not None and found.few <= 15 and found.trials == 3
+    once = sample_checks.tail(sample_records.timed(sample_records.samples(grid[[0]], seed=0)))
+    assert once is not None and once.trials == 1
+
+
+def test_a_slow_trial_is_drift_and_no_few_samples() -> None:
+    facts = sample_checks.look(simulated(3, by_trial=np.array([1.0, 1.0, 3.0, 1.0, 1.0]), stalls=0), {})
+    assert facts.drift is not None and facts.carried is None
+
+
+def test_an_interrupt_of_a_few_microseconds_carries_no_mean() -> None:
+    grid = np.full((3, 300), 3e-7)
+    grid[1, 7] = 2e-3
+    timings = sample_records.timed(
+        *(sample_records.samples(grid[[trial]], first_trial=trial, seed=trial) for trial in range(3))
+    )
+    assert sample_checks.carried(timings) is None
+    slower = sample_records.timed(
+        *(sample_records.samples(100 * grid[[trial]], first_trial=trial, seed=trial) for trial in range(3))
+    )
+    assert sample_checks.carried(slower) is not None

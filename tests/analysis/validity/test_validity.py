@@ -1,0 +1,235 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.analysis import validity
+from harness.analysis.table import Cause, Finding, Validity
+from harness.analysis.validity.sample_checks import Between, Carried, Drift, Facts, Repeat, Start, Tail
+from harness.records import Isolation, Outcome, Phase, ScenarioParams
+from harness.results.schema import Result
+from tests.support import sample_records
+from tests.support.job_fixtures import SEEN
+from tests.support.sample_records import result
+
+FRESH = "run its suite again with --fresh --only 'bm25/scifact/single_stream/cpu1-mem1'"
+RETRY = FRESH.replace("--fresh", "--retry-noisy 3")
+
+
+def assess(*results: Result, **more: Any) -> validity.Verdict:
+    return validity.assess(results, **more)
+
+
+def five(**changes: Any) -> list[Result]:
+    """The five jobs of an interleaved cell."""
+    same = {"protocol": "interleaved", "trials": 1, "jobs": 5, "warmup_queries": 20, **changes}
+    return [result(job=number, **same) for number in range(5)]
+
+
+def test_a_good_result_is_clean() -> None:
+    facts = Facts(300, (0.010, 0.011, 0.0124))
+    assert assess(result(), facts=facts, disagreements=0) == validity.Verdict(Validity.CLEAN, ())
+    assert assess(*five(), facts=facts, disagreements=0) == validity.Verdict(Validity.CLEAN, ())
+
+
+def test_what_was_not_read_is_no_reproach() -> None:
+    unread = result(throttled_periods=None, ranking_disagreements=None, placement=None)
+    assert assess(unread) == validity.Verdict(Validity.CLEAN, ())
+
+
+@pytest.mark.parametrize(
+    ("changes", "facts", "expected", "fact", "command"),
+    [
+        ({"throttled_periods": 1234}, {}, Validity.INVALID, "throttled the job in 1,234 periods", FRESH),
+        ({"trials_finished": 3}, {}, Validity.NOISY, "only 3 of 5 trials finished", FRESH),
+        ({}, {"queries": 290}, Validity.NOISY, "290 of 300 sample queries were timed", FRESH),
+        ({"ranking_disagreements": 7}, {}, Validity.NOISY, "7 of 300 queries were ranked differently", FRESH),
+        (
+            {},
+            {"drift": Drift(1.3, 0.013, 0.010, True), "trial_means_s": (0.013, 0.010, 0.010)},
+            Validity.NOISY,
+            "the first trial is the slowest (trial means 13, 10, 10 ms)",
+            FRESH,
+        ),
+        (
+            {},
+            {"drift": Drift(1.3, 0.013, 0.010, False)},
+            Validity.NOISY,
+            "1.30 times the fastest's (steady: up to 1.25), 13 against 10 ms",
+            RETRY,
+        ),
+        (
+            {},
+            {"carried": Carried(9, 900, 0.42)},
+            Validity.NOISY,
+            "9 of 900 samples hold 42% of the time, and their queries are fast in other trials: the mean is theirs",
+            RETRY,
+        ),
+        (
+            {"warmup_steady": False, "warmup_done": 90},
+            {},
+            Validity.NOISY,
+            "warm-up ended at its cap after 90 queries without a steady level",
+            FRESH,
+        ),
+        (
+            {"warmup_done": 10},
+            {"start": Start(40, 1.5)},
+            Validity.NOISY,
+            "the first 40 queries of a trial took 1.50 times what they take later: 10 warm-up queries do not warm this",
+            FRESH,
+        ),
+        (
+            {},
+            {"repeat": Repeat(20, 0.05, 0.005)},
+            Validity.NOISY,
+            "asked again at once took 0.05 of its first time (median of 20, 5 ms at first)",
+            FRESH,
+        ),
+        ({}, {"between": Between(0.004, 0.8)}, Validity.NOISY, "4 ms passed beside each query", FRESH),
+    ],
+)
+def test_each_doubt_states_fact_figure_and_command(
+    changes: dict[str, Any], facts: dict[str, Any], expected: Validity, fact: str, command: str
+) -> None:
+    verdict = assess(result(**changes), facts=Facts(**{"queries": 300, **facts}))
+    assert verdict.validity is expected
+    assert len(verdict.reasons) == 1
+    assert fact in verdict.reasons[0]
+    assert command in verdict.reasons[0]
+    assert verdict.transient is (command == RETRY)
+
+
+def test_a_declared_cache_is_no_reproach() -> None:
+    facts = Facts(300, repeat=Repeat(20, 0.05, 0.005))
+    assert "declare result_cache = true in the system's TOML" in assess(result(), facts=facts).reasons[0]
+    assert assess(result(result_cache=True), facts=facts).validity is Validity.CLEAN
+
+
+def test_the_worst_decides_and_all_are_told() -> None:
+    bad = result(throttled_periods=2, trials_finished=1, ranking_disagreements=3)
+    verdict = assess(bad, facts=Facts(299, (1.0, 2.0), Drift(2.0, 2.0, 1.0, False)))
+    assert verdict.validity is Validity.INVALID
+    assert verdict.transient
+    assert len(verdict.reasons) == 5
+
+
+def test_missing_jobs_are_told_and_go_on() -> None:
+    verdict = assess(*five()[:3], missing=2)
+    assert verdict.validity is Validity.NOISY
+    assert verdict.reasons == (f"only 3 of 5 trials are in these numbers; {FRESH.replace('--fresh ', '')}",)
+    assert not verdict.transient
+
+
+def test_jobs_that_rank_differently_are_told_once() -> None:
+    verdict = assess(*five(), disagreements=12)
+    assert verdict.reasons[0].startswith("12 of 300 queries were ranked differently in different trials")
+    within = [replace(each, ranking_disagreements=20) for each in five()]
+    assert "20 of 300 queries" in assess(*within, disagreements=12).reasons[0]
+
+
+def test_one_unsteady_warm_up_of_five_is_told() -> None:
+    jobs = five()
+    jobs[2] = replace(jobs[2], warmup_steady=False, warmup_done=1000)
+    verdict = assess(*jobs)
+    assert "after 1,000 queries in 1 of 5 jobs without a steady level" in verdict.reasons[0]
+
+
+def test_a_compiler_at_work_beside_the_queries_is_named() -> None:
+    phases = (Phase("trial-0", 0, 10_000_000_000),)
+    warm, cold = result(phases=phases, compiled_s=0.1), result(phases=phases, compiled_s=4.9)
+    assert assess(warm).validity is Validity.CLEAN
+    verdict = assess(warm, cold)
+    assert verdict.validity is Validity.NOISY
+    assert "just-in-time compiler threads took 25% of the trials' time (warm: up to 5%)" in verdict.reasons[0]
+    once = result(phases=phases, compiled_s=0.8)
+    assert assess(warm, warm, once).validity is Validity.CLEAN, "3 % of all trials cannot move their mean by more"
+    assert assess(result(phases=phases)).validity is Validity.CLEAN, "an engine without such threads"
+
+
+def test_a_cold_first_trial_and_an_unsteady_warm_up_are_one_reason() -> None:
+    cold = result(warmup_steady=False, warmup_done=90)
+    assert len(assess(cold, facts=Facts(300, (2.0, 1.0), Drift(2.0, 2.0, 1.0, True))).reasons) == 1
+
+
+def test_a_server_without_a_rate_says_which_target_was_not_kept() -> None:
+    cell = replace(sample_records.SPEC.cell, scenario="server")
+    params = ScenarioParams(latency_target_s=0.05, latency_percentile=95.0)
+    jobs = five(cell=cell, scenario_params=params)
+    jobs = [replace(each, rate_qps=None if number < 2 else 100.0) for number, each in enumerate(jobs)]
+    (reason,) = assess(*jobs).reasons
+    assert reason.startswith(
+        "no rate kept p95 <= 50 ms and kept it again in 2 of 5 jobs; raise server.latency_target_s"
+    )
+
+
+def test_too_little_warm_up_and_silent_libraries_are_doubts() -> None:
+    cold = result(warmup_queries=9, protocol="mine")
+    assert assess(cold).validity is Validity.NOISY
+    assert "9 warm-up queries were asked, the least is 10; set protocol.warmup_cap" in assess(cold).reasons[0]
+    again = result(warmup_queries=4, warmup_cap=20_000, protocol="mine")
+    assert assess(replace(again, warmup_done=400)).validity is Validity.CLEAN, "a small collection has no more"
+    assert "4 warm-up queries were asked, the least is 10; raise protocol.warmup_cap" in assess(again).reasons[0]
+    assert "says no library's thread count" in assess(result(effective=SEEN)).reasons[0]
+    assert assess(result(effective=replace(SEEN, threads={"faiss_omp": 1}))).validity is Validity.CLEAN
+
+
+def test_the_remedy_for_a_cold_start_is_one_that_can_work() -> None:
+    """A sample that is judged whole lends a fifth of itself, however many warm-up queries are asked for."""
+    cold = Facts(None, start=Start(10, 2.0))
+
+    def said(**changes: Any) -> str:
+        return assess(result(protocol="mine", **changes), facts=cold).reasons[0]
+
+    assert "set protocol.warmup_cap" in said()
+    assert "raise protocol.warmup_queries in the suite, then" in said(warmup_cap=20_000)
+    assert "beyond a fifth of the sample, add queries" in said(warmup_cap=20_000, held_out=10)
+
+
+@pytest.mark.parametrize(
+    ("trials", "said"), [(3, "in each of 3 trials"), (1, "in the only trial, which cannot tell whether they always do")]
+)
+def test_a_tail_of_slow_queries_is_a_remark(trials: int, said: str) -> None:
+    verdict = assess(result(), facts=Facts(300, tail=Tail(14, trials)))
+    assert (verdict.validity, [each.cause for each in verdict.findings]) == (Validity.CLEAN, [Cause.FEW_SAMPLES])
+    assert f"14 of 300 queries hold half of the time, {said}: the mean is theirs" in verdict.reasons[0]
+
+
+def test_process_is_marked_but_not_doubted() -> None:
+    verdict = assess(result(isolation=Isolation.PROCESS))
+    assert verdict.validity is Validity.CLEAN
+    assert "the memory limit of 1,024 MiB and the network were not enforced" in verdict.reasons[0]
+    assert verdict.reasons[0].endswith(FRESH.replace("--fresh", "--launcher docker"))
+
+
+def test_fake_is_never_valid() -> None:
+    verdict = assess(result(isolation=Isolation.FAKE))
+    assert verdict.validity is Validity.INVALID
+    assert "nothing was measured" in verdict.reasons[0]
+
+
+def test_a_failed_job_has_no_numbers_to_doubt() -> None:
+    failed = result(Outcome.OOM, throttled_periods=9, trials_finished=0)
+    assert assess(failed) == validity.Verdict(Validity.CLEAN, ())
+    process = result(Outcome.OOM, isolation=Isolation.PROCESS)
+    assert len(assess(process).reasons) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"trials": 1}, "protocol santhanam2023 with trials 1 (the paper: 5)"),
+        ({"warmup_queries": 1500}, "protocol santhanam2023 with warmup_queries 1,500 (the paper: 10)"),
+        ({"trials": 2, "k": 3}, "protocol santhanam2023 with trials 2 (the paper: 5), k 3 (the paper: 10)"),
+        ({"sample_size": 1001}, "protocol santhanam2023 with sample_size 1,001 (the paper: 1,000)"),
+    ],
+)
+def test_a_changed_protocol_is_said_but_not_doubted(changes: dict[str, int], said: str) -> None:
+    changed = result(**changes)
+    assert assess(changed) == validity.Verdict(Validity.CLEAN, (Finding(Cause.PROTOCOL, Validity.CLEAN, said),))
+    assert assess(replace(changed, outcome=Outcome.OOM)).reasons == ()
+
+
+def test_what_a_protocol_leaves_open_is_no_change() -> None:
+    assert assess(result(sample_size=50)).reasons == ()
+    assert assess(result(protocol="mine", trials=1)).reasons == ()

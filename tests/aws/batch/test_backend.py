@@ -1,0 +1,590 @@
+"""Batch as a backend: what it submits, finds again, shows and ends; moto ends jobs at once and starts no container."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from botocore.exceptions import EndpointConnectionError
+
+from harness.aws.batch import inventory, job_definition, suite_stack
+from harness.aws.batch.backend import BatchBackend, parts
+from harness.aws.clients import Connections, parse_uri
+from harness.aws.cloud_run import costs
+from harness.aws.cloud_run.backend import Backend, State, Submission
+from harness.aws.cloud_run.partition import Grouping, Missing
+from harness.aws.cloud_run.records import Input, Launch, PartJob, PlannedPart, Run
+from harness.aws.cloud_run.run import Context
+from harness.aws.ec2 import account as accounts
+from harness.aws.ec2.account import Account
+from harness.errors import AwsError, UsageError
+from harness.jobs.assignment import IndexBuild
+from harness.jobs.estimates import Estimate
+from harness.jobs.machines import Machine
+from harness.jobs.plan import Planned
+from harness.pricing import instances
+from harness.results.schema import Cell
+from tests.aws import server
+from tests.aws.batch.conftest import ROLE_ID, Make
+from tests.support.job_fixtures import planned
+
+KNOWN = instances.read("aws")
+WORK = parse_uri("s3://bucket/work")
+BUNDLE = Input("inputs/bundles/x.tar.gz", "0" * 64, 1)
+QUEUE = suite_stack.queue("quick", "c7g.xlarge")
+
+
+def part(
+    name: str,
+    system: str = "bm25",
+    profile: str = "cpu2-mem4",
+    dataset: str = "d",
+    *,
+    instance_type: str = "c7g.xlarge",
+    builds: tuple[str, ...] = (),
+    needs: tuple[str, ...] = (),
+) -> PlannedPart:
+    """A part of one job; with ``builds`` one that builds alone."""
+    job = PartJob(Cell("quick", system, dataset, "single_stream", profile), 0, 0, name)
+    built = tuple(IndexBuild(key, system, dataset) for key in builds)
+    return PlannedPart(name, instance_type, 0.1, 100, () if builds else (job,), built, needs)
+
+
+class Clock:
+    """A clock that waits for nobody."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+def backend_of(
+    connections: Connections, clock: Clock | None = None, say: Callable[[str], None] = print
+) -> BatchBackend:
+    """The backend of one more command for the same run."""
+    clock = clock or Clock()
+    request: Any = SimpleNamespace(suite=SimpleNamespace(name="quick", build_profile="cpu1-mem1"), work=WORK)
+    unused: Any = None
+    made = BatchBackend(Context(request, connections, server.REGION, KNOWN, unused, "owner", say), clock.sleep, clock)
+    made.begin(Run("run", "batch", "quick", "r", "owner", server.REGION, ()), BUNDLE)
+    return made
+
+
+@pytest.fixture
+def begun(
+    connections: Connections, account: Account, clock: Clock, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], BatchBackend]:
+    """Makes the backend of one more command for the same run."""
+    monkeypatch.setattr(accounts, "find", lambda *_: account)
+    return lambda: backend_of(connections, clock, said.append)
+
+
+@pytest.fixture
+def backend(begun: Callable[[], BatchBackend]) -> BatchBackend:
+    return begun()
+
+
+LARGE, XLARGE = Machine(KNOWN["m6i.large"], 0.096), Machine(KNOWN["m6i.xlarge"], 0.192)
+
+
+def how(*missing: str, build_machine: Machine | None = XLARGE) -> Grouping:
+    """Every job takes a minute; these indexes are nowhere yet."""
+    found = {}
+    for key in missing:
+        system, _, dataset = key.partition("-")
+        found[key] = Missing(IndexBuild(key, system, dataset), Estimate(60, 7200, False))
+    machines = {"small": LARGE, "big": XLARGE, "builds": XLARGE}
+    return Grouping(machines, lambda _: Estimate(60, 7200, True), found, build_machine)
+
+
+def test_a_part_is_a_system_on_a_profile_and_a_dataset() -> None:
+    todo = [planned(s, p, d, n) for n in range(3) for s in "ab" for p in ("small", "big") for d in ("d", "e")]
+    made = parts(todo, how())
+    assert len(made) == 8
+    assert all(len(each.jobs) == 3 and len({job.cell for job in each.jobs}) == 1 for each in made)
+    assert len({job.key for each in made for job in each.jobs}) == len(todo)
+    assert len({each.name for each in made}) == 8
+
+
+def test_an_index_is_built_once_by_a_job_of_its_own_that_others_wait_for(backend: BatchBackend) -> None:
+    made = parts([planned("a", "small"), planned("a", "big"), planned("c", "small")], how("a-d"))
+    assert [(len(each.builds), len(each.jobs), each.needs) for each in made] == [
+        (1, 0, ()),
+        (0, 1, ("a-d",)),
+        (0, 1, ("a-d",)),
+        (0, 1, ()),
+    ]
+    assert all(not (each.builds & each.needs) for each in backend.split(made))
+
+
+def test_without_a_build_profile_the_first_that_needs_an_index_builds_it(backend: BatchBackend) -> None:
+    made = parts([planned("a", "small"), planned("a", "big")], how("a-d", build_machine=None))
+    assert [(len(each.builds), each.needs) for each in made] == [(1, ()), (0, ("a-d",))]
+    assert sorted((len(each.builds), len(each.needs)) for each in backend.split(made)) == [(0, 1), (1, 0)]
+
+
+def test_five_thousand_jobs_are_a_few_arrays(backend: BatchBackend) -> None:
+    """Each job is looked at a constant number of times: all of it takes a fraction of a second."""
+    looked: Counter[str] = Counter()
+
+    def estimate(job: Planned) -> Estimate:
+        looked[job.spec.index_key] += 1
+        return Estimate(60, 7200, True)
+
+    todo = [planned(s, p, f"d{d}", n) for s in "ab" for p in ("small", "big") for d in range(250) for n in range(5)]
+    found = backend.split(parts(todo, replace(how(), estimate=estimate)))
+    assert len(todo) == looked.total() == 5000
+    assert [len(each.parts) for each in found] == [250] * 4
+    assert sum(len(each.jobs) for submission in found for each in submission.parts) == 5000
+    assert found == backend.split(parts(todo, how()))
+
+
+def test_parts_of_a_system_and_profile_are_one_array(backend: BatchBackend) -> None:
+    planned_parts = [part("001", "a"), part("002", "a", "cpu1-mem1"), part("003", "a", dataset="e"), part("004", "c")]
+    found = backend.split(planned_parts)
+    assert [[each.name for each in submission.parts] for submission in found] == [["001", "003"], ["002"], ["004"]]
+    assert len({each.name for each in found}) == 3
+    assert backend.split(planned_parts) == found
+
+
+def test_parts_that_wait_for_an_index_are_never_in_one_array_with_others(backend: BatchBackend) -> None:
+    planned_parts = [part("001", builds=("k",)), part("002", needs=("k",)), part("003"), part("004", needs=("k",))]
+    found = backend.split(planned_parts)
+    assert [[each.name for each in submission.parts] for submission in found] == [["001"], ["002", "004"], ["003"]]
+    assert [bool(each.needs) for each in found] == [False, True, False]
+    assert len({each.name for each in found}) == 3
+
+
+def test_an_array_is_not_larger_than_batch_takes(backend: BatchBackend) -> None:
+    found = backend.split([part(f"{number:05}", dataset=f"d{number}") for number in range(25_000)])
+    assert [len(each.parts) for each in found] == [10_000, 10_000, 5_000]
+    assert len({each.name for each in found}) == 3
+
+
+@pytest.fixture
+def made(aws: str, connections: Connections, wanted: Make, account: Account) -> Iterator[Connections]:
+    """A suite's stack that is up; Batch ends jobs at once."""
+    configure(aws, use_docker=False)
+    suite_stack.up(connections, wanted(), account, "owner", (), lambda _: None)
+    yield connections
+    configure(aws, use_docker=True)
+
+
+def configure(endpoint: str, use_docker: bool) -> None:
+    content = json.dumps({"batch": {"use_docker": use_docker}}).encode()
+    request = urllib.request.Request(f"{endpoint}/moto-api/config", content, method="POST")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        assert answer.status == 201
+
+
+def launch_of(submission: Submission, attempts: int = costs.ATTEMPTS, limit_s: int = 600) -> Launch:
+    return Launch(submission.name, tuple(each.name for each in submission.parts), limit_s, attempts, 0.0, 0.1)
+
+
+ONE = Submission("001-bm25", (part("001"),))
+ARRAY = Submission("002-bm25", (part("002"), part("003")))
+
+
+def launch(backend: BatchBackend, submission: Submission, **more: int) -> None:
+    backend.launch(launch_of(submission, **more), submission, lambda _: None)
+
+
+def look(backend: BatchBackend, submission: Submission) -> dict[str, State]:
+    return backend.look([launch_of(submission)], {submission.name: submission})
+
+
+def submitted(connections: Connections) -> list[dict[str, Any]]:
+    """All jobs that Batch was given, children of arrays left out."""
+    jobs = connections.client("batch").describe_jobs(jobs=[])["jobs"]
+    return [each for each in jobs if ":" not in each["jobId"]]
+
+
+def ended(backend: BatchBackend, submission: Submission) -> dict[str, State]:
+    until = time.monotonic() + 60
+    while not all(state.phase == "ended" for state in look(backend, submission).values()):
+        assert time.monotonic() < until, "waited for a minute"
+        time.sleep(0.1)
+    return look(backend, submission)
+
+
+def test_a_submission_says_all_that_its_agents_need(made: Connections, backend: BatchBackend) -> None:
+    launch(backend, ONE)
+    [job] = submitted(made)
+    assert job["jobName"] == "run-001-bm25"
+    assert job["jobQueue"].endswith(f"/{QUEUE}")
+    assert "/harness-quick-cpu2-mem4:" in job["jobDefinition"]
+    own = {"run": "run", "submission": ONE.name, "bundle": BUNDLE.name, "sha256": BUNDLE.sha256}
+    assert job["parameters"] == own
+    assert job["timeout"] == {"attemptDurationSeconds": 600}
+    assert job["tags"] == {"harness:run": "run", "harness:suite": "quick", "harness:owner": "owner"}
+
+
+@pytest.mark.parametrize(("attempts", "sent"), [(3, None), (1, {"attempts": 1})])
+def test_with_a_cap_a_lost_host_is_not_replaced(
+    made: Connections, backend: BatchBackend, attempts: int, sent: dict[str, int] | None
+) -> None:
+    requests: list[dict[str, Any]] = []
+    events = made.client("batch", attempts=1).meta.events
+    events.register("provide-client-params.batch.SubmitJob", lambda params, **_: requests.append(params))
+    launch(backend, ONE, attempts=attempts, limit_s=5)
+    assert requests[0].get("retryStrategy") == sent
+    assert requests[0]["timeout"] == {"attemptDurationSeconds": 60}, "Batch takes no less"
+
+
+def test_each_child_of_a_large_array_has_its_state_and_its_box(made: Connections, backend: BatchBackend) -> None:
+    large = Submission("large", tuple(part(f"{number:03}") for number in range(130)))  # two requests describe it
+    launch(backend, large)
+    states = ended(backend, large)
+    assert {state.words for state in states.values()} == {"succeeded"}
+    boxes = {box for state in states.values() for box in state.boxes}
+    assert len(boxes) == 130 and all(box.startswith(f"{ROLE_ID}:") for box in boxes)
+
+
+def test_a_later_command_finds_the_job_and_submits_nothing(
+    made: Connections, begun: Callable[[], BatchBackend]
+) -> None:
+    launch(begun(), ARRAY)
+    launch(begun(), Submission(f"{ARRAY.name}-waits", ARRAY.parts))  # its name begins so
+    assert len(ended(begun(), ARRAY)) == 2
+    assert len(submitted(made)) == 2
+
+
+def test_killed_between_writing_down_and_submitting_it_is_submitted_after_a_minute(
+    made: Connections, begun: Callable[[], BatchBackend], clock: Clock
+) -> None:
+    later = begun()
+    assert {state.phase for state in look(later, ARRAY).values()} == {"unknown"}
+    clock.now += 59
+    launch(later, ARRAY)
+    assert not submitted(made)
+    assert {state.phase for state in look(later, ARRAY).values()} == {"unknown"}
+    clock.now += 2
+    launch(later, ARRAY)
+    assert len(submitted(made)) == 1
+
+
+def test_an_answer_that_was_lost_is_looked_for(
+    made: Connections, backend: BatchBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request was heard: the job is there, though nobody said so."""
+    client = made.client("batch", attempts=1)
+    submit = client.submit_job
+
+    def lost(**given: Any) -> Any:
+        submit(**given)
+        raise EndpointConnectionError(endpoint_url="x")
+
+    monkeypatch.setattr(client, "submit_job", lost)
+    with pytest.raises(AwsError, match="AWS is not reached"):
+        launch(backend, ARRAY)
+    launch(backend, ARRAY)
+    assert len(ended(backend, ARRAY)) == 2
+    assert len(submitted(made)) == 1
+
+
+def test_a_submission_is_never_sent_twice(made: Connections, backend: BatchBackend) -> None:
+    """Batch would have two jobs, if only the answer to the first was lost."""
+    client, sent = made.client("batch", attempts=1), []
+    assert client is not made.client("batch")
+
+    def fails(**_: Any) -> Any:
+        sent.append(1)
+        raise EndpointConnectionError(endpoint_url="x")
+
+    client.meta.events.register("before-send.batch.SubmitJob", fails)
+    with pytest.raises(AwsError, match="AWS is not reached"):
+        launch(backend, ONE)
+    assert len(sent) == 1
+
+
+def test_of_twins_the_younger_ends_however_late_batch_lists_the_elder(
+    made: Connections, begun: Callable[[], BatchBackend], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch(begun(), ONE)
+    [elder] = submitted(made)
+    later = begun()
+    with monkeypatch.context() as hidden:
+        hidden.setattr(inventory, "listed", lambda *_, **__: [])
+        look(later, ONE)
+        clock.now += 61
+        launch(later, ONE)
+        [younger] = [each for each in submitted(made) if each["jobId"] != elder["jobId"]]
+    jobs = [
+        inventory.Job(each["jobId"], "run-001-bm25", "RUNNING", created=n) for n, each in enumerate((elder, younger))
+    ]
+    terminated: list[str] = []
+    monkeypatch.setattr(inventory, "listed", lambda *_, **__: jobs[::-1])
+    monkeypatch.setattr(inventory, "terminate", lambda _, job, reason: terminated.append(f"{job}: {reason}"))
+    look(later, ONE)
+    assert terminated == [f"{younger['jobId']}: harness: submitted twice"]
+    later.end("001", State("running", "running"), "the cap is reached")
+    assert terminated[1] == f"{elder['jobId']}: harness: the cap is reached"
+
+
+@pytest.fixture
+def shown(connections: Connections, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The jobs that Batch describes, whatever is asked; ``run-...`` is found as job ``j``."""
+    described: list[dict[str, Any]] = []
+
+    def describe(**given: list[str]) -> dict[str, Any]:
+        return {"jobs": [each for each in described if each["jobId"] in given["jobs"]]}
+
+    def listed(*_: Any, filters: list[dict[str, Any]]) -> list[inventory.Job]:
+        return [inventory.Job("j", filters[0]["values"][0], "RUNNING")]
+
+    monkeypatch.setattr(connections.client("batch"), "describe_jobs", describe)
+    monkeypatch.setattr(inventory, "listed", listed)
+    return described
+
+
+@pytest.mark.parametrize(
+    ("status", "phase"),
+    [("PENDING", "waiting"), ("FAILED", "ended"), ("SUCCEEDED", "ended")],
+)
+def test_children_that_batch_has_not_made_yet_are_as_their_array_is(
+    backend: BatchBackend, shown: list[dict[str, Any]], status: str, phase: str
+) -> None:
+    shown += [{"jobId": "j", "status": status}, {"jobId": "j:1", "status": "STARTING"}]
+    states = look(backend, ARRAY)
+    assert (states["002"].phase, states["003"].phase) == (phase, "running")
+
+
+def test_every_attempt_has_its_box_and_the_reason_is_the_last_ones(
+    backend: BatchBackend, shown: list[dict[str, Any]]
+) -> None:
+    def task(name: str) -> str:
+        return f"arn:aws:ecs:us-east-1:{server.ACCOUNT}:task/cluster/{name}"
+
+    attempts = [{"container": {"taskArn": task("one")}, "startedAt": 1000, "stoppedAt": 61_000}]
+    shown.append({"jobId": "j", "status": "RUNNING", "container": {"taskArn": task("two")}, "attempts": attempts})
+    running = look(backend, ONE)["001"]
+    assert running == State("running", "running", (f"{ROLE_ID}:one", f"{ROLE_ID}:two"), 2)
+    attempts.append({"container": {"taskArn": task("two")}, "startedAt": 100_000, "stoppedAt": 130_000})
+    reason = f"Host EC2 of arn:aws:iam::{server.ACCOUNT}:role/x terminated."
+    shown[0] |= {"status": "FAILED", "statusReason": reason, "container": {"taskArn": task("two"), "exitCode": 1}}
+    over = look(backend, ONE)["001"]
+    assert (over.boxes, over.attempts, over.seconds) == (running.boxes, 2, 90.0 + 2 * costs.BEYOND_LIMIT_S)
+    assert over.reason == "Host EC2 of arn:aws:iam::<account>:role/x terminated.; exit code 1"
+
+
+def test_an_attempt_without_an_end_counts_in_full(backend: BatchBackend, shown: list[dict[str, Any]]) -> None:
+    shown.append({"jobId": "j", "status": "FAILED", "attempts": [{"startedAt": 1000}]})
+    assert look(backend, ONE)["001"].seconds is None
+
+
+def test_a_child_that_is_not_described_counts_in_full(backend: BatchBackend, shown: list[dict[str, Any]]) -> None:
+    shown += [{"jobId": "j", "status": "FAILED"}, {"jobId": "j:0", "status": "FAILED"}]
+    states = look(backend, ARRAY)
+    assert {name: (state.phase, state.seconds) for name, state in states.items()} == {
+        "002": ("ended", 0),
+        "003": ("ended", None),
+    }
+
+
+def test_ended_parts_are_not_asked_again(backend: BatchBackend, shown: list[dict[str, Any]]) -> None:
+    shown += [{"jobId": "j", "status": "PENDING"}, {"jobId": "j:0", "status": "SUCCEEDED"}]
+    first = look(backend, ARRAY)
+    del shown[1]
+    assert look(backend, ARRAY)["002"] == first["002"]
+    shown[0]["status"] = "FAILED"
+    look(backend, ARRAY)
+    shown.clear()
+    assert [state.phase for state in look(backend, ARRAY).values()] == ["ended", "ended"]
+
+
+def test_a_job_that_batch_does_not_describe_is_waited_for_and_in_the_end_forgotten(
+    backend: BatchBackend, shown: list[dict[str, Any]], clock: Clock
+) -> None:
+    shown += [{"jobId": "j", "status": "PENDING"}, {"jobId": "j:0", "status": "RUNNING"}]
+    look(backend, ARRAY)
+    shown.clear()
+    for clock.now in (0, 599):
+        assert {state.phase for state in look(backend, ARRAY).values()} == {"waiting"}
+    clock.now = 600
+    states = look(backend, ARRAY)
+    assert {(state.phase, state.seconds) for state in states.values()} == {("ended", None)}
+    assert "does not know it any more" in states["002"].reason
+
+
+def test_the_user_hears_why_no_instance_comes(backend: BatchBackend, shown: list[dict[str, Any]], clock: Clock) -> None:
+    reason = "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY - c7g.xlarge"
+    shown += [{"jobId": "j", "status": "PENDING"}]
+    shown += [{"jobId": f"j:{number}", "status": "RUNNABLE"} for number in (0, 1)]
+    assert look(backend, ARRAY)["002"].reason == ""
+    clock.now += 180
+    gone = f"no instance yet: environment {QUEUE} is missing"
+    assert {state.reason for state in look(backend, ARRAY).values()} == {gone}
+    shown[1]["statusReason"] = reason
+    assert look(backend, ARRAY)["002"].reason == reason
+    assert look(backend, ARRAY)["003"].reason == f"no instance yet: {reason}"
+
+
+def test_ending_a_part_ends_its_child_alone(
+    backend: BatchBackend, shown: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown += [{"jobId": "j", "status": "PENDING"}, {"jobId": "j:1", "status": "RUNNING"}]
+    terminated: list[str] = []
+    monkeypatch.setattr(inventory, "terminate", lambda _, job, reason: terminated.append(job))
+    backend.end("003", State("running", "running"), "never seen")
+    states = look(backend, ARRAY)
+    backend.end("003", states["003"], "why")
+    backend.end("002", State("ended", "failed"), "why")
+    assert terminated == ["j:1"]
+
+
+def start(connections: Connections, **tags: str) -> str:
+    listed = [{"Key": f"harness:{key}", "Value": value} for key, value in {"owner": "o", **tags}.items()]
+    made = connections.client("ec2").run_instances(
+        ImageId="ami-1", MinCount=1, MaxCount=1, TagSpecifications=[{"ResourceType": "instance", "Tags": listed}]
+    )
+    return str(made["Instances"][0]["InstanceId"])
+
+
+def test_the_end_waits_for_batchs_own_instances_alone(
+    connections: Connections, backend: BatchBackend, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = start(connections, suite="quick", launcher="batch")
+    start(connections, suite="quick")
+    start(connections, suite="other", launcher="batch")
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        connections.client("ec2").terminate_instances(InstanceIds=[mine])
+
+    monkeypatch.setattr(backend, "_sleep", sleep)
+    assert backend.alive() == []
+    assert len(waited) == 1
+    assert "ended 1 instances" in said[0]
+
+
+def test_an_instance_that_does_not_end_is_returned(connections: Connections, backend: BatchBackend) -> None:
+    mine = start(connections, suite="quick", launcher="batch")
+    [left] = backend.alive()
+    assert mine in left and "running" in left
+
+
+def test_instances_of_another_runs_jobs_are_left(
+    made: Connections, backend: BatchBackend, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(made, suite="quick", launcher="batch")
+    monkeypatch.setattr(inventory, "jobs", lambda *_: [inventory.Job("j", "j", "RUNNING")])
+    assert backend.alive() == []
+    assert "other jobs of quick are not finished" in said[0]
+
+
+def test_an_array_is_ended_by_one_request_and_its_stragglers_one_by_one(
+    connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+    client = connections.client("batch")
+    monkeypatch.setattr(inventory, "_GRACE_S", 0)
+    monkeypatch.setattr(client, "terminate_job", lambda jobId, reason: ended.append(jobId))
+    job = inventory.Job("j", "j", "PENDING", parts=250)
+    monkeypatch.setattr(inventory, "jobs", lambda *_: [] if "j:240" in ended else [job])
+
+    def described(jobs: list[str]) -> dict[str, Any]:
+        assert len(jobs) <= 100
+        return {"jobs": [{"jobId": each, "status": "RUNNING" if each == "j:240" else "FAILED"} for each in jobs]}
+
+    monkeypatch.setattr(client, "describe_jobs", described)
+    found: Any = None
+    assert inventory.cancel(connections, found, lambda _: None) == (1, 0)
+    assert ended == ["j", "j:240"]
+
+
+def test_a_run_that_batch_can_do_is_not_refused(made: Connections, backend: BatchBackend) -> None:
+    checked: Backend = backend
+    assert checked.check([part("001"), part("002", profile="cpu2-mem4")]) == []
+
+
+def test_a_suite_without_a_stack_names_the_command(connections: Connections, backend: BatchBackend) -> None:
+    with pytest.raises(UsageError, match=r"quick is not in AWS Batch in us-east-1; make it: `harness batch up SUITE"):
+        backend.check([part("001")])
+
+
+def test_a_stack_of_another_work_place_is_refused(
+    made: Connections, wanted: Make, account: Account, backend: BatchBackend
+) -> None:
+    suite_stack.up(made, wanted(work=parse_uri("s3://bucket/other")), account, "owner", (), lambda _: None)
+    with pytest.raises(UsageError, match=r"is for another work place than s3://bucket/work; change it: `harness batch"):
+        backend.check([part("001")])
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [part("001", profile="cpu1-mem256m"), part("001", profile="cpu1-mem1")],
+    ids=["a profile that the suite lacked", "a profile on another type"],
+)
+def test_jobs_that_the_stack_would_run_otherwise_are_refused(
+    made: Connections, backend: BatchBackend, changed: PlannedPart
+) -> None:
+    with pytest.raises(UsageError, match=rf"no jobs of this version of harness for {changed.jobs[0].cell.profile} on"):
+        backend.check([changed])
+
+
+def test_agents_of_another_harness_are_refused(
+    made: Connections, backend: BatchBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_definition, "_script", lambda _: "another")
+    with pytest.raises(UsageError, match="no jobs of this version of harness"):
+        backend.check([part("001")])
+
+
+def test_another_copy_of_the_agents_image_and_shared_hosts_will_do(
+    made: Connections, wanted: Make, account: Account, backend: BatchBackend
+) -> None:
+    suite_stack.up(made, wanted(shared=True), account, "owner", (), lambda _: None)
+    assert backend.check([part("001")]) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "word", "shows", "says"),
+    [
+        ("job_queue", "queue", {"state": "DISABLED"}, "disabled, valid"),
+        ("compute_environment", "environment", {"status": "INVALID", "statusReason": "no such role"}, "no such role"),
+        ("compute_environment", "environment", {"status": "DELETED"}, "missing"),
+    ],
+)
+def test_a_queue_that_takes_no_jobs_is_refused(
+    made: Connections,
+    backend: BatchBackend,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    word: str,
+    shows: dict[str, str],
+    says: str,
+) -> None:
+    client = made.client("batch")
+    describe = getattr(client, f"describe_{kind}s")
+
+    def ill(**given: Any) -> Any:
+        [listed] = [value for value in describe(**given).values() if isinstance(value, list)]
+        [key] = given
+        return {key: [{**each, **shows} for each in listed]}
+
+    monkeypatch.setattr(client, f"describe_{kind}s", ill)
+    with pytest.raises(UsageError, match=f"the {word} {QUEUE} is .*{says}.*harness batch down quick"):
+        backend.check([part("001")])

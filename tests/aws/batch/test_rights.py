@@ -1,0 +1,68 @@
+"""What the commands of Batch ask of AWS, held against the policy of who runs; moto's CloudFormation asks as they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner
+
+from harness.aws.clients import Connections, parse_uri
+from harness.aws.cloud_run.backend import State, Submission
+from harness.aws.ec2 import account, policies
+from harness.cli import main
+from tests.aws import rights, server
+from tests.aws.batch.test_backend import backend_of, configure, launch, look, part
+from tests.conftest import Bench
+
+WORK = parse_uri("s3://bucket/work")
+TYPES = ("m6gd.medium", "c7g.xlarge")
+
+
+@pytest.fixture
+def as_runner(aws: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An administrator has set up the account; from now on a user asks."""
+    configure(aws, use_docker=False)
+    account.up(Connections(server.REGION), WORK, server.REGION, "owner", TYPES, lambda _: None)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.RUNNER_KEY)
+    yield aws
+    configure(aws, use_docker=True)
+
+
+def harness(*words: str) -> str:
+    done = CliRunner(env={"HARNESS_WORK": str(WORK)}).invoke(main, words, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_a_user_may_do_all_of_it_and_needs_each_right(as_runner: str, bench: Bench) -> None:
+    suite = str(bench.suite().rename(bench.folder / "quick.toml"))
+    up = ("batch", "up", suite, "--architecture", "arm64", "--instance", "c7g.xlarge")
+    harness(*up)
+    harness(*up, "--disk", "300")
+    backend, wanted = backend_of(Connections(server.REGION)), part("001", profile="cpu1-mem1")
+    backend.check([wanted])
+    submission = Submission("001-bm25", (wanted,))
+    launch(backend, submission)
+    look(backend, submission)
+    backend.end("001", State("running", "running"), "the cap is reached")
+    backend.alive()
+    harness("batch", "ls")
+    harness("batch", "cancel", suite)
+    harness("batch", "down", suite)
+    runner = policies.runner(WORK, account.stack_name(WORK, server.REGION), list(TYPES))
+    printed = policies.printed(runner, "aws", server.REGION, server.ACCOUNT)
+    denied, unused = rights.differing(server.requests(as_runner), server.RUNNER_KEY, [printed])
+    assert denied == []
+    statements = (
+        "LookAtBatch",
+        "SuiteStacks",
+        "Batch ",
+        "TagJobs",
+        "EndJobs",
+        "MakeLaunchTemplates",
+        "LaunchTemplates",
+    )
+    # Asked where a deployment fails, and by CloudFormation where a tag goes.
+    rare = ["SuiteStacks cloudformation:DescribeStackEvents", "Batch batch:UntagResource"]
+    assert [each for each in unused if each.startswith(statements)] == rare

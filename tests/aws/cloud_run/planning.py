@@ -1,0 +1,91 @@
+"""A part by hand: what an orchestrator would plan of a bench's suite for one machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from harness.aws.cloud_run import records
+from harness.aws.cloud_run.records import Part, PartJob, ShippedImage, dump
+from harness.aws.cloud_run.shipment import Shipper
+from harness.aws.objects import Objects
+from harness.config import read_toml
+from harness.jobs import inputs, suite
+from harness.jobs.assignment import IndexBuild
+from harness.jobs.inputs import Inputs, Options
+from harness.launch.base import Launcher
+from harness.results.schema import ResultSpec, job_key
+from tests.aws.cloud_run import imds
+from tests.aws.cloud_run.conftest import WORK
+from tests.conftest import Bench
+
+TYPE = "c7g.large"
+RUN = "test-suite-20260101T000000-abcdef"
+# A box's id: its aws:userid.
+BOX = f"{imds.ROLE_ID}:i-0123456789abcdef0"
+
+
+class Engine:
+    """A launcher whose engine says how it stores images, and has none."""
+
+    def __init__(self, driver: str = "overlay2") -> None:
+        status = [["driver-type", driver]] if driver.startswith("io.") else [["Backing Filesystem", driver]]
+        self.client: Any = SimpleNamespace(info=lambda: {"DriverStatus": status})
+
+
+def uploaded(work: Objects, box_id: str = BOX) -> list[str]:
+    """Return the keys of the jobs that a box has uploaded, sorted."""
+    listed = work.below(records.box(box_id)).list(f"{records.JOBS}/")
+    return [Path(each.name).stem for each in listed]
+
+
+def rights_of(box_id: str) -> dict[str, Any]:
+    """Return the rights that a box needs, as a policy."""
+    arn = f"arn:aws:s3:::{WORK.bucket}"
+    inputs, runs, own = (f"{arn}/{WORK.key(name, '*')}" for name in (records.INPUTS, records.RUNS, records.box(box_id)))
+    statements = [
+        {"Sid": "Inputs", "Action": "s3:GetObject", "Resource": inputs},
+        {"Sid": "Runs", "Action": "s3:GetObject", "Resource": runs},
+        {"Sid": "Own", "Action": "s3:PutObject", "Resource": own},
+    ]
+    return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", **each} for each in statements]}
+
+
+class Planning:
+    """Plans a suite of a bench for machines of one type."""
+
+    def __init__(self, bench: Bench, path: Path, launcher: Launcher, work: Objects) -> None:
+        self.bench, self.work, self.run = bench, work, work.below(records.run(RUN))
+        self.box_id = BOX
+        self.shipper = Shipper(work, Engine().client, bench.cache, lambda _: None)
+        loaded = suite.load(path)
+        self.raw = {"name": loaded.name, **read_toml(path)}
+        options = Options(bench.results, bench.cache, bench.folder, instance_types=dict.fromkeys(loaded.profiles, TYPE))
+        self.inputs: Inputs = inputs.gather(loaded, options)
+        self.planned = inputs.planned(self.inputs, options, launcher)
+        self.specs: dict[str, ResultSpec] = {job_key(job.spec): job.spec for job in self.planned}
+
+    @property
+    def box(self) -> Objects:
+        """The box's own folder."""
+        return self.work.below(records.box(self.box_id))
+
+    def part(
+        self, name: str = "0001", builds: bool = False, images: tuple[ShippedImage, ...] = (), **changes: object
+    ) -> Part:
+        """Ship the datasets, and write the part of all jobs."""
+        asked = {
+            job.spec.index_key: IndexBuild(job.spec.index_key, job.cell.system, job.cell.dataset)
+            for job in self.planned
+        }
+        fields = {
+            "jobs": tuple(PartJob(job.cell, job.spec.job, 0, job_key(job.spec)) for job in self.planned),
+            "builds": tuple(asked.values()) if builds else (),
+            "images": images,
+            "datasets": {name: self.shipper.dataset(each) for name, each in self.inputs.datasets.items()},
+            **changes,
+        }
+        made = Part(name, TYPE, self.raw, **fields)  # type: ignore[arg-type]
+        self.run.put(records.part(name), dump(made))
+        return made

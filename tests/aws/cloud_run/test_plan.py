@@ -1,0 +1,169 @@
+"""Jobs become parts, each for one machine, for a time and at a price."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.aws.cloud_run import costs
+from harness.aws.cloud_run.backend import Submission
+from harness.aws.cloud_run.costs import Budget
+from harness.aws.cloud_run.partition import Grouping, Missing, Sizes
+from harness.aws.cloud_run.records import Launch, PlannedPart
+from harness.aws.ec2 import backend as ec2
+from harness.jobs import estimates
+from harness.jobs.assignment import IndexBuild
+from harness.jobs.estimates import Estimate, Estimates
+from harness.jobs.machines import Machine
+from harness.pricing import instances
+from harness.records import Outcome
+from tests.support import sample_records
+from tests.support.job_fixtures import planned
+
+GIB = 1 << 30
+KNOWN = instances.read("aws")
+LARGE, XLARGE = Machine(KNOWN["m6i.large"], 0.096), Machine(KNOWN["m6i.xlarge"], 0.192)
+MACHINES = {"small": LARGE, "big": XLARGE}
+
+
+def hours(seconds: dict[str, float]) -> Grouping:
+    return Grouping(MACHINES, lambda job: Estimate(seconds.get(job.cell.system, 60.0), 7200, True))
+
+
+def missing(*systems: str) -> dict[str, Missing]:
+    return {
+        f"{system}-d": Missing(IndexBuild(f"{system}-d", system, "d"), Estimate(600, 7200, False)) for system in systems
+    }
+
+
+def test_each_profile_has_one_box() -> None:
+    jobs = [planned(system, profile, job=job) for system in "ab" for profile in ("small", "big") for job in range(3)]
+    made = ec2.parts(jobs, hours({}))
+    assert [(part.name, part.instance_type, len(part.jobs)) for part in made] == [
+        ("small", "m6i.large", 6),
+        ("big", "m6i.xlarge", 6),
+    ]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdefghij"), st.sampled_from(["small", "big"])), min_size=1, max_size=40))
+def test_every_job_is_in_one_part(cells: list[tuple[str, str]]) -> None:
+    jobs = [planned(system, profile, job=number) for number, (system, profile) in enumerate(cells)]
+    keys = [job.key for part in ec2.parts(jobs, hours({})) for job in part.jobs]
+    assert len(keys) == len(set(keys)) == len(jobs)
+
+
+def test_builds_are_one_box_that_comes_first() -> None:
+    jobs = [planned("a"), planned("b"), planned("c")]
+    made = ec2.parts(jobs, replace(hours({}), missing=missing("a", "b", "z"), build_machine=XLARGE))
+    assert [(part.name, part.instance_type, len(part.builds), len(part.jobs)) for part in made] == [
+        ("builds", "m6i.xlarge", 2, 0),
+        ("small", "m6i.large", 0, 3),
+    ]
+    assert made[1].needs == ("a-d", "b-d")
+    assert not made[0].measured and made[1].measured
+
+
+def test_without_a_build_profile_the_first_who_needs_an_index_builds_it() -> None:
+    jobs = [planned("a"), planned("a", "big")]
+    made = ec2.parts(jobs, replace(hours({}), missing=missing("a")))
+    assert [len(part.builds) for part in made] == [1, 0]
+    assert [part.needs for part in made] == [(), ("a-d",)]
+
+
+def test_disks_hold_what_is_shipped() -> None:
+    sizes = Sizes({"a": 10 * GIB}, {"d": 20 * GIB}, {"a-d": 40 * GIB})
+    (part,) = ec2.parts([planned("a")], replace(hours({}), sizes=sizes))
+    assert part.disk_gib >= 20 + 10 + 2 * (20 + 40)
+    (small,) = ec2.parts([planned("a")], replace(hours({}), sizes=Sizes({"a": 1}, {"d": 1}, {"a-d": 1})))
+    assert small.disk_gib == 30 and small.expected_s < part.expected_s
+
+
+def test_estimates_are_measured_where_something_was() -> None:
+    spec = sample_records.SPEC
+    times = Estimates([], job_timeout_s=7200, build_timeout_s=600)
+    assert not times.job(spec).measured
+    stored = [sample_records.result(minute=n, repetition=n) for n in range(3)]
+    times = Estimates(
+        [replace(result, wall_s=seconds) for result, seconds in zip(stored, (10, 20, 900), strict=True)],
+        job_timeout_s=7200,
+        build_timeout_s=600,
+    )
+    assert times.job(spec) == Estimate(pytest.approx(20), 7200, True)
+    # On another profile the like, for as many queries.
+    other = replace(spec, cell=replace(spec.cell, profile="x"), sample_size=spec.sample_size * 2)
+    assert times.job(other).measured and 30 < times.job(other).seconds < 41
+    assert not times.job(replace(spec, cell=replace(spec.cell, system="other"))).measured
+
+
+def test_an_interrupted_job_says_nothing_of_time() -> None:
+    result = replace(sample_records.result(Outcome.INTERRUPTED), wall_s=0.0)
+    assert not Estimates([result], job_timeout_s=1, build_timeout_s=1).job(sample_records.SPEC).measured
+
+
+def test_time_outs_bound_estimates() -> None:
+    times = Estimates([], job_timeout_s=50, build_timeout_s=70)
+    assert times.job(sample_records.SPEC).seconds == 50 and times.build("a", "d", 10**9).seconds == 70
+
+
+def test_disk_and_address_are_billed_too() -> None:
+    assert costs.usd_per_hour(1.0, 73, 0.1) == pytest.approx(1.0 + 0.01 + costs.ADDRESS_USD_PER_HOUR)
+
+
+def test_a_limit_is_above_the_estimate_and_below_the_time_outs() -> None:
+    sure, assumed = Estimate(10_000, 10**6, True), Estimate(10_000, 10**6, False)
+    assert sure.seconds < costs.need_s(sure) < costs.usual_limit_s(sure) < costs.usual_limit_s(assumed) < 10**6
+    assert costs.usual_limit_s(replace(assumed, worst_s=20_000)) == 20_000
+    assert costs.usual_limit_s(estimates.NOTHING) >= 3600
+
+
+PART = PlannedPart("p", "m6i.large", 0.36, 30, expected_s=3600, worst_s=40_000, measured=True)
+
+
+def launch(name: str, limit_s: int, attempts: int = 1, usd_per_hour: float = 0.36) -> Launch:
+    return Launch(name, (name,), limit_s, attempts, 0.0, usd_per_hour)
+
+
+def test_without_a_cap_a_part_has_the_usual_limit_and_is_begun_again() -> None:
+    limits = Budget().launch(Submission("p", (PART,)), [], 0.0)
+    assert limits is not None
+    assert (limits.limit_s, limits.attempts) == (3 * 3600, costs.ATTEMPTS)
+
+
+@given(
+    cap=st.floats(0.1, 20.0),
+    rates=st.lists(st.floats(0.05, 2.0), min_size=1, max_size=8),
+    lived=st.lists(st.floats(0.0, 1.0), min_size=8, max_size=8),
+)
+def test_promised_and_spent_never_exceed_the_cap(cap: float, rates: list[float], lived: list[float]) -> None:
+    budget = Budget(cap)
+    waiting = [Submission(f"{n}", (replace(PART, name=f"{n}", usd_per_hour=rate),)) for n, rate in enumerate(rates)]
+    for number, submission in enumerate(waiting):
+        limits = budget.launch(submission, waiting[number + 1 :], 0.0)
+        if limits is None:
+            continue
+        made = launch(submission.name, limits.limit_s, limits.attempts, submission.parts[0].usd_per_hour)
+        budget.promise(made)
+        assert budget.committed_usd <= cap + 1e-6
+        if number % 2:
+            used = lived[number] * (limits.limit_s + costs.BEYOND_LIMIT_S)
+            budget.settle(made.name, costs.cost_usd(made, submission.parts, [used]))
+            assert budget.committed_usd <= cap + 1e-6
+
+
+def test_those_that_wait_keep_what_they_need() -> None:
+    need = costs.most_usd(0.36, costs.need_s(costs.estimate(PART)))
+    budget, waiting = Budget(2 * need + 0.01), [Submission(name, (replace(PART, name=name),)) for name in "ab"]
+    for number, submission in enumerate(waiting):
+        limits = budget.launch(submission, waiting[number + 1 :], 0.0)
+        assert limits is not None and limits.limit_s >= costs.need_s(costs.estimate(PART)) - 1
+        budget.promise(launch(submission.name, limits.limit_s))
+
+
+def test_a_time_that_nobody_knows_costs_all_that_was_allowed() -> None:
+    made = launch("p", 3600, attempts=2)
+    assert costs.cost_usd(made, [PART], [None]) == pytest.approx(2 * costs.most_usd(0.36, 3600))
+    assert costs.cost_usd(made, [PART], [1800.0]) == pytest.approx(0.18)
+    assert costs.cost_usd(made, [PART], [1.0]) == costs.cost_usd(made, [PART], [60.0]), "a minute is billed at least"

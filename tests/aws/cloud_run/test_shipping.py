@@ -1,0 +1,655 @@
+"""Shipped files arrive unchanged, and are shipped once."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from harness import datasets
+from harness.aws.cloud_run import archive, records, shipment
+from harness.aws.cloud_run.records import Input, Part, PartJob, PlannedPart, ShippedImage, dump
+from harness.aws.cloud_run.records import read as read_record
+from harness.aws.cloud_run.shipment import Fetcher, Shipper
+from harness.aws.objects import Objects
+from harness.datasets import Dataset, answers
+from harness.errors import AwsError, ImageError, UsageError
+from harness.jobs import environment, indexes
+from harness.jobs.assignment import IndexBuild
+from harness.jobs.indexes import Index
+from harness.launch.base import Prepared
+from harness.launch.docker import DockerLauncher
+from harness.launch.fake import FakeLauncher
+from harness.launch.images import catalog
+from harness.launch.images.catalog import System
+from harness.records import Envelope, to_json
+from harness.results.schema import IndexFacts
+from tests.aws.cloud_run.planning import BOX, TYPE, Engine, Planning
+from tests.conftest import Bench, protocol, write_dataset
+from tests.datasets import examples
+
+ROOT = Path(__file__).resolve().parents[3]
+KEY = "0123456789abcdef01234567"
+
+
+def shipper(work: Objects, cache: Path, said: list[str] | None = None) -> Shipper:
+    return Shipper(work, Engine().client, cache, [].append if said is None else said.append)
+
+
+def fetcher(work: Objects, cache: Path) -> Fetcher:
+    return Fetcher(work, cache, lambda _: None)
+
+
+def find(work: Objects, key: str) -> Input | None:
+    return shipper(work, Path("nowhere")).find_index(key)
+
+
+def adopt(work: Objects, box_id: str, key: str) -> Input | None:
+    return shipper(work, Path("nowhere")).adopt_index(box_id, key)
+
+
+def names(objects: Objects) -> list[str]:
+    return [each.name for each in objects.list()]
+
+
+def content(objects: Objects, shipped: Input) -> bytes:
+    found = objects.get(shipped.name, 1 << 30)
+    assert found is not None and len(found) == shipped.size_bytes
+    assert hashlib.sha256(found).hexdigest() == shipped.sha256
+    return found
+
+
+# ---- bundle
+
+
+def test_the_bundle_is_a_checkout_that_runs(
+    work: Objects, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HARNESS_IMAGES", raising=False)
+    shipped = shipper(work, tmp_path, said).bundle()
+    place = tmp_path / "bundle"
+    with tarfile.open(fileobj=io.BytesIO(content(work, shipped))) as tar:
+        found = tar.getnames()
+        tar.extractall(place, filter="data")
+    assert {name.partition("/")[0] for name in found} == {
+        *("harness", "images", "instance_profiles", "datasets", "requirements.lock")
+    }
+    assert not [name for name in found if "__pycache__" in name or "/." in name or name.endswith(".pyc")]
+    code = (
+        "import harness; from harness.launch.images import catalog; from harness.jobs import environment\n"
+        "print(harness.__file__, environment.commit(), *catalog.systems())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(place)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == [str(place / "harness/__init__.py"), environment.commit(), *catalog.systems()]
+
+
+def test_a_bundle_is_shipped_once_and_again_when_something_changed(
+    work: Objects, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own"
+    (own / "mine" / "systems").mkdir(parents=True)
+    (own / "mine" / "engine.toml").write_text("x")
+    (own / "letters").mkdir()
+    (own / "letters" / "private.txt").write_text("x")
+    (own / "mine" / ".secret").write_text("x")
+    monkeypatch.setenv("HARNESS_IMAGES", str(own))
+    first = shipper(work, tmp_path, said).bundle()
+    before = names(work)
+    assert shipper(work, tmp_path, said).bundle() == first
+    assert names(work) == before and len(before) == 2 and len(said) == 1
+    with tarfile.open(fileobj=io.BytesIO(content(work, first))) as tar:
+        assert [name for name in tar.getnames() if name.startswith("own")] == ["own-images/mine/engine.toml"]
+    (own / "mine" / "engine.toml").chmod(0o755)
+    assert shipper(work, tmp_path, said).bundle() != first and len(said) == 2
+    assert not list((tmp_path / "shipping").iterdir()), "nothing is left in the cache"
+
+
+def test_an_installed_package_gives_the_same_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HARNESS_IMAGES", raising=False)
+    here = {name: read(each) for name, each in archive.entries()}
+    site = tmp_path / "site"
+    for name, content in here.items():
+        top, _, rest = name.partition("/")
+        # Where the wheel puts them (pyproject.toml, force-include).
+        path = site / name if top == "harness" else site / "harness" / "shipped" / top / rest
+        if name != "requirements.lock" and not name.endswith("/COMMIT"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+    (site / "somebodys.py").write_text("x = 1")
+    code = "from harness.aws.cloud_run import archive\nprint(*sorted(name for name, _ in archive.entries()), sep='\\n')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(site)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == sorted(here)
+
+
+def read(content: Path | bytes) -> bytes:
+    return content if isinstance(content, bytes) else content.read_bytes()
+
+
+def test_the_runtime_lock_agrees_with_the_main_one() -> None:
+    main = {line.split(" ")[0] for line in (ROOT / "requirements.lock").read_text().splitlines() if "==" in line}
+    runtime = (ROOT / "harness/aws/cloud_run/requirements.lock").read_text()
+    ours = {line.split(" ")[0] for line in runtime.splitlines() if "==" in line and not line.startswith(" ")}
+    assert ours < main
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert {line.partition(">")[0] for line in project} <= {each.partition("==")[0] for each in ours}
+    assert "pytest" not in {each.partition("==")[0] for each in ours}
+    whole = (ROOT / "requirements.lock").read_text()
+    hashes = [line for line in runtime.splitlines() if "--hash" in line]
+    assert hashes and all(line.rstrip(" \\") in whole for line in hashes)
+
+
+def test_a_box_installs_packages_of_the_lock_and_leaves_out_those_for_home() -> None:
+    def packages(text: str) -> set[str]:
+        return set(re.split(r"^(?=[a-z])", text, flags=re.MULTILINE))
+
+    here = packages((ROOT / "harness/aws/cloud_run/requirements.lock").read_text())
+    # pytrec_eval has no wheel for arm64.
+    box = packages(archive.lock().replace(" ; platform_machine == 'x86_64' \\", " \\"))
+    assert box < here and {each.partition("==")[0] for each in here - box} == archive.HOME_ONLY
+    assert re.search(
+        r"^pytrec-eval-terrier==\S+ ; platform_machine == 'x86_64' \\\n    --hash", archive.lock(), re.MULTILINE
+    )
+
+
+# ---- datasets
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """NLTK's sentence model here; nothing of NLTK's elsewhere."""
+    import nltk.data
+
+    folder = tmp_path / "nltk" / "tokenizers" / "punkt_tab" / "english"
+    folder.mkdir(parents=True)
+    folder.parents[2].chmod(0o700)
+    (folder / "abbrev_types.txt").write_text("d.c\ndr\ninc\n")
+    for name in ("collocations.tab", "sent_starters.txt", "ortho_context.tab"):
+        (folder / name).write_text("")
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path / "nltk")])
+    forget()
+    yield folder.parents[2]
+    forget()
+
+
+def forget() -> None:
+    from nltk import tokenize
+
+    tokenize._get_punkt_tokenizer.cache_clear()
+    answers.need_tokenizer.cache_clear()
+
+
+def hashes(dataset: Dataset) -> list[object]:
+    return [
+        *(dataset.name, dataset.corpus.sha256, dataset.corpus.size, dataset.corpus.empty),
+        *(dataset.qrels_sha256, dataset.queries, dataset.judgements),
+    ]
+
+
+def there_and_back(dataset: Dataset, work: Objects, tmp_path: Path) -> Dataset:
+    """The dataset as a box loads it."""
+    shipped = shipper(work, tmp_path / "cache").dataset(dataset)
+    assert shipper(work, tmp_path / "cache").dataset(dataset) == shipped
+    folder = tmp_path / "elsewhere" / dataset.name
+    fetcher(work, tmp_path / "other").dataset(shipped, folder)
+    return datasets.load(datasets.find(f"./{dataset.name}", folder.parent), tmp_path / "other")
+
+
+@pytest.mark.parametrize("heading", [name for name, text in examples.sections().items() if examples._FILE.search(text)])
+def test_a_dataset_of_any_format_is_the_same_there(
+    heading: str, work: Objects, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import nltk.data
+
+    dataset = datasets.load(examples.write(heading, tmp_path / "data"), tmp_path / "cache")
+    here = hashes(dataset)
+    back = there_and_back(dataset, work, tmp_path)
+    assert hashes(back) == here
+    run = "".join(f"{q.query_id} Q0 {line} 1 1.0 x\n" for q in dataset.queries for line in ids(dataset)).encode()
+    if dataset.answers:
+        # Only what came along can be used there.
+        monkeypatch.setattr(nltk.data, "path", [path for path in nltk.data.path if "elsewhere" in path])
+        forget()
+    assert back.judge(run) == dataset.judge(run)
+
+
+def ids(dataset: Dataset) -> list[str]:
+    return (dataset.corpus.folder / "ids.txt").read_text(encoding="utf-8").splitlines()
+
+
+def test_judgements_of_queries_that_there_are_not_come_along(work: Objects, tmp_path: Path) -> None:
+    # ir_datasets has such; in a folder of one's own they would be a mistake.
+    plain = datasets.load(write_dataset(tmp_path / "data"), tmp_path / "cache")
+    dataset = Dataset(plain.name, plain.corpus, plain.queries, plain.qrels + b"unknown 0 d1 1\n")
+    assert hashes(there_and_back(dataset, work, tmp_path)) == hashes(dataset)
+
+
+def test_odd_texts_come_along(work: Objects, tmp_path: Path) -> None:
+    folder = write_dataset(tmp_path / "data")
+    with (folder / "corpus.jsonl").open("a", encoding="utf-8") as file:
+        file.write(
+            '{"_id": "x1", "title": null, "text": "a\\u2028b \\ud800 \\r\\n \\u0000"}\n{"_id": "x2", "text": ""}\n'
+        )
+    with (folder / "queries.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"_id": "q\\u00e9", "text": "\\u2028 \\ud800 \\r x"}\n')
+    dataset = datasets.load(folder, tmp_path / "cache")
+    assert hashes(there_and_back(dataset, work, tmp_path)) == hashes(dataset)
+
+
+def test_a_download_that_breaks_off_is_begun_anew(
+    work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = datasets.load(write_dataset(tmp_path / "data"), tmp_path / "cache")
+    shipped = shipper(work, tmp_path / "cache").dataset(dataset)
+    reading, failures = Objects.reading, [1, 2]
+
+    @contextlib.contextmanager
+    def broken(self: Objects, name: str) -> Iterator[dict[str, Any]]:
+        with reading(self, name) as answer:
+            if not failures:
+                yield answer
+                return
+            yield {"Body": io.BytesIO(b"the beginning of something")}
+            failures.pop()
+            raise AwsError("cut off", "IncompleteReadError")
+
+    monkeypatch.setattr(Objects, "reading", broken)
+    monkeypatch.setattr("harness.aws.errors._PAUSE_S", 0.0)
+    fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / "a" / "data")
+    assert not failures and hashes(datasets.load(tmp_path / "a" / "data", tmp_path / "other")) == hashes(dataset)
+    failures += range(9)
+    with pytest.raises(AwsError, match="cut off"):
+        fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / "b" / "data")
+
+
+def test_another_dataset_under_the_name_is_refused(
+    work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = datasets.load(write_dataset(tmp_path / "data"), tmp_path / "cache")
+    shipped = shipper(work, tmp_path / "cache").dataset(dataset)
+    genuine = content(work, shipped)
+    for spoiled in (genuine[:-1], genuine[:-1] + b"x"):
+        work.put(shipped.name, spoiled)
+        with pytest.raises(AwsError) as caught:
+            fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / f"out{len(spoiled)}" / "data")
+        assert caught.value.code == "BadInput" and shipped.name in str(caught.value)
+    for code in ("NoSuchKey", "AccessDenied"):  # boxes may not list: to them S3 does not say what is missing
+        with monkeypatch.context() as patch, pytest.raises(AwsError, match="or is not there; run again") as caught:
+            patch.setattr(Objects, "download", _refusing(code))
+            fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / code / "data")
+        assert caught.value.code == "BadInput"
+    assert not list((tmp_path / "other" / "shipping").iterdir())
+
+
+def _refusing(code: str) -> Callable[..., str]:
+    def refuse(*_: object) -> str:
+        raise AwsError("reading: no", code)
+
+    return refuse
+
+
+# ---- images
+
+
+@pytest.mark.docker
+def test_an_image_is_the_same_after_the_engine_has_lost_it(
+    work: Objects, tmp_path: Path, said: list[str], engine: docker.DockerClient, toy: System
+) -> None:
+    cache, launcher = tmp_path / "cache", DockerLauncher(tmp_path / "cache")
+    prepared = launcher.prepare(toy, said.append)
+    ships = Shipper(work, launcher.client, cache, said.append)
+    try:
+        shipped = ships.image(prepared)
+        assert ships.image(prepared) == shipped
+        assert (shipped.digest, shipped.image) == (prepared.digest, toy.image) and shipped.file
+        assert sum("uploading the image" in line for line in said) == 1
+        engine.images.remove(shipped.reference, force=True)
+        assert launcher.find(toy) is None
+        with pytest.raises(ImageError, match="made anew or removed"):
+            ships.image(prepared)
+        Fetcher(work, cache, said.append).image(engine, shipped)
+        assert launcher.find(toy) == prepared
+        engine.images.get(shipped.digest).tag("another-name", "x")
+        engine.images.remove(shipped.reference)
+        work.delete([shipped.file.name])
+        Fetcher(work, cache, said.append).image(engine, shipped)  # only its tag was missing
+        assert launcher.find(toy) == prepared
+        engine.images.remove(shipped.reference)
+        engine.images.remove("another-name:x")
+        with pytest.raises(AwsError, match="is not there"):
+            Fetcher(work, cache, said.append).image(engine, shipped)
+    finally:
+        launcher.close()
+        for tag in ("another-name:x", shipped.reference):
+            with contextlib.suppress(docker.errors.ImageNotFound):
+                engine.images.remove(tag, force=True)
+
+
+@pytest.mark.docker
+def test_an_image_with_another_id_is_refused(
+    work: Objects, tmp_path: Path, said: list[str], engine: docker.DockerClient, toy: System
+) -> None:
+    launcher = DockerLauncher(tmp_path / "cache")
+    prepared = launcher.prepare(toy, said.append)
+    shipped = Shipper(work, launcher.client, tmp_path, said.append).image(prepared)
+    try:
+        with pytest.raises(AwsError, match="containerd image store"):
+            Fetcher(work, tmp_path, said.append).image(engine, replace(shipped, digest="sha256:" + "0" * 64))
+    finally:
+        launcher.close()
+        engine.images.remove(shipped.reference, force=True)
+
+
+# ---- indexes
+
+
+def made_index(cache: Path, text: str = "postings") -> Index:
+    home = indexes.folder(cache, KEY)
+    (home / "data" / "sub" / "empty").mkdir(parents=True)
+    (home / "data" / "sub" / "part").write_text(text)
+    (home / "data" / "x").write_text("more")
+    size, checksum = indexes.content(home / "data")
+    facts = IndexFacts(1.5, size, 7, None, checksum, Envelope("build", 1, 1 << 30))
+    (home / "facts.json").write_text(to_json(facts))
+    found = indexes.find(cache, KEY)
+    assert found
+    return found
+
+
+def test_an_index_is_found_there(work: Objects, tmp_path: Path, said: list[str]) -> None:
+    built = made_index(tmp_path / "cache")
+    assert find(work, KEY) is None
+    shipped = shipper(work, tmp_path, said).index(KEY, built)
+    assert find(work, KEY) == shipped
+    other = tmp_path / "other"
+    fetcher(work, other).index(KEY, shipped)
+    found = indexes.find(other, KEY)
+    assert found and found.facts == built.facts
+    assert indexes.content(found.folder) == indexes.content(built.folder)
+    assert (found.folder / "sub" / "empty").is_dir()
+    work.delete([shipped.name])
+    fetcher(work, other).index(KEY, shipped)  # the cache has it, so it is not fetched
+    assert indexes.find(other, KEY) == found
+    assert find(work, KEY) is None, "without its bytes it is not whole"
+    assert shipper(work, tmp_path, said).index(KEY, built) == shipped, "and is shipped again"
+
+
+def test_of_two_indexes_of_one_key_the_first_stays(work: Objects, tmp_path: Path, said: list[str]) -> None:
+    first = shipper(work, tmp_path, said).index(KEY, made_index(tmp_path / "a"))
+    second = shipper(work, tmp_path, said).index(KEY, made_index(tmp_path / "b", "others"))
+    assert second == first
+    fetcher(work, tmp_path / "c").index(KEY, first)
+    assert (indexes.folder(tmp_path / "c", KEY) / "data" / "sub" / "part").read_text() == "postings"
+
+
+def test_an_index_that_is_not_as_its_facts_say_is_refused(work: Objects, tmp_path: Path, said: list[str]) -> None:
+    built = made_index(tmp_path / "cache")
+    (built.folder / "x").write_text("MORE")
+    shipped = shipper(work, tmp_path, said).index(KEY, built)
+    with pytest.raises(AwsError, match="holds another index"):
+        fetcher(work, tmp_path / "other").index(KEY, shipped)
+    assert indexes.find(tmp_path / "other", KEY) is None
+    assert not list((tmp_path / "other" / "indexes").iterdir())
+
+
+# ---- as long as a run needs it
+
+
+def test_what_would_expire_soon_is_renewed_where_it_lies(
+    work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = datasets.load(write_dataset(tmp_path / "data"), tmp_path / "cache")
+    shipped = shipper(work, tmp_path / "cache").dataset(dataset)
+    before, renewed = content(work, shipped), list[str]()
+    work.client.meta.events.register(
+        "provide-client-params.s3.CopyObject", lambda params, **_: renewed.append(params["Key"])
+    )
+    assert shipper(work, tmp_path / "cache").dataset(dataset) == shipped
+    assert renewed == []
+    monkeypatch.setattr("harness.aws.objects.age", lambda _: shipment.RENEWED_AFTER + timedelta(seconds=1))
+    assert shipper(work, tmp_path / "cache").dataset(dataset) == shipped
+    assert sorted(renewed) == sorted(work.place.key(name) for name in names(work)) and len(renewed) == 2
+    assert content(work, shipped) == before
+    assert shipper(work, tmp_path / "cache").dataset(dataset) == shipped
+
+
+def test_age_is_by_s3s_clock(work: Objects) -> None:
+    work.renew("nothing", timedelta(-1))
+    work.put("a", b"x")
+    work.client.meta.events.register(
+        "after-call.s3.HeadObject",
+        lambda parsed, **_: parsed.update(LastModified=parsed["LastModified"] - timedelta(days=61)),
+    )
+    copied = list[str]()
+    work.client.meta.events.register("before-call.s3.CopyObject", lambda **_: copied.append("a"))
+    work.renew("a", timedelta(days=62))
+    assert copied == []
+    work.renew("a", timedelta(days=60, hours=23))
+    assert copied == ["a"]
+
+
+def test_a_record_whose_bytes_are_gone_makes_way(work: Objects, tmp_path: Path) -> None:
+    ships = shipper(work, tmp_path)
+    made = Input(f"inputs/indexes/{KEY}.0123.tar.gz", "0123" * 16, 3)
+    work.put(f"{shipment.index_name(KEY)}.json", dump(made))
+    work.put(made.name, b"abc")
+    assert ships._kept(shipment.index_name(KEY)) == made
+    work.delete([made.name])
+    assert ships.find_index(KEY) is None and ships._kept(shipment.index_name(KEY)) is None
+    shipment.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
+    adopted = ships.adopt_index(BOX, KEY)
+    assert adopted not in (None, made) and ships.find_index(KEY) == adopted
+
+
+def test_an_engine_whose_images_boxes_would_not_find_is_refused_before_anything_is_asked(
+    work: Objects, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=r"containerd image store.*daemon\.json") as caught:
+        Shipper(work, Engine("io.containerd.snapshotter.v1").client, tmp_path, lambda _: None)
+    assert "\n" not in str(caught.value)
+
+
+# ---- indexes that boxes built
+
+
+def test_an_index_of_a_box_is_adopted_once(work: Objects, tmp_path: Path, said: list[str]) -> None:
+    built = made_index(tmp_path / "cache")
+    assert adopt(work, BOX, KEY) is None, "the box has none yet"
+    shipment.upload_index(work, BOX, KEY, built, tmp_path, said.append)
+    assert all(name.startswith(f"boxes/{BOX}/indexes/{KEY}.") for name in names(work)) and len(names(work)) == 2
+    adopted = shipper(work, tmp_path).adopt_index(BOX, KEY)
+    assert adopted is not None and adopted.name.startswith(f"inputs/indexes/{KEY}.")
+    assert find(work, KEY) == adopted
+    content(work, adopted)
+    fetcher(work, tmp_path / "other").index(KEY, adopted)
+    fetched = indexes.find(tmp_path / "other", KEY)
+    assert fetched and fetched.facts == built.facts and indexes.content(fetched.folder) == indexes.content(built.folder)
+    other = made_index(tmp_path / "another", "others")
+    shipment.upload_index(work, f"{BOX}-2", KEY, other, tmp_path, said.append)
+    assert adopt(work, f"{BOX}-2", KEY) == adopted, "the first one stays"
+
+
+def test_an_index_that_is_shipped_from_home_is_what_a_boxs_would_be(work: Objects, tmp_path: Path) -> None:
+    built = made_index(tmp_path / "cache")
+    shipment.upload_index(work, BOX, KEY, built, tmp_path, lambda _: None)
+    adopted = adopt(work, BOX, KEY)
+    work.delete([f"{shipment.index_name(KEY)}.json"])
+    assert shipper(work, tmp_path).index(KEY, built) == adopted
+
+
+LIES = {
+    "another box's": f"boxes/{BOX}-2/indexes/{KEY}.{{hash}}.tar.gz",
+    "an input": f"inputs/indexes/{KEY}.{{hash}}.tar.gz",
+    "another file of the box": f"boxes/{BOX}/jobs/0123456789abcdef.tar",
+    "a way out": f"boxes/{BOX}/indexes/../../../inputs/images/{{hash}}.tar.gz",
+    "another key": f"boxes/{BOX}/indexes/{KEY[:-1]}0.{{hash}}.tar.gz",
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_record_that_names_no_index_of_its_box_is_refused(work: Objects, lie: str) -> None:
+    sha256 = hashlib.sha256(b"abc").hexdigest()
+    name = LIES[lie].format(hash=sha256[:12])
+    work.put(name, b"abc")
+    work.put(f"{records.box(BOX)}/{records.index(KEY)}.json", dump(Input(name, sha256, 3)))
+    before = names(work)
+    with pytest.raises(AwsError, match="names no index of this box") as caught:
+        adopt(work, BOX, KEY)
+    assert caught.value.code == "BadInput" and "\n" not in str(caught.value) and names(work) == before
+
+
+@pytest.mark.parametrize("sha256", ["", "../x", "A" * 64, "0" * 63])
+def test_a_record_with_no_hash_is_refused(work: Objects, sha256: str) -> None:
+    name = f"{records.box(BOX)}/{records.index(KEY)}"
+    made = Input(f"{name.removesuffix('.tar.gz')}.{sha256[:12]}.tar.gz", sha256, 3)
+    work.put(made.name, b"abc")
+    work.put(f"{name}.json", dump(made))
+    with pytest.raises(AwsError, match="names no index of this box"):
+        adopt(work, BOX, KEY)
+
+
+@pytest.mark.parametrize("record", [b"junk", b" " * (17 << 20)], ids=["junk", "large"])
+def test_a_record_that_is_none_is_refused(work: Objects, record: bytes) -> None:
+    work.put(f"{records.box(BOX)}/{records.index(KEY)}.json", record)
+    with pytest.raises(AwsError, match="left there, and not used") as caught:
+        adopt(work, BOX, KEY)
+    assert caught.value.code == "BadInput" and find(work, KEY) is None
+
+
+@pytest.mark.parametrize("ending", ["json", "tar.gz"])
+def test_an_index_in_an_archive_is_refused(work: Objects, tmp_path: Path, ending: str) -> None:
+    """A box that puts an object chooses its storage class: then nobody reads it."""
+    shipment.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
+    (name,) = [name for name in names(work) if name.endswith(ending)]
+    body, key = work.get(name, 1 << 20), work.place.key(name)
+    work.client.put_object(Bucket=work.place.bucket, Key=key, Body=body, StorageClass="GLACIER")
+    with pytest.raises(AwsError, match="left there, and not used") as caught:
+        adopt(work, BOX, KEY)
+    assert caught.value.code == "BadInput"
+
+
+def test_an_outage_says_nothing_about_an_index(work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise AwsError("AWS is busy", "Busy")
+
+    shipment.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
+    with monkeypatch.context() as patch, pytest.raises(AwsError, match="AWS is busy") as caught:
+        patch.setattr(Objects, "copy", away)
+        adopt(work, BOX, KEY)
+    assert caught.value.code == "Busy" and adopt(work, BOX, KEY)
+
+
+def test_an_index_is_adopted_only_with_the_content_that_its_record_names(work: Objects) -> None:
+    """Else no box of any later run can use that index, and none builds it anew."""
+    sha256, folder = hashlib.sha256(b"index").hexdigest(), f"{records.box(BOX)}/indexes"
+    name = f"{folder}/{KEY}.{sha256[:12]}.tar.gz"
+    work.put(name, b"other")
+    work.put(f"{folder}/{KEY}.tar.gz.json", dump(Input(name, sha256, 5)))
+    before = names(work)
+    with pytest.raises(AwsError, match="another content") as caught:
+        adopt(work, BOX, KEY)
+    assert caught.value.code == "BadInput" and names(work) == before and find(work, KEY) is None
+
+
+def test_an_index_that_is_larger_than_its_boxs_disk_is_refused(work: Objects, tmp_path: Path) -> None:
+    shipment.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
+    before = names(work)
+    with pytest.raises(AwsError, match="too large") as caught:
+        shipper(work, tmp_path).adopt_index(BOX, KEY, most_bytes=99)
+    assert caught.value.code == "BadInput" and names(work) == before
+
+
+def test_an_index_whose_bytes_are_cut_or_gone_is_not_adopted(work: Objects, tmp_path: Path) -> None:
+    shipment.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
+    (packed,) = [name for name in names(work) if name.endswith(".tar.gz")]
+    for spoil in (lambda: work.put(packed, b"cut"), lambda: work.delete([packed])):
+        spoil()
+        with pytest.raises(AwsError, match="cut or too large") as caught:
+            adopt(work, BOX, KEY)
+        assert caught.value.code == "BadInput" and find(work, KEY) is None
+
+
+# ---- parts
+
+
+class Shipping(Shipper):
+    """Ships no image, and notes what it ships."""
+
+    def __init__(self, work: Objects, cache: Path) -> None:
+        super().__init__(work, Engine().client, cache, lambda _: None)
+        self.shipped: list[str] = []
+
+    def image(self, prepared: Prepared) -> ShippedImage:
+        self.shipped.append(prepared.system.image)
+        return ShippedImage(prepared.system.image, prepared.digest, prepared.reference, Input("i.tar.gz", "0" * 64, 1))
+
+    def dataset(self, dataset: Dataset) -> Input:
+        self.shipped.append(dataset.name)
+        return super().dataset(dataset)
+
+
+def test_a_part_names_all_that_its_jobs_need(bench: Bench, work: Objects, tmp_path: Path) -> None:
+    planning = Planning(bench, bench.suite(protocol(2)), FakeLauncher(), work)
+    jobs = planning.part().jobs
+    (job,) = {each.spec.index_key: each for each in planning.planned}.values()
+    system = planning.inputs.system(job.cell)
+    ready = {system.image: Prepared(system, job.spec.image_digest, "image:tag")}
+    build = IndexBuild(job.spec.index_key, job.cell.system, job.cell.dataset)
+    planned = PlannedPart("p-1", TYPE, 0.1, 30, jobs, (build,))
+    ships = Shipping(work, tmp_path / "cache")
+
+    def part(local: dict[str, Index], some: tuple[PartJob, ...] = jobs) -> Part:
+        return ships.part(planned, some, planning.inputs, ready, local, lambda _: build.key)
+
+    first = part({})
+    assert (first.name, first.instance_type, first.jobs) == ("p-1", TYPE, jobs)
+    assert first.builds == (build,) and first.indexes == {}
+    assert [image.image for image in first.images] == [system.image] and list(first.datasets) == ["tiny"]
+    assert first.suite == planning.inputs.suite.model_dump(mode="json")
+    assert read_record(Part, "part", dump(first)) == first
+    built = made_index(tmp_path / "box")
+    shipment.upload_index(work, BOX, build.key, built, tmp_path, lambda _: None)
+    adopted = ships.adopt_index(BOX, build.key)
+    second = part({}, jobs[1:])
+    assert (second.jobs, second.builds, second.indexes) == (jobs[1:], (), {build.key: adopted})
+    assert part({}, ()).images == (), "nothing is left to do, and the index is built"
+    assert ships.shipped == ["planted", "tiny"], "once each"
+
+
+def test_an_index_of_the_cache_is_shipped_with_a_part(bench: Bench, work: Objects, tmp_path: Path) -> None:
+    planning = Planning(bench, bench.suite(protocol(1)), FakeLauncher(), work)
+    jobs = planning.part().jobs
+    system = planning.inputs.system(jobs[0].cell)
+    ready = {system.image: Prepared(system, planning.planned[0].spec.image_digest, "image:tag")}
+    local = {KEY: made_index(tmp_path / "cache")}
+    made = Shipping(work, tmp_path / "cache").part(
+        PlannedPart("p-1", TYPE, 0.1, 30, jobs), jobs, planning.inputs, ready, local, lambda _: KEY
+    )
+    assert made.indexes == {KEY: find(work, KEY)}

@@ -1,0 +1,109 @@
+"""The stand-in instances themselves: what tests of boxes rely on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import docker
+import pytest
+
+from tests.aws import server
+from tests.aws.cloud_run import fleet, imds, standin
+
+pytestmark = pytest.mark.docker
+
+# Sleeps in a session of its own outlive the script that began them.
+LINGERING = """#!/bin/bash
+echo "$HARNESS_BOX_HOME" >"$HARNESS_BOX_HOME/log.txt"
+setsid sleep 1000 &
+{}
+sleep 1000
+"""
+
+
+@pytest.fixture(scope="module")
+def ground(engine: docker.DockerClient) -> standin.Ground:
+    return standin.ground(engine)
+
+
+@pytest.fixture
+def ec2(aws: str) -> Iterator[Any]:
+    yield boto3.client("ec2", server.REGION)
+
+
+def test_two_at_once_have_nothing_in_common_and_leave_nothing(ground: standin.Ground, tmp_path: Path, aws: str) -> None:
+    with (
+        standin.booted(ground, tmp_path / "one", LINGERING.format(""), imds.of("i-1")) as one,
+        standin.booted(ground, tmp_path / "two", LINGERING.format("shutdown -P now"), imds.of("i-2")) as two,
+    ):
+        assert two.wait(60)
+        assert not two.processes and two.power_log.endswith("shutdown -P now\n")
+        assert one.processes and not one.ended.is_set()
+        assert one.metadata.endpoint != two.metadata.endpoint
+        assert (one.log, two.log) == (f"{one.home}\n", f"{two.home}\n")
+    assert not one.processes and not (tmp_path / "one" / "root").exists() and not (tmp_path / "two" / "own").exists()
+
+
+def test_what_comes_after_a_dead_one_is_not_taken_for_it(ground: standin.Ground, tmp_path: Path, aws: str) -> None:
+    # The kernel gives the number of a namespace that is gone to the next one: it may be a container's.
+    with (
+        standin.booted(ground, tmp_path / "one", LINGERING.format(""), imds.of()) as box,
+        contextlib.ExitStack() as more,
+    ):
+        while living := box.processes:
+            for pid in living:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        for _ in range(10):
+            stranger = subprocess.Popen(["unshare", "--mount", "sleep", "1000"])
+            more.callback(stranger.wait)
+            more.callback(stranger.kill)
+            while stranger.poll() is None and Path(f"/proc/{stranger.pid}/comm").read_text() != "sleep\n":
+                time.sleep(0.01)
+            assert not box.processes
+        box.kill()
+        assert stranger.poll() is None
+
+
+def test_a_time_limit_alone_powers_nothing_off(ground: standin.Ground, tmp_path: Path, aws: str) -> None:
+    script = LINGERING.format("shutdown -P +30; touch $HARNESS_BOX_HOME/there")
+    with standin.booted(ground, tmp_path / "one", script, imds.of()) as box:
+        while not (box.home / "there").exists():
+            assert box.processes
+        assert not box.wait(0.5) and box.power_log.endswith("shutdown -P +30\n")
+
+
+def test_no_credential_of_ours_gets_in(ground: standin.Ground, tmp_path: Path, aws: str) -> None:
+    script = "#!/bin/bash\nenv >$HARNESS_BOX_HOME/log.txt\nshutdown -P now\n"
+    with standin.booted(ground, tmp_path / "one", script, imds.of()) as box:
+        assert box.wait(60) and f"AWS_ENDPOINT_URL={aws}" in box.log
+        assert not [secret for secret in server.SECRETS if secret in box.log]
+
+
+def test_the_fleet_does_what_aws_says(ground: standin.Ground, tmp_path: Path, ec2: Any) -> None:
+    image = ec2.describe_images()["Images"][0]["ImageId"]
+
+    def launch(script: str) -> str:
+        launched = ec2.run_instances(ImageId=image, InstanceType="c5.large", MinCount=1, MaxCount=1, UserData=script)
+        return str(launched["Instances"][0]["InstanceId"])
+
+    def state(name: str) -> str:
+        found = ec2.describe_instances(InstanceIds=[name])["Reservations"][0]["Instances"][0]
+        return str(found["State"]["Name"])
+
+    with fleet.watching(ground, tmp_path) as boxes:
+        ends, stays = launch(LINGERING.format("poweroff")), launch(LINGERING.format(""))
+        fleet.wait_for(boxes, 2)
+        assert boxes.boxes[ends].wait(60) and state(ends) == "terminated"
+        assert state(stays) == "running" and boxes.boxes[stays].processes
+        assert boxes.boxes[stays].metadata.paths["instance-type"] == "c5.large"
+        ec2.terminate_instances(InstanceIds=[stays])
+        assert boxes.boxes[stays].wait(60) and not boxes.boxes[stays].processes

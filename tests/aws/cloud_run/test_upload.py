@@ -1,0 +1,310 @@
+"""`harness run --part`: the part alone, each job uploaded once it is stored, whatever S3 does meanwhile."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from harness.aws.cloud_run import archive, local_results, records, worker
+from harness.aws.cloud_run.records import Input, Part, dump, read
+from harness.aws.cloud_run.worker import Assignment, Status, Uploader
+from harness.aws.objects import Objects
+from harness.errors import AwsError, FileError
+from harness.jobs import orchestrator, suite
+from harness.jobs.inputs import Options
+from harness.launch.fake import FakeLauncher
+from harness.progress import Screen
+from harness.results.reader import StoredJob, read_jobs
+from harness.results.schema import job_key
+from harness.results.store import Store
+from tests.aws.cloud_run.planning import BOX, TYPE, Planning, uploaded
+from tests.conftest import Bench, protocol
+
+
+@pytest.fixture
+def planning(bench: Bench, work: Objects) -> Planning:
+    return Planning(
+        bench, bench.suite(protocol(3), measures=["nDCG@10", "AP(rel=2)@100", "SetF@5", "R@2kt"]), FakeLauncher(), work
+    )
+
+
+class OneBox:
+    """Does a part in this process, with results and a cache of its own."""
+
+    def __init__(self, planning: Planning, part: Part, folder: Path) -> None:
+        self.folder, self.planning, self.said = folder, planning, list[str]()
+        self.assignment = Assignment(str(planning.work.place), BOX, part, str(folder / "status.json"))
+        self.waited: list[float] = []
+        folder.mkdir()
+
+    def follower(self, work: Objects | None = None, patience_s: float = 1000.0) -> Uploader:
+        where = work or self.planning.work
+        made = Uploader(self.assignment, where, self.folder / "cache", self.said.append, patience_s=patience_s)
+        made._sleep = self.waited.append
+        return made
+
+    def run(self, follower: Uploader) -> None:
+        bench = self.planning.bench
+        usual = Options(self.folder / "results", self.folder / "cache", bench.folder)
+        loaded = suite.load(bench.folder / "test-suite.toml")
+        options = worker.options(usual, loaded, self.assignment.part, follower)
+        orchestrator.run(loaded, options, FakeLauncher(), Screen(Console(file=StringIO())))
+        follower.finish()
+
+    @property
+    def status(self) -> Status:
+        return read(Status, "status", (self.folder / "status.json").read_bytes())
+
+    @property
+    def stored(self) -> dict[str, StoredJob]:
+        return {job.result.key: job for job in read_jobs(self.folder / "results")}
+
+
+def arrived(planning: Planning) -> list[str]:
+    return uploaded(planning.work)
+
+
+def test_each_job_is_handed_over_before_the_next_one_starts(planning: Planning, tmp_path: Path) -> None:
+    box, seen = OneBox(planning, planning.part(), tmp_path / "box"), []
+
+    class Watching(Uploader):
+        def starts(self, key: str) -> None:
+            super().starts(key)
+            seen.append((len(box.stored), len(arrived(planning)), box.status.uploaded, box.status.current == key))
+
+    box.run(Watching(box.assignment, planning.work, tmp_path / "cache", box.said.append))
+    assert seen == [(0, 0, 0, True), (1, 1, 1, True), (2, 2, 2, True)]
+    assert arrived(planning) == sorted(planning.specs)
+    assert (box.status.phase, box.status.uploaded, box.status.troubles) == ("finishing", 3, ())
+
+
+def test_what_was_handed_over_comes_home_as_it_was_stored(planning: Planning, tmp_path: Path) -> None:
+    box = OneBox(planning, planning.part(), tmp_path / "box")
+    box.run(box.follower())
+    store = Store(tmp_path / "home", "test-suite")
+    with store.held():
+        for key, spec in planning.specs.items():
+            with pytest.raises(AwsError, match=r"planned for c7g\.large, it was measured on None"):
+                local_results.bring(planning.work, BOX, key, spec, store)  # this is no machine of EC2
+    packed = {key: local_results.pack(job.folder) for key, job in box.stored.items()}
+    assert {key: planning.box.get(records.job(key), 1 << 20) for key in packed} == packed
+
+
+def test_only_the_parts_jobs_are_done(planning: Planning, tmp_path: Path) -> None:
+    whole = planning.part()
+    box = OneBox(planning, replace(whole, jobs=whole.jobs[1:2]), tmp_path / "box")
+    box.run(box.follower())
+    assert list(box.stored) == arrived(planning) == [whole.jobs[1].key]
+
+
+def test_a_later_attempt_has_its_own_number(planning: Planning, tmp_path: Path) -> None:
+    whole = planning.part()
+    job = whole.jobs[0]
+    key = job_key(replace(planning.specs[job.key], repetition=5))
+    box = OneBox(planning, replace(whole, jobs=(replace(job, repetition=5, key=key),)), tmp_path / "box")
+    box.run(box.follower())
+    assert {key: found.result.spec.repetition for key, found in box.stored.items()} == {key: 5}
+
+
+def test_an_index_that_is_asked_for_is_handed_over_before_the_first_job(planning: Planning, tmp_path: Path) -> None:
+    part = planning.part(builds=True)
+    box, there = OneBox(planning, part, tmp_path / "box"), []
+
+    class Watching(Uploader):
+        def starts(self, key: str) -> None:
+            there.append(planning.box.size(f"{records.index(part.builds[0].key)}.json"))
+
+    box.run(Watching(box.assignment, planning.work, box.folder / "cache", box.said.append))
+    assert len(part.builds) == 1 and len(there) == 3 and None not in there
+
+
+def test_every_write_is_to_the_boxs_own_folder(planning: Planning, tmp_path: Path) -> None:
+    """IAM allows no other; jobs and records are written where nothing is."""
+    box, written = OneBox(planning, planning.part(builds=True), tmp_path / "box"), dict[str, bool]()
+
+    def look(params: dict[str, str], **_: object) -> None:
+        written[params["Key"]] = params.get("IfNoneMatch") == "*"
+
+    client = planning.work.client
+    client.meta.events.register("provide-client-params.s3.PutObject", look)
+    client.meta.events.register("provide-client-params.s3.CreateMultipartUpload", look)
+    box.run(box.follower())
+    folder = planning.work.place.key(records.box(BOX), "")
+    assert len(written) == 3 + 2 and all(key.startswith(folder) for key in written)
+    assert [key for key, new in written.items() if not new] == [key for key in written if key.endswith(".tar.gz")]
+
+
+def test_indexes_alone_are_built_and_handed_over(planning: Planning, tmp_path: Path) -> None:
+    part = planning.part(builds=True, jobs=())
+    box = OneBox(planning, part, tmp_path / "box")
+    box.run(box.follower())
+    assert not arrived(planning) and box.status.troubles == ()
+    assert not list(planning.work.list(f"{records.INPUTS}/{records.INDEXES}/"))
+    adopted = planning.shipper.adopt_index(BOX, part.builds[0].key)
+    assert adopted and planning.shipper.find_index(part.builds[0].key) == adopted
+
+
+def test_an_index_that_is_not_asked_for_stays(planning: Planning, tmp_path: Path) -> None:
+    box = OneBox(planning, planning.part(), tmp_path / "box")
+    box.run(box.follower())
+    assert not [each.name for each in planning.work.list() if records.INDEXES in each.name]
+
+
+class Flaky(Objects):
+    """S3 that is out of reach for so many writes."""
+
+    failing = 0
+    tried = 0
+
+    def put_new(self, name: str, content: bytes) -> bool:
+        type(self).tried += 1
+        if type(self).tried <= self.failing:
+            raise AwsError("S3 is busy", "Busy")
+        return super().put_new(name, content)
+
+    def below(self, *names: str) -> Flaky:
+        return type(self)(self._connections, self.place.below(*names))
+
+
+def flaky(work: Objects, writes: int) -> Objects:
+    made = type("Flaky", (Flaky,), {"failing": writes, "tried": 0})
+    return made(work._connections, work.place)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("failing", [1, 2, 5, 9])
+def test_s3_that_does_not_answer_stops_no_job_and_loses_none(planning: Planning, tmp_path: Path, failing: int) -> None:
+    box = OneBox(planning, planning.part(), tmp_path / "box")
+    box.run(box.follower(flaky(planning.work, failing)))
+    assert arrived(planning) == sorted(planning.specs) and box.status.troubles == ()
+    assert any("waits to be handed over: S3 is busy" in line for line in box.said)
+    # Each of three jobs tries once, then the end as often as it takes, waiting longer each time.
+    assert box.waited == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0][: max(0, failing - 3)]
+
+
+def test_s3_that_never_answers_is_told_and_the_jobs_stay_on_disk(planning: Planning, tmp_path: Path) -> None:
+    box = OneBox(planning, planning.part(), tmp_path / "box")
+    with pytest.raises(AwsError, match="S3 is busy"):
+        box.run(box.follower(flaky(planning.work, 10_000), patience_s=100))
+    assert len(box.stored) == 3 and sum(box.waited) >= 100 and not arrived(planning)
+    assert len(box.status.troubles) == 3 and box.status.uploaded == 0
+
+
+def test_the_same_job_is_there_already(planning: Planning, tmp_path: Path) -> None:
+    box = OneBox(planning, planning.part(), tmp_path / "box")
+    box.run(box.follower())
+    job = next(iter(box.stored.values()))
+    again = box.follower()
+    again.stored(job)
+    assert again.status.uploaded == 1 and again.status.troubles == ()
+
+
+# Without the packages that a box does not install.
+_AS_ON_A_BOX = """
+import sys
+absent = sys.argv.pop(1).split(",")
+class Absent:
+    def find_spec(name, path, target=None):
+        if name in absent:
+            raise ModuleNotFoundError(f"a box has no {name}")
+sys.meta_path.insert(0, Absent)
+from harness.cli import main
+main()
+"""
+
+
+def command(box: OneBox, launcher: str = "fake") -> subprocess.CompletedProcess[str]:
+    file = box.folder / "part.json"
+    file.write_bytes(dump(box.assignment))
+    (box.folder / worker._DATASETS).mkdir()
+    for name in box.assignment.part.datasets:
+        (box.folder / worker._DATASETS / name).symlink_to(box.planning.bench.folder / name)
+    arguments = ["run", "--launcher", launcher, "--part", str(file)]
+    arguments += ["--results", str(box.folder / "results"), "--cache", str(box.folder / "cache")]
+    absent = [
+        module
+        for module, packages in importlib.metadata.packages_distributions().items()
+        if archive.HOME_ONLY.issuperset(name.lower().replace("_", "-") for name in packages)
+    ]
+    return subprocess.run(
+        [sys.executable, "-c", _AS_ON_A_BOX, ",".join(absent), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ,
+    )
+
+
+def test_the_command_does_the_part(planning: Planning, tmp_path: Path) -> None:
+    box = OneBox(planning, planning.part(), tmp_path / "box")
+    done = command(box)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert arrived(planning) == sorted(planning.specs)
+
+
+def _other_key(part: Part) -> Part:
+    return replace(part, jobs=(replace(part.jobs[0], key="0" * 16), *part.jobs[1:]))
+
+
+def _other_type(part: Part) -> Part:
+    return replace(part, instance_type="m5.large")
+
+
+def _other_suite(part: Part) -> Part:
+    cell = replace(part.jobs[0].cell, system="unknown")
+    return replace(part, jobs=(replace(part.jobs[0], cell=cell),))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (_other_key, "would be another job here"),
+        (_other_type, "would be another job here"),
+        (_other_suite, "the suite here does not declare it"),
+    ],
+)
+def test_a_job_that_is_another_one_here_is_refused_before_anything_runs(
+    planning: Planning, tmp_path: Path, change: Callable[[Part], Part], says: str
+) -> None:
+    box = OneBox(planning, change(planning.part()), tmp_path / "box")
+    done = command(box)
+    assert done.returncode == 2 and re.search(rf"^harness: .*{says}.*$", done.stderr, re.M), done.stderr
+    assert not arrived(planning) and not (box.folder / "results" / "test-suite" / "planted").exists()
+
+
+def test_a_file_that_is_no_part_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("{}")
+    with pytest.raises(AwsError, match="no record of this harness"):
+        worker.read_assignment(tmp_path / "x")
+    with pytest.raises(FileError, match="cannot be read: No such file"):
+        worker.read_assignment(tmp_path / "missing")
+
+
+def test_the_suite_is_the_parts_with_the_datasets_that_came_along(tmp_path: Path) -> None:
+    raw = {
+        "name": "s",
+        "systems": ["a", "b"],
+        "datasets": ["beir/x/test", "./my data#dev", "/elsewhere/else"],
+        "profiles": ["cpu1-mem1"],
+        "measures": ["nDCG@10"],
+        "protocol": {"name": "santhanam2023", "warmup_queries": 10, "load_timeout_s": 1.5},
+        "restrict": [{"profiles": ["cpu1-mem1"], "systems": ["a", "b"]}],
+        "expect": [{"system": "a", "profile": "cpu1-mem1", "outcome": "oom"}],
+        "overhead": False,
+    }
+    declared = suite.parse(raw, tmp_path / "s.toml")
+    sent = Input("x", "0" * 64, 1)
+    part = Part("1", TYPE, declared.model_dump(mode="json"), datasets={"my data-dev": sent, "beir-x-test": sent})
+    found = worker.suite_of(part, tmp_path / "part.json")
+    assert found.datasets == ("./datasets/beir-x-test", "./datasets/my data-dev")
+    assert found.model_dump() == {**declared.model_dump(), "datasets": found.datasets}
+    assert found.protocol.warmup_cap is None and found.expect[0].outcome.value == "oom" and not found.overhead

@@ -1,0 +1,226 @@
+"""User data executed by stand-in instances: real images, real jobs, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import docker
+import pytest
+
+from harness.aws.cloud_run import local_results, records
+from harness.aws.cloud_run.records import MOST_BYTES, Beat, End, ShippedImage, read
+from harness.aws.cloud_run.shipment import Shipper
+from harness.aws.cloud_run.user_data import Boot, render
+from harness.aws.objects import Objects
+from harness.launch.docker import DockerLauncher
+from harness.launch.fake import FakeLauncher
+from harness.records import Outcome
+from harness.results.reader import read_jobs
+from harness.results.store import Store
+from tests.aws import rights, server
+from tests.aws.cloud_run import imds, standin
+from tests.aws.cloud_run.planning import RUN, TYPE, Engine, Planning, rights_of, uploaded
+from tests.conftest import Bench, protocol
+
+pytestmark = pytest.mark.docker
+
+INSTANCE = "i-00000000000000{:03}"
+# Long enough for a first boot, which downloads all packages over a slow line.
+BOOT_S = 900
+
+
+@pytest.fixture(scope="module")
+def ground(engine: docker.DockerClient) -> standin.Ground:
+    return standin.ground(engine)
+
+
+class Shipped:
+    """A suite of one planted system, planned and shipped; ``whole``: with its image, which most boxes need."""
+
+    def __init__(self, bench: Bench, work: Objects, trials: int, whole: bool, **params: float) -> None:
+        said: list[str] = []
+        self.image: ShippedImage | None = None
+        bench.plant("shipped", **params)
+        # An image of its own: a test beside this one may keep another name for an equal one.
+        with (bench.folder / "engines" / "planted" / "adapter.py").open("a") as adapter:
+            adapter.write(f"# {bench.folder}\n")
+        self.bundle = Shipper(work, Engine().client, bench.cache, said.append).bundle()
+        path = bench.suite(protocol(trials), systems=["shipped"])
+        if not whole:
+            self.planning = Planning(bench, path, FakeLauncher(), work)
+            return
+        launcher = DockerLauncher(bench.cache)
+        try:
+            first = Planning(bench, path, launcher, work)
+            system = first.inputs.system(first.planned[0].cell)
+            prepared = launcher.prepare(system, said.append)
+            self.image = Shipper(work, launcher.client, bench.cache, said.append).image(prepared)
+            self.planning = Planning(bench, path, launcher, work)  # with its image at hand
+        finally:
+            launcher.close()
+
+    @property
+    def images(self) -> tuple[ShippedImage, ...]:
+        return (self.image,) if self.image else ()
+
+    def user_data(self, part: str = "0001", limit_s: int = 1800) -> str:
+        boot = Boot(self.planning.work.place, RUN, part, self.bundle, server.REGION, limit_s, gpus=False)
+        return render(boot)
+
+
+@pytest.fixture
+def ship(bench: Bench, work: Objects, engine: docker.DockerClient) -> Iterator[Callable[..., Shipped]]:
+    made: list[ShippedImage] = []
+
+    def ship(trials: int = 2, whole: bool = True, **params: float) -> Shipped:
+        shipped = Shipped(bench, work, trials, whole, **params)
+        made.extend(shipped.images)
+        return shipped
+
+    yield ship
+    for image in made:
+        engine.images.remove(image.reference, force=True)
+
+
+def box_id(number: int) -> str:
+    """Return the id of a numbered instance's box."""
+    return f"{imds.ROLE_ID}:{INSTANCE.format(number)}"
+
+
+def written(work: Objects, number: int, name: str) -> bytes:
+    """Return what a box wrote, or nothing."""
+    return work.below(records.box(box_id(number))).get(name, MOST_BYTES) or b""
+
+
+def end(work: Objects, number: int) -> End:
+    return read(End, "end", written(work, number, records.END))
+
+
+def wait_until(condition: Callable[[], object], timeout_s: float = BOOT_S) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.3)
+
+
+def check_no_secrets(work: Objects, *texts: str) -> None:
+    for each in work.list():
+        content = work.get(each.name, 1 << 30) or b""
+        assert not [secret for secret in server.SECRETS if secret.encode() in content], each.name
+    assert not [secret for secret in server.SECRETS if any(secret in text for text in texts)]
+
+
+def check_rights(endpoint: str, number: int) -> None:
+    """Hold what a box asked of AWS against the few rights that it needs, and each of these against what it asked."""
+    identity = box_id(number)
+    seen = server.requests(endpoint)
+    assert rights.differing(seen, server.box_key(identity), [rights_of(identity)]) == ([], [])
+
+
+# A first boot installs all packages; so does any where none has been kept.
+@pytest.mark.parametrize("fresh", [False, pytest.param(True, marks=pytest.mark.soak)])
+def test_user_data_makes_a_box_whose_jobs_come_home(
+    ground: standin.Ground,
+    ship: Callable[..., Shipped],
+    work: Objects,
+    tmp_path: Path,
+    engine: docker.DockerClient,
+    aws: str,
+    fresh: bool,
+) -> None:
+    shipped = ship(trials=2, service_s=0.002)
+    planning, terminated = shipped.planning, []
+    (image,) = shipped.images
+    part = planning.part(builds=True, images=(image,))
+    engine.images.remove(image.reference, force=True)  # the box has only what was shipped
+    user_data = shipped.user_data()
+    folder, id_ = tmp_path / "instance", INSTANCE.format(1)
+    with standin.booted(
+        ground, folder, user_data, imds.of(id_), fresh=fresh, on_end=lambda: terminated.append(id_)
+    ) as box:
+        assert box.wait(BOOT_S), box.log
+        told = end(work, 1)
+        assert told.ok and told.instance_id == id_, (told, box.log)
+        assert terminated == [id_] and not box.processes and not box.containers()
+        assert "shutdown -P +30" in box.power_log and "shutdown -P now" in box.power_log
+        box.keep_packages()
+        assert "IMDSv1" not in box.log and not [path for path in box.metadata.asked if "identity" in path]
+        log = box.log
+    assert uploaded(work, box_id(1)) == sorted(planning.specs)
+    assert len(part.jobs) == 2 and planning.shipper.adopt_index(box_id(1), part.builds[0].key)
+    store = Store(tmp_path / "here", "test-suite")
+    with store.held():
+        for key, spec in planning.specs.items():
+            result = local_results.bring(work, box_id(1), key, spec, store)
+            assert result.outcome is Outcome.OK, result.detail
+            instance = result.instance
+            assert instance and (instance.instance_id, instance.instance_type) == (id_, TYPE)
+            assert result.environment.instance_type == TYPE and result.environment.harness_commit
+            assert instance.ami_id and instance.availability_zone == f"{server.REGION}a" and instance.cpu_platform
+            assert result.environment.docker_version
+    assert {job.run_path is not None for job in read_jobs(store.folder)} == {True}
+    beat = read(Beat, "beat", written(work, 1, records.BEAT))
+    assert (beat.phase, beat.current, beat.instance_id) == ("finishing", None, id_)
+    said = written(work, 1, records.LOG).decode()
+    assert "fetching the image of shipped" in said and "box: end: all is done" in said
+    check_rights(aws, 1)
+    check_no_secrets(work, user_data, log, json.dumps(engine.images.get(image.digest).attrs))
+
+
+def test_a_box_that_dies_leaves_whole_jobs_and_another_goes_on(
+    ground: standin.Ground, ship: Callable[..., Shipped], work: Objects, tmp_path: Path
+) -> None:
+    shipped = ship(trials=4, service_s=0.2)
+    planning = shipped.planning
+    part = planning.part(images=shipped.images)
+    with standin.booted(ground, tmp_path / "first", shipped.user_data(), imds.of(INSTANCE.format(1))) as first:
+        wait_until(lambda: uploaded(work, box_id(1)) and first.containers())
+        first.kill()
+        assert not first.processes and not first.containers()
+        beat = read(Beat, "beat", written(work, 1, records.BEAT))
+    there = uploaded(work, box_id(1))
+    assert 1 <= len(there) < 4 and beat.phase == "measuring"
+    assert not written(work, 1, records.END)
+    left = tuple(job for job in part.jobs if job.key not in there)
+    planning.part("0002", images=shipped.images, jobs=left)
+    with standin.booted(ground, tmp_path / "second", shipped.user_data("0002"), imds.of(INSTANCE.format(2))) as second:
+        assert second.wait(BOOT_S), second.log
+        assert end(work, 2).ok, second.log
+    store = Store(tmp_path / "here", "test-suite")
+    with store.held():
+        found = {
+            key: local_results.bring(work, box_id(number), key, planning.specs[key], store)
+            for number in (1, 2)
+            for key in uploaded(work, box_id(number))
+        }
+    assert found.keys() == planning.specs.keys()
+    by_instance = {key: result.instance.instance_id for key, result in found.items() if result.instance}
+    assert by_instance == {key: INSTANCE.format(1 if key in there else 2) for key in found}
+
+
+def test_a_box_that_cannot_be_set_up_says_so_and_powers_off(
+    ground: standin.Ground, ship: Callable[..., Shipped], work: Objects, tmp_path: Path
+) -> None:
+    shipped = ship(whole=False)
+    planning = shipped.planning
+    planning.part()
+    work.put(shipped.bundle.name, b"another bundle")
+    (tmp_path / "instance" / "home").mkdir(parents=True)
+    said = f"role {server.ACCOUNT} with {server.ACCESS_KEY}\n"
+    (tmp_path / "instance" / "home" / "log.txt").write_text(said)
+    user_data = re.sub(r"for try in 1 2 3 4 5|sleep \$\(\(try \* 5\)\)", _sooner, shipped.user_data())
+    with standin.booted(ground, tmp_path / "instance", user_data, imds.of(INSTANCE.format(1))) as box:
+        assert box.wait(BOOT_S), box.log
+        told = end(work, 1)
+    assert not told.ok and told.instance_id == INSTANCE.format(1)
+    assert told.detail == ("the machine could not be set up: fetching harness ended with exit code 1; see its log")
+    assert "the bundle is not what was shipped" in written(work, 1, records.LOG).decode()
+    check_no_secrets(work)
+
+
+def _sooner(found: re.Match[str]) -> str:
+    return "for try in 1 2" if found[0].startswith("for") else "sleep 0"

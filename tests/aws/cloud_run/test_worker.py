@@ -1,0 +1,260 @@
+"""The agent of a box: it fetches, has harness run, tells how it goes, and says in any case how it went."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.aws.cloud_run import local_results as homes
+from harness.aws.cloud_run import records, worker
+from harness.aws.cloud_run.records import MOST_BYTES, Beat, End, Input, Part, read
+from harness.aws.cloud_run.worker import INTERVAL_VARIABLE, Worker
+from harness.aws.objects import Objects
+from harness.errors import AwsError
+from harness.launch.fake import FakeLauncher
+from harness.results.store import Store
+from tests.aws import rights, server
+from tests.aws.cloud_run import imds
+from tests.aws.cloud_run.planning import BOX, RUN, TYPE, Planning, rights_of, uploaded
+from tests.conftest import Bench, protocol
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch, aws: str) -> Iterator[imds.Metadata]:
+    """This machine is one of EC2."""
+    monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
+    monkeypatch.setenv(INTERVAL_VARIABLE, "0.2")
+    with imds.running(imds.of()) as running:
+        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", running.endpoint)
+        yield running
+
+
+@pytest.fixture
+def planning(bench: Bench, work: Objects) -> Planning:
+    return Planning(bench, bench.suite(protocol(2), overhead=True), FakeLauncher(), work)
+
+
+def live(planning: Planning, home: Path, part: str = "0001") -> bool:
+    home.mkdir(exist_ok=True)
+    with (home / "log.txt").open("ab") as log:
+        return Worker(planning.work, planning.box_id, RUN, part, home, log, launcher="fake").live()
+
+
+def end(planning: Planning) -> End:
+    return read(End, "end", planning.box.get(records.END, MOST_BYTES) or b"")
+
+
+def beat(planning: Planning) -> Beat:
+    return read(Beat, "beat", planning.box.get(records.BEAT, MOST_BYTES) or b"")
+
+
+def log(planning: Planning) -> str:
+    return (planning.box.get(records.LOG, MOST_BYTES) or b"").decode()
+
+
+def test_a_box_does_its_part_and_its_jobs_come_home(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
+    part = planning.part(builds=True)
+    assert len(part.jobs) == 3, "two trials, and what a query costs on the system that does nothing"
+    assert live(planning, tmp_path / "home"), log(planning)
+    assert end(planning) == End("0001", "i-0123456789abcdef0", True)
+    assert uploaded(planning.work) == sorted(planning.specs)
+    last = beat(planning)
+    assert (last.instance_id, last.part) == ("i-0123456789abcdef0", "0001")
+    assert (last.phase, last.current, last.notice) == ("finishing", None, None)
+    store = Store(tmp_path / "here", "test-suite")
+    with store.held():
+        for key in uploaded(planning.work):
+            result = homes.bring(planning.work, BOX, key, planning.specs[key], store)
+            assert result.instance and result.instance.instance_type == TYPE == result.environment.instance_type
+            assert result.instance.availability_zone == f"{server.REGION}a" and result.instance.cpu_platform
+    said = log(planning)
+    assert "fetching the dataset tiny" in said and "box: end: all is done" in said
+
+
+def test_a_part_without_work_ends_well(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
+    """As where AWS Batch tries a part again whose jobs are all home."""
+    planning.part(jobs=())
+    assert live(planning, tmp_path / "home") and end(planning).ok
+    assert not [each.name for each in planning.box.list(f"{records.JOBS}/")]
+
+
+def test_a_box_writes_to_its_own_folder_alone(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
+    planning.part(builds=True)
+    before = {each.name for each in planning.work.list()}
+    assert live(planning, tmp_path / "home"), log(planning)
+    written = {each.name for each in planning.work.list()} - before
+    assert len(written) == 3 + 3 + 2 * 2 and all(name.startswith(f"{records.box(BOX)}/") for name in written)
+
+
+def test_a_box_asks_for_what_it_may_and_no_more(
+    planning: Planning, service: imds.Metadata, tmp_path: Path, aws: str
+) -> None:
+    planning.part(builds=True)
+    key = server.box_key(BOX)
+    server.identify(aws, key, BOX)
+    code = "import sys; from harness.aws.cloud_run import worker; worker.Worker.__init__.__defaults__ = ('fake',)\n"
+    code += "sys.exit(worker.main(sys.argv[1:]))"
+    child = [sys.executable, "-c", code, str(planning.work.place), RUN, "0001"]
+    variables = {**os.environ, **server.environment(aws, key), worker.HOME_VARIABLE: str(tmp_path / "home")}
+    del variables["AWS_EC2_METADATA_DISABLED"]
+    assert subprocess.run(child, env=variables, check=False).returncode == 0, log(planning)
+    assert end(planning).ok and uploaded(planning.work) == sorted(planning.specs)
+    assert rights.differing(server.requests(aws), key, [rights_of(BOX)]) == ([], [])
+
+
+def test_two_attempts_at_a_part_do_not_meet(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
+    """AWS Batch begins a part again whose host was lost: the orchestrator rewrites it, and its box has another id."""
+    part = planning.part()
+    assert live(planning, tmp_path / "first") and len(uploaded(planning.work)) == 3
+    planning.part(jobs=part.jobs[:1])
+    planning.box_id = f"{BOX}-2"
+    assert live(planning, tmp_path / "second"), log(planning)
+    assert end(planning).ok
+    assert uploaded(planning.work, f"{BOX}-2") == [part.jobs[0].key]
+    assert uploaded(planning.work) == sorted(planning.specs)
+
+
+def test_nothing_that_a_box_writes_holds_a_secret(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
+    planning.part()
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "log.txt").write_text(f"said {server.ACCESS_KEY} of arn:aws:iam::{server.ACCOUNT}:role/x\n")
+    assert live(planning, tmp_path / "home")
+    assert "said <access key> of arn:aws:iam::<account>:role/x" in log(planning)
+    for each in planning.work.list():
+        content = planning.work.get(each.name, 1 << 30) or b""
+        assert not [secret for secret in server.SECRETS if secret.encode() in content], each.name
+
+
+def wrong(planning: Planning, home: Path) -> str:
+    """Return the end's error for a part that cannot be done."""
+    assert not live(planning, home)
+    found = end(planning)
+    assert not found.ok and found.detail and "\n" not in found.detail
+    assert f"box: end: {found.detail}"[:60] in log(planning)
+    return found.detail
+
+
+def test_a_box_ends_when_its_part_is_missing(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
+    assert "there is no such part" in wrong(planning, tmp_path / "home")
+
+
+def test_another_machine_than_was_planned(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
+    planning.part()
+    service.paths["instance-type"] = "t3.micro"
+    assert "this machine is t3.micro, the part 0001 is for c7g.large" in wrong(planning, tmp_path / "home")
+
+
+def test_a_box_that_is_no_ec2_instance_ends(
+    planning: Planning, service: imds.Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planning.part()
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    assert "of no type that it knows" in wrong(planning, tmp_path / "home")
+    assert end(planning).instance_id == "unknown"
+
+
+def test_an_input_that_is_not_there(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
+    planning.part(indexes={"k": Input("inputs/indexes/k.x.tar.gz", "0" * 64, 7)})
+    assert "inputs/indexes/k.x.tar.gz: cannot be read, or is not there" in wrong(planning, tmp_path / "home")
+
+
+def test_a_job_that_is_another_one_here(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
+    part = planning.part()
+    planning.part(jobs=(replace(part.jobs[0], key="0" * 16),))
+    said = wrong(planning, tmp_path / "home")
+    assert said.startswith("harness ended with exit code 2: harness: planted tiny") and "another job here" in said
+
+
+def test_an_error_of_our_own_is_told_as_well(
+    planning: Planning, service: imds.Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planning.part()
+    monkeypatch.setattr(Worker, "_fetch", lambda *_: int("x"))
+    with pytest.raises(ValueError, match="invalid literal"):
+        live(planning, tmp_path / "home")
+    assert end(planning).detail == "the agent failed: ValueError: invalid literal for int() with base 10: 'x'"
+
+
+def test_s3_that_takes_no_end_is_asked_again(
+    planning: Planning, service: imds.Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "_WAIT_S", 0.0)
+    put_new, refusals = Objects.put_new, [1, 2, 3]
+
+    def put(self: Objects, name: str, content: bytes) -> bool:
+        if name == records.END and refusals:
+            refusals.pop()
+            raise AwsError("busy", "Busy")
+        return put_new(self, name, content)
+
+    monkeypatch.setattr(Objects, "put_new", put)
+    assert "no such part" in wrong(planning, tmp_path / "home") and not refusals
+
+
+def test_a_notice_is_told_at_once_and_at_the_end(
+    planning: Planning, service: imds.Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.announce(time="2026-05-05T10:00:00Z")
+    seen: list[str | None] = []
+
+    def fetch(self: Worker, part: Part) -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            content = planning.box.get(records.BEAT, MOST_BYTES)
+            seen.append(read(Beat, "beat", content).notice if content else None)
+            if seen[-1]:
+                raise AwsError("enough")
+
+    planning.part()
+    monkeypatch.setattr(Worker, "_fetch", fetch)
+    assert wrong(planning, tmp_path / "home") == "enough; EC2 announced: terminate at 2026-05-05T10:00:00Z"
+    assert seen[-1] == "terminate at 2026-05-05T10:00:00Z"
+
+
+def test_a_box_that_is_told_to_end_says_so(
+    planning: Planning, service: imds.Metadata, tmp_path: Path, aws: str
+) -> None:
+    planning.part()
+    server.identify(aws, server.ACCESS_KEY, BOX)
+    code = (
+        "import sys, time; from harness.aws.cloud_run import worker; worker.Worker._fetch = lambda *_: time.sleep(60)\n"
+    )
+    code += "sys.exit(worker.main(sys.argv[1:]))"
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(planning.work.place), RUN, "0001"],
+        env={**os.environ, worker.HOME_VARIABLE: str(tmp_path / "home")},
+    )
+    deadline = time.monotonic() + 60
+    while planning.box.get(records.BEAT, MOST_BYTES) is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(timeout=60) == 1
+    assert end(planning).detail == "the agent was told to end" and end(planning).cut_off
+
+
+def test_wrong_arguments_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert worker.main(["s3://x"]) == 2
+    assert capsys.readouterr().err.startswith("harness: python -m harness.aws.cloud_run.worker")
+
+
+def test_a_box_that_does_not_know_itself_ends_with_a_line(
+    planning: Planning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """User data tells the end then: the agent knows no folder where it may."""
+    before = len(list(planning.work.list()))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv(worker.HOME_VARIABLE, str(tmp_path / "home"))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert worker.main([str(planning.work.place), RUN, "0001"]) == worker.NOT_BEGUN == 2
+    said = capsys.readouterr().err
+    assert said.startswith("harness: asking AWS for this box's id: no AWS credentials") and said.count("\n") == 1
+    assert len(list(planning.work.list())) == before

@@ -1,0 +1,220 @@
+"""Boxes without machines: threads that watch moto for launched instances and do in S3 what a box would."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import boto3
+import numpy as np
+
+from harness.aws.clients import Connections, S3Uri
+from harness.aws.cloud_run import records
+from harness.aws.cloud_run.local_results import pack
+from harness.aws.cloud_run.records import MOST_BYTES, Beat, End, Input, Part, PartJob, dump, read
+from harness.aws.ec2 import instances
+from harness.aws.ec2.instances import Box
+from harness.aws.objects import Objects
+from harness.records import Outcome
+from harness.results.schema import Ec2Instance, ResultSpec, job_key
+from harness.results.store import Store
+from tests.aws import server
+from tests.support import sample_records
+
+# Where there is such a place: what is packed there lives for a moment, and the store waits for disks.
+_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+Specs = Callable[[PartJob], ResultSpec]
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What befalls a box: after so many jobs it dies, falls silent, gets a spot notice, or ends with an error."""
+
+    after: int = 10**9
+    dies: bool = False
+    silent: bool = False
+    notice: str | None = None
+    error: str | None = None
+    cut_off: bool = False
+    damages: bool = False
+    no_index: bool = False
+    # A later box of the same part fares well.
+    once: bool = False
+    # It dies before it has written anything.
+    mute: bool = False
+
+
+@dataclass
+class Boxes:
+    """All of a test's boxes.
+
+    ``fates`` by part name; ``pause_s`` is what a job takes; ``poll_s`` is waited between looks at EC2, beside that for
+    an instance to come or go; ``worked`` the parts that boxes began, ``silent`` those that are not heard of again.
+    """
+
+    endpoint: str
+    work: S3Uri
+    role_id: str
+    specs: Specs
+    region: str = "us-east-1"
+    fates: dict[str, Fate] = field(default_factory=dict)
+    pause_s: float = 0.0
+    # Jobs do not end before this is set.
+    held: threading.Event | None = None
+    poll_s: float = 0.0
+    # Of the sample: where there are some, jobs have samples and a run, and a table can be made of them.
+    queries: tuple[str, ...] = ()
+    worked: list[str] = field(default_factory=list)
+    measured: list[str] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
+    # Called whenever a box begins.
+    launched: list[Callable[[], None]] = field(default_factory=list)
+    errors: list[BaseException] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # Clients of their own: what tests inject into the orchestrator's must not reach boxes.
+        self.connections = Connections(self.region)
+        self.objects = Objects(self.connections, self.work)
+        self.ec2 = boto3.client("ec2", region_name=self.region)
+        self.alive: set[str] = set()
+        self._threads: list[threading.Thread] = []
+        self._stop = threading.Event()
+        self._watcher = threading.Thread(target=self._guarded, args=(self._watch,), daemon=True)
+
+    def __enter__(self) -> Boxes:
+        self._watcher.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        server.wake(self.endpoint)
+        self._watcher.join(30)
+        for thread in self._threads:
+            thread.join(30)
+        assert not self.errors, self.errors
+
+    def _guarded(self, what: Callable[..., None], *arguments: object) -> None:
+        try:
+            what(*arguments)
+        except BaseException as error:  # noqa: BLE001 - told by __exit__
+            self.errors.append(error)
+
+    def _watch(self) -> None:
+        begun, count = set[str](), -1
+        while not self._stop.is_set():
+            count = server.comings(self.endpoint, count)
+            shown = instances.find(self.connections, self.region)
+            self.alive = {box.instance_id for box in shown if box.alive}
+            for box in shown:
+                if box.alive and box.instance_id not in begun:
+                    begun.add(box.instance_id)
+                    self._threads.append(threading.Thread(target=self._guarded, args=(self._box, box), daemon=True))
+                    self._threads[-1].start()
+            self._stop.wait(self.poll_s)
+
+    def _lives(self, box: Box) -> bool:
+        return box.instance_id in self.alive and not self._stop.is_set()
+
+    def _box(self, box: Box) -> None:
+        run, part_name = self._told(box)
+        assert (run, part_name) == (box.tags["harness:run"], box.tags["harness:part"])
+        self.worked.append(part_name)
+        for call in self.launched:
+            call()
+        content = self.objects.below(records.run(run)).get(records.part(part_name), MOST_BYTES)
+        place = self.objects.below(records.box(f"{self.role_id}:{box.instance_id}"))
+        assert content is not None, f"launched before its part {part_name} was written"
+        part = read(Part, part_name, content)
+        fate = self.fates.get(part_name, Fate())
+        if fate.once and self.worked.count(part_name) > 1:
+            fate = Fate()
+        if fate.mute:
+            self._off(box)
+            return
+        beat = Beat(part_name, box.instance_id, "fetching")
+        place.put(records.BEAT, dump(beat))
+        for build_ in part.builds if not fate.no_index else ():
+            self._hand_over_index(place, build_.key)
+        for number, job in enumerate(part.jobs):
+            beat = replace(beat, phase="measuring", current=job.key)
+            if not self._lives(box):
+                return
+            if number >= fate.after and self._befallen(fate, box, place, beat):
+                return
+            place.put(records.BEAT, dump(beat))
+            if self.held is not None:
+                self.held.wait(60)
+            if self.pause_s:
+                time.sleep(self.pause_s)
+            if not self._lives(box):
+                return
+            packed = b"nothing" if fate.damages and number == 0 else packed_job(self.specs(job), box, self.queries)
+            assert place.put_new(records.job(job.key), packed), f"{job.key} was measured twice"
+            self.measured.append(job.key)
+        if len(part.jobs) <= fate.after < 10**9 and self._befallen(fate, box, place, beat):
+            return
+        place.put_new(records.END, dump(End(part_name, box.instance_id, True)))
+        self._off(box)
+
+    def _befallen(self, fate: Fate, box: Box, place: Objects, beat: Beat) -> bool:
+        place.put(records.BEAT, dump(replace(beat, notice=fate.notice)))
+        if fate.dies:
+            self._off(box)
+        elif fate.error is not None:
+            place.put_new(
+                records.END,
+                dump(End(beat.part, box.instance_id, False, fate.error, fate.cut_off)),
+            )
+            self._off(box)
+        else:
+            assert fate.silent or fate.notice
+            self.silent.append(beat.part)
+        return True
+
+    def _off(self, box: Box) -> None:
+        """Power off: shutdown behaviour terminate."""
+        self.ec2.terminate_instances(InstanceIds=[box.instance_id])
+
+    def _told(self, box: Box) -> tuple[str, str]:
+        """What its user data says."""
+        import base64
+
+        answer = self.ec2.describe_instance_attribute(InstanceId=box.instance_id, Attribute="userData")
+        text = base64.b64decode(answer["UserData"]["Value"]).decode()
+        found = re.search(r"\brun=(\S+) part=(\S+) ", text)
+        assert found, text[:500]
+        return found[1], found[2]
+
+    def _hand_over_index(self, place: Objects, key: str) -> None:
+        sha256 = hashlib.sha256(b"index").hexdigest()
+        name = f"{records.INDEXES}/{key}.{sha256[:12]}.tar.gz"
+        place.put(name, b"index")
+        folder = place.place.key().removeprefix(f"{self.work.prefix}/")
+        place.put_new(f"{records.index(key)}.json", dump(Input(f"{folder}/{name}", sha256, 5)))
+
+
+def packed_job(spec: ResultSpec, box: Box, queries: tuple[str, ...] = ()) -> bytes:
+    """A finished job as a box hands it over."""
+    made = sample_records.result(Outcome.OK, minute=1)
+    assert spec.instance_type == box.instance_type, "planned for another type"
+    result = replace(
+        made,
+        key=job_key(spec),
+        spec=spec,
+        environment=replace(made.environment, instance_type=box.instance_type),
+        instance=Ec2Instance(box.instance_id, box.instance_type, box.zone),
+    )
+    with tempfile.TemporaryDirectory(dir=_MEMORY) as folder:
+        store = Store(Path(folder), spec.cell.suite)
+        with store.held():
+            samples = sample_records.samples(np.full((1, len(queries)), 0.002), first_trial=spec.job, names=queries)
+            run = "".join(f"{query} Q0 d{number} 1 1.0 x\n" for number, query in enumerate(queries)).encode()
+            table = (samples, run) if queries else (None, None)
+            return pack(store.put(result, *table, b"said").folder)

@@ -1,0 +1,167 @@
+"""A suite that is run on moto's EC2: its command in this process, its boxes in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from io import StringIO
+from typing import Any
+
+import boto3
+import pytest
+from rich.console import Console
+
+from harness.aws.clients import Connections, S3Uri
+from harness.aws.cloud_run import run, shipment
+from harness.aws.cloud_run.local_results import Home
+from harness.aws.cloud_run.records import Input, Part, PartJob, PlannedPart, ShippedImage
+from harness.aws.cloud_run.run import Client, Done, Request, SuiteRun
+from harness.aws.cloud_run.watch import Pace, Patience
+from harness.aws.ec2 import account
+from harness.aws.ec2.backend import SERVICE
+from harness.aws.objects import Objects
+from harness.jobs import inputs, suite
+from harness.jobs.indexes import Index
+from harness.jobs.inputs import Options
+from harness.launch.base import Prepared
+from harness.launch.fake import FakeLauncher
+from harness.progress import Screen
+from harness.results.reader import read_jobs
+from harness.results.schema import Result
+from tests.aws import server
+from tests.aws.ec2.boxes import Boxes
+from tests.aws.server import REGION, SECRETS
+from tests.conftest import Bench, protocol
+
+WORK = S3Uri("harness-work", "some/prefix")
+# How much quicker AWS' clock runs here: its seconds are whole ones.
+SPEED = 20
+QUICK = Patience(first_beat_s=120 * SPEED, beat_s=60 * SPEED, again_s=SPEED, linger_s=600 * SPEED)
+# That boxes may be of.
+TYPES = ("c6a.large", "m6i.large", "m6i.xlarge")
+PROTOCOL = protocol(3)
+PROFILES = ("cpu1-mem256m", "cpu1-mem1")
+
+
+class FakeShipper(shipment.Shipper):
+    """Ships nothing but says so; indexes are looked for in S3."""
+
+    def __init__(self, work: Objects) -> None:
+        self._work = work
+
+    def bundle(self) -> Input:
+        return Input("inputs/bundles/b.tar.gz", "0" * 64, 1)
+
+    def part(self, planned: PlannedPart, jobs: tuple[PartJob, ...], *others: Any) -> Part:
+        builds = tuple(build for build in planned.builds if self.find_index(build.key) is None)
+        return Part(planned.name, planned.instance_type, {}, jobs, builds)
+
+    def image(self, prepared: Prepared) -> ShippedImage:
+        raise AssertionError("parts name no images here")
+
+    def index(self, key: str, index: Index) -> Input:
+        raise AssertionError("the cache has no index")
+
+
+@dataclass
+class Field:
+    """A suite over some planted systems and two profiles, and the account that it runs on."""
+
+    bench: Bench
+    endpoint: str
+    systems: tuple[str, ...] = ("planted", "other", "third")
+    changes: dict[str, Any] = field(default_factory=dict)
+    text: str = PROTOCOL
+    suite_keys: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in self.systems[1:]:
+            self.bench.plant(name)
+        self.screen = StringIO()
+
+    def request(self, **changes: Any) -> Request:
+        keys = {"systems": list(self.systems), "profiles": list(PROFILES), **self.suite_keys}
+        path = self.bench.suite(self.text, **keys)
+        options = Options(self.bench.results, self.bench.cache, path.parent)
+        return Request(suite.load(path), options, WORK, REGION, **{**self.changes, **changes})
+
+    def client(self, connections: Connections | None = None, **changes: Any) -> Client:
+        client = Client(
+            connections=connections or Connections(REGION),
+            launcher=FakeLauncher(),
+            shipper=FakeShipper,
+            screen=Screen(Console(file=self.screen, width=200)),
+            agree=lambda _question: None,
+            pace=Pace(interval_s=0.1),
+            patience=QUICK,
+        )
+        return replace(client, **changes)
+
+    def run(self, client: Client | None = None, **changes: Any) -> Done:
+        done = run.run(self.request(**changes), client or self.client(), SERVICE)
+        assert done is not None
+        return done
+
+    def suite_run(self, **changes: Any) -> SuiteRun:
+        """Return a command that was not run yet."""
+        return SuiteRun(self.request(**changes), self.client(screen=Screen(Console(file=StringIO()))), SERVICE)
+
+    def home(self) -> Home:
+        """Return the user's side of a run, planned."""
+        made = self.suite_run()
+        return made.home(made.found_images(), ())
+
+    def queries(self) -> tuple[str, ...]:
+        """Ids of the sample."""
+        gathered = inputs.gather(self.request().suite, self.request().options)
+        return tuple(query.query_id for query in gathered.samples["tiny"].sample)
+
+    def boxes(self, **changes: Any) -> Boxes:
+        found = account.find(Connections(REGION), WORK, REGION)
+        assert found is not None
+        return Boxes(self.endpoint, WORK, found.worker_role_id, self.home().spec, **changes)
+
+    @property
+    def said(self) -> str:
+        return self.screen.getvalue()
+
+    @property
+    def stored(self) -> list[Result]:
+        folder = self.bench.results / "test-suite"
+        return [job.result for job in read_jobs(folder)] if folder.is_dir() else []
+
+    def closed(self) -> bool:
+        work = Objects(Connections(REGION), WORK)
+        return any(work.list("runs/")) and not any(work.list("open/"))
+
+
+def launched_and_terminated(*regions: str) -> tuple[int, int]:
+    """Count the instances launched and terminated, in the usual region unless others are named."""
+    states = []
+    for region in regions or (REGION,):
+        pages = boto3.client("ec2", region_name=region).get_paginator("describe_instances").paginate()
+        states += [each["State"]["Name"] for page in pages for one in page["Reservations"] for each in one["Instances"]]
+    return len(states), states.count("terminated")
+
+
+@pytest.fixture
+def ground(aws: str) -> None:
+    account.up(Connections(REGION), WORK, REGION, "0123456789ab", TYPES, lambda _line: None)
+
+
+@pytest.fixture
+def plain(bench: Bench, aws: str, ground: None) -> Iterator[Field]:
+    """After every test: as many instances were terminated as were launched, and nothing planted is written anywhere."""
+    server.quicken(aws, SPEED)
+    made = Field(bench, aws)
+    yield made
+    launched, terminated = launched_and_terminated()
+    assert launched == terminated
+    texts = [made.said, *(path.read_text() for path in bench.results.rglob("result.json"))]
+    texts.append(server.everything_stored(aws))
+    assert not [secret for secret in SECRETS for text in texts if secret in text]
+
+
+def lines(text: str, word: str) -> list[str]:
+    """The lines with a word in them."""
+    return [line for line in text.splitlines() if word in line]

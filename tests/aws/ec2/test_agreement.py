@@ -1,0 +1,90 @@
+"""What the user has agreed to is what is done, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.aws.cloud_run import run
+from harness.aws.cloud_run.records import PlannedPart
+from harness.aws.cloud_run.watch import Watch
+from harness.errors import UsageError
+from tests.aws.ec2 import conftest
+from tests.aws.ec2.conftest import SERVICE, Field, launched_and_terminated
+
+
+def dearer(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    """With the images made, all takes longer than was thought."""
+    really: Callable[..., tuple[PlannedPart, ...]] = SERVICE.parts
+    drafts = []
+
+    def parts(*arguments: Any) -> tuple[PlannedPart, ...]:
+        drafts.append(1)
+        found = really(*arguments)
+        return tuple(replace(each, expected_s=factor * each.expected_s) for each in found) if drafts[1:] else found
+
+    monkeypatch.setattr(conftest, "SERVICE", replace(SERVICE, parts=parts))
+
+
+def test_what_has_grown_is_shown_and_asked_again(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    dearer(monkeypatch, 3)
+    with plain.boxes():
+        plain.run(plain.client(agree=asked.append))
+    assert len(asked) == 2 and "now that the images are made, it is more" in plain.said
+    assert plain.said.count("about US$ ") == 2
+
+
+def test_what_has_not_grown_is_asked_once(plain: Field) -> None:
+    asked: list[str] = []
+    with plain.boxes():
+        plain.run(plain.client(agree=asked.append))
+    assert len(asked) == 1
+
+
+def test_what_has_grown_beyond_the_cap_is_refused(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    dearer(monkeypatch, 100)
+    with pytest.raises(UsageError, match="more than --max-usd"):
+        plain.run(cap_usd=1.0)
+    assert launched_and_terminated() == (0, 0)
+
+
+def test_a_no_to_the_second_question_launches_nothing(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def agree(question: str) -> None:
+        asked.append(question)
+        if len(asked) == 2:
+            raise UsageError("no")
+
+    dearer(monkeypatch, 3)
+    with pytest.raises(UsageError, match="no"):
+        plain.run(plain.client(agree=agree))
+    assert launched_and_terminated() == (0, 0)
+
+
+@pytest.mark.parametrize(("again", "holds"), [(None, 1.5), (2.5, 2.5)])
+def test_who_goes_on_without_a_cap_keeps_that_of_the_beginning(
+    plain: Field, monkeypatch: pytest.MonkeyPatch, again: float | None, holds: float
+) -> None:
+    caps: list[float | None] = []
+
+    def noted(*given: Any) -> Watch:
+        made = Watch(*given)
+        caps.append(made.cap_usd)
+        return made
+
+    monkeypatch.setattr(run, "Watch", noted)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Watch, "run", _interrupted)
+        plain.run(cap_usd=1.5)
+    with plain.boxes():
+        plain.run(cap_usd=again)
+    assert caps == [1.5, holds]
+
+
+def _interrupted(_watch: object) -> None:
+    raise KeyboardInterrupt

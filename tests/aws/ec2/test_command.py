@@ -1,0 +1,112 @@
+"""``harness run --launcher ec2`` as a user types it; the engine and what it makes are stand-ins."""
+
+from __future__ import annotations
+
+import ast
+import re
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import harness.aws.cloud_run
+import harness.aws.ec2
+from harness.aws.clients import Connections
+from harness.aws.cloud_run.watch import Pace
+from harness.aws.objects import Objects
+from harness.cli import main
+from harness.launch.fake import FakeLauncher
+from tests.aws.ec2.conftest import WORK, FakeShipper, Field, launched_and_terminated
+from tests.aws.server import REGION, SECRETS
+
+
+class _Engine(FakeLauncher):
+    client = None
+
+    def __init__(self, *_: object, platform: str) -> None:
+        super().__init__()
+        assert platform in ("linux/amd64", "linux/arm64")
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.launch.docker.DockerLauncher", _Engine)
+    monkeypatch.setattr("harness.aws.cloud_run.shipment.Shipper", lambda work, *_: FakeShipper(work))
+    monkeypatch.setattr(Pace.__init__, "__defaults__", (0.1, time.sleep))
+
+
+def harness_run(plain: Field, *arguments: str, code: int = 0) -> Result:
+    path = plain.bench.folder / "test-suite.toml"
+    plain.request()
+    where = ["--results", str(plain.bench.results), "--cache", str(plain.bench.cache)]
+    result = CliRunner().invoke(main, ["run", str(path), *where, "--launcher", "ec2", *arguments])
+    assert result.exit_code == code, (result.output, result.exception)
+    assert not [secret for secret in SECRETS if secret in result.output]
+    return result
+
+
+@pytest.mark.usefixtures("engine")
+def test_from_the_question_to_the_table(plain: Field) -> None:
+    place = ("--work", str(WORK))
+    arm = harness_run(plain, *place, "--dry-run", "--architecture", "arm64")
+    assert re.search(r"\bami-\w+ \(al2023-\S+-arm64\)", arm.output) and re.search(r"\b[a-z]\d+g\w*\.", arm.output)
+    dry = harness_run(plain, *place, "--dry-run")
+    assert "never more than US$" in dry.output and launched_and_terminated() == (0, 0)
+    assert list(Objects(Connections(REGION), WORK).list()) == []
+    nobody = harness_run(plain, *place, code=2)
+    assert "pass --yes" in nobody.output and launched_and_terminated() == (0, 0)
+    with plain.boxes(queries=plain.queries()):
+        done = harness_run(plain, *place, "--max-usd", "5", "--yes")
+    assert "18 jobs run, 0 were done before" in done.output
+    for system in plain.systems:
+        assert system in done.output
+    assert (plain.bench.results / "test-suite" / "report.md").exists()
+    again = harness_run(plain, *place, "--yes")
+    assert "0 jobs run, 18 were done before" in again.output
+    assert launched_and_terminated() == (3, 3)
+
+
+@pytest.mark.usefixtures("engine")
+def test_what_is_asked_wrongly_is_said_before_anything_is_done(plain: Field) -> None:
+    assert "harness ec2 up" in harness_run(plain, code=2).output
+    place = ("--work", str(WORK), "--yes")
+    assert "--burstable" in harness_run(plain, *place, "--instance", "t3.large", code=2).output
+    assert "unknown instance type" in harness_run(plain, *place, "--instance", "m99.large", code=2).output
+    assert "more than --max-usd" in harness_run(plain, *place, "--max-usd", "0.001", code=2).output
+    assert "a sum of money" in harness_run(plain, *place, "--max-usd", "nan", code=2).output
+    assert "unknown region" in harness_run(plain, *place, "--region", "eu-west-3", code=2).output
+    assert "no subnet" in harness_run(plain, *place, "--subnet", "subnet-0", code=2).output
+    assert launched_and_terminated() == (0, 0)
+
+
+def test_options_of_ec2_are_refused_elsewhere(plain: Field) -> None:
+    path = plain.bench.folder / "test-suite.toml"
+    plain.request()
+    result = CliRunner().invoke(main, ["run", str(path), "--launcher", "fake", "--max-usd", "5"])
+    assert result.exit_code == 2 and "--max-usd is for --launcher ec2" in result.output
+
+
+def test_this_machines_clock_is_never_asked() -> None:
+    """Clock skew cannot matter to who does not look: all times are AWS' own."""
+    asked = []
+    # The worker's own times are its machine's: nobody compares them with AWS'.
+    folders = [Path(each.__path__[0]) for each in (harness.aws.ec2, harness.aws.cloud_run)]
+    for path in (path for folder in folders for path in folder.glob("*.py") if path.name != "worker.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and node.attr in ("now", "utcnow", "today", "time", "localtime"):
+                owner = ast.unparse(node.value)
+                if owner in ("datetime", "datetime.datetime", "date", "datetime.date", "time"):
+                    asked.append(f"{path.name}: {ast.unparse(node)}")
+    assert asked == []
+
+
+def test_a_clock_that_is_off_changes_nothing(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    really = time.time
+    with plain.boxes(), monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: really() + 86_400)
+        done = plain.run()
+    assert done.complaints == () and len(plain.stored) == 18

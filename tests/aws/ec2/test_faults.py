@@ -1,0 +1,448 @@
+"""Whatever goes wrong, no instance stays, no result is lost or doubled, and one line says what happened."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from types import SimpleNamespace
+from typing import Any
+
+import boto3
+import pytest
+
+from harness.aws import clients
+from harness.aws.clients import Connections, S3Uri
+from harness.aws.cloud_run import costs, run
+from harness.aws.cloud_run.costs import Budget
+from harness.aws.cloud_run.journal import Journal
+from harness.aws.cloud_run.records import PlannedPart
+from harness.aws.cloud_run.watch import Pace
+from harness.aws.ec2 import account, backend, instances
+from harness.aws.ec2.backend import SERVICE
+from harness.aws.objects import Objects
+from harness.errors import AwsError, UsageError
+from harness.pricing.prices import snapshot
+from harness.records import Outcome
+from tests.aws import reaper, server
+from tests.aws.ec2.boxes import Boxes, Fate
+from tests.aws.ec2.conftest import PROFILES, QUICK, SPEED, TYPES, WORK, Field, launched_and_terminated, lines
+from tests.aws.ec2.faults import Injected
+from tests.aws.server import REGION
+
+SMALL, LARGE = PROFILES
+JOBS = 18
+
+
+def whole(plain: Field, *, interrupted: int = 0) -> None:
+    """Every job is stored once, and as many were interrupted."""
+    outcomes = Counter(result.outcome for result in plain.stored)
+    assert outcomes == Counter({Outcome.OK: JOBS, Outcome.INTERRUPTED: interrupted})
+    done = [(result.spec.cell, result.spec.job) for result in plain.stored if result.outcome is Outcome.OK]
+    assert len(set(done)) == JOBS
+
+
+def test_a_box_whose_heartbeat_stops_is_ended(plain: Field) -> None:
+    """AWS' clock goes on by more than is waited for a sign, once all others are done."""
+    waited: list[float] = []
+
+    def nap(seconds: float) -> None:
+        time.sleep(seconds)
+        if not waited and boxes.silent and SMALL in boxes.worked and len(boxes.alive) == 1:
+            waited.append(QUICK.beat_s + 1)
+            server.forward(plain.endpoint, *waited)
+
+    with plain.boxes(fates={LARGE: Fate(after=1, silent=True, once=True)}) as boxes:
+        done = plain.run(plain.client(pace=Pace(0.03, nap)))
+        (line,) = lines(plain.said, "ended, because")
+        assert "no sign of life" in line and LARGE in line
+        assert len(done.complaints) == 1 and "no sign of life" in done.complaints[0]
+        plain.run()
+    whole(plain, interrupted=1)
+
+
+def test_a_spot_notice_interrupts_one_job_alone(plain: Field) -> None:
+    notice = "terminate at 2026-11-22T10:00:00Z"
+    with plain.boxes(fates={LARGE: Fate(after=1, notice=notice, once=True)}):
+        plain.run(spot=True)
+        (line,) = lines(plain.said, "ended, because")
+        assert f"EC2 takes it away: {notice}" in line
+        plain.run(spot=True)
+    whole(plain, interrupted=1)
+    (interrupted,) = [result for result in plain.stored if result.outcome is Outcome.INTERRUPTED]
+    assert interrupted.instance is not None and interrupted.instance.lifecycle == "spot"
+    assert notice in (interrupted.detail or "")
+
+
+def test_a_box_that_is_cut_off_says_which_job_was_interrupted(plain: Field) -> None:
+    """The job that ran says nothing about its system; of a box that fails by itself, none is interrupted."""
+    fates = {
+        SMALL: Fate(after=1, error="the disk is full", once=True),
+        LARGE: Fate(after=1, error="the agent was told to end", cut_off=True, once=True),
+    }
+    with plain.boxes(fates=fates):
+        done = plain.run()
+        assert [("the disk is full" in line, "told to end" in line) for line in sorted(done.complaints)] in (
+            [(True, False), (False, True)],
+            [(False, True), (True, False)],
+        )
+        plain.run()
+    whole(plain, interrupted=1)
+    (interrupted,) = [result for result in plain.stored if result.outcome is Outcome.INTERRUPTED]
+    assert "the agent was told to end" in (interrupted.detail or "")
+
+
+def test_a_box_that_dies_without_a_word_leaves_its_reason_and_its_console(plain: Field) -> None:
+    connections = Connections(REGION)
+
+    def shows(parsed: dict[str, Any], **_: object) -> None:
+        parsed["Output"] = "\x1b[0mboot: failed\r\nno space left on device of 123456789012\r\n"
+
+    connections.client("ec2", REGION).meta.events.register("after-call.ec2.GetConsoleOutput", shows)
+    with plain.boxes(fates={LARGE: Fate(mute=True, once=True)}):
+        done = plain.run(plain.client(connections))
+        (complaint,) = done.complaints
+        assert "its instance went away (Client.UserInitiatedShutdown: User initiated shutdown)" in complaint
+        assert "no space left on device of <account>" in complaint
+        plain.run()
+    whole(plain)
+
+
+def test_a_job_that_arrives_damaged_is_not_taken(plain: Field) -> None:
+    with plain.boxes(fates={LARGE: Fate(damages=True, once=True)}):
+        done = plain.run()
+        assert len(done.complaints) == 1
+        plain.run()
+    whole(plain, interrupted=1)
+    (interrupted,) = [result for result in plain.stored if result.outcome is Outcome.INTERRUPTED]
+    assert "it is left there, and not stored" in (interrupted.detail or "")
+
+
+def test_another_runs_box_cannot_hand_a_job_over(plain: Field) -> None:
+    """What lies below boxes/ under another id is never read."""
+    with plain.boxes() as boxes:
+        made = plain.suite_run()
+        draft = made.draft(made.found_images(), None)
+        stranger = Objects(Connections(REGION), WORK).below("boxes", f"{boxes.role_id}:i-stranger", "jobs")
+        for part in draft.parts:
+            for job in part.jobs:
+                stranger.put(f"{job.key}.tar", b"forged")
+        assert plain.run().complaints == ()
+    whole(plain)
+
+
+def test_an_index_that_cannot_be_built_keeps_nobody_waiting(plain: Field) -> None:
+    with plain.boxes(fates={"builds": Fate(no_index=True)}):
+        done = plain.run()
+    whole(plain)
+    assert done.complaints == () and "indexes are not built" in plain.said
+
+
+def test_killed_between_storing_what_was_interrupted_and_settling(
+    plain: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = Journal.put_launch
+
+    def dies(book: Journal, launch: Any) -> None:
+        if launch.name == LARGE and launch.usd is not None:
+            raise KeyboardInterrupt
+        put(book, launch)
+
+    with plain.boxes(fates={LARGE: Fate(after=2, dies=True, once=True)}):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Journal, "put_launch", dies)
+            plain.run()
+        assert [result.outcome for result in plain.stored].count(Outcome.INTERRUPTED) == 1
+        plain.run()  # brings the open run to its end
+        plain.run()
+    whole(plain, interrupted=1)
+
+
+def test_a_run_ends_whole_although_s3_throttles(plain: Field) -> None:
+    connections, chance = Connections(REGION), random.Random(7)
+    codes = ("SlowDown", "InternalError", "503", "ServiceUnavailable")
+    # While the run is under way: before that one line and giving the command again is all that is wanted.
+    hook = Injected(
+        connections,
+        "s3",
+        lambda number, _what: chance.choice(codes) if number > 40 and chance.random() < 0.1 else None,
+    )
+    with plain.boxes():
+        done = plain.run(plain.client(connections))
+    whole(plain)
+    assert hook.raised > 0 and done.complaints == ()
+    assert "trying on" in plain.said and "AWS is busy" in plain.said
+
+
+def test_ec2_is_not_reached_for_a_while(plain: Field) -> None:
+    connections = Connections(REGION)
+    Injected(
+        connections, "ec2.DescribeInstances", lambda number, _what: "RequestLimitExceeded" if 3 < number < 9 else None
+    )
+    with plain.boxes():
+        done = plain.run(plain.client(connections))
+    whole(plain)
+    assert done.complaints == ()
+
+
+def test_a_launch_whose_answer_is_lost_is_asked_for_again_and_makes_one_instance(plain: Field) -> None:
+    connections = Connections(REGION)
+    lost = []
+
+    def lose(http_response: Any, parsed: dict[str, Any], **_: object) -> None:
+        if not lost:
+            lost.append(True)
+            http_response.status_code = 500
+            parsed["Error"] = {"Code": "InternalError", "Message": "lost"}
+
+    client = connections.client("ec2", REGION, attempts=backend.ATTEMPTS)
+    client.meta.events.register("after-call.ec2.RunInstances", lose)
+    with plain.boxes() as boxes:
+        done = plain.run(plain.client(connections))
+    whole(plain)
+    assert lost and len(boxes.worked) == len(set(boxes.worked)) == 3
+    assert launched_and_terminated() == (3, 3) and done.complaints == ()
+
+
+def test_credentials_expire_and_the_same_command_goes_on(plain: Field) -> None:
+    connections = Connections(REGION)
+    with plain.boxes(pause_s=0.1) as boxes:
+        # Once a job is measured others are still to come, however seldom a slow machine looks.
+        Injected(connections, "ec2", lambda *_: "ExpiredToken" if boxes.measured else None)
+        with pytest.raises(AwsError, match="credentials have expired; log in again") as raised:
+            plain.run(plain.client(connections))
+        assert raised.value.exit_code == 1
+        assert lines(plain.said, "launches go on, and end by themselves by")
+        done = plain.run()
+    whole(plain)
+    assert len(boxes.worked) == len(set(boxes.worked))
+    assert done.complaints == () and "goes on with the open run" in plain.said
+
+
+@contextmanager
+def interrupted(plain: Field) -> Iterator[Boxes]:
+    """The user stops the command while its boxes work; they are held, and go on."""
+
+    def nap(seconds: float) -> None:
+        time.sleep(seconds)
+        if len(boxes.worked) > 1:
+            raise KeyboardInterrupt
+
+    with plain.boxes(held=threading.Event()) as boxes:
+        with pytest.raises(KeyboardInterrupt):
+            plain.run(plain.client(pace=Pace(0.05, nap)))
+        yield boxes
+
+
+def released(boxes: Boxes) -> None:
+    assert boxes.held is not None
+    boxes.held.set()
+
+
+def test_ctrl_c_says_what_goes_on_and_the_same_command_does(plain: Field) -> None:
+    with interrupted(plain) as boxes:
+        (line,) = lines(plain.said, "launches go on, and end by themselves by")
+        assert "the same command goes on" in line and "harness ec2 reap" in line
+        released(boxes)
+        plain.run()
+    whole(plain)
+    assert len(boxes.worked) == len(set(boxes.worked))
+
+
+def test_the_same_command_in_another_region_is_sent_to_the_run_s_own(plain: Field) -> None:
+    """Elsewhere EC2 shows none of its boxes, and all would be given up while they work."""
+    with interrupted(plain) as boxes:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(run.prices, "snapshot", lambda **_: snapshot(region=f"aws/{REGION}", term="on-demand"))
+            patch.setattr(run.storage, "price", lambda *_: SimpleNamespace(usd_per_gib_month=0.08))
+            for dry_run in (True, False):
+                request = replace(plain.request(), region="us-west-2", dry_run=dry_run)
+                with pytest.raises(UsageError, match=f"is open in {REGION}; give --region {REGION}"):
+                    run.run(request, plain.client(Connections("us-west-2")), SERVICE)
+        released(boxes)
+        plain.run()
+    whole(plain)
+
+
+def test_an_open_run_comes_home_though_the_cap_is_lower_now(plain: Field) -> None:
+    with interrupted(plain) as boxes:
+        released(boxes)
+        done = plain.run(cap_usd=0.01)
+    assert plain.stored and not any("nothing was launched" in line for line in done.complaints)
+    assert plain.closed()
+
+
+def test_other_options_do_not_go_on_with_an_open_run(plain: Field) -> None:
+    with interrupted(plain) as boxes:
+        released(boxes)
+        request = plain.request()
+        some = replace(request, options=replace(request.options, only="planted/*"))
+        with pytest.raises(UsageError, match="--only"):
+            run.run(some, plain.client(), SERVICE)
+        plain.run()
+    whole(plain)
+
+
+def test_something_alive_at_the_end_is_said_loudly(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    really = instances.find
+
+    def undying(*arguments: object, **keys: object) -> list[instances.Box]:
+        found = really(*arguments, **keys)  # type: ignore[arg-type]
+        return [
+            replace(box, state="shutting-down") if box.tags[clients.PART] == "builds" and not box.alive else box
+            for box in found
+        ]
+
+    monkeypatch.setattr("harness.aws.ec2.instances.find", undying)
+    monkeypatch.setattr(instances, "WAIT_S", 0.0)
+    with plain.boxes():
+        done = plain.run(plain.client(patience=replace(QUICK, linger_s=5 * SPEED)))
+    (complaint,) = done.complaints
+    assert "STILL ALIVE AND COSTING MONEY: i-" in complaint and "harness ec2 reap" in complaint
+    assert not plain.closed()
+
+
+def test_the_cap_holds_and_says_so(plain: Field) -> None:
+    with pytest.raises(UsageError, match=r"more than --max-usd 0\.01"):
+        plain.run(cap_usd=0.01)
+    assert launched_and_terminated() == (0, 0)
+
+
+def test_what_is_promised_and_spent_never_exceeds_the_cap(plain: Field) -> None:
+    cap, most = 0.25, list[float]()
+    promise = Budget.promise
+
+    def watched(budget: Budget, launch: Any) -> None:
+        promise(budget, launch)
+        most.append(budget.committed_usd)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Budget, "promise", watched)
+        with plain.boxes():
+            assert plain.run(cap_usd=cap).complaints == ()
+    whole(plain)
+    assert len(most) == 3 and max(most) <= cap
+
+
+def test_the_cap_holds_when_the_command_is_dead_and_no_user_data_ever_ran(plain: Field) -> None:
+    """The rule on AWS's side ends every instance at its deadline; nothing of ours is alive then."""
+    cap = 0.25
+
+    def nap(_seconds: float) -> None:
+        if launched_and_terminated()[0]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        plain.run(plain.client(pace=Pace(0.05, nap)), cap_usd=cap)
+    ec2 = boto3.client("ec2", region_name=REGION)
+    (box,) = [each for one in ec2.describe_instances()["Reservations"] for each in one["Instances"]]
+    tags = {tag["Key"]: tag["Value"] for tag in box["Tags"]}
+    left_s = datetime.fromisoformat(tags["harness:expiry"]).timestamp() - aws_now()
+    server.forward(plain.endpoint, left_s - 2 * SPEED)
+    assert reaper.tick(plain.endpoint, WORK)
+    assert launched_and_terminated() == (1, 0), "it is not due yet"
+    # The rule calls every five minutes: at worst just before the deadline, and so late after it.
+    server.forward(plain.endpoint, costs.REAPER_EVERY_S)
+    assert reaper.tick(plain.endpoint, WORK)
+    lived_s = aws_now() - box["LaunchTime"].timestamp()
+    assert launched_and_terminated() == (1, 1)
+    (launch,) = journal_of(plain).launches.values()
+    assert lived_s <= launch.limit_s + costs.BEYOND_LIMIT_S
+    assert launch.usd_per_hour * lived_s / 3600 <= costs.most_usd(launch.usd_per_hour, launch.limit_s) <= cap
+
+
+def aws_now() -> float:
+    answer = boto3.client("s3").list_buckets()["ResponseMetadata"]["HTTPHeaders"]["date"]
+    return parsedate_to_datetime(answer).timestamp()
+
+
+def journal_of(plain: Field) -> Journal:
+    """Return the open run as it is written down."""
+    made = plain.suite_run()
+    found = made.open_run()
+    assert found is not None
+    book = Journal(made.work, found)
+    book.recall()
+    return book
+
+
+def test_a_rule_that_is_disabled_is_no_deadline_and_nothing_is_launched(plain: Field) -> None:
+    found = account.find(Connections(REGION), WORK, REGION)
+    assert found is not None
+    boto3.client("events", region_name=REGION).disable_rule(Name=found.reaper_rule)
+    with pytest.raises(UsageError, match="is disabled"):
+        plain.run()
+    assert launched_and_terminated() == (0, 0)
+
+
+def test_a_run_is_refused_before_up(plain: Field) -> None:
+    request = plain.request()
+    with pytest.raises(UsageError, match=r"not there yet: .*`harness ec2 up s3://harness-work/other"):
+        run.run(replace(request, work=S3Uri("harness-work", "other")), plain.client(), SERVICE)
+    assert launched_and_terminated() == (0, 0)
+
+
+def test_a_dry_run_launches_and_uploads_nothing(plain: Field) -> None:
+    assert run.run(plain.request(dry_run=True), plain.client(), SERVICE) is None
+    assert launched_and_terminated() == (0, 0)
+    assert list(Objects(Connections(REGION), WORK).list()) == []
+    for word in (LARGE, "assumed", "us-east-1", "al2023-ami", "US$"):
+        assert word in plain.said, word
+
+
+def handed_over(plain: Field) -> None:
+    """All boxes are done and gone, and the command was stopped before it brought a job home."""
+    with plain.boxes() as boxes:
+
+        def nap(seconds: float) -> None:
+            time.sleep(seconds)
+            if len(boxes.worked) == 3 and not boxes.alive:
+                raise KeyboardInterrupt
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("harness.aws.cloud_run.watch.Watch._arrivals", _indexes_alone)
+            patch.setattr(
+                "harness.aws.cloud_run.watch.Watch._finish", lambda self, part, state: _finish_builds(self, part)
+            )
+            with pytest.raises(KeyboardInterrupt):
+                plain.run(plain.client(pace=Pace(0.05, nap)))
+    assert plain.stored == []
+
+
+def _indexes_alone(watch: Any, parts: Any) -> None:
+    for part in parts:
+        for box in watch._states[part.name].boxes:
+            for key in {build.key for build in part.builds}:
+                if key in getattr(watch.journal.signs.get(box), "indexes", ()):
+                    watch.shipper.adopt_index(box, key)
+                    watch._indexes.add(key)
+
+
+def _finish_builds(watch: Any, part: PlannedPart) -> None:
+    if not part.jobs:
+        watch._finished.add(part.name)
+
+
+def test_a_disabled_rule_keeps_no_finished_job_from_coming_home(plain: Field) -> None:
+    """Nothing is to be launched any more."""
+    handed_over(plain)
+    found = account.find(Connections(REGION), WORK, REGION)
+    assert found is not None
+    boto3.client("events", region_name=REGION).disable_rule(Name=found.reaper_rule)
+    plain.run()
+    assert len(plain.stored) == 18
+
+
+def test_an_account_stack_that_is_made_anew_loses_no_finished_job(plain: Field) -> None:
+    """The new role has another id, and boxes' folders the old one."""
+    handed_over(plain)
+    account.down(Connections(REGION), WORK, REGION, "0123456789ab", lambda _line: None, results_too=False)
+    account.up(Connections(REGION), WORK, REGION, "0123456789ab", TYPES, lambda _line: None)
+    plain.run()
+    assert len(plain.stored) == 18

@@ -1,0 +1,80 @@
+"""``docs/ec2.md`` says what is so: its policies are those that are made, and every command on it does what it says."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import time
+from pathlib import Path
+
+import boto3
+import pytest
+from click.testing import CliRunner
+
+from harness.aws.clients import S3Uri
+from harness.aws.cloud_run.watch import Pace
+from harness.aws.ec2 import policies
+from harness.cli import main
+from tests.aws.ec2.conftest import PROFILES, FakeShipper, Field, launched_and_terminated
+from tests.aws.ec2.test_command import _Engine
+from tests.aws.server import REGION
+from tests.conftest import Bench
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "ec2.md").read_text(encoding="utf-8")
+WORK = S3Uri("my-harness-work")
+PAPER = "suites/santhanam2023-msmarco.toml"
+
+
+def _block(title: str) -> object:
+    found = re.search(rf"<!-- {title} -->\n```json\n(.*?)```", PAGE, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_the_boxes_policy_is_the_one_that_is_made() -> None:
+    assert _block("policy of the boxes") == policies.printed(policies.worker(WORK), "aws", REGION)
+
+
+def _commands() -> list[list[str]]:
+    lines = [line for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+    assert all(line.startswith("$ harness ") for line in lines)
+    return [shlex.split(line.removeprefix("$ harness ")) for line in lines]
+
+
+def test_each_command_from_nothing_to_the_table_and_back(
+    bench: Bench, aws: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The paper's suite is a small one here; boxes are threads that do what boxes do."""
+    monkeypatch.setattr("harness.launch.docker.DockerLauncher", _Engine)
+    monkeypatch.setattr("harness.aws.cloud_run.shipment.Shipper", lambda work, *_: FakeShipper(work))
+    monkeypatch.setattr(Pace.__init__, "__defaults__", (0.1, time.sleep))
+    monkeypatch.setattr("tests.aws.ec2.conftest.WORK", WORK)
+    monkeypatch.setenv("HARNESS_CACHE", str(bench.cache))
+    monkeypatch.chdir(bench.folder)
+    field = Field(bench, aws)
+    path = field.bench.suite(field.text, systems=list(field.systems), profiles=list(PROFILES))
+    commands = [[str(path) if word == PAPER else word for word in command] for command in _commands()]
+    assert len(commands) == 7
+    said = []
+    for command in commands:
+        before = launched_and_terminated()
+        if command[0] == "run" and "--dry-run" not in command:
+            with field.boxes(queries=field.queries()):
+                result = CliRunner().invoke(main, command)
+        else:
+            result = CliRunner().invoke(main, command)
+            assert launched_and_terminated() == before
+        assert result.exit_code == 0, (command, result.output, result.exception)
+        said.append(result.output)
+    assert "never more than US$" in said[1]
+    assert "18 jobs run" in said[2] and (bench.folder / "results" / "test-suite" / "report.html").exists()
+    assert launched_and_terminated()[0] == launched_and_terminated()[1] > 0
+    assert "nothing of ours is alive" in said[4]
+    assert "no instance" in said[-1]
+    assert boto3.client("s3", REGION).list_buckets()["Buckets"] == []
+    groups = boto3.client("ec2", REGION).describe_security_groups()["SecurityGroups"]
+    assert [group["GroupName"] for group in groups] == ["default"]
+    iam = boto3.client("iam")
+    assert not [role for role in iam.list_roles()["Roles"] if "harness" in role["RoleName"]]
+    assert iam.list_instance_profiles()["InstanceProfiles"] == []

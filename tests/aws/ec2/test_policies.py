@@ -1,0 +1,363 @@
+"""Rights of those who set up, run and work, held against requests as they are sent."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from harness.aws import clients, cloudformation
+from harness.aws.clients import Connections, S3Uri
+from harness.aws.ec2 import account, instances, policies
+from harness.aws.ec2 import region as regions
+from harness.errors import AwsError
+from tests.aws import rights, server
+from tests.aws.server import ACCOUNT, REGION
+
+WORK = S3Uri("harness-work", "some/prefix")
+NAME = account.stack_name(WORK, REGION)
+OWNER = {clients.OWNER: "0123456789ab"}
+TAGGED = {**OWNER, clients.EXPIRY: "2030-01-01T00:00:00Z"}
+IAM = f"arn:aws:iam::{ACCOUNT}"
+TRUST = policies.trust("ec2.amazonaws.com")
+
+
+class Account:
+    """An account stack, and what IAM would have denied to a key since the last look."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        connections = Connections(REGION)
+        account.up(connections, WORK, REGION, OWNER[clients.OWNER], ["m6i.large"], lambda _line: None)
+        found = account.find(connections, WORK, REGION)
+        assert found is not None
+        self.made = found
+        self.image = regions.ami(connections, REGION, "al2023", "x86_64", False).image_id
+        self._looked = 0
+
+    def client(self, service: str, key: str) -> Any:
+        session = boto3.session.Session(key, server.SECRET_KEY, server.TOKEN, REGION)
+        return session.client(service, endpoint_url=self.endpoint)
+
+    def denied(self, key: str, given: list[rights.Policy], do: Callable[[], Any]) -> list[str]:
+        """Actions that are denied of those that something asks; moto may refuse it too."""
+        before = len(server.requests(self.endpoint))
+        with contextlib.suppress(ClientError, AwsError):
+            do()
+        made = server.requests(self.endpoint)[before:]
+        return [right.action for right in rights.asked(made, key) if not rights.allows(given, right)]
+
+
+@pytest.fixture
+def there(aws: str) -> Account:
+    return Account(aws)
+
+
+@pytest.fixture
+def runner(there: Account) -> Callable[[Callable[[], Any]], list[str]]:
+    given = [rights.of_policy(f"{NAME}-runner")]
+    return lambda do: there.denied(server.RUNNER_KEY, given, do)
+
+
+@pytest.fixture
+def keeper(there: Account) -> Callable[[Callable[[], Any]], list[str]]:
+    given = [policies.printed(policies.keeper(WORK, NAME), "aws", REGION)]
+    return lambda do: there.denied(server.KEEPER_KEY, given, do)
+
+
+def launch(there: Account, **changes: Any) -> Callable[[], Any]:
+    """Ask for a box as a run does, with these changes; ``tagged`` are its tags, ``None``: none."""
+    marks = changes.pop("tagged", TAGGED)
+    specifications = [
+        {"ResourceType": kind, "Tags": clients.as_list(marks)} for kind in ("instance", "volume") if marks is not None
+    ]
+    asked = {
+        "ImageId": there.image,
+        "InstanceType": "m6i.large",
+        "MinCount": 1,
+        "MaxCount": 1,
+        "SecurityGroupIds": [there.made.security_group],
+        "IamInstanceProfile": {"Name": there.made.worker_profile},
+        "TagSpecifications": specifications,
+        **changes,
+    }
+    return lambda: there.client("ec2", server.RUNNER_KEY).run_instances(**asked)
+
+
+def test_who_runs_launches_a_box_as_planned_and_ends_it(there: Account, runner: Any) -> None:
+    boxes = []
+    assert runner(lambda: boxes.append(launch(there)()["Instances"][0]["InstanceId"])) == []
+    assert runner(lambda: there.client("ec2", server.RUNNER_KEY).terminate_instances(InstanceIds=boxes)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "denied"),
+    [
+        ({"tagged": None}, {"ec2:RunInstances"}),
+        ({"tagged": OWNER}, {"ec2:RunInstances"}),
+        ({"tagged": {clients.EXPIRY: "2030-01-01T00:00:00Z"}}, {"ec2:RunInstances"}),
+        ({"InstanceType": "m6i.xlarge"}, {"ec2:RunInstances"}),
+        ({"IamInstanceProfile": {"Name": "admin"}}, {"iam:PassRole"}),
+        ({"IamInstanceProfile": {"Name": f"{NAME}-reaper"}}, {"iam:PassRole"}),
+        ({"SecurityGroupIds": ["sg-00000000"]}, {"ec2:RunInstances"}),
+        ({"KeyName": "mine"}, {"ec2:RunInstances"}),
+    ],
+)
+def test_who_runs_launches_no_other_box(there: Account, runner: Any, changes: dict[str, Any], denied: set[str]) -> None:
+    """A box without an expiry would outlive its cap, one without an owner could not be ended."""
+    assert set(runner(launch(there, **changes))) == denied
+
+
+def test_who_runs_ends_and_tags_nothing_else(there: Account, runner: Any) -> None:
+    """A right to tag any instance would be a right to end it."""
+    mine = boto3.client("ec2", region_name=REGION)
+    foreign = mine.run_instances(ImageId=there.image, MinCount=1, MaxCount=1)["Instances"][0]["InstanceId"]
+    client = there.client("ec2", server.RUNNER_KEY)
+    marks = clients.as_list(OWNER)
+    assert runner(lambda: client.terminate_instances(InstanceIds=[foreign])) == ["ec2:TerminateInstances"]
+    mine.run_instances(ImageId=there.image, MinCount=1, MaxCount=1)
+    other = mine.run_instances(ImageId=there.image, MinCount=1, MaxCount=1)["Instances"][0]["InstanceId"]
+    assert runner(lambda: client.create_tags(Resources=[other], Tags=marks)) == ["ec2:CreateTags"]
+    volume = mine.create_volume(AvailabilityZone=f"{REGION}a", Size=1)["VolumeId"]
+    assert runner(lambda: client.delete_volume(VolumeId=volume)) == ["ec2:DeleteVolume"]
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        ("create_role", {"RoleName": f"{NAME}-more", "AssumeRolePolicyDocument": json.dumps(TRUST)}),
+        ("put_role_policy", {"RoleName": f"{NAME}-worker", "PolicyName": "harness", "PolicyDocument": "{}"}),
+        ("attach_role_policy", {"RoleName": f"{NAME}-worker", "PolicyArn": f"{IAM}:policy/{NAME}-runner"}),
+        ("update_assume_role_policy", {"RoleName": f"{NAME}-worker", "PolicyDocument": json.dumps(TRUST)}),
+        ("delete_role_permissions_boundary", {"RoleName": f"{NAME}-worker"}),
+        ("create_policy_version", {"PolicyArn": f"{IAM}:policy/{NAME}-runner", "PolicyDocument": "{}"}),
+        ("delete_role", {"RoleName": f"{NAME}-worker"}),
+    ],
+)
+def test_who_runs_makes_and_changes_no_role(there: Account, runner: Any, call: str, arguments: dict[str, Any]) -> None:
+    iam = there.client("iam", server.RUNNER_KEY)
+    name = "".join(word.capitalize() for word in call.split("_"))
+    assert runner(lambda: getattr(iam, call)(**arguments)) == [f"iam:{name}"]
+
+
+def suite_stack(there: Account, **more: Any) -> str:
+    subnet = boto3.client("ec2", region_name=REGION).describe_subnets()["Subnets"][0]["SubnetId"]
+    tagged = [{"Key": clients.SUITE, "Value": "quick"}]
+    resources = {
+        "Template": {
+            "Type": "AWS::EC2::LaunchTemplate",
+            "Properties": {
+                "LaunchTemplateData": {},
+                "TagSpecifications": [{"ResourceType": "launch-template", "Tags": tagged}],
+            },
+        },
+        "Machines": {
+            "Type": "AWS::Batch::ComputeEnvironment",
+            "Properties": {
+                "ComputeEnvironmentName": "harness-quick-m6i-large",
+                "Type": "MANAGED",
+                "ComputeResources": {
+                    "Type": "EC2",
+                    "MinvCpus": 0,
+                    "MaxvCpus": 2,
+                    "InstanceTypes": ["m6i.large"],
+                    "InstanceRole": there.made.host_profile_arn,
+                    "LaunchTemplate": {
+                        "LaunchTemplateId": {"Ref": "Template"},
+                        "Version": {"Fn::GetAtt": ["Template", "LatestVersionNumber"]},
+                    },
+                    "SecurityGroupIds": [there.made.security_group],
+                    "Subnets": [subnet],
+                },
+            },
+        },
+        "Queue": {
+            "Type": "AWS::Batch::JobQueue",
+            "Properties": {
+                "JobQueueName": "harness-quick-m6i-large",
+                "Priority": 1,
+                "ComputeEnvironmentOrder": [{"Order": 1, "ComputeEnvironment": {"Ref": "Machines"}}],
+            },
+        },
+        "Definition": {
+            "Type": "AWS::Batch::JobDefinition",
+            "Properties": {
+                "JobDefinitionName": "harness-quick-bm25",
+                "Type": "container",
+                "ContainerProperties": {
+                    "Image": "python@sha256:1",
+                    "JobRoleArn": there.made.worker_role_arn,
+                    "ResourceRequirements": [{"Type": "VCPU", "Value": "1"}, {"Type": "MEMORY", "Value": "100"}],
+                },
+            },
+        },
+    }
+    resources.update(more)
+    return json.dumps({"Resources": resources})
+
+
+def deploy(monkeypatch: pytest.MonkeyPatch, name: str, body: str, key: str) -> Callable[[], Any]:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key)
+    connections = Connections(REGION)
+    return lambda: cloudformation.deploy(connections, name, body, {}, OWNER, lambda _: None, named_iam=True)
+
+
+def test_who_runs_deploys_changes_and_deletes_a_suites_stack(
+    there: Account, runner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, body = "harness-batch-quick", suite_stack(there)
+    assert runner(deploy(monkeypatch, name, body, server.RUNNER_KEY)) == []
+    made = cloudformation.find(Connections(REGION), name)
+    assert made and made.status == "CREATE_COMPLETE"
+    changed = json.loads(body)
+    resources = changed["Resources"]
+    resources["Template"]["Properties"]["LaunchTemplateData"] = {"EbsOptimized": True}
+    resources["Queue"]["Properties"]["Priority"] = 2
+    resources["Definition"]["Properties"]["Timeout"] = {"AttemptDurationSeconds": 600}
+    assert runner(deploy(monkeypatch, name, json.dumps(changed), server.RUNNER_KEY)) == []
+    made = cloudformation.find(Connections(REGION), name)
+    assert made and made.status == "UPDATE_COMPLETE"
+    assert runner(lambda: cloudformation.delete(Connections(REGION), name, lambda _: None)) == []
+    assert cloudformation.find(Connections(REGION), name) is None
+
+
+def test_who_runs_makes_no_role_by_a_stack_either(there: Account, runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CloudFormation acts with the rights of who calls it."""
+    role = {"Type": "AWS::IAM::Role", "Properties": {"RoleName": "more", "AssumeRolePolicyDocument": TRUST}}
+    body = suite_stack(there, Role=role)
+    assert "iam:CreateRole" in runner(deploy(monkeypatch, "harness-evil", body, server.RUNNER_KEY))
+    other = (
+        suite_stack(there)
+        .replace(there.made.worker_role_arn, f"{IAM}:role/admin")
+        .replace("harness-quick", "harness-other")
+    )
+    assert runner(deploy(monkeypatch, "harness-other", other, server.RUNNER_KEY)) == ["iam:PassRole"]
+    change = deploy(monkeypatch, NAME, suite_stack(there), server.RUNNER_KEY)
+    assert "cloudformation:UpdateStack" in runner(change), "the account stack is not his"
+
+
+def test_who_runs_ends_only_jobs_of_harness(there: Account, runner: Any) -> None:
+    given = rights.of_policy(f"{NAME}-runner")
+    job = f"arn:aws:batch:{REGION}:{ACCOUNT}:job/x"
+    assert rights.allows([given], rights.Asked("", "batch:TerminateJob", job, {"aws:resourcetag/harness:owner": "0"}))
+    assert not rights.may(given, "batch:TerminateJob", job)
+    assert not rights.may(given, "batch:CancelJob", job)
+    assert not rights.may(given, "batch:TagResource", job), "only with our tag"
+
+
+def test_who_sets_up_may_do_so_but_for_the_boundary(
+    there: Account, keeper: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An administrator makes the boundary once; the runner's policy is not changed under those who have it."""
+    monkeypatch.setattr(instances, "regions", lambda _connections: [REGION])
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.KEEPER_KEY)
+    connections = Connections(REGION)
+
+    def up(work: S3Uri, types: list[str]) -> Callable[[], Any]:
+        return lambda: account.up(connections, work, REGION, OWNER[clients.OWNER], types, lambda _: None)
+
+    def down() -> None:
+        account.down(connections, WORK, REGION, OWNER[clients.OWNER], lambda _: None, results_too=True)
+
+    assert keeper(up(WORK, ["m6i.large"])) == []
+    assert set(keeper(up(WORK, ["m6i.xlarge"]))) == {"iam:CreatePolicyVersion"}
+    assert keeper(down) == []
+    assert keeper(up(WORK, ["m6i.large"])) == [] and keeper(down) == []
+    boto3.client("iam").delete_policy(PolicyArn=f"{IAM}:policy/{NAME}-boundary")
+    assert set(keeper(up(WORK, ["m6i.large"]))) == {"iam:CreatePolicy"}
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        ("create_role", {"RoleName": f"{NAME}-more", "AssumeRolePolicyDocument": json.dumps(TRUST)}),
+        (
+            "create_role",
+            {
+                "RoleName": f"{NAME}-more",
+                "AssumeRolePolicyDocument": json.dumps(TRUST),
+                "PermissionsBoundary": f"{IAM}:policy/{NAME}-runner",
+            },
+        ),
+        ("put_role_policy", {"RoleName": "admin", "PolicyName": "harness", "PolicyDocument": "{}"}),
+        ("delete_role_permissions_boundary", {"RoleName": f"{NAME}-worker"}),
+        (
+            "put_role_permissions_boundary",
+            {"RoleName": f"{NAME}-worker", "PermissionsBoundary": f"{IAM}:policy/{NAME}-runner"},
+        ),
+        ("create_policy_version", {"PolicyArn": f"{IAM}:policy/{NAME}-boundary", "PolicyDocument": "{}"}),
+        ("create_policy_version", {"PolicyArn": f"{IAM}:policy/{NAME}-runner", "PolicyDocument": "{}"}),
+        ("delete_policy", {"PolicyArn": f"{IAM}:policy/{NAME}-boundary"}),
+        ("attach_role_policy", {"RoleName": f"{NAME}-worker", "PolicyArn": "arn:aws:iam::aws:policy/Administrator"}),
+        ("attach_user_policy", {"UserName": "me", "PolicyArn": f"{IAM}:policy/{NAME}-runner"}),
+    ],
+)
+def test_who_sets_up_makes_no_role_without_the_boundary_and_leaves_it(
+    there: Account, keeper: Any, call: str, arguments: dict[str, Any]
+) -> None:
+    iam = there.client("iam", server.KEEPER_KEY)
+    name = "".join(word.capitalize() for word in call.split("_"))
+    assert keeper(lambda: getattr(iam, call)(**arguments)) == [f"iam:{name}"]
+
+
+def test_a_role_that_its_keeper_made_has_the_boundary(there: Account, keeper: Any) -> None:
+    bounded = f"{IAM}:policy/{NAME}-boundary"
+    iam = there.client("iam", server.KEEPER_KEY)
+    made = {"RoleName": f"{NAME}-more", "AssumeRolePolicyDocument": json.dumps(TRUST), "PermissionsBoundary": bounded}
+    assert keeper(lambda: iam.create_role(**made)) == []
+    document = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]})
+    inline = {"RoleName": f"{NAME}-more", "PolicyName": "all", "PolicyDocument": document}
+    assert keeper(lambda: iam.put_role_policy(**inline)) == []
+    most = policies.printed(policies.boundary(WORK, NAME), "aws", REGION, ACCOUNT)
+    assert not rights.may(most, "iam:CreateRole", f"{IAM}:role/x") and not rights.may(most, "s3:GetObject", "x")
+
+
+def test_the_boundary_allows_what_the_roles_may() -> None:
+    most = {json.dumps(each) for each in policies.boundary(WORK, NAME)["Statement"]}
+    image = "999988887777.dkr.ecr.us-east-1.amazonaws.com/agent@sha256:0"
+    for role in (policies.worker(WORK), policies.host("python"), policies.reaper(NAME)):
+        assert {json.dumps(each) for each in role["Statement"]} <= most
+    [fetch] = [each for each in policies.host(image)["Statement"] if each["Sid"] == "AgentImage"]
+    wide = policies.printed(policies.boundary(WORK, NAME), "aws", REGION, ACCOUNT)
+    arn = policies.printed(fetch, "aws", REGION, ACCOUNT)["Resource"]
+    assert all(rights.may(wide, action, arn) for action in fetch["Action"])
+
+
+def box(action: str, name: str, **context: str) -> bool:
+    [given] = [policies.printed(policies.worker(WORK), "aws", REGION, ACCOUNT)]
+    userid = {"aws_userid": "AROAROLE:i-1"}
+    return rights.may(given, action, f"arn:aws:s3:::harness-work{name}", **{**userid, **context})
+
+
+def test_a_box_writes_its_own_folder_alone() -> None:
+    assert box("s3:PutObject", "/some/prefix/boxes/AROAROLE:i-1/jobs/k.tar")
+    others = ("boxes/AROAROLE:i-2/beat.json", "boxes/AROAROLE:i-11/x", "boxes/x", "runs/r/run.json")
+    for name in (*others, "inputs/indexes/k.tar.gz", "inputs/bundles/b.tar.gz", "boxes/AROAROLE:i-1"):
+        assert not box("s3:PutObject", f"/some/prefix/{name}"), name
+    assert not box("s3:PutObject", "/other/boxes/AROAROLE:i-1/x")
+    assert not box("s3:DeleteObject", "/some/prefix/boxes/AROAROLE:i-1/x")
+
+
+def test_a_box_reads_inputs_and_runs_and_lists_nothing() -> None:
+    assert box("s3:GetObject", "/some/prefix/inputs/images/i.tar.gz") and box(
+        "s3:GetObject", "/some/prefix/runs/r/run.json"
+    )
+    assert not box("s3:GetObject", "/some/prefix/boxes/AROAROLE:i-2/log.txt")
+    assert not box("s3:GetObject", "/elsewhere/inputs/x")
+    for prefix in ("", "some/prefix/runs/", "some/prefix/boxes/", "some/prefix/inputs/"):
+        assert not box("s3:ListBucket", "", s3_prefix=prefix)
+
+
+def test_a_bucket_of_another_account_gets_and_gives_nothing() -> None:
+    """Somebody may have taken a bucket's name after it was deleted."""
+    away = {"aws_resourceaccount": "210987654321"}
+    assert not box("s3:PutObject", "/some/prefix/boxes/AROAROLE:i-1/x", **away)
+    assert not box("s3:GetObject", "/some/prefix/inputs/x", **away)
+    given = policies.printed(policies.runner(WORK, NAME, []), "aws", REGION, ACCOUNT)
+    key = "arn:aws:s3:::harness-work/some/prefix/inputs/x"
+    assert rights.may(given, "s3:PutObject", key) and not rights.may(given, "s3:PutObject", key, **away)

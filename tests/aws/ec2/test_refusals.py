@@ -1,0 +1,135 @@
+"""EC2 refuses to launch: the next zone is asked, the part is given up with a reason, and nothing is launched twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from harness.aws.clients import Connections
+from harness.aws.ec2 import instances
+from tests.aws.ec2.conftest import PROFILES, Field, launched_and_terminated
+from tests.aws.ec2.faults import Injected, Tokens
+from tests.aws.ec2.test_faults import whole
+from tests.aws.server import REGION
+
+PARTS = 3
+
+
+def test_no_capacity_in_a_zone_means_the_next(plain: Field) -> None:
+    connections = Connections(REGION)
+    codes = ("InsufficientInstanceCapacity", "Unsupported", "InsufficientAddressCapacity")
+    hook = Injected(connections, "ec2.RunInstances", lambda number, _what: codes[number] if number < 3 else None)
+    with plain.boxes():
+        done = plain.run(plain.client(connections))
+    whole(plain)
+    assert hook.raised == 3 and done.complaints == ()
+    assert launched_and_terminated() == (PARTS, PARTS)
+
+
+def test_no_capacity_in_any_zone_gives_up_the_part_alone(plain: Field) -> None:
+    plain.text += f'[ec2]\ninstances = {{ {PROFILES[1]} = "m6i.large" }}\n'
+    connections = Connections(REGION)
+
+    def refuse(_number: int, params: dict[str, Any]) -> str | None:
+        return "InsufficientInstanceCapacity" if params["body"]["InstanceType"] == "m6i.large" else None
+
+    Injected(connections, "ec2.RunInstances", refuse)
+    with plain.boxes() as boxes:
+        # Builds have the same machine here; who needs their indexes builds them.
+        complaints = plain.run(plain.client(connections)).complaints
+        assert complaints and all("no zone has a m6i.large now" in line for line in complaints)
+        assert all("--launcher batch waits" in line for line in complaints)
+        assert plain.closed() and boxes.worked == [PROFILES[0]]
+        assert plain.run().complaints == ()
+    whole(plain)
+
+
+def test_a_quota_says_where_to_ask_for_more(plain: Field) -> None:
+    connections = Connections(REGION)
+    Injected(connections, "ec2.RunInstances", lambda *_: "VcpuLimitExceeded")
+    done = plain.run(plain.client(connections))
+    assert len(done.complaints) == PARTS and all("Service Quotas" in line for line in done.complaints)
+    assert launched_and_terminated() == (0, 0) and plain.closed()
+    with plain.boxes():
+        assert plain.run().complaints == ()
+    whole(plain)
+
+
+def test_a_missing_right_says_what_grants_it(plain: Field) -> None:
+    connections = Connections(REGION)
+    Injected(connections, "ec2.RunInstances", lambda *_: "UnauthorizedOperation")
+    done = plain.run(plain.client(connections))
+    assert all("harness ec2 up" in line and "123456789012" not in line for line in done.complaints)
+    assert len(done.complaints) == PARTS and launched_and_terminated() == (0, 0)
+
+
+def test_unsupported_in_all_zones_asks_for_another_type(plain: Field) -> None:
+    connections = Connections(REGION)
+    Injected(connections, "ec2.RunInstances", lambda *_: "Unsupported")
+    done = plain.run(plain.client(connections))
+    assert all("choose another type or region" in line for line in done.complaints)
+    assert launched_and_terminated() == (0, 0)
+
+
+def test_a_token_that_was_used_for_another_request_is_waited_for(plain: Field) -> None:
+    """Asked for with an older image, and gone on with by another process: EC2 will show the instance."""
+    connections = Connections(REGION)
+    hook = Injected(
+        connections, "ec2.RunInstances", lambda number, _what: "IdempotentParameterMismatch" if number < 4 else None
+    )
+    with plain.boxes():
+        done = plain.run(plain.client(connections))
+    whole(plain)
+    assert hook.raised == 4 and done.complaints == () and launched_and_terminated() == (PARTS, PARTS)
+
+
+def test_an_instance_that_ended_before_it_was_shown_is_given_up(plain: Field) -> None:
+    connections = Connections(REGION)
+    Injected(
+        connections, "ec2.RunInstances", lambda number, _what: "IdempotentInstanceTerminated" if number == 1 else None
+    )
+    with plain.boxes() as boxes:
+        done = plain.run(plain.client(connections))
+        assert len(done.complaints) == 1 and "does not show its instance" in done.complaints[0]
+        assert len(boxes.worked) == 2
+        plain.run()
+    whole(plain)
+
+
+def test_a_role_that_ec2_does_not_know_yet_is_waited_for(plain: Field) -> None:
+    connections = Connections(REGION)
+    said = "InvalidParameterValue Value (ir-harness) for parameter iamInstanceProfile.name is invalid."
+    hook = Injected(connections, "ec2.RunInstances", lambda number, _what: said if number < 2 else None)
+    with plain.boxes():
+        done = plain.run(plain.client(connections))
+    whole(plain)
+    assert hook.raised == 2 and done.complaints == ()
+
+
+def test_every_request_for_one_part_has_one_token_a_zone(plain: Field) -> None:
+    connections, tokens = Connections(REGION), Tokens(lambda number: number < 3)
+    hook = Injected(connections, "ec2.RunInstances", tokens)
+    with plain.boxes():
+        done = plain.run(plain.client(connections))
+    whole(plain)
+    assert tokens.mismatched == 0 and hook.raised == 3
+    assert done.complaints == () and launched_and_terminated() == (PARTS, PARTS)
+
+
+def test_an_instance_that_ec2_shows_late_is_waited_for(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    really, looks = instances.find, Counter[str]()
+
+    def lags(*arguments: object, **keys: object) -> list[instances.Box]:
+        found = really(*arguments, **keys)  # type: ignore[arg-type]
+        if len(arguments) < 3:
+            return found  # the boxes' own look
+        looks.update(box.instance_id for box in found)
+        return [box for box in found if looks[box.instance_id] > 3]
+
+    monkeypatch.setattr(instances, "find", lags)
+    with plain.boxes(pause_s=0.1) as boxes:
+        done = plain.run()
+    whole(plain)
+    assert sorted(boxes.worked) == ["builds", *sorted(PROFILES)] and done.complaints == ()

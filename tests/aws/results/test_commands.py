@@ -1,0 +1,181 @@
+"""Every command that reads results reads them in S3, and says the same as of a folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+import harness as package
+from harness.aws.results.mirror import Wants
+from harness.cli import main
+from tests.aws.results.conftest import Bucket, tree
+from tests.support import publisher
+from tests.support.publisher import Made
+
+Call = Callable[..., Result]
+HERE = "s3://bucket/results"
+_SAME = {
+    "report": ("report", "RESULTS"),
+    "report-json": ("report", "RESULTS", "--format", "json"),
+    "report-csv": ("report", "RESULTS", "--format", "csv"),
+    "report-html": ("report", "RESULTS", "--format", "html"),
+    "report-latex": ("report", "RESULTS", "--format", "latex"),
+    "report-paper": ("report", "RESULTS", "--layout", "santhanam2023"),
+    "leaderboard": ("leaderboard", "RESULTS", "--scenario", "single_stream"),
+    "leaderboard-html": ("leaderboard", "RESULTS", "--scenario", "single_stream", "--format", "html"),
+    "reprice": ("reprice", "RESULTS", "--as-of", "2022-12-05"),
+    "compare": ("compare", "planted/*/single_stream/*", "planted/*/single_stream/*", "--results", "RESULTS"),
+    "compare-with": ("compare", "planted*", "planted*", "--results", "results", "--with", "RESULTS"),
+    "verify": ("verify", "RESULTS"),
+    "nothing-there": ("report", "RESULTS/nothing"),
+    "one-suite": ("report", "RESULTS/test-suite"),
+    "one-system": ("report", "RESULTS/test-suite/planted"),
+    "verify-one-system": ("verify", "RESULTS/test-suite/planted"),
+}
+
+
+@pytest.mark.parametrize("asked", _SAME.values(), ids=_SAME)
+def test_what_is_printed_is_the_same(asked: tuple[str, ...], results: Path, bucket: Bucket, harness: Call) -> None:
+    bucket.fill(results)
+    local = harness(*(each.replace("RESULTS", "results") for each in asked))
+    there = harness(*(each.replace("RESULTS", HERE) for each in asked))
+    assert there.exit_code == local.exit_code
+    assert there.stdout_bytes == local.stdout_bytes
+    assert there.stderr.replace(HERE, "results") == local.stderr
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "sqlite", "ir_metadata"])
+def test_what_is_exported_is_the_same(form: str, results: Path, bucket: Bucket, harness: Call, tmp_path: Path) -> None:
+    bucket.fill(results)
+    made = []
+    for name, place in (("local", "results"), ("there", HERE)):
+        out = tmp_path / name / "out"
+        out.parent.mkdir()
+        assert harness("export", place, "--format", form, "-o", out).exit_code == 0
+        made.append(tree(out.parent))
+    assert made[0] == made[1] and made[0]
+
+
+def test_what_is_merged_is_the_same(results: Path, bucket: Bucket, harness: Call, tmp_path: Path) -> None:
+    bucket.fill(results)
+    assert harness("merge", "results", "b=results", "-o", "local").exit_code == 0
+    done = harness("merge", HERE, f"b={HERE}", "-o", "there")
+    assert done.exit_code == 0 and "results: 12 jobs" in done.stdout
+    assert tree(tmp_path / "local") == tree(tmp_path / "there")
+    # And what was merged is read from S3 with its origins.
+    bucket.fill(tmp_path / "local", "merged")
+    for asked in (("report", "MERGED"), ("verify", "MERGED"), ("report", "MERGED/b/test-suite/planted")):
+        local = harness(*(each.replace("MERGED", "local") for each in asked))
+        there = harness(*(each.replace("MERGED", "s3://bucket/merged") for each in asked))
+        assert (there.exit_code, there.stdout) == (local.exit_code, local.stdout)
+        assert local.exit_code == 0
+
+
+def test_pictures_from_a_bucket_are_the_same(
+    bucket: Bucket, harness: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bucket.fill(publisher.put(tmp_path / "results", Made("a", 2.0), Made("b", 5.0, ranks=(1, 2))))
+    assert harness("report", "results", "--format", "png", "-o", "local").exit_code == 0
+    assert harness("report", HERE, "--format", "png", "-o", "there").exit_code == 0
+    assert tree(tmp_path / "local") == tree(tmp_path / "there") and tree(tmp_path / "there")
+
+
+def test_published_tables_are_read_too(bucket: Bucket, harness: Call) -> None:
+    shipped = Path(__file__).resolve().parents[3] / "results" / "published" / "santhanam2023"
+    bucket.fill(shipped, "paper")
+    local, there = harness("report", shipped), harness("report", "s3://bucket/paper")
+    assert (there.exit_code, there.stdout) == (0, local.stdout)
+
+
+def test_frames_from_a_bucket_are_the_same(results: Path, bucket: Bucket) -> None:
+    bucket.fill(results)
+    assert package.load(HERE).equals(package.load("results"))
+    assert package.load_samples(HERE).equals(package.load_samples(results))
+    with pytest.raises(Exception, match='give the text "s3://'):
+        package.load(Path(HERE))
+
+
+def test_damage_in_s3_is_told_as_damage_here(results: Path, bucket: Bucket, harness: Call) -> None:
+    samples = next(results.rglob("planted/**/samples.parquet"))
+    samples.write_bytes(b"nothing of the kind")
+    (next(results.rglob("qrels/*"))).write_bytes(b"nor this")
+    bucket.fill(results)
+    local, there = harness("verify", "results"), harness("verify", HERE)
+    assert (there.exit_code, there.stdout.replace(HERE, str(results))) == (local.exit_code, local.stdout)
+    assert there.exit_code == 1 and "samples.parquet" in there.stdout and "qrels" in there.stdout
+
+
+def test_what_changed_here_is_brought_back_by_verify(results: Path, bucket: Bucket, harness: Call) -> None:
+    bucket.fill(results)
+    assert harness("verify", HERE).exit_code == 0
+    log = next((bucket.cache / "s3").rglob("log.txt.gz"))
+    kept, content = log.stat(), log.read_bytes()
+    with log.open("r+b") as file:  # the same inode, size and time
+        file.write(bytes(len(content)))
+    os.utime(log, ns=(kept.st_atime_ns, kept.st_mtime_ns))
+    assert harness("verify", HERE).exit_code == 0
+    assert log.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("report", "s3://no-such-bucket/x"),
+        ("verify", "s3://no-such-bucket"),
+        ("merge", "a=s3://no-such-bucket/x", "-o", "out"),
+        ("compare", "a", "b", "--results", "s3://no-such-bucket/x"),
+    ],
+)
+def test_no_such_bucket_is_one_line(asked: tuple[str, ...], bucket: Bucket, harness: Call) -> None:
+    done = harness(*asked)
+    assert done.exit_code == 1 and done.stdout == ""
+    assert done.stderr.startswith("harness: listing s3://no-such-bucket") and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("place", ["s3://", "s3://Bucket_/x", "s3://bucket/a//b", "s3://bucket/../x", "s3://bucket/.x"])
+def test_a_wrong_name_is_one_line(place: str, harness: Call) -> None:
+    done = harness("report", place)
+    assert done.exit_code == 2 and done.stderr.count("\n") == 1 and "s3://" in done.stderr
+
+
+def test_no_place_in_the_mirror_is_shown(bucket: Bucket, harness: Call) -> None:
+    for asked in (("report", HERE), ("verify", HERE), ("export", HERE, "--format", "csv", "-o", "x")):
+        done = harness(*asked)
+        assert done.exit_code == 2 and str(bucket.cache) not in done.output and "s3://bucket/results:" in done.stderr
+
+
+@pytest.mark.slow
+def test_where_results_are_local_aws_is_not_even_imported(results: Path) -> None:
+    code = (
+        "import sys\nfrom click.testing import CliRunner\nfrom harness.cli import main\n"
+        "done = CliRunner().invoke(main, ['report', 'results'])\n"
+        "assert done.exit_code == 0, done.output\n"
+        "assert not [name for name in sys.modules if name.startswith(('boto', 'harness.aws.results'))]\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_all_that_take_results_take_them_in_s3() -> None:
+    """A parameter that takes a folder of results is read by what knows s3://."""
+    from harness.cli.options import results_path
+
+    for name, command in main.commands.items():
+        for parameter in command.params:
+            if parameter.name in ("results", "others", "contested"):
+                assert getattr(parameter.type, "func", None) is results_path, (name, parameter.name)
+
+
+def test_a_record_is_read_without_the_rest(bucket: Bucket, results: Path) -> None:
+    bucket.fill(results)
+    jobs = bucket.place().folder / "test-suite" / "planted"
+    bucket.sync(wants=Wants.RECORDS)
+    assert {path.name for path in jobs.rglob("*.*")} == {"result.json"}
+    bucket.sync(wants=Wants.FIGURES)
+    assert {path.name for path in jobs.rglob("*.*")} == {"result.json", "samples.parquet", "run.trec.gz"}

@@ -1,0 +1,501 @@
+"""The mirror is what S3 holds now: whole, verified, nothing more, whoever wrote to the bucket."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import boto3
+import botocore.endpoint
+import pytest
+from botocore import exceptions
+from botocore.awsrequest import AWSResponse
+from botocore.config import Config
+from botocore.httpsession import URLLib3Session
+from botocore.response import StreamingBody
+
+from harness.aws import errors
+from harness.aws.results import mirror
+from harness.aws.results.mirror import Wants
+from harness.aws.results.names import Listing, Place
+from harness.errors import AwsError, HarnessError, UsageError
+from tests.aws import server
+from tests.aws.results.conftest import Bucket, tree
+from tests.support import publisher
+from tests.support.publisher import Made
+
+JOBS = (Made("a", 2.0, jobs=2), Made("b", 5.0, jobs=2))
+
+
+@pytest.fixture
+def made(tmp_path: Path, bucket: Bucket) -> Path:
+    """Four jobs, which are also in S3."""
+    folder = publisher.put(tmp_path / "made", *JOBS)
+    bucket.fill(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits between tries."""
+    monkeypatch.setattr(errors, "_PAUSE_S", 0)
+
+    class NoTime:
+        @staticmethod
+        def sleep(_seconds: float) -> None:
+            return None
+
+        def __getattr__(self, name: str) -> Any:
+            import time
+
+            return getattr(time, name)
+
+    monkeypatch.setattr(botocore.endpoint, "time", NoTime())
+
+
+def test_the_mirror_is_what_was_put(made: Path, bucket: Bucket) -> None:
+    bucket.sync()
+    assert tree(bucket.place().folder) == tree(made)
+    assert not list((bucket.cache / "s3" / ".partial").iterdir())
+
+
+def test_what_is_there_is_neither_fetched_nor_hashed_again(
+    made: Path, bucket: Bucket, requests: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.sync()
+    requests.clear()
+    monkeypatch.setattr(mirror, "_md5", lambda _: pytest.fail("hashed"))
+    bucket.sync()
+    assert requests == ["ListObjectsV2"]
+
+
+def test_what_is_new_is_fetched_alone(made: Path, bucket: Bucket, requests: list[str]) -> None:
+    bucket.sync()
+    publisher.put(made, Made("c", 1.0, jobs=1))
+    bucket.fill(made)
+    requests.clear()
+    bucket.sync()
+    assert tree(bucket.place().folder) == tree(made)
+    assert requests.count("GetObject") == 4 + 1, "the manifest too"
+
+
+def test_files_of_other_times_and_equal_content_are_not_fetched_again(
+    made: Path, bucket: Bucket, requests: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.sync()
+    for path in bucket.place().folder.rglob("*.*"):  # as a copy of the cache, or jobs that were measured here
+        os.utime(path)
+    requests.clear()
+    bucket.sync()
+    monkeypatch.setattr(mirror, "_md5", lambda _: pytest.fail("hashed twice"))
+    bucket.sync()
+    assert "GetObject" not in requests
+    assert tree(bucket.place().folder) == tree(made)
+
+
+def test_a_listing_in_ranges_misses_nothing(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, requests: list[str]
+) -> None:
+    names = [f"top/s{suite}/x{system}/f{number}" for suite in range(2) for system in range(9) for number in range(3)]
+    names += ["top/loose", "top/s0/a", "top/s1/x3", "top/~last", "top/\u00e9t\u00e9/f", "topper/not-this"]
+    server.put(bucket.endpoint, "bucket", dict.fromkeys(names, b""))
+    monkeypatch.setattr(mirror, "_RANGE", 4)
+    known = sorted(["top/gone", "top/s0/x5/gone", "top/s1/x9", *names[:54:2]])
+    requests.clear()
+    with ThreadPoolExecutor(4) as pool:
+        found = [stored.name for stored in mirror.list_ranges(bucket.objects, "top/", known, pool)]
+    assert found == sorted(name for name in names if name.startswith("top/"))
+    assert requests == ["ListObjectsV2"] * 8
+
+
+def test_what_went_from_s3_goes_here(made: Path, bucket: Bucket) -> None:
+    bucket.sync()
+    gone = [each.name for each in bucket.objects.list("results/quick/a/")]
+    bucket.objects.delete(gone)
+    bucket.sync()
+    assert {name.split("/")[1] for name in tree(bucket.place().folder)} == {"b", "manifest.txt", "qrels", "samples"}
+    assert not (bucket.place().folder / "quick" / "a").exists()
+    bucket.objects.delete(bucket.names())
+    bucket.sync()
+    assert not bucket.place().folder.exists()
+
+
+def test_a_published_table_that_went_from_s3_goes_here(bucket: Bucket) -> None:
+    for name in ("published.toml", "a.csv", "b.csv"):
+        bucket.objects.put(f"results/paper/{name}", b"x")
+    bucket.sync()
+    assert set(tree(bucket.place().folder)) == {"paper/published.toml", "paper/a.csv", "paper/b.csv"}
+    bucket.objects.delete(["results/paper/a.csv"])
+    bucket.sync()
+    assert set(tree(bucket.place().folder)) == {"paper/published.toml", "paper/b.csv"}
+    bucket.objects.delete(["results/paper/published.toml"])
+    bucket.sync()
+    assert not bucket.place().folder.exists()
+
+
+def test_a_job_that_went_loses_its_record_first(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket.sync()
+    bucket.objects.delete([each.name for each in bucket.objects.list("results/quick/a/")])
+    usual, removed = Path.unlink, []
+
+    def unlink(self: Path, missing_ok: bool = False) -> None:
+        if bucket.place().folder in self.parents:
+            removed.append(self.name)
+        usual(self, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    bucket.sync()
+    assert removed[:2] == ["result.json"] * 2 and len(removed) == 2 * 4
+
+
+def test_a_job_without_its_record_is_not_there(made: Path, bucket: Bucket) -> None:
+    bucket.sync()
+    record = next(name for name in bucket.names() if name.endswith("result.json"))
+    bucket.objects.delete([record])
+    bucket.sync()
+    folder = record.rpartition("/")[0].removeprefix("results/")
+    assert not any(name.startswith(folder) for name in tree(bucket.place().folder))
+    assert len(list(bucket.place().folder.rglob("result.json"))) == 3
+
+
+def test_what_was_changed_here_or_there_comes_anew(made: Path, bucket: Bucket) -> None:
+    bucket.sync()
+    here = next(bucket.place().folder.rglob("samples.parquet"))
+    here.write_bytes(b"changed by somebody")
+    there = next(name for name in bucket.names() if name.endswith("run.trec.gz"))
+    content = bucket.objects.get(there, 1 << 30)
+    assert content is not None
+    server.forward(bucket.endpoint, 2)  # S3 lists whole seconds
+    bucket.objects.put(there, bytes(reversed(content)))  # as long as before
+    bucket.sync()
+    assert here.read_bytes() == (made / here.relative_to(bucket.place().folder)).read_bytes()
+    assert bucket.place().path(there).read_bytes() == bytes(reversed(content))
+
+
+def test_a_part_of_a_suite_comes_with_what_judges_it(made: Path, bucket: Bucket) -> None:
+    bucket.objects.put("results/origin.toml", b'name = "me"\njobs = 4\nsha256 = "x"\n')
+    bucket.sync("results/quick/a")
+    names = tree(bucket.place().folder)
+    assert {name.split("/")[1] for name in names if "/" in name} == {"a", "manifest.txt", "qrels", "samples"}
+    assert "origin.toml" in names
+
+
+def test_two_prefixes_that_begin_alike_are_two(made: Path, bucket: Bucket) -> None:
+    bucket.fill(made, "results-2")
+    bucket.sync("results")
+    assert tree(bucket.place().folder) == tree(made)
+    assert not bucket.place("results-2").folder.exists()
+
+
+def test_a_whole_bucket_is_a_results_folder(made: Path, bucket: Bucket) -> None:
+    bucket.objects.delete(bucket.names())
+    bucket.fill(made, "")
+    names = {each.name.removeprefix("/") for each in bucket.objects.list()}
+    assert names  # keys with a slash at the beginning are nobody's
+    bucket.objects.delete([each.name for each in bucket.objects.list()])
+    for path in made.rglob("*"):
+        if path.is_file():
+            bucket.objects.put(path.relative_to(made).as_posix(), path.read_bytes())
+    bucket.sync("")
+    assert tree(bucket.place("").folder) == tree(made)
+
+
+_JOB = "results/quick/a/scifact/single_stream/cpu1-mem1/0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{_JOB}/../../../../../../../../../etc/result.json",
+        "results/../../../../../../outside/q/w/e/r/t/result.json",
+        "results/quick/../qrels/x.trec.gz",
+        f"/{_JOB}/result.json",
+        f"results//{_JOB}/result.json",
+        f"{_JOB}/./result.json",
+        f"{_JOB}/result.json/result.json",
+        f"{_JOB}/a\\b/result.json",
+        f"{_JOB}/a\nb/result.json",
+        f"{_JOB}/\x1b[2J/result.json",
+        f"{_JOB}/{'x' * 256}/result.json",
+        f"{'d/' * 40}result.json",
+        "result.json",
+        "results/result.json",
+        "results/quick/qrels/..",
+        "results/quick/qrels/",
+    ],
+)
+def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
+    found = Listing([_listed(name)])
+    assert not found.jobs and not found.others
+    assert found.refused == [name]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "results/quick/.staging/a/s/s/c/k/result.json",
+        "results/quick/.git/a/s/s/c/k/result.json",
+        f"{_JOB}/notes.txt",
+        "results/quick/report.html",
+        "results/quick/.lock",
+        "results/numbers.csv",
+    ],
+)
+def test_names_that_are_none_of_a_stores_are_left_alone(name: str) -> None:
+    found = Listing([_listed(name)])
+    assert not found.jobs and not found.others and not found.refused
+
+
+def test_what_is_refused_is_said_and_the_rest_is_read(made: Path, bucket: Bucket) -> None:
+    bucket.objects.put("results/result.json", b"{}")
+    bucket.sync()
+    assert tree(bucket.place().folder) == tree(made)
+    (said,) = bucket.said
+    assert "left out 1 objects" in said and "'results/result.json'" in said
+
+
+@pytest.mark.parametrize("prefix", ["a/.hidden", "x" * 300, "a/\x07"])
+def test_a_place_that_no_folder_can_be_is_refused(prefix: str, bucket: Bucket) -> None:
+    with pytest.raises(UsageError, match="no results folder can have such a name"):
+        bucket.place(prefix)
+
+
+def test_an_oversize_file_is_left_out_with_a_line() -> None:
+    """All other files of the place stay readable."""
+    other = _JOB[:-1] + "0"
+    found = Listing([_listed(f"{_JOB}/result.json", size=1 << 30), _listed(f"{other}/result.json")])
+    assert set(found.jobs) == {other}
+    (line,) = found.left_out()
+    assert line == f"left out 1 objects that are larger than harness writes any; remove them ('{_JOB}/result.json')"
+
+
+def _listed(name: str, size: int = 2) -> Any:
+    import datetime
+
+    from harness.aws.objects import Stored
+
+    return Stored(name, size, "0" * 32, datetime.datetime.now(datetime.UTC))
+
+
+def test_busy_answers_are_asked_again(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, asked = URLLib3Session.send, Counter[tuple[str, str]]()
+
+    def send(self: URLLib3Session, request: Any) -> Any:
+        asked[request.method, request.url] += 1
+        tries = asked[request.method, request.url]
+        if tries > 2:
+            return usual(self, request)
+        status, code = ((503, "SlowDown"), (500, "InternalError"))[tries - 1]
+
+        class Raw:
+            def stream(self, **_: Any) -> Any:
+                yield f"<Error><Code>{code}</Code><Message>busy</Message></Error>".encode()
+
+        return AWSResponse(request.url, status, {}, Raw())
+
+    monkeypatch.setattr(URLLib3Session, "send", send)
+    bucket.sync()
+    assert len(asked) == 1 + 4 * 4 + 3 and set(asked.values()) == {3}
+    monkeypatch.undo()
+    assert tree(bucket.place().folder) == tree(made)
+
+
+@pytest.mark.parametrize("how", ["cut", "broken-off", "flipped"])
+def test_what_arrives_damaged_is_read_again(
+    how: str, made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, seen = StreamingBody.read, set[bytes]()
+
+    def read(self: StreamingBody, amt: int | None = None) -> bytes:
+        content = usual(self, amt)
+        if len(content) < 100 or content in seen:
+            return content
+        seen.add(content)  # each is damaged once
+        if how == "broken-off":
+            raise exceptions.ResponseStreamingError(error="connection reset")
+        return content[:50] if how == "cut" else content[:50] + b"!" + content[51:]
+
+    monkeypatch.setattr(StreamingBody, "read", read)
+    bucket.sync()
+    assert len(seen) > 4
+    monkeypatch.undo()
+    assert tree(bucket.place().folder) == tree(made)
+
+
+def test_what_always_arrives_damaged_is_an_error_and_not_kept(
+    made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = StreamingBody.read
+    monkeypatch.setattr(StreamingBody, "read", lambda self, amt=None: usual(self, amt).replace(b"PAR1", b"XXXX"))
+    with pytest.raises(AwsError, match=r"samples\.parquet: "):
+        bucket.sync()
+    assert not list(bucket.place().folder.rglob("samples.parquet"))
+    assert not list(bucket.place().folder.rglob("result.json"))  # a job is whole here or not at all
+
+
+def test_an_etag_that_is_no_md5_proves_nothing_and_stops_nothing(made: Path, bucket: Bucket) -> None:
+    """Objects in parts have other ETags; so have those that KMS encrypts."""
+    client = bucket.objects.client
+    for number, name in enumerate(bucket.names()):
+        content = bucket.objects.get(name, 1 << 30)
+        assert content is not None
+        if number % 2:
+            client.put_object(Bucket="bucket", Key=name, Body=content, ServerSideEncryption="aws:kms")
+        else:
+            upload = client.create_multipart_upload(Bucket="bucket", Key=name)["UploadId"]
+            part = client.upload_part(Bucket="bucket", Key=name, UploadId=upload, PartNumber=1, Body=content)
+            client.complete_multipart_upload(
+                Bucket="bucket",
+                Key=name,
+                UploadId=upload,
+                MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]},
+            )
+    assert any("-" in each.etag for each in bucket.objects.list())
+    for _ in range(2):
+        bucket.sync()
+        assert tree(bucket.place().folder) == tree(made)
+
+
+def test_where_no_etag_proves_it_the_record_does(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    # An ETag of KMS only looks like an MD5, and S3 keeps no checksum of its own here.
+    client = boto3.client("s3", config=Config(request_checksum_calculation="when_required"))
+    for path in made.rglob("samples.parquet"):
+        key = f"results/{path.relative_to(made).as_posix()}"
+        client.put_object(Bucket="bucket", Key=key, Body=path.read_bytes(), ServerSideEncryption="aws:kms")
+    usual, damaged = StreamingBody.read, []
+
+    def read(self: StreamingBody, amt: int | None = None) -> bytes:
+        content = usual(self, amt)
+        if b"PAR1" in content and len(damaged) < 2:
+            damaged.append(content)
+            return content.replace(b"PAR1", b"XXXX")
+        return content
+
+    monkeypatch.setattr(StreamingBody, "read", read)
+    monkeypatch.setattr(mirror, "CONNECTIONS", 1)
+    bucket.sync()
+    assert len(damaged) == 2
+    # The first was damaged twice: what S3 holds, as far as anybody can tell, and harness verify says it.
+    wrong = [name for name, content in tree(bucket.place().folder).items() if content != tree(made)[name]]
+    assert len(wrong) == 1
+
+
+def test_what_changes_while_it_is_read_is_listed_again(
+    made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, changed = mirror.list_ranges, []
+
+    def listed(*arguments: Any) -> Any:
+        found = usual(*arguments)
+        if len(changed) < 2:
+            name = next(name for name in bucket.names() if name.endswith(("result.json", "log.txt.gz")[len(changed)]))
+            changed.append(name)
+            bucket.objects.delete([name])
+        return found
+
+    monkeypatch.setattr(mirror, "list_ranges", listed)
+    bucket.sync()
+    assert len(changed) == 2
+    assert len(list(bucket.place().folder.rglob("result.json"))) == 3
+
+
+def test_a_file_written_after_its_page_was_listed_is_not_missed(
+    made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = mirror.list_ranges
+    monkeypatch.setattr(
+        mirror, "list_ranges", lambda *given: [each for each in usual(*given) if not each.name.endswith("log.txt.gz")]
+    )
+    bucket.sync()
+    assert tree(bucket.place().folder) == tree(made)
+
+
+def test_what_another_process_adds_meanwhile_is_not_taken_for_gone(
+    made: Path, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.sync()
+    usual = mirror.list_ranges
+
+    def listed(*arguments: Any) -> Any:
+        found = usual(*arguments)
+        more = tmp_path / "more"
+        if not more.exists():  # published, then stored here
+            publisher.put(more, Made("z", 1.0, jobs=1))
+        bucket.fill(more)
+        for name, content in tree(more).items():
+            path = bucket.place().folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        return found
+
+    monkeypatch.setattr(mirror, "list_ranges", listed)
+    bucket.sync()
+    assert list(bucket.place().folder.glob("quick/z/**/result.json"))
+
+
+def test_reading_needs_no_right_to_write(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    from botocore.client import BaseClient
+
+    from harness.aws.results import open_to_read
+
+    usual, refused = BaseClient._make_api_call, []
+
+    def call(self: Any, operation: str, parameters: Any) -> Any:
+        if operation not in ("ListObjectsV2", "GetObject"):
+            refused.append(operation)
+            raise exceptions.ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, operation)
+        return usual(self, operation, parameters)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", call)
+    folder = open_to_read("s3://bucket/results", bucket.cache, Wants.ALL, mirror.Watch())
+    assert tree(folder) == tree(made) and refused == []
+
+
+def test_what_lies_above_and_may_not_be_read_is_left_out(
+    made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from botocore.client import BaseClient
+
+    usual = BaseClient._make_api_call
+
+    def call(self: Any, operation: str, parameters: Any) -> Any:
+        if not parameters.get("Prefix", "results/quick/").startswith("results/quick/"):
+            raise exceptions.ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, operation)
+        return usual(self, operation, parameters)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", call)
+    bucket.sync("results/quick")
+    assert tree(bucket.place().folder) == tree(made)
+    assert bucket.said == [
+        "s3://bucket/results/quick: read without s3://bucket/results/origin.toml, which is not permitted"
+    ]
+    with pytest.raises(AwsError, match="not permitted"):
+        bucket.sync("results")
+
+
+def test_no_space_here_is_one_line(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Path, *_: Any) -> Any:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(HarnessError, match="cannot be written: No space left") as caught:
+        bucket.sync()
+    assert "\n" not in str(caught.value)
+
+
+def test_places_of_one_bucket_share_a_mirror(made: Path, bucket: Bucket, requests: list[str]) -> None:
+    bucket.sync("results/quick")
+    requests.clear()
+    bucket.sync("results")
+    assert "GetObject" not in requests
+    assert Place(bucket.place().uri, Path("/c")).folder == Path("/c/s3/bucket/results")
+
+
+def test_md5_is_what_moto_calls_an_etag(made: Path, bucket: Bucket) -> None:
+    each = next(each for each in bucket.objects.list() if each.name.endswith("result.json"))
+    path = made / each.name.removeprefix("results/")
+    assert hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() == each.etag

@@ -1,0 +1,164 @@
+"""`harness export`, `merge` and `verify`, as a person types them; and their page, which does what it says."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from harness.cli import export, main
+from harness.report import export as result_exports
+from harness.results import origins, reader
+from tests.support import publisher
+from tests.support.publisher import Made
+from tests.support.results_folders import change, job, put
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "exchange.md").read_text(encoding="utf-8")
+SHIPPED = "results/published/santhanam2023"
+
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def harness(results: Path) -> Call:
+    """The command line beside stored results, which the fixture puts into the current folder."""
+
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(main, arguments, catch_exceptions=False)
+
+    return call
+
+
+@pytest.mark.slow
+def test_the_page_does_what_it_says(harness: Call) -> None:
+    """Every command of it succeeds and every line of Python runs, in their order."""
+    shutil.copytree("results", "from-alice")
+    shutil.copytree("results", "from-bob")
+    shutil.copytree(ROOT / SHIPPED, SHIPPED)
+    names: dict[str, Any] = {}
+    ran = []
+    for kind, block in re.findall(r"```(sh|python)\n(.*?)```", PAGE, flags=re.DOTALL):
+        if kind == "python":
+            exec(block, names)
+            continue
+        for line in block.splitlines():
+            program, *arguments = shlex.split(line)
+            done = harness(*arguments)
+            assert (program, done.exit_code) == ("harness", 0), f"{line}: {done.output}"
+            ran.append(arguments[0])
+    assert ran.count("export") == 4 and {"merge", "verify", "report"} <= set(ran)
+    assert len(names["rows"]) == 6 and len(names["old"]) == 6 and "P@1" in names["old"]
+    assert {path.name for path in Path("together").iterdir()} == {"alice", "bob"}
+    (named,) = re.findall(r"`(harness verify results/published/\w+)` lists", PAGE)
+    assert harness(*named.split()[1:]).exit_code == 1
+
+
+def test_exported_formats_are_those_that_there_are() -> None:
+    assert export.FORMATS == result_exports.FORMATS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--format", "parquet", "--samples"), "--samples goes with --format sqlite"),
+        (("--format", "csv", "--actor-team", "us"), "go with --format ir_metadata"),
+        (("--format", "csv", "--measures", "none@3"), "unknown measure 'none@3'"),
+        (("--format", "csv", "--as-of", "1999-01-01"), "are dated 1999-01-01 or before"),
+    ],
+)
+def test_what_does_not_go_together_is_told_in_a_line(harness: Call, arguments: tuple[str, ...], said: str) -> None:
+    done = harness("export", "results", "-o", "out", *arguments)
+    assert done.exit_code == 2 and done.stderr.count("\n") == 1 and said in done.stderr
+    assert not Path("out").exists()
+
+
+def test_published_tables_are_exported_as_rows_alone(harness: Call) -> None:
+    shipped = str(ROOT / SHIPPED)
+    for form in ("csv", "parquet", "sqlite"):
+        assert harness("export", shipped, "--format", form, "-o", f"out.{form}").exit_code == 0
+    assert harness("export", shipped, "--format", "sqlite", "--samples", "-o", "more.db").exit_code == 2
+    assert "no runs to describe" in harness("export", shipped, "--format", "ir_metadata", "-o", "meta").stderr
+
+
+def test_export_overwrites_nothing(harness: Call) -> None:
+    assert harness("export", "results", "--format", "csv", "-o", "out").stdout == "written: out\n"
+    done = harness("export", "results", "--format", "csv", "-o", "out")
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1) and "nothing is overwritten" in done.stderr
+
+
+def test_merging_says_what_lies_there_then(harness: Call) -> None:
+    done = harness("merge", "results", "bob=results", "-o", "out")
+    assert done.exit_code == 0 and done.stdout == "bob: 12 jobs\nresults: 12 jobs\nwritten: out\n"
+    assert harness("merge", "results", "bob=results", "-o", "out").stdout.endswith(
+        "nothing to do: out holds this already\n"
+    )
+    put(job(Path("results")) / reader.LOG, b"x")
+    done = harness("merge", "results", "-o", "other")
+    assert done.exit_code == 2 and "nothing was written" in done.stderr and not Path("other").exists()
+    assert harness("merge", "-o", "other").exit_code == 2
+
+
+def test_verify_names_one_thing_a_line_and_fails(harness: Call) -> None:
+    done = harness("verify")
+    assert (done.exit_code, done.stdout) == (0, "12 jobs, 36 files: all follows\n")
+    folder = job(Path("results"))
+    put(folder / reader.LOG, b"x")
+    change(folder, lambda raw: raw.update(warmup_done=9))
+    change(folder, lambda raw: raw["files"].update({"a\n\x1b[2Jb": "0"}))
+    done = harness("verify", "results")
+    assert done.exit_code == 1 and len(done.stdout.splitlines()) == 3
+    assert "\x1b" not in done.stdout, "a stranger's control characters reach no terminal"
+    assert done.stderr.endswith(": 3 do not follow\n")
+    assert harness("verify", "none").exit_code == 2
+    assert harness("verify", "results", "--against", "none.json").exit_code == 2
+
+
+def test_a_report_is_held_against_its_results(harness: Call) -> None:
+    asked = ("report", "results", "--format", "json", "--as-of", "2022-12-05", "--measures", "P@1")
+    put(Path("report.json"), harness(*asked).stdout.encode())
+    assert harness("verify", "results", "--against", "report.json").exit_code == 0
+    put(Path("report.json"), Path("report.json").read_bytes().replace(b'"queries": 38', b'"queries": 39'))
+    done = harness("verify", "results", "--against", "report.json")
+    assert done.exit_code == 1 and "queries: stored: 39; follows: 38" in done.stdout
+
+
+@pytest.mark.slow
+def test_merged_rows_are_ranked_and_compared_by_origin(harness: Call, tmp_path: Path) -> None:
+    """What can be ranked was measured in containers, which here is told."""
+    for name, slower in (("ours", 1.0), ("theirs", 2.0)):
+        publisher.put(
+            Path("out", name), Made("bm25", 2 * slower, (2,)), Made("splade", 9 * slower, (1,)), Made("null", 0.1)
+        )
+        text = origins.text(origins.Origin(name=name, jobs=9, sha256="0"))
+        put(Path("out", name, origins.FILE), text.encode())
+    board = harness("leaderboard", "out")
+    assert board.exit_code == 0, board.output
+    ranked = [line.split("|")[2:4] for line in board.stdout.splitlines() if re.match(r"\| \d", line)]
+    assert {(system.strip(), origin.strip()) for system, origin in ranked} == {
+        (system, origin) for system in ("bm25", "splade") for origin in ("ours", "theirs")
+    }
+    lines = list(csv.DictReader(io.StringIO(harness("leaderboard", "out", "--format", "csv").stdout)))
+    assert {line["origin"] for line in lines} == {"ours", "theirs"} and len(lines) == 4
+    put(Path("board.json"), harness("leaderboard", "out", "--format", "json", "--mode", "robust").stdout.encode())
+    assert "board.json" not in harness("verify", "out", "--against", "board.json").stdout
+    compared = harness("compare", "bm25", "splade", "--results", "out").stdout
+    pairs = re.findall(r"\*\*A: bm25 .* of (\w+); B: splade .* of (\w+)\*\*", compared)
+    assert sorted(pairs) == [("ours", "ours"), ("theirs", "theirs")]
+
+
+def test_merged_results_have_origins_in_every_table(harness: Call) -> None:
+    harness("merge", "ours=results", "theirs=results", "-o", "out")
+    for arguments in (("report",), ("reprice", "--as-of", "2022-12-05"), ("report", "--layout", "santhanam2023")):
+        command, *options = arguments
+        for form in ("md", "csv", "json"):
+            done = harness(command, "out", *options, "--format", form)
+            assert done.exit_code == 0 and "theirs" in done.stdout, (arguments, form)

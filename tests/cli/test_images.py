@@ -1,0 +1,92 @@
+"""``harness images``: what is made beforehand, and what it says of it."""
+
+from __future__ import annotations
+
+import shutil
+
+import docker
+import pytest
+from click.testing import CliRunner, Result
+
+from harness.cli import main
+from harness.launch.images import builder, emulation
+from harness.launch.images.builder import Image
+from harness.launch.images.catalog import System
+from tests.conftest import Bench
+
+
+def harness(bench: Bench, *arguments: str) -> Result:
+    command = ["images", *arguments, "--cache", str(bench.cache)]
+    return CliRunner().invoke(main, command, catch_exceptions=False)
+
+
+@pytest.mark.docker
+def test_images_makes_what_is_asked_for_and_a_failure_stops_no_other(bench: Bench, engine: docker.DockerClient) -> None:
+    lacking = bench.folder / "engines" / "planted" / "systems" / "lacking.toml"
+    asset = f'[[assets]]\nfolder = "model"\nlicence = "MIT"\nsha256 = {{ "weights" = "{"0" * 64}" }}\n'
+    lacking.write_text(f'description = "its weights are nowhere"\n{asset}', encoding="utf-8")
+    done = harness(bench, "lacking", "planted", "planted")
+    assert done.exit_code == 1
+    head, row = done.stdout.splitlines()
+    assert head.split() == ["image", "of", "platform", "size", "took", "digest", "tag"]
+    image = engine.images.get(row.split()[-1])
+    assert row.startswith("planted") and image.id.removeprefix("sha256:").startswith(row.split()[-2])
+    assert f"{image.attrs['Size'] / 1e6:,.0f} MB" in row and emulation.native(engine) in row
+    assert "harness: lacking: cannot find weights of 'model'" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("engine")
+def test_for_gpus_it_makes_what_has_packages_for_them(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def ensure_engine(_client: object, system: System, **_options: object) -> Image:
+        made.append(system.engine_image)
+        return Image("tag", "sha256:00", 1)
+
+    def ensure(_client: object, system: System, **_options: object) -> Image:
+        made.append(system.image)
+        return Image("tag", "sha256:00", 1)
+
+    monkeypatch.setattr(builder, "ensure_engine", ensure_engine)
+    monkeypatch.setattr(builder, "ensure", ensure)
+    planted = bench.folder / "engines" / "planted"
+    assert harness(bench, "--gpus").exit_code == 0 and "dense-cuda" in made
+    assert not [each for each in made if each.startswith("planted")], "it has no such packages"
+    assert harness(bench, "planted", "--gpus").exit_code == 0 and made.pop() == "planted"
+    shutil.copy(planted / "requirements.lock", planted / "requirements-cuda.lock")
+    assert harness(bench, "--gpus").exit_code == 0 and "planted-cuda" in made
+    assert harness(bench, "planted", "--gpus").exit_code == 0 and made.pop() == "planted-cuda"
+    made.clear()
+    assert harness(bench).exit_code == 0 and "planted" in made
+    assert not [each for each in made if each.endswith("-cuda")]
+    made.clear()
+    assert harness(bench, "planted", "--engine", "dense", "--engine", "dense").exit_code == 0
+    assert made == ["planted", "dense"]
+    assert harness(bench, "--engine", "dense", "--gpus").exit_code == 0 and made.pop() == "dense-cuda"
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("engine")
+def test_a_platform_is_handed_on_by_the_engines_name_for_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def ensure(_client: object, _system: System, *, platform: str | None, **_options: object) -> Image:
+        asked.append(platform)
+        return Image("tag", "sha256:00", 1, "linux/arm64")
+
+    monkeypatch.setattr(builder, "ensure_engine", ensure)
+    monkeypatch.setattr(builder, "ensure", ensure)
+    done = harness(bench, "planted", "--engine", "dense", "--platform", "aarch64")
+    assert done.exit_code == 0 and asked == ["linux/arm64", "linux/arm64"]
+    assert all("linux/arm64" in row for row in done.stdout.splitlines()[1:])
+    assert harness(bench, "planted").exit_code == 0 and asked.pop() is None, "the engine's own"
+    done = harness(bench, "planted", "--platform", "linux/arm46")
+    assert done.exit_code == 2 and "unknown platform 'linux/arm46'; did you mean 'linux/arm64'" in done.stderr
+
+
+def test_an_unknown_system_is_usage(bench: Bench) -> None:
+    done = harness(bench, "plantet")
+    assert done.exit_code == 2 and "unknown system 'plantet'; did you mean 'planted'?" in done.stderr
+    done = harness(bench, "--engine", "dens")
+    assert done.exit_code == 2 and "unknown engine 'dens'; did you mean 'dense'?" in done.stderr

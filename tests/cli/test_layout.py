@@ -1,0 +1,81 @@
+"""The paper's Table 3 from the command line: a suite that is no whole product, run and printed in that shape."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from harness import report
+from harness.analysis import results_folder
+from harness.analysis.table import Table
+from harness.cli import main
+from harness.cli import report as commands
+from harness.evaluation import measure_names
+from harness.launch.fake import FakeLauncher
+from harness.records import Outcome
+from tests.conftest import Bench
+from tests.report.test_table3 import SHIPPED, shown
+from tests.support.stored_jobs import Maker
+
+
+def test_a_suite_that_is_no_product_ends_in_the_papers_table_with_its_stand_in_marked(bench: Bench) -> None:
+    declared = bench.folder / "engines" / "planted" / "systems"
+    (declared / "dpr-planted.toml").write_text('description = "planted"\nstand_in = "two layers"\n', encoding="utf-8")
+    restrict = '[[restrict]]\nprofiles = ["cpu1-mem1"]\nsystems = ["planted"]\n'
+    path = bench.suite(restrict, systems=["planted", "dpr-planted"], profiles=["cpu1-mem1", "cpu2-mem4"])
+    done = bench.run(FakeLauncher(), path)
+    assert sorted((result.spec.cell.system, result.spec.cell.profile) for result, _ in done.jobs) == [
+        ("dpr-planted", "cpu2-mem4"),
+        ("planted", "cpu1-mem1"),
+        ("planted", "cpu2-mem4"),
+    ]
+    asked = ["report", str(bench.results), "--cache", str(bench.cache), "--layout", "santhanam2023"]
+    printed = CliRunner().invoke(main, asked, catch_exceptions=False).stdout
+    assert [(line[1], line[4]) for line in shown(printed, "tiny: latency and cost")[1:]] == [
+        ("1", "planted (fake)"),
+        ("2", "dpr-planted † (fake)"),
+        ("", "planted (fake)"),
+    ]
+    assert (
+        len(re.findall(r"^- † dpr-planted: not the published checkpoint but a stand-in: two layers$", printed, re.M))
+        == 1
+    )
+
+
+def test_the_command_knows_every_layout() -> None:
+    assert tuple(commands.MEASURES) == report.LAYOUTS
+    assert tuple(commands.MEASURES["rows"].split()) == measure_names.DEFAULT
+
+
+def test_the_command_prints_stored_results_in_the_papers_shape(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [make("dpr", changes={"stand_in": "a small model"}), make(outcome=Outcome.OOM)]
+    asked = []
+
+    def build_rows(folder: Path, measures: tuple[str, ...], market: commands.Market, *_: Any, **__: Any) -> Table:
+        asked.append(measures)
+        return results_folder.build(jobs, snapshot=market.snapshot(), measures=measures)
+
+    monkeypatch.setattr(commands, "stored_table", build_rows)
+    usual = ["report", str(make.folder), "--layout", "santhanam2023", "--as-of", "2026-07-20"]
+    done = CliRunner().invoke(main, usual, catch_exceptions=False)
+    assert done.exit_code == 0 and asked == [("RR@10", "Success@10")]
+    assert [line[4:6] for line in shown(done.stdout, "scifact")[1:]] == [
+        ["bm25", "oom [2]"],
+        ["dpr †", "2.70 after 0 warm-up queries"],
+    ]
+    CliRunner().invoke(main, [*usual, "--measures", "nDCG@10"], catch_exceptions=False)
+    assert asked[1] == ("nDCG@10",)
+
+
+def test_the_papers_folder_has_that_shape_too() -> None:
+    done = CliRunner().invoke(
+        main, ["report", str(SHIPPED), "--layout", "santhanam2023", "--as-of", "2022-12-02"], catch_exceptions=False
+    )
+    assert done.exit_code == 0
+    cells = shown(done.stdout, "xortydi: latency and cost")
+    assert cells[1] == ["0", "1", "64", "x2gd.xlarge (0.334)", "BM25", "37.0", "3.43"]
+    assert "Prices: aws us-east-1, Linux on-demand, 2022-10-31" in done.stdout

@@ -1,0 +1,124 @@
+"""`harness robustness`, as a person types it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from harness.cli import main
+from scripts.docs import example_runs
+from tests.support import publisher
+from tests.support.publisher import Made
+
+Call = Callable[..., Result]
+QRELS = ("--qrels", "qrels.txt")
+
+
+@pytest.fixture
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(main, ["robustness", *arguments], catch_exceptions=False)
+
+    return call
+
+
+def test_stored_results_of_several_datasets(harness: Call, tmp_path: Path) -> None:
+    publisher.put(
+        tmp_path / "results",
+        Made("good", 20.0, (1, 1, 2)),
+        Made("bad", 30.0, (2, 1, 3)),
+        Made("dead", 1.0, outcome=publisher.Outcome.OOM),
+        Made("only", 1.0, dataset="nfcorpus"),
+    )
+    done = harness("--against", "Success@1", "--keep", "1")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("**scifact, by nDCG@10, 140 judged queries**")
+    assert "good" in done.stdout and "dead" not in done.stdout
+    assert done.stderr == "nfcorpus: left out, only is its only system\n"
+    alone = harness("--only", "only")
+    assert alone.exit_code == 2 and alone.stderr.count("\n") == 1
+    assert "nfcorpus: an order needs two systems, there is only alone; name more" in alone.stderr
+
+
+@pytest.mark.slow
+def test_run_files_and_pictures(harness: Call, tmp_path: Path) -> None:
+    example_runs.write(tmp_path)
+    asked = ("zeta.run", "gamma.run", *QRELS, "--resamples", "100", "--draws", "5", "--seed", "3")
+    (board,) = json.loads(harness(*asked, "--format", "json").stdout)["leaderboards"]
+    assert [each["name"] for each in board["conditions"]] == [
+        "resampled",
+        "at most 1 relevant a query",
+        "50 % of all",
+        "RR@10",
+        "AP",
+    ]
+    assert [each["draws"] for each in board["conditions"]] == [100, 5, 5, 100, 100]
+    drawn = harness(*asked, "--format", "svg", "-o", "pictures")
+    assert drawn.exit_code == 0, drawn.output
+    assert [Path(line) for line in drawn.stdout.splitlines()] == [Path("pictures") / "qrels.txt-flips.svg"]
+    assert "gamma" in (tmp_path / "pictures" / "qrels.txt-flips.svg").read_text()
+
+
+def test_where_nothing_can_be_drawn_it_says_why(harness: Call, tmp_path: Path) -> None:
+    (tmp_path / "qrels.txt").write_text("q1 0 d1 1\n")
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.run").write_text("q1 Q0 d1 1 2.0 x\n")
+    done = harness("one.run", "two.run", *QRELS, "--against", "", "--keep", "1", "--format", "png", "-o", "p")
+    assert "no matrix of other queries, resampled: resampling needs 11 queries, there are 1" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--measure", "XYZ@10"), "unknown measure 'XYZ@10'"),
+        (("--against", "AP ABC"), "unknown measure 'ABC'"),
+        (("--keep", "2.5"), "--keep 2.5: neither a number of relevant judgements a query"),
+        (("--format", "png"), "--format png writes files; name a folder for them with -o"),
+        (("--measure", "NumRet"), "NumRet makes no leaderboard: it is no mean over queries; choose another"),
+        (("missing.run",), "missing.run: no such file"),
+    ],
+)
+def test_what_cannot_be_is_one_line(harness: Call, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    example_runs.write(tmp_path)
+    done = harness("alpha.run", "beta.run", *QRELS, *arguments)
+    assert done.exit_code == 2 and said in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_queries_are_left_out_of_run_files_and_of_results(harness: Call, tmp_path: Path) -> None:
+    example_runs.write(tmp_path)
+    Path("leaked.txt").write_text("q001\nq002\nnowhere\n")
+    asked = ("--resamples", "100", "--draws", "2", "--without-queries", "leaked.txt")
+    done = harness("zeta.run", "gamma.run", *QRELS, *asked)
+    assert done.exit_code == 0 and done.stdout.startswith("**qrels.txt, by nDCG@10, 198 judged queries**")
+    assert (
+        "qrels.txt is judged without 2 of its 200 queries (leaked.txt, which names 1 (nowhere) that the sample has not)"
+        in done.stdout
+    )
+    publisher.put(tmp_path / "results", Made("good", 20.0, (1, 1, 2)), Made("bad", 30.0, (2, 1, 3)))
+    done = harness(*asked)
+    assert done.exit_code == 0 and done.stdout.startswith("**scifact, by nDCG@10, 138 judged queries**")
+    assert (
+        "- scifact is judged without 2 of its 140 queries (leaked.txt, which names 1 (nowhere) that the sample has not)"
+        in done.stdout
+    )
+    Path("leaked.txt").write_text("nowhere\n")
+    refused = harness(*asked)
+    assert refused.exit_code == 2 and "none of its 1 queries is in a sample here" in refused.stderr
+
+
+def test_robustness_says_by_what_stored_runs_are_judged(harness: Call, tmp_path: Path) -> None:
+    publisher.put(tmp_path / "results", Made("good", 20.0, (1, 1, 2)), Made("bad", 30.0, (2, 1, 3)))
+    Path("more.trec").write_text("".join(f"{query} 0 right 1\n{query} 1 wrong1 -1\n" for query in publisher.QUERIES))
+    done = harness("results", "--qrels", "more.trec", "--resamples", "100", "--draws", "2")
+    assert "- scifact is judged by more.trec (SHA-256 " in done.stdout
+    assert (
+        "; 140 grades are below 0, the first in more.trec:2" in done.stdout
+        and "- Unjudged among the first 10 hits on scifact" in done.stdout
+    )

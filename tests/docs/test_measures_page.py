@@ -1,0 +1,35 @@
+"""docs/measures.md says what harness computes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.evaluation import measure_names
+from scripts.docs import measures_example
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = (DOCS / "measures.md").read_text(encoding="utf-8")
+
+
+def test_the_worked_example_is_what_harness_computes() -> None:
+    assert measures_example.table() in PAGE
+    found = measures_example.values(["AP"])
+    assert {name: round(of["AP"], 2) for name, of in found.items()} == {"A": 0.83, "B": 0.47, "C": 0.48}
+    by_hand = {"A": (1 / 1 + 2 / 2 + 3 / 6) / 3, "B": (1 / 2 + 2 / 5 + 3 / 6) / 3, "C": (1 / 3 + 2 / 4 + 3 / 5) / 3}
+    assert {name: of["AP"] for name, of in found.items()} == pytest.approx(by_hand)
+
+
+def test_every_measure_that_the_page_names_is_one() -> None:
+    first = PAGE.partition("## What each is")[2].partition("## Three")[0]
+    named = [name for line in first.splitlines() if line.startswith("| `") for name in re.findall(r"`([^`]+)`", line)]
+    assert len(named) > 20
+    assert [str(each).replace('"', "'") for each in measure_names.parse(named)] == named
+
+
+def test_the_picture_is_there_and_small() -> None:
+    path = DOCS / "pictures" / f"{measures_example.NAME}.png"
+    assert f"](pictures/{path.name})" in PAGE and path.stat().st_size < 200_000
+    assert len(measures_example.draw().axes) == 2

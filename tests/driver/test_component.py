@@ -1,0 +1,207 @@
+"""The far end of JSON lines: what is asked reaches the adapter, and what goes wrong comes back as what it is."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.driver.adapter import Corpus
+from harness.driver.driver import outcome_of
+from harness.driver.hits import BadAnswer
+from harness.driver.subprocess_adapter import EngineFailed, JsonLines
+from harness.records import Envelope, Hit, Outcome
+
+ROOT = Path(__file__).parents[2]
+
+ADAPTER = """
+import atexit, gc, os, subprocess, sys, time
+from harness.driver.adapter import Adapter
+from harness.driver.hits import BadAnswer
+from harness.records import Hit
+
+class Toy(Adapter):
+    def build(self, corpus, index_dir, progress):
+        print("building", flush=True)
+        progress(0)
+        (index_dir / "made").write_text(" ".join(document.doc_id for document in corpus))
+        time.sleep(0.25)
+        progress(len(corpus))
+
+    def resumed_s(self):
+        return 1.5
+
+    def load(self, index_dir):
+        self.closed = index_dir / "closed"
+        self.made = (index_dir / "made").read_text()
+        atexit.register((index_dir / "left").touch)
+        print("a line that is no reply", flush=True)
+        subprocess.run(["echo", "nor is a child's"])
+        assert sys.stdin.read() == "", "the requests are out of reach"
+
+    def search(self, query, k):
+        return {BODY}
+
+    def stages_s(self):
+        return {"retrieve": 0.001}
+
+    def threads(self):
+        return {"collector": int(gc.isenabled())}
+
+    def libraries(self):
+        return {"params": str(self.params), "envelope": str(self.envelope), "assets": str(self.assets)}
+
+    def close(self):
+        self.closed.touch()
+
+ENGINE = Toy
+"""
+BATCHES = """
+    def search_batch(self, queries, k):
+        return [[Hit(query, 1.0)] for query in queries][:2]
+"""
+
+
+class Near(JsonLines):
+    arguments = (sys.executable, "-m", "harness.driver.component")
+    adapter_sha256 = ""
+
+    def _surroundings(self, index_dir: Path) -> dict[str, Any]:
+        return {**super()._surroundings(index_dir), "adapter_sha256": self.adapter_sha256}
+
+
+Make = Callable[..., Near]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    made: list[Near] = []
+
+    def new(body: str = "[Hit(f'd{n}', -float(n)) for n in range(k)]", more: str = "") -> Near:
+        (tmp_path / "adapter.py").write_text(ADAPTER.replace("{BODY}", body).replace("ENGINE =", f"{more}\nENGINE ="))
+        (tmp_path / "made").write_text("d0 d1")
+        near = Near({"k1": 0.9}, Envelope("e", 2, 1 << 30, 1), Path("/opt/assets"))
+        path = os.pathsep.join([str(ROOT), str(tmp_path)])
+        near.environment = {"PYTHONPATH": path, "PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"}
+        made.append(near)
+        return near
+
+    yield new
+    for near in made:
+        near._kill()
+
+
+def test_what_is_asked_reaches_the_adapter_and_comes_back(
+    make: Make, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    near = make()
+    near.load(tmp_path)
+    assert near.search("caf\u00e9", 2) == [Hit("d0", 0.0), Hit("d1", -1.0)]
+    assert near.stages_s() == {"retrieve": 0.001}
+    assert near.libraries() == {
+        "params": "{'k1': 0.9}",
+        "envelope": str(Envelope("component", 2, 1 << 30, 1)),
+        "assets": "/opt/assets",
+    }
+    assert near.threads() == {"collector": 0}, "it rests while queries run"
+    assert near.search_batch(["a", "b"], 1) == [[Hit("d0", 0.0)]] * 2 and not near._batches
+    near.close()
+    assert (tmp_path / "closed").exists()
+    assert not (tmp_path / "left").exists(), "libraries that are slow to take down are left standing"
+    assert capfd.readouterr().err == "a line that is no reply\nnor is a child's\n", "what it prints is the log's"
+
+
+def test_a_build_says_how_far_it_is_and_what_it_took_over(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "x", "text": "one"}\n{"_id": "y", "text": "two"}\n')
+    near, done = make(), list[int]()
+    near.build(Corpus(tmp_path / "corpus.jsonl", 2), tmp_path, done.append)
+    assert done == [0, 2] and (tmp_path / "made").read_text() == "x y"
+    assert near.resumed_s() == 1.5 and near.libraries().keys() == {"params", "envelope", "assets"}
+    assert not (tmp_path / "closed").exists(), "nothing was loaded"
+
+
+def test_a_build_whose_index_lacks_documents_fails(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "x", "text": "one"}\n')
+    doubts = "    def verify_index(self, corpus, index_dir):\n        raise RuntimeError(f'holds 0 of {len(corpus)}')\n"
+    with pytest.raises(EngineFailed, match="holds 0 of 1"):
+        make(more=doubts).build(Corpus(tmp_path / "corpus.jsonl", 1), tmp_path, lambda _: None)
+
+
+def test_batches_go_over_at_once_where_the_adapter_shares_work(make: Make, tmp_path: Path) -> None:
+    near = make(more=BATCHES)
+    near.load(tmp_path)
+    assert near._batches and near.search_batch(["a", "b"], 1) == [[Hit("a", 1.0)], [Hit("b", 1.0)]]
+    with pytest.raises(BadAnswer, match="search_batch has no answer for each of 3 queries"):
+        near.search_batch(["a", "b", "c"], 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome", "said"),
+    [
+        ("[][1]", Outcome.CRASH, "the engine says: IndexError: list index out of range"),
+        ("sys.exit(0)", Outcome.CRASH, "the engine says: SystemExit: 0"),
+        ("os._exit(3)", Outcome.CRASH, "the engine ended with exit code 3 before it replied"),
+        ("os.kill(os.getpid(), 9)", Outcome.CRASH, "the engine ended with signal SIGKILL"),
+        ("b'x' * (1 << 62)", Outcome.OOM, "the engine says: MemoryError"),
+        ("exec('raise RuntimeError(\"CUDA OutOfMemoryError\")')", Outcome.OOM, "CUDA OutOfMemoryError"),
+        ("exec('raise BadAnswer(\"odd\")')", Outcome.BAD_OUTPUT, "the engine says: BadAnswer: odd"),
+        ("None", Outcome.BAD_OUTPUT, "search returned NoneType, not a list or tuple of hits"),
+        ("(Hit('d', 1.0) for _ in range(3))", Outcome.BAD_OUTPUT, "search returned generator"),
+        ("[('d', 1.0)]", Outcome.BAD_OUTPUT, "search returned what is no Hit"),
+        ("[Hit('d', float('nan'))]", Outcome.BAD_OUTPUT, "a reply holds what JSON cannot"),
+        ("[Hit('d', 1j)]", Outcome.BAD_OUTPUT, "a reply holds what JSON cannot"),
+    ],
+)
+def test_what_goes_wrong_comes_back_as_what_it_is(
+    make: Make, tmp_path: Path, body: str, outcome: Outcome, said: str
+) -> None:
+    near = make(body)
+    near.load(tmp_path)
+    with pytest.raises((EngineFailed, BadAnswer, MemoryError)) as caught:
+        near.search("x", 3)
+    assert outcome_of(caught.value) is outcome
+    assert said in str(caught.value)
+
+
+def test_another_engines_adapter_is_refused(make: Make, tmp_path: Path) -> None:
+    near = make()
+    near.adapter_sha256 = hashlib.sha256((tmp_path / "adapter.py").read_bytes()).hexdigest()
+    near.load(tmp_path)
+    other = make()
+    other.adapter_sha256 = "0" * 64
+    with pytest.raises(EngineFailed, match=r"adapter\.py is another engine's: one that is joined keeps its files in"):
+        other.load(tmp_path)
+
+
+@pytest.mark.slow
+def test_one_that_hangs_dies_with_its_parent(make: Make, tmp_path: Path) -> None:
+    make("time.sleep(600)")
+    code = f"""
+import sys
+sys.path[:0] = [{str(ROOT)!r}]
+from pathlib import Path
+from tests.measure.test_component import Near
+from harness.records import Envelope
+near = Near({{}}, Envelope("e", 1, 1), Path("/"))
+near.environment = {{"PYTHONPATH": {os.pathsep.join([str(ROOT), str(tmp_path)])!r}}}
+near.load(Path({str(tmp_path)!r}))
+near._send({{"verb": "search", "query": "", "k": 1}})
+print(near._process.pid, flush=True)
+import os, time
+time.sleep(0.2)
+os.kill(os.getpid(), 9)
+"""
+
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    (pid,) = said.stdout.split()
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{pid}").exists() and "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text():
+        assert time.monotonic() < deadline, "it lives on"
+        time.sleep(0.02)

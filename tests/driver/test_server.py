@@ -1,0 +1,236 @@
+"""The open loop in real time: who waits in a queue says so."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.driver import rate_search, server
+from harness.driver.hits import BadAnswer
+from harness.driver.output import EVENTS, SAMPLES, Output
+from harness.driver.scenarios import Asker, Done, handed, single_stream
+from harness.jobs.job_samples import incomplete, read, worked_s
+from harness.launch.base import Job, Prepared
+from harness.records import Envelope, Hit, JobSpec, Measurement, Outcome, Query, ScenarioParams
+from tests.driver.test_adapter import Least
+from tests.support import job_fixtures
+
+TARGET = ScenarioParams(latency_target_s=0.05, latency_percentile=95.0)
+
+
+class Serving(Least):
+    """Sleeps as long as it is told to, by the number of the search."""
+
+    service_s: Callable[[int], float]
+    threads_seen: set[str]
+    width = 1
+    searches = 0
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        assert not gc.isenabled()
+        number, self.searches = self.searches, self.searches + 1
+        self.threads_seen.add(threading.current_thread().name)
+        time.sleep(self.service_s(number))
+        return [Hit("d", 1.0)]
+
+    def streams(self) -> int:
+        return self.width
+
+    def stages_s(self) -> dict[str, float]:
+        return {"retrieve": 0.001}
+
+
+def adapter(service_s: Callable[[int], float], width: int = 1) -> Serving:
+    made = Serving({}, Envelope("e", 1, 1), Path())
+    made.service_s, made.width, made.threads_seen = service_s, width, set()
+    return made
+
+
+def spec(queries: int, **keys: Any) -> JobSpec:
+    given = {
+        "scenario": "server",
+        "trials": 1,
+        "seed": 3,
+        "scenario_params": TARGET,
+        "warmup": tuple(Query(f"w{n}", "warm") for n in range(5)),
+        "sample": tuple(Query(f"q{n}", f"text {n}") for n in range(queries)),
+        **keys,
+    }
+    return job_fixtures.spec(**given)
+
+
+def run(folder: Path, system: Serving, job: JobSpec, scenario: Callable[..., Done] = server.server) -> Done:
+    (folder / "out").mkdir()
+    out = Output(folder / "out")
+    try:
+        return scenario(system, job, out)
+    finally:
+        out.close()
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "out" / SAMPLES).read_text().splitlines()]
+
+
+def p99_s(latencies_ns: list[int]) -> float:
+    return sorted(latencies_ns)[int(0.99 * len(latencies_ns)) - 1] / 1e9
+
+
+def one_probe(folder: Path, system: Serving, job: JobSpec, rate_qps: float, monkeypatch: pytest.MonkeyPatch) -> Done:
+    """A job whose search tries one rate and no other."""
+
+    def search(probe: Callable[[float, bool], bool], *_: float) -> None:
+        with contextlib.suppress(rate_search.Unreachable):
+            probe(rate_qps, False)
+
+    monkeypatch.setattr(server, "highest_rate", search)
+    return run(folder, system, job)
+
+
+@pytest.mark.slow
+def test_a_stall_is_seen_in_the_queue_and_not_in_a_closed_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One search of 300 takes a second.  In a closed loop that is one slow query, beyond the 99th percentile; here some
+    150 arrive meanwhile, and each of them waits."""
+    stalled = 5 + 100  # warm-up comes first
+    for name in ("closed", "open"):
+        (tmp_path / name).mkdir()
+    job = spec(300, warmup_cap=0)
+    run(tmp_path / "closed", adapter(lambda n: 1.0 if n == stalled else 0.001), job, single_stream)
+    closed = [row["latency_ns"] for row in rows(tmp_path / "closed") if row["trial"] == 0]
+    assert max(closed) > 0.99e9 and p99_s(closed) < 0.5
+    system = adapter(lambda n: 1.0 if n == stalled else 0.001)
+    (probe,) = one_probe(tmp_path / "open", system, job, 150.0, monkeypatch).probes
+    opened = [row for row in rows(tmp_path / "open") if row["trial"] == 0]
+    assert p99_s([row["latency_ns"] for row in opened]) > 0.7
+    assert probe.late > 50 and not probe.passed
+    assert sum(row["service_ns"] > 0.9e9 for row in opened) == 1, "the service of the others was quick"
+
+
+def test_a_probe_is_whole_and_as_the_host_wants_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = spec(40, first_trial=5)
+    done = one_probe(tmp_path, adapter(lambda _: 0.001), job, 200.0, monkeypatch)
+    found, _, wrong = read(Job(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
+    assert wrong is None
+    assert incomplete(job, Measurement(Outcome.OK, None, None, probes=done.probes), found) is None
+    probe = [row for row in rows(tmp_path) if row["trial"] == 5]
+    assert [row["scheduled_ns"] for row in probe] == rate_search.arrivals_ns(3, 5, 40, 200.0)
+    assert all(row["latency_ns"] >= row["service_ns"] >= 1_000_000 for row in probe)
+    assert all(row["stages_ns"] == {"retrieve": 1_000_000} for row in probe)
+    wall_s = (probe[-1]["scheduled_ns"] + probe[-1]["latency_ns"]) / 1e9
+    assert worked_s(job, [sample for sample in found if sample.trial == 5]) <= wall_s
+
+
+@pytest.mark.slow
+def test_streams_that_work_at_once_are_not_taken_for_a_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = spec(60)
+    one_probe(tmp_path, adapter(lambda _: 0.02, width=3), job, 120.0, monkeypatch)
+    found, _, wrong = read(Job(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
+    assert wrong is None
+    probe = [sample for sample in found if sample.trial == 0]
+    wall_s = max((sample.scheduled_ns or 0) + sample.latency_ns for sample in probe) / 1e9
+    assert sum(sample.service_ns or 0 for sample in probe) / 1e9 > wall_s, "more than one stream's work"
+    assert 0.02 < worked_s(job, probe) <= wall_s
+
+
+def test_nothing_is_asked_before_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one_probe(tmp_path, adapter(lambda _: 0.0), spec(50), 400.0, monkeypatch)
+    waited = [row["latency_ns"] - row["service_ns"] for row in rows(tmp_path) if row["trial"] == 0]
+    assert min(waited) >= 0
+
+
+def test_checking_and_writing_do_not_stand_in_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep, asked = Asker.keep, []
+    system = adapter(lambda _: 0.0)
+
+    def slow(self: Asker, trial: int, query: Query, *args: Any, **keys: Any) -> None:
+        asked.append((trial, system.searches))
+        keep(self, trial, query, *args, **keys)
+
+    monkeypatch.setattr(Asker, "keep", slow)
+    one_probe(tmp_path, system, spec(30), 1000.0, monkeypatch)
+    assert {searches for trial, searches in asked if trial == 0} == {5 + 30}
+
+
+@pytest.mark.slow
+def test_as_many_threads_ask_as_the_adapter_has_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "three").mkdir()
+    alone = adapter(lambda _: 0.001)
+    one_probe(tmp_path / "one", alone, spec(30), 300.0, monkeypatch)
+    assert alone.threads_seen == {threading.current_thread().name}, "the thread that loaded the engine"
+    several = adapter(lambda _: 0.02, width=3)
+    done = one_probe(tmp_path / "three", several, spec(60), 100.0, monkeypatch)
+    assert len(several.threads_seen) == 1 + 3
+    assert sorted(row["query_id"] for row in rows(tmp_path / "three") if row["trial"] == 0) == sorted(
+        query.query_id for query in spec(60).sample
+    )
+    assert done.probes[0].late < 60, "a load of two on three streams is kept up with"
+
+
+@pytest.mark.parametrize("width", [0, -1, 1.5, True, 100_000])
+def test_streams_must_make_sense(tmp_path: Path, width: Any) -> None:
+    with pytest.raises(ValueError, match=r"streams\(\) is .*, must be a whole number from 1 to 1024"):
+        run(tmp_path, adapter(lambda _: 0.0, width), spec(10))
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_an_error_in_a_stream_ends_the_job(tmp_path: Path, width: int) -> None:
+    def failing(number: int) -> float:
+        if number == 8:
+            raise MemoryError("full")
+        return 0.001
+
+    with pytest.raises(MemoryError, match="full"):
+        run(tmp_path, adapter(failing, width), spec(200))
+    assert all(not thread.name.startswith("Thread-") for thread in threading.enumerate()), "no stream goes on alone"
+
+
+def test_a_bad_answer_is_found_after_the_probe(tmp_path: Path) -> None:
+    class Wrong(Serving):
+        def search(self, query: str, k: int) -> Sequence[Hit]:
+            found = super().search(query, k)
+            return [] if self.searches == 9 else found
+
+    system = Wrong({}, Envelope("e", 1, 1), Path())
+    system.service_s, system.threads_seen = lambda _: 0.001, set()
+    with pytest.raises(BadAnswer, match="0 hits, expected 1"):
+        run(tmp_path, system, spec(20))
+    assert system.searches == 5 + 20
+
+
+@pytest.mark.slow
+def test_the_host_hears_of_a_long_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_TELL_NS", 20_000_000)
+    one_probe(tmp_path, adapter(lambda _: 0.0), spec(20), 40.0, monkeypatch)
+    events = [json.loads(line) for line in (tmp_path / "out" / EVENTS).read_text().splitlines()]
+    done = [event["done"] for event in events if "done" in event]
+    assert len(done) > 5 and done[:-1] == sorted(done[:-1]) and done[-1] == 0
+
+
+@pytest.mark.slow
+def test_a_rate_is_found_and_checked_with_queries_that_are_handed_over(tmp_path: Path) -> None:
+    """Two milliseconds a query and a target of 200 ms at the median: anything under a full load will do."""
+    target = ScenarioParams(latency_target_s=0.2, latency_percentile=50.0)
+    (tmp_path / "out").mkdir()
+    out, asked, job = Output(tmp_path / "out"), [], spec(60, scenario_params=target)
+
+    def hand(number: int) -> list[Query]:
+        asked.append(number)
+        return handed(job, number)
+
+    done = server.server(adapter(lambda _: 0.002), replace(job, sample=()), out, hand)
+    out.close()
+    assert done.rate_qps is not None and 50 < done.rate_qps < 600
+    assert done.probes[-1].check and done.probes[-1].passed
+    assert asked == list(range(1, len(done.probes) + 1))
+    assert [phase.name for phase in out.phases] == ["warmup", *(f"trial-{n}" for n in range(len(done.probes)))]
+    assert [probe.trial for probe in done.probes] == list(range(len(done.probes)))

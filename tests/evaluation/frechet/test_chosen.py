@@ -1,0 +1,49 @@
+"""Which documents count, by hand."""
+
+from __future__ import annotations
+
+from harness.evaluation.frechet import distance
+from harness.evaluation.trec import Run
+
+QRELS = {
+    "q1": {"a": 1, "b": 3, "c": 2, "d": 0, "e": 2},
+    "q2": {"a": 1},
+    "q3": {"x": 0, "y": -1},
+}
+RUN = Run({"q1": ("d", "z", "a", "w", "v"), "q2": ("a", "b")}, ())
+
+
+def test_queries_without_a_relevant_document_are_left_out() -> None:
+    assert distance.with_relevant(QRELS, ("q4", "q2", "q3", "q1"), 1) == ("q2", "q1")
+
+
+def test_the_best_grades_come_first_and_ties_go_by_seed() -> None:
+    def of(most: int | None, seed: int) -> tuple[str, ...]:
+        return distance.judged(QRELS, ("q1",), most, seed, 1).documents[0]
+
+    assert of(1, 0) == ("b",)
+    assert {of(2, seed) for seed in range(20)} == {("b", "c"), ("b", "e")}
+    assert {frozenset(of(3, seed)) for seed in range(20)} == {frozenset("bce")}
+    assert set(of(None, 0)) == set(of(10, 0)) == set("abce")
+
+
+def test_what_is_drawn_for_a_query_hangs_on_it_alone() -> None:
+    one = {"q": dict.fromkeys("abcdef", 1)}
+    other = {"p": {"a": 1}, "q": dict.fromkeys("fedcba", 1)}
+    for seed in range(10):
+        assert (
+            distance.judged(one, ("q",), 2, seed, 1).documents[0]
+            == distance.judged(other, ("p", "q"), 2, seed, 1).documents[1]
+        )
+
+
+def test_retrieved_documents_count_for_each_query() -> None:
+    found = distance.retrieved(RUN, QRELS, ("q1", "q2", "q3"), 3, unlabelled=False)
+    assert found.documents == (("d", "z", "a"), ("a", "b"), ())
+    assert (found.size, found.fewer_than(3), found.fewer_than(1)) == (5, 2, 1)
+    assert list(found.names()).count("a") == 2
+
+
+def test_unlabelled_skips_what_is_judged_whatever_its_grade_before_k_are_taken() -> None:
+    found = distance.retrieved(RUN, QRELS, ("q1", "q2"), 2, unlabelled=True)
+    assert found.documents == (("z", "w"), ("b",)), "d has grade 0, and a is judged for q2"

@@ -1,0 +1,21 @@
+"""docs/frechet.md shows the figures that were stored."""
+
+from __future__ import annotations
+
+from scripts.docs import frechet_page
+
+PAGE = (frechet_page.DOCS / "frechet.md").read_text(encoding="utf-8")
+
+
+def test_the_tables_are_those_of_the_stored_figures() -> None:
+    samples = frechet_page.stored()
+    assert frechet_page.systems(samples[frechet_page.MOST]) in PAGE
+    assert frechet_page.taus(samples) in PAGE
+
+
+def test_a_shuffled_run_is_what_it_is_made_of() -> None:
+    for sample in frechet_page.stored().values():
+        found = {each["system"]: each["distances"] for each in sample["systems"]}
+        for one, other in zip(found["bm25"], found["bm25-shuffled"], strict=True):
+            near = abs(one["figure"]["value"] / other["figure"]["value"] - 1) < 0.01  # three queries are left out
+            assert near is not one["unlabelled"], "under URR it has no judged documents to lose"

@@ -1,0 +1,466 @@
+import gzip
+import math
+import subprocess
+import sys
+from pathlib import Path
+from subprocess import CalledProcessError
+from typing import Any
+
+import pytest
+
+from harness.errors import FileError, UsageError
+from harness.evaluation import evaluate, measure_names, providers, trec
+
+MEASURES = measure_names.parse(measure_names.DEFAULT)
+
+
+def judge(
+    rankings: dict[str, tuple[str, ...]], qrels: trec.Qrels, sample: list[str], *names: str
+) -> evaluate.Evaluation:
+    measures = measure_names.parse(names) if names else MEASURES
+    return evaluate.evaluate(trec.Run(rankings, ()), qrels, sample, measures)
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+RUN = """\
+q1 Q0 d3 1 9.5 bm25
+q1 Q0 d1 2 8.25 bm25
+q1 Q0 d2 3 1 bm25
+q2 Q0 d9 1 3.5 bm25
+"""
+QRELS = """\
+q1 0 d1 1
+q1 0 d2 2
+q1 0 d3 0
+q2 0 d1 1
+q3 0 d7 1
+q9 0 d1 1
+"""
+
+
+def test_measures_are_as_reckoned_by_hand(tmp_path: Path) -> None:
+    run = trec.read_run(write(tmp_path / "run.trec.gz", RUN))
+    qrels = trec.read_qrels(write(tmp_path / "qrels.trec.gz", QRELS))
+    found = evaluate.evaluate(run, qrels, ["q1", "q2", "q3", "q4"], MEASURES)
+    # q1: first relevant at rank 2; gains 0, 1, 2 against the ideal 2, 1.  q2: a miss.  q3: no hits.  q4: not judged.
+    # q9 is judged, but not in the sample.
+    gain = (1 / math.log2(3) + 2 / math.log2(4)) / (2 / math.log2(2) + 1 / math.log2(3))
+    assert found.values == {
+        "RR@10": pytest.approx(0.5 / 3),
+        "Success@10": pytest.approx(1 / 3),
+        "nDCG@10": pytest.approx(gain / 3),
+    }
+    assert found.queries == 3
+    assert found.unjudged == ("q4",)
+    assert found.without_hits == ("q3",)
+    assert found.tied_queries == ()
+
+
+def test_a_cutoff_counts_ranks() -> None:
+    ranking = tuple(f"d{i}" for i in range(1, 12))
+    assert judge({"q": ranking}, {"q": {"d10": 1}}, ["q"]).values["RR@10"] == pytest.approx(0.1)
+    assert judge({"q": ranking}, {"q": {"d11": 1}}, ["q"]).values["RR@10"] == 0.0
+
+
+def test_a_run_without_any_hit_counts_zero_everywhere() -> None:
+    found = judge({}, {"a": {"d": 1}, "b": {"d": 0}}, ["a", "b"])
+    assert found.values == {"RR@10": 0.0, "Success@10": 0.0, "nDCG@10": 0.0}
+    assert found.queries == 2
+    assert found.without_hits == ("a", "b")
+
+
+def test_nothing_judged_is_missing_not_zero() -> None:
+    found = judge({"a": ("d",)}, {"b": {"d": 1}}, ["a"])
+    assert found.values == {"RR@10": None, "Success@10": None, "nDCG@10": None}
+    assert found.queries == 0
+    assert found.unjudged == ("a",)
+
+
+@pytest.mark.parametrize("relevant", ["d1", "d2"])
+def test_equal_scores_are_judged_in_the_order_that_was_returned(tmp_path: Path, relevant: str) -> None:
+    # ir_measures alone would put d1 first for RR@10 and d2 first for nDCG@10, whatever was returned.
+    text = "q Q0 d2 1 5.0 x\nq Q0 d1 2 5.0 x\n"
+    run = trec.read_run(write(tmp_path / "run.trec", text))
+    found = evaluate.evaluate(run, {"q": {relevant: 1}}, ["q"], MEASURES)
+    rank = {"d2": 1, "d1": 2}[relevant]
+    assert found.values["RR@10"] == pytest.approx(1 / rank)
+    assert found.values["nDCG@10"] == pytest.approx(1 / math.log2(rank + 1))
+    assert found.tied_queries == ("q",)
+
+
+def test_ranks_decide_not_the_order_of_lines(tmp_path: Path) -> None:
+    run = trec.read_run(write(tmp_path / "run.trec", "q Q0 b 2 1.0 x\nq Q0 a 1 2.0 x\n\nq Q0 c 7 0.5 x\n"))
+    assert run.rankings == {"q": ("a", "b", "c")}
+
+
+def test_ids_may_hold_any_character_but_ascii_white_space(tmp_path: Path) -> None:
+    run = trec.read_run(write(tmp_path / "run.trec", "q\u00a01 Q0 d\u3000é 0 1 x\n"))
+    assert run.rankings == {"q\u00a01": ("d\u3000é",)}
+
+
+def test_a_stranger_in_the_run_is_named() -> None:
+    with pytest.raises(UsageError, match=r"the run holds 1 queries that are not in the sample, e\.g\. 'zz'"):
+        judge({"zz": ("d",)}, {"a": {"d": 1}}, ["a"])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("q Q0 d 3 1.0", "5 fields, must be 6 (query Q0 document rank score tag)"),
+        ("q Q0 d 3 1.0 x y", "7 fields"),
+        ("q Q0 d three 1.0 x", "rank 'three' is no whole number"),
+        ("q Q0 d 3 high x", "score 'high' is no finite number"),
+        ("q Q0 d 3 nan x", "score 'nan' is no finite number"),
+        ("q Q0 a 3 0.1 x", "document 'a' or rank 3 stands twice in query 'q'"),
+        ("q Q0 d 1 0.1 x", "document 'd' or rank 1 stands twice in query 'q'"),
+        ("q Q0 d 3 2.5 x", "'d' scores 2.5, more than the 1.0 ranked above it"),
+    ],
+)
+def test_malformed_run_line_is_named(tmp_path: Path, line: str, message: str) -> None:
+    path = write(tmp_path / "run.trec.gz", f"q Q0 a 1 2.0 x\nq Q0 b 2 1.0 x\n{line}\n")
+    with pytest.raises(FileError) as caught:
+        trec.read_run(path)
+    assert str(caught.value).startswith(f"{path}:3: ")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("q 0 d", "3 fields, must be 4"), ("q 0 d yes", "relevance 'yes'"), ("q 0 a 2", "judged in two ways")],
+)
+def test_malformed_qrels_line_is_named(tmp_path: Path, line: str, message: str) -> None:
+    path = write(tmp_path / "qrels.trec.gz", f"q 0 a 1\nq 0 a 1\n{line}\n")
+    with pytest.raises(FileError) as caught:
+        trec.read_qrels(path)
+    assert str(caught.value).startswith(f"{path}:3: ")
+    assert message in str(caught.value)
+
+
+def test_damaged_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="no such file"):
+        trec.read_run(tmp_path / "none.gz")
+    whole = gzip.compress((RUN * 2000).encode())
+    contents = {
+        "plain.gz": RUN.encode(),
+        "half.gz": whole[: len(whole) // 2],
+        "flipped.gz": whole[:60] + bytes([whole[60] ^ 0xFF]) + whole[61:],
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(FileError, match=r":\d+: |: damaged after line |: damaged, or named wrongly: "):
+            trec.read_run(tmp_path / name)
+    (tmp_path / "latin.trec").write_bytes(b"q Q0 d 1 1 x\nq Q0 \xe9 2 0.5 x\n")
+    with pytest.raises(FileError, match=r"latin\.trec:2: not UTF-8"):
+        trec.read_run(tmp_path / "latin.trec")
+    with pytest.raises(FileError, match="is a folder; name a file"):
+        trec.read_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["rr@10", "nDCG@ten", "nDCG@", "RR(bar=3)@10", "Compat@10", "", "RR@10;1", "__import__('os')", "RR(cutoff='x')"],
+)
+def test_unknown_measure_is_one_line(name: str) -> None:
+    with pytest.raises(UsageError, match="write it as ir_measures does") as caught:
+        measure_names.parse([name])
+    assert repr(name) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_measures_print_as_they_are_written() -> None:
+    names = ("RR@10", "Success@10", "nDCG@10", "AP(rel=2)@100", "R@10", "RR@10")
+    measures = measure_names.parse(names)
+    assert [str(measure) for measure in measures] == list(names[:-1])
+    assert [measure_names.cutoff(measure) for measure in measures] == [10, 10, 10, 100, 10]
+    assert measure_names.cutoff(measure_names.parse(["RR"])[0]) is None
+
+
+@pytest.mark.parametrize("name", ["AP", "nDCG", "RR", "Rprec", "Bpref", "infAP", "AP(rel=2)", "R@11", "AP@100"])
+def test_a_measure_without_a_cutoff_goes_down_the_whole_ranking(name: str) -> None:
+    assert measure_names.looks_deeper(measure_names.parse([name])[0], 10)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "RR@10",
+        "P@5",
+        "nDCG@10",
+        "Judged@10",
+        "Judged",
+        "NumRet",
+        "NumRet(rel=1)",
+        "NumRel",
+        "NumQ",
+        "SetP",
+        "SetR",
+        "SetF",
+        "SetAP",
+        "SetRelP",
+    ],
+)
+def test_a_cutoff_or_a_set_ends_what_a_measure_sees(name: str) -> None:
+    assert not measure_names.looks_deeper(measure_names.parse([name])[0], 10)
+
+
+def test_many_measures_at_once_agree_with_each_alone() -> None:
+    rankings = {"a": ("x", "y", "z"), "b": ("z",)}
+    qrels = {"a": {"y": 2, "z": 1}, "b": {"z": 1, "q": 3}}
+    names = ("RR@10", "AP(rel=2)", "P@5", "nDCG@3", "Bpref")
+    together = judge(rankings, qrels, ["a", "b"], *names).values
+    alone = {name: judge(rankings, qrels, ["a", "b"], name).values[name] for name in names}
+    assert together == pytest.approx(alone)
+    assert together["AP(rel=2)"] == pytest.approx(0.25)
+
+
+HITS_ALONE = {"a": {"x": 0, "y": 1}}  # query b was judged, and got no hits
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("RR@10", 0.25), ("Success@1", 0.0), ("Success@2", 0.5), ("P@2", 0.25), ("SetP", 0.25), ("NumRet(rel=1)", 1.0)],
+)
+def test_hits_that_were_judged_alone_are_enough_for_some_measures(name: str, value: float) -> None:
+    measures = measure_names.parse([name])
+    run = trec.Run({"a": ("x", "y")}, ())
+    found = evaluate.evaluate(run, HITS_ALONE, ["a", "b"], measures, hits_alone=True)
+    assert found.values == {name: pytest.approx(value)} and found.reasons == {}
+    assert (found.queries, found.unjudged, found.without_hits) == (2, (), ("b",))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["nDCG@10", "R@10", "AP", "AP@10", "Rprec", "Bpref", "SetR", "SetF", "SetAP", "NumRel", "Judged@10", "ERR@10"],
+)
+def test_measures_that_need_all_relevant_documents_have_no_value_then(name: str) -> None:
+    measures = measure_names.parse(["RR@10", name])
+    found = evaluate.evaluate(trec.Run({"a": ("y",)}, ()), HITS_ALONE, ["a"], measures, hits_alone=True)
+    assert found.values == {"RR@10": 1.0, str(measures[1]): None}
+    assert found.reasons[str(measures[1])].startswith("needs all relevant documents")
+
+
+def test_every_measure_is_either_of_the_hits_alone_or_has_a_reason() -> None:
+    """A measure that ir_measures learns later is not taken to be one of them."""
+    import ir_measures
+
+    assert set(ir_measures.measures.registry) >= measure_names.OF_HITS_ALONE
+
+
+def test_a_query_whose_grades_are_all_below_zero_counts_and_nothing_waits_for_ever() -> None:
+    """pytrec_eval alone never returns where such a query follows another."""
+    code = """
+from harness.evaluation import evaluate, measure_names, providers, trec
+names = "RR AP AP@5 nDCG nDCG@10 R@5 P@5 Bpref Rprec infAP SetF".split()
+qrels = {"a": {"d1": 2, "d2": 0}, "b": {"d1": -1, "d2": -2}, "c": {"d1": -1, "d2": 3}}
+run = trec.Run({query: ("d1", "d2") for query in qrels}, ())
+for _ in range(20):
+    found = evaluate.evaluate(run, qrels, list(qrels), measure_names.parse(names))
+    assert {name: of["b"] for name, of in found.per_query.items()} == dict.fromkeys(names, 0.0), found
+    assert found.per_query["RR"] == {"a": 1.0, "b": 0.0, "c": 0.5}
+print("done")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr
+
+
+@pytest.mark.parametrize("name", ["nDCG@10", "AP", "RR@10", "P@5", "SetF", "Rprec", "R@5", "Success@5"])
+@pytest.mark.parametrize("grade", [-1, -2, -100])
+def test_a_grade_below_zero_is_worth_what_zero_is(name: str, grade: int) -> None:
+    run = {"q": ("d1", "d2", "d3")}
+    values = [judge(run, {"q": {"d1": low, "d2": 2, "d4": 1, "d5": low}}, ["q"], name).values for low in (grade, 0)]
+    assert values[0] == values[1]
+
+
+def test_ids_of_queries_need_no_digits_for_gdevals_measures() -> None:
+    qrels = {"q b": {"d1": 1}, "q a": {"d2": 2, "d1": -1}}
+    found = judge({"q a": ("d1", "d2"), "q b": ("d1",)}, qrels, ["q a", "q b", "q c"], "ERR@10", "RR@10")
+    # gdeval prints five decimals; its gains are (2^grade - 1) / 16.
+    assert found.per_query["ERR@10"] == {
+        "q a": pytest.approx(3 / 16 / 2, abs=1e-5),
+        "q b": pytest.approx(1 / 16, abs=1e-5),
+    }
+    assert found.per_query["RR@10"] == {"q a": 0.5, "q b": 1.0}
+
+
+@pytest.mark.parametrize("names", [("Accuracy",), ("Accuracy", "RR")])
+def test_no_query_vanishes_from_a_mean_whoever_computes_it(names: tuple[str, ...]) -> None:
+    """Accuracy alone would be a mean over query a, which has something relevant; beside RR it is one over both."""
+    found = judge({"a": ("x", "y"), "b": ("x",)}, {"a": {"x": 1, "y": 0}, "b": {"x": 0}}, ["a", "b"], *names)
+    assert found.values["Accuracy"] == 0.5 and found.per_query["Accuracy"] == {"a": 1.0, "b": 0.0}
+
+
+def test_a_measure_that_cannot_be_computed_says_why_and_the_others_stand() -> None:
+    found = judge({"a": ("x",), "b": ("x",)}, {"a": {"x": 1}, "b": {"x": 0}}, ["a", "b"], "RR", "Accuracy", "ERR@5")
+    assert found.values["Accuracy"] is None and found.values["RR"] == 0.5 and found.values["ERR@5"] is not None
+    assert list(found.reasons) == ["Accuracy"] and "Accuracy" not in found.per_query
+    assert found.reasons["Accuracy"].startswith("cannot be computed for every query: float division")
+
+
+def test_counts_are_of_all_judged_queries() -> None:
+    found = judge({"a": ("x",)}, {"a": {"x": 1}, "b": {"y": 2, "z": 1}}, ["a", "b"], "NumQ", "NumRel", "NumRet")
+    assert found.values == {"NumQ": 2.0, "NumRel": 3.0, "NumRet": 1.0}
+
+
+def test_many_queries_are_handed_over_in_parts_with_the_same_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = [f"q{number}" for number in range(30)]
+    rankings = {query: ("x", "y", "z")[number % 3 :] for number, query in enumerate(queries) if number % 7}
+    qrels = {query: {"y": 1, "z": number % 3 - 1} for number, query in enumerate(queries)}
+    names = ("RR@10", "nDCG@10", "AP", "NumQ", "NumRet", "ERR@5", "Judged@2")
+    whole = judge(rankings, qrels, queries, *names)
+    monkeypatch.setattr(providers, "_AT_ONCE", 7)
+    parts = judge(rankings, qrels, queries, *names)
+    assert parts.values == pytest.approx(whole.values) and parts.per_query == whole.per_query
+
+
+def test_measures_of_sets_may_have_a_cutoff() -> None:
+    rankings = {"a": ("x", "n", "y", "z"), "b": ("n",), "c": ()}
+    qrels = {"a": {"x": 1, "y": 2, "z": 1, "w": 1}, "b": {"n": 1}, "c": {"n": 1}}
+    names = ("SetF@2", "SetP@2", "SetR@3", "SetF(rel=2)@3", "SetF@100", "SetF", "SetF(beta=2.0)@2")
+    found = judge(rankings, qrels, list(qrels), *names)
+    assert [str(each) for each in measure_names.parse(names)] == list(names)
+    p, r = 1 / 2, 1 / 4
+    assert found.per_query["SetF@2"] == pytest.approx({"a": 2 * p * r / (p + r), "b": 1.0, "c": 0.0})
+    assert found.per_query["SetP@2"] == pytest.approx({"a": 1 / 2, "b": 1.0, "c": 0.0}), "of what there is"
+    assert found.per_query["SetR@3"] == pytest.approx({"a": 2 / 4, "b": 1.0, "c": 0.0})
+    assert found.per_query["SetF(rel=2)@3"]["a"] == pytest.approx(1 / 2)
+    assert found.per_query["SetF@100"] == found.per_query["SetF"]
+    assert found.values["SetF@2"] == pytest.approx((1 / 3 + 1) / 3) and "SetF@2" in found.means
+    assert [measure_names.looks_deeper(each, 10) for each in measure_names.parse(["SetF@11", "SetF@10"])] == [
+        True,
+        False,
+    ]
+    alone = evaluate.evaluate(
+        trec.Run({"a": ("y", "x")}, ()),
+        HITS_ALONE,
+        ["a"],
+        measure_names.parse(["SetP@1", "SetF@1"]),
+        hits_alone=True,
+    )
+    assert alone.values == {"SetP@1": 1.0, "SetF@1": None}
+
+
+@pytest.mark.parametrize("name", ["SetF@0", "SetF@-1", "SetF@x", "SetF(cutoff=10)@10", "SetX@10", "SetRelP@5"])
+def test_wrong_cutoffs_of_sets_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="unknown measure"):
+        measure_names.parse([name])
+
+
+# What ir_measures reads and its providers abort on, end in a traceback of, or silently compute as something else.
+_REFUSED = {
+    "the cutoff is a whole number from 1 to 2,147,483,647": (
+        *("P@0", "nDCG@0", "R@0", "AP@0", "Success@0", "RR@0", "Judged@0", "ERR@0", "Accuracy@0", "SetF@0"),
+        *("P@2147483648", "P@99999999999999999999", "P@True", "P@5.0", "SetF@9999999999", "P(cutoff=0)"),
+    ),
+    "rel, the least relevant grade, is 1 to 65,535": (
+        *("AP(rel=0)", "R(rel=0)@5", "SetF(rel=0)@5", "NumRet(rel=0)", "P(rel=99999999999)@5", "NumRel(rel=0)"),
+        *("Bpref(rel=0)", "infAP(rel=0)", "RR(rel=0)@5"),
+    ),
+    "rel is a whole number, not True": ("AP(rel=True)",),
+    "gains are of whole grades": (
+        *("nDCG(gains={1:1.5})", "nDCG(gains={1:True})", "nDCG(gains={'a':1})", "nDCG(gains={1:100000000})"),
+    ),
+    "grade 0 is not relevant and gains nothing": ("nDCG(gains={0:1,1:2})@5",),
+    "recall is 0 to 1 with two decimals at most": ("IPrec@1.5", "IPrec@0.123"),
+    "beta is 0 or more": ("SetF(beta=1e400)",),
+    "p lies between 0 and 1": ("Compat(p=1.0)", "Compat(p=2.0)"),
+    "it needs a cutoff: P@10": ("P",),
+    "it needs a recall: IPrec@0.1": ("IPrec",),
+    "SetP has no cutoff": ("SetRelP@5",),
+    "RR has no 'bar'; it knows cutoff, rel, judged_only": ("RR(bar=3)@10",),
+    "dcg is one of 'log2', 'exp-log2'": ("nDCG(dcg='x')@5",),
+    "it is not NAME, NAME@k or NAME(key=value)@k": ("RR@10 AP", "P@10@5", "AP(1)", "AP(**{})", "nDCG@nan", "(" * 300),
+    "did you mean 'nDCG'?": ("nDGC@10",),
+    "it is empty": ("",),
+    "R@1kt to R@10kt": ("R@0kt", "R@02kt", "R@11kt", "R@xkt"),
+}
+
+
+@pytest.mark.parametrize(("why", "names"), _REFUSED.items())
+def test_what_no_provider_can_compute_is_refused_before_it_is_asked(why: str, names: tuple[str, ...]) -> None:
+    for name in names:
+        with pytest.raises(UsageError) as caught:
+            measure_names.parse([name])
+        said = str(caught.value)
+        assert said.startswith(f"unknown measure {name!r}: ") and why in said
+        assert "object at" not in said and "\n" not in said
+
+
+@pytest.mark.parametrize("name", ["NERR8@5", "BPM@5", "INST", "RBP", "ERR_IA@5"])
+def test_what_nothing_installed_computes_says_so_before_what_it_lacks(name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be computed by what is installed"):
+        measure_names.parse([name])
+
+
+def test_the_ends_of_what_may_be_asked_for_are_computed() -> None:
+    names = ("P@1", "RR@2147483647", "P(rel=65535)@1", "IPrec@1.0", "IPrec@0.07", "SetF(beta=0.0)", "Compat(p=0.5)")
+    found = judge({"a": ("x", "y")}, {"a": {"x": 1, "y": 65535}}, ["a"], *names, "nDCG(gains={1:2,2:65535})@2")
+    assert not found.reasons and None not in found.values.values()
+    assert found.values["P(rel=65535)@1"] == 0.0 and found.values["P@1"] == 1.0
+
+
+@pytest.mark.parametrize("name", ["ERR@5", 'nDCG(dcg="exp-log2")@5'])
+def test_a_grade_beyond_gdevals_is_the_reason_and_other_measures_stand(
+    name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    qrels = {"a": {"w": 4, "x": 5}, "b": {"x": 1}}
+    found = judge({"a": ("w", "x"), "b": ("x",)}, qrels, ["a", "b"], name, "RR@10")
+    (text,) = map(str, measure_names.parse([name]))
+    assert found.values[text] is None and found.values["RR@10"] == 1.0
+    assert found.reasons == {text: "knows grades up to 4 (gdeval computes it); document 'x' of query 'a' has grade 5"}
+    assert capfd.readouterr().err == "", "gdeval was not asked"
+    assert judge({"a": ("w",)}, {"a": {"w": 4}}, ["a"], name).values[text] is not None
+
+
+def test_whatever_a_provider_raises_is_a_reason_of_that_measure_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ir_measures
+
+    ours = ir_measures.evaluator
+
+    def fails(measures: list[Any], *rest: Any) -> Any:
+        if any(measure.NAME == "P" for measure in measures):
+            raise CalledProcessError(25, ["a program"])
+        return ours(measures, *rest)
+
+    monkeypatch.setattr(ir_measures, "evaluator", fails)
+    found = judge({"a": ("x",)}, {"a": {"x": 1}}, ["a"], "P@5", "RR@10", "SetP@1")
+    assert found.values == {"P@5": None, "RR@10": 1.0, "SetP@1": 1.0}
+    why = "Command '['a program']' returned non-zero exit status 25."
+    assert found.reasons == {"P@5": f"cannot be computed for every query: {why}"}
+
+
+def test_f1_is_the_harmonic_mean_of_precision_and_recall_at_the_cutoff() -> None:
+    rankings = {"a": ("x", "n", "y"), "b": ("n",), "d": ("x", "y")}
+    qrels = {"a": {"x": 1, "y": 2, "z": 1}, "b": {"x": 1}, "c": {"x": 1}, "d": {"x": 0}}
+    names = ("F1@5", "P@5", "SetF@5", "F1(rel=2)@5", "F1@2")
+    found = judge(rankings, qrels, list(qrels), *names)
+    assert [str(each) for each in measure_names.parse(names)] == list(names)
+    assert found.per_query["F1@5"] == pytest.approx({"a": 0.5, "b": 0.0, "c": 0.0, "d": 0.0}), "P@5 .4, R@5 .667"
+    assert found.per_query["SetF@5"]["a"] == pytest.approx(2 / 3), "of the three hits that there are"
+    assert found.per_query["F1(rel=2)@5"]["a"] == pytest.approx(2 * 0.2 / 1.2)
+    assert found.per_query["F1@2"]["a"] == pytest.approx(2 * 0.5 / 3 / (0.5 + 1 / 3))
+    assert found.values["F1@5"] == pytest.approx(0.125) and found.means >= {"F1@5", "P@5"}
+    assert set(found.values) == set(names), "what F1 is made of is not shown unasked"
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("F1", "it needs a cutoff: F1@10; over all that was retrieved it is SetF;"),
+        ("F1(rel=2)", r"it needs a cutoff: F1\(rel=2\)@10; over all that was retrieved it is SetF\(rel=2\);"),
+        ("F1@0", "the cutoff is a whole number"),
+        ("F1(x=2)@3", "P has no 'x'"),
+    ],
+)
+def test_an_f1_that_is_none_says_what_is_wrong(name: str, why: str) -> None:
+    with pytest.raises(UsageError, match=f"unknown measure .*: {why}"):
+        measure_names.parse([name])
+
+
+def test_f1_has_no_value_where_not_all_relevant_documents_are_known() -> None:
+    run = trec.Run({"a": ("y", "x")}, ())
+    alone = evaluate.evaluate(run, HITS_ALONE, ["a"], measure_names.parse(["F1@5", "P@1"]), hits_alone=True)
+    assert alone.values == {"F1@5": None, "P@1": 1.0}

@@ -1,0 +1,159 @@
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.analysis.stored_runs import runs_of_results
+from harness.cli.run_options import judged
+from harness.errors import FileError, UsageError
+from harness.evaluation import judged_runs
+from harness.results import reader
+from tests.support import publisher, results_folders
+from tests.support.publisher import Made
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "qrels.txt").write_text("q1 0 d1 1\nq2 0 d2 1\n")
+    (tmp_path / "one.run").write_text("q1 Q0 d1 1 2.0 x\n")
+    (tmp_path / "two.run").write_text("q1 Q0 d2 1 2.0 x\n")
+    return tmp_path
+
+
+def test_files_are_named_by_their_stems_and_judged_by_all_judged_queries(files: Path) -> None:
+    found = judged_runs.of_files(files / "qrels.txt", [files / "one.run", files / "two.run"])
+    assert list(found.runs) == ["one", "two"]
+    assert found.query_ids == ("q1", "q2")
+    assert found.runs["two"].rankings == {"q1": ("d2",)}
+
+
+def test_two_files_of_one_name_are_refused_before_any_is_read(files: Path) -> None:
+    with pytest.raises(UsageError, match=r"there/one\.run: two runs are called 'one\.run'; rename one"):
+        judged_runs.of_files(files / "qrels.txt", [files / "one.run", files / "there" / "one.run"])
+
+
+@pytest.mark.parametrize(
+    ("names", "called"),
+    [
+        (("bm25.run", "bm25b.trec.gz", "c.TXT", "d.res", "e.tsv.gz"), ("bm25", "bm25b", "c", "d", "e")),
+        (("bm25-0.9", "bm25-0.4.run", "input.aaa", "input.bbb"), ("bm25-0.9", "bm25-0.4", "input.aaa", "input.bbb")),
+        (("a.run", "a.trec", "b.run"), ("a.run", "a.trec", "b")),
+        (("a.run", "a.run.gz", "a.run.run"), ("a.run", "a.run.gz", "a.run.run")),
+        (("plain", ".run", "x.gz", "run"), ("plain", ".run", "x", "run")),
+    ],
+)
+def test_a_run_is_called_by_its_file_less_a_known_ending(names: tuple[str, ...], called: tuple[str, ...]) -> None:
+    assert judged_runs.names_of_files([Path("somewhere") / name for name in names]) == called
+
+
+def test_what_is_empty_is_refused_by_name_and_is_not_all_there_is(files: Path) -> None:
+    for content in ("", "\n", "# q1 0 d1 1\n"):
+        (files / "nothing").write_text(content)
+        with pytest.raises(FileError, match="nothing: holds no judgements; name a file"):
+            judged_runs.of_files(files / "nothing", [files / "one.run"])
+        with pytest.raises(FileError, match="nothing: holds no results; make it again, or leave it out"):
+            judged_runs.of_files(files / "qrels.txt", [files / "one.run", files / "nothing"])
+    (files / "nothing").write_text(" \n")
+    with pytest.raises(FileError, match="nothing: no query in it; name a file"):
+        judged_runs.read_queries(files / "nothing")
+    with pytest.raises(FileError, match="nothing: no query in it; name a file"):
+        judged((files / "one.run",), files / "qrels.txt", files / "nothing", None, files)
+    assert judged_runs.of_files(files / "qrels.txt", [files / "one.run"], {}).query_ids == ()
+
+
+def test_runs_that_nobody_judged_are_read_as_others_are(files: Path) -> None:
+    (files / "more.run").write_text("new Q0 d1 1 2.0 my tag\nq1 Q0 d2 1 2.0 x\n")
+    found = judged_runs.not_judged("mine", [files / "one.run", files / "more.run"], {"q1": "text"})
+    assert (found.dataset, found.qrels, list(found.runs), found.query_ids) == ("mine", {}, ["one", "more"], ("q1",))
+    assert found.runs["more"].rankings == {"q1": ("d2",)}
+    assert found.strangers == {"more": judged_runs.Strangers(("new",), f"{files}/more.run:1")}
+    assert len(found.said) == 1 and "1 line has more than six fields" in found.said[0]
+
+
+def test_what_is_odd_about_files_is_told_with_the_line_of_the_first(files: Path) -> None:
+    (files / "below.txt").write_text("q1 0 d1 1\nq2 0 d3 -2\n\nq1 0 d2 -1\n")
+    (files / "tagged.run").write_text("q1 Q0 d1 1 2.0 x\nq2 Q0 d1 1 2.0 my tag\n")
+    (files / "tagged2.run").write_text("q1 Q0 d1 1 2.0 a b c\nq2 Q0 d1 1 2.0 my tag\n")
+    found = judged_runs.of_files(files / "below.txt", [files / name for name in ("one.run", "tagged.run")])
+    rest = "what stands behind the score is taken for the run's tag, as trec_eval does"
+    none = "no more relevant than 0 (Bpref and infAP take such as not judged)"
+    assert found.said == (
+        f"2 grades are below 0, the first in {files}/below.txt:2: {none}",
+        f"1 line has more than six fields, {files}/tagged.run:2: {rest}",
+    )
+    found = judged_runs.of_files(files / "qrels.txt", [files / "tagged2.run"])
+    assert found.said == (f"2 lines have more than six fields, the first is {files}/tagged2.run:1: {rest}",)
+    assert judged_runs.of_files(files / "qrels.txt", [files / "one.run"]).said == ()
+
+
+@pytest.mark.parametrize(
+    "text", ['{"_id": "q1", "text": "a  b"}\n{"_id": "q2", "text": "c"}\n', "q1\ta  b\n\nq2\tc\r\n"]
+)
+def test_queries_have_two_forms(tmp_path: Path, text: str) -> None:
+    (tmp_path / "queries").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert judged_runs.read_queries(tmp_path / "queries") == {"q1": "a  b", "q2": "c"}
+
+
+@pytest.mark.parametrize("text", ["q1\ta\nq1\tb\n", "q1 a\nq2 b\n", "q0\ta\n{}\n", "q0\ta\n\tb\n"])
+def test_wrong_queries_are_named_by_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "queries").write_text(text)
+    with pytest.raises(FileError, match=r"queries:[12]: "):
+        judged_runs.read_queries(tmp_path / "queries")
+
+
+def test_stored_results_give_a_run_for_each_system_that_ended_well(results: Path) -> None:
+    (found,) = runs_of_results(results)
+    assert list(found.runs) == ["planted"], "greedy ran out of memory, and null is no system"
+    assert len(found.queries) == results_folders.QUERIES
+    assert found.queries["q3"] == "where is number 3"
+    assert found.qrels["q3"] == {"d1": 1}
+    with pytest.raises(UsageError, match="no finished run in it that matches 'greedy'"):
+        runs_of_results(results, "greedy")
+
+
+def test_stored_grades_below_0_are_told(results: Path) -> None:
+    (path,) = {job.qrels_path() for job in reader.read_jobs(results)}
+    text = gzip.decompress(path.read_bytes()).replace(b" d1 1\n", b" d1 -1\n").replace(b" d0 1\n", b" d0 -2\n")
+    path.write_bytes(gzip.compress(text))
+    (found,) = runs_of_results(results)
+    below = sum(grade < 0 for judged in found.qrels.values() for grade in judged.values())
+    said = f"{below} grades are below 0: no more relevant than 0 (Bpref and infAP take such as not judged)"
+    assert below > 1 and found.said == (said,)
+
+
+def test_profiles_whose_rankings_are_the_same_are_one_system(tmp_path: Path) -> None:
+    publisher.put(tmp_path, Made("same", 2.0, (1,)), Made("same", 2.0, (1,), profile="cpu2-mem4"))
+    publisher.put(tmp_path, Made("moved", 2.0, (1,)), Made("moved", 2.0, (2,), profile="cpu2-mem4"))
+    publisher.put(tmp_path, Made("moved", 2.0, (3,)), suite="other")
+    for path in tmp_path.glob("*/same/*/*/cpu2-mem4/*/run.trec.gz"):
+        text = gzip.decompress(path.read_bytes()).replace(b"10.0 same", b"10.000001 same")
+        path.write_bytes(gzip.compress(text, mtime=0))
+        raw = json.loads((path.parent / "result.json").read_text())
+        raw["files"]["run.trec.gz"] = "other bytes"
+        (path.parent / "result.json").write_text(json.dumps(raw))
+    (found,) = runs_of_results(tmp_path)
+    assert sorted(found.runs) == [
+        "other/moved/cpu1-mem1",
+        "quick/moved/cpu1-mem1",
+        "quick/moved/cpu2-mem4",
+        "same",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("runs", "qrels", "queries", "only", "why"),
+    [
+        (("one.run",), False, False, None, "run files need their judgements"),
+        (("one.run", "two.run"), False, False, None, "run files need their judgements"),
+        ((), True, False, None, "name at least one"),
+        ((), False, True, None, "--queries is of run files"),
+        (("one.run",), True, False, "one", "--only is of stored results"),
+    ],
+)
+def test_arguments_that_do_not_go_together(
+    files: Path, runs: tuple[str, ...], qrels: bool, queries: bool, only: str | None, why: str
+) -> None:
+    given = tuple(files / name for name in runs)
+    with pytest.raises(UsageError, match=why):
+        judged(given, files / "qrels.txt" if qrels else None, files / "q" if queries else None, only, files)

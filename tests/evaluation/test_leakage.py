@@ -1,0 +1,179 @@
+"""Near duplicates of training queries are found, all of them and no others, and measures are told with and without."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import UsageError
+from harness.evaluation import evaluate, evaluate_runs, leakage, measure_names
+from harness.evaluation.embeddings import Embeddings
+from harness.evaluation.judged_runs import JudgedRuns
+from harness.evaluation.leakage import Leak
+from harness.evaluation.trec import Run
+
+
+def embedded(vectors: object, prefix: str = "q", **changes: str) -> Embeddings:
+    found = np.asarray(vectors, dtype=np.float32)
+    made = Embeddings(tuple(f"{prefix}{n}" for n in range(len(found))), found, "minilm", "c" * 64, "query", "s")
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("What's  BM25?", "what s bm25", True),
+        ("STRASSE", "straße", True),
+        ("\ufb01ne\t\uff57ide", "fine wide", True),
+        ("what is bm25", "what is bm26", False),
+        ("c++", "c", False),
+        ("什么是检索\uff1f", "什么是检索", True),
+    ],
+)
+def test_texts_that_are_the_same(one: str, other: str, same: bool) -> None:
+    assert bool(leakage.same_texts({"q": one}, {"t": other})) is same
+
+
+def test_texts_without_a_word_are_like_no_other() -> None:
+    assert leakage.same_texts({"q1": "", "q2": "?!"}, {"t1": "", "t2": "..."}) == ()
+
+
+def test_every_training_query_of_a_text_is_named() -> None:
+    found = leakage.same_texts({"q1": "a b", "q2": "c"}, {"t1": "A b.", "t2": "a  B", "t3": "d"})
+    assert found == (Leak("q1", "t1", True), Leak("q1", "t2", True))
+
+
+@given(st.integers(1, 30), st.integers(1, 30), st.sampled_from([0.2, 0.5, 0.9]), st.integers(1, 60), st.integers(0, 99))
+def test_blocks_find_what_all_cosines_say(rows: int, columns: int, threshold: float, block: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    ours, theirs = embedded(rng.standard_normal((rows, 4))), embedded(rng.standard_normal((columns, 4)), "t")
+    a, b = (each.vectors.astype(float) for each in (ours, theirs))
+    cosines = (a @ b.T) / np.linalg.norm(a, axis=1)[:, None] / np.linalg.norm(b, axis=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leakage, "_BLOCK", block)
+        steps: list[tuple[int, int]] = []
+        found = leakage.near(ours, theirs, threshold, lambda done, total: steps.append((done, total)))
+    expected = {(f"q{row}", f"t{column}") for row, column in zip(*np.nonzero(cosines >= threshold), strict=True)}
+    assert {(leak.query_id, leak.training_id) for leak in found} == expected
+    for leak in found:
+        assert leak.cosine == pytest.approx(cosines[int(leak.query_id[1:]), int(leak.training_id[1:])], abs=1e-12)
+    assert steps[-1] == (columns, columns)
+
+
+@given(st.integers(2, 400), st.floats(1e-3, 1e3), st.integers(0, 99))
+def test_a_threshold_of_one_finds_equal_directions_whatever_rounding_does(size: int, scale: float, seed: int) -> None:
+    vectors = np.random.default_rng(seed).standard_normal((20, size)).astype(np.float32)
+    # A power of two changes no digit: the direction is the same to the last bit.
+    found = leakage.near(embedded(vectors), embedded(vectors * np.float32(2.0 ** round(np.log2(scale))), "t"), 1.0)
+    assert [(leak.query_id, leak.training_id) for leak in found] == [(f"q{n}", f"t{n}") for n in range(20)]
+    assert all(leak.cosine is not None and 1 - 1e-9 <= leak.cosine <= 1 for leak in found)
+
+
+def test_a_cosine_just_below_is_none() -> None:
+    angle = np.arccos(0.9 - 1e-6)
+    assert leakage.near(embedded([[1, 0]]), embedded([[np.cos(angle), np.sin(angle)]], "t"), 0.9) == ()
+    angle = np.arccos(0.9 + 1e-6)
+    assert len(leakage.near(embedded([[1, 0]]), embedded([[np.cos(angle), np.sin(angle)]], "t"), 0.9)) == 1
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "why"),
+    [
+        (embedded([[0, 0], [1, 0]]), embedded([[1, 0]], "t"), "1 vectors are zero, e.g. that of query 'q0'"),
+        (embedded([[1, 0]]), embedded([[1, 0], [0, 0]], "t"), "e.g. that of query 't1'"),
+        (
+            embedded([[1, 0]]),
+            embedded([[1, 0]], "t", checkpoint_sha256="d" * 64),
+            r"by minilm \(checkpoint_sha256 cccc",
+        ),
+        (embedded([[1, 0]]), embedded([[1, 0]], "t", role="document"), r"\(role query\).* \(document\)"),
+        (embedded([[1, 0]]), embedded([[1, 0, 0]], "t"), "vectors of 2 and 3 dimensions"),
+    ],
+)
+def test_vectors_that_cannot_be_compared(ours: Embeddings, theirs: Embeddings, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        leakage.near(ours, theirs, 0.9)
+
+
+def test_too_many_pairs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leakage, "MOST_PAIRS", 24)
+    same = np.ones((5, 2))
+    with pytest.raises(UsageError, match=r"more than 24 pairs .* raise --threshold"):
+        leakage.near(embedded(same), embedded(same, "t"), 0.5)
+    monkeypatch.setattr(leakage, "MOST_PAIRS", 25)
+    assert len(leakage.near(embedded(same), embedded(same, "t"), 0.5)) == 25
+
+
+def test_queries_without_vectors_are_named() -> None:
+    vectors = embedded([[1, 0], [0, 1]]), embedded([[1, 0]], "t")
+    with pytest.raises(UsageError, match=r"2 queries of the sample have no vector \('a', 'q5'\); embed all"):
+        leakage.find({"q0": "x", "q5": "y", "a": "z"}, {"t0": "w"}, vectors, 0.9)
+    with pytest.raises(UsageError, match="1 queries of the training set have no vector"):
+        leakage.find({"q0": "x"}, {"t9": "w"}, vectors, 0.9)
+
+
+def test_pairs_stand_once_the_nearest_first_with_the_cosine_of_those_of_one_text() -> None:
+    vectors = embedded([[1, 0], [0, 1], [1, 1]]), embedded([[1, 0.1], [1, 0], [-1, 0.5]], "t")
+    sample = {"q1": "up", "q0": "a b"}  # q2 is not asked, t2 points elsewhere
+    training = {"t0": "other", "t1": "A, b", "t2": "UP"}
+    found = leakage.find(sample, training, vectors, 0.9)
+    assert [(leak.query_id, leak.training_id, leak.same_text) for leak in found] == [
+        ("q0", "t1", True),
+        ("q0", "t0", False),
+        ("q1", "t2", True),
+    ]
+    assert [leak.cosine for leak in found] == pytest.approx([1, 1 / 1.01**0.5, 0.5 / 1.25**0.5])
+    plain = leakage.find(sample, training, None, 0.9)
+    assert [(leak.query_id, leak.training_id, leak.cosine) for leak in plain] == [
+        ("q0", "t1", None),
+        ("q1", "t2", None),
+    ]
+
+
+def test_measures_with_without_and_of_the_leaked_alone() -> None:
+    queries = {f"q{n}": f"text {n}" for n in range(24)}
+    qrels = {f"q{n}": {"right": 1} for n in range(23)}  # nobody judged q23
+    run = Run({query: ("right",) if int(query[1:]) < 12 else ("wrong", "right") for query in queries}, ())
+    found = JudgedRuns("set", queries, qrels, {"bm25": run})
+    training = {f"t{n}": f"Text {n}!" for n in (0, 1, 2, 23)}
+    leaks = leakage.find(queries, training, None, 0.9)
+    made = leakage.Leakage("set", queries, training, leaks, (), None, None)
+    assert made.leaked == ("q0", "q1", "q2", "q23")
+    made = leakage.with_effects(made, found, measure_names.parse(("RR@10", "NumRet")))
+    reciprocal, counted = made.effects
+    assert (reciprocal.queries, reciprocal.queries_leaked) == (23, 3)
+    assert reciprocal.all.value == pytest.approx((12 + 11 / 2) / 23)
+    assert reciprocal.without.value == pytest.approx((9 + 11 / 2) / 20)
+    assert reciprocal.without.low < reciprocal.without.value < reciprocal.without.high  # type: ignore[operator]
+    assert (reciprocal.leaked.value, reciprocal.leaked.low) == (1.0, None)
+    assert reciprocal.leaked.reason == "an interval needs 11 queries"
+    assert counted.all.value is None and counted.all.reason == "no mean over queries"
+    assert leakage.with_effects(replace(made, leaks=(), effects=()), found, ()).effects == ()
+
+
+def test_a_figure_has_one_interval_whichever_command_shows_it() -> None:
+    """Sums depend on the order of the values, which is the same everywhere."""
+    names = [f"q{n}" for n in range(40)]
+    qrels = {name: {"right": 1} for name in names}
+    run = Run({name: ("wrong",) * (n % 4) + ("right",) for n, name in enumerate(names)}, ())
+    run = Run(
+        {
+            name: tuple(dict.fromkeys(f"{each}{n}" if each == "wrong" else each for n, each in enumerate(of)))
+            for name, of in run.rankings.items()
+        },
+        (),
+    )
+    asked = measure_names.parse(("RR@10",))
+    shown = []
+    for queries in (names, names[::-1]):
+        found = JudgedRuns("set", dict.fromkeys(queries, ""), {name: qrels[name] for name in queries}, {"bm25": run})
+        (effect,) = leakage.effects(found, ("q0",), asked)
+        (worth,) = evaluate_runs.measure_runs(found, asked)
+        judged = evaluate.evaluate(run, qrels, queries, asked)
+        shown += [effect.all, worth.figures["RR@10"], evaluate.figure(judged, "RR@10")]
+        shown.append(evaluate.mean(dict(sorted(judged.per_query["RR@10"].items(), reverse=True))))
+    assert {(each.low, each.high) for each in shown} == {(shown[0].low, shown[0].high)} and shown[0].low is not None

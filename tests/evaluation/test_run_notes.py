@@ -1,0 +1,91 @@
+"""What is to know of runs beside their measures: ties, depth, strangers, grades below 0, and what nobody judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from harness.evaluation import evaluate_runs, measure_names, run_notes
+from harness.evaluation.judged_runs import JudgedRuns, Strangers
+from harness.evaluation.trec import Run
+
+QRELS = {"q1": {"d": 1, "y": -2}, "q2": {"d": 1}, "q3": {"d": 0}}
+HITS = ("x", "d")
+MEASURES = measure_names.parse(["RR@10", "AP"])
+
+
+def runs(**of: tuple[str, ...]) -> JudgedRuns:
+    queries = dict.fromkeys(("q1", "q2", "q3", "q4"), "text")
+    return JudgedRuns(
+        "made", queries, QRELS, {name: Run(dict.fromkeys(ids, HITS), ("q1",)) for name, ids in of.items()}
+    )
+
+
+def every(found: JudgedRuns) -> tuple[str, ...]:
+    return run_notes.every(found, evaluate_runs.query_values(found, MEASURES).evaluations, MEASURES)
+
+
+UNJUDGED = (
+    "Unjudged among the first 2 hits on made: all 50%, few 50%; they count as not relevant, so a system whose hits "
+    "nobody pooled looks worse than it is (harness pool lists them)."
+)
+
+
+def test_what_all_runs_say_is_said_once() -> None:
+    found = replace(
+        runs(all=("q1", "q2", "q3"), few=("q1", "q4")),
+        strangers={"few": Strangers(("s1", "s2", "s3", "s4"), "few.run:3")},
+        said=("made is judged otherwise",),
+    )
+    assert every(found) == (
+        "1 (q4) of 4 queries have no judgements, left out of the measures",
+        "RR@10: looks deeper than the 2 hits that were retrieved",
+        "few: 2 (q2, q3) judged queries got no hits and count 0",
+        "few: 4 (s1, s2, s3, ...) queries of the run are not among those to be judged and are left out; the first "
+        "stands in few.run:3",
+        "1 (q1) queries have equal scores, ordered by document id, the largest first, as trec_eval does",
+        "made is judged otherwise",
+        "1 (q3) of 3 judged queries have no relevant document; they count",
+        UNJUDGED,
+    )
+
+
+def test_ties_of_all_runs_are_one_sentence() -> None:
+    how = "ordered by document id, the largest first, as trec_eval does"
+    found = runs(a=("q1", "q2", "q3"), b=("q1", "q2"), c=("q1",))
+    tied = {"a": ("q1",), "b": ("q1", "q2", "q4"), "c": ()}
+
+    def said(**of: tuple[str, ...]) -> tuple[str, ...]:
+        rankings = {
+            name: replace(found.runs.get(name, Run({}, ())), tied_queries=queries) for name, queries in of.items()
+        }
+        return run_notes.of_ties(replace(found, runs=rankings))
+
+    assert said(**tied) == (f"2 of 3 runs have queries with equal scores (b 2, a 1 of 3), {how}",), "q4 is not judged"
+    assert said(**tied | {"b": ()}) == (f"a: 1 (q1) queries have equal scores, {how}",)
+    assert said(a=(), b=()) == ()
+    many = said(**{f"s{number:02}": ("q1", "q2")[: 1 + number % 2] for number in range(17)})
+    assert many == (f"17 of 17 runs have queries with equal scores (s01 2, s03 2, ... s16 1 of 3), {how}",)
+    alone = every(replace(found, runs={name: replace(run, tied_queries=("q1",)) for name, run in found.runs.items()}))
+    assert sum("equal scores" in note for note in alone) == 1
+
+
+def test_stored_runs_were_cut_and_keep_their_order() -> None:
+    said = every(replace(runs(all=("q1", "q2", "q3")), corpus_sha256="c" * 64))
+    assert "all: 1 (q1) queries have equal scores, judged in the order that was returned" not in said, "one run"
+    assert "1 (q1) queries have equal scores, judged in the order that was returned" in said
+    assert "RR@10, AP: look deeper than the 2 hits that were retrieved" in said
+
+
+def test_hits_that_were_all_judged_by_their_texts_have_no_unjudged_ones() -> None:
+    found = replace(runs(all=("q1", "q2", "q3")), hits_alone=True, said=("said",))
+    assert run_notes.unjudged_of(found, MEASURES) == {}
+    assert run_notes.of_unjudged(found, MEASURES) == () and run_notes.of_judgements(found) == ("said",)
+
+
+def test_the_depth_is_that_of_the_first_measure_that_has_one() -> None:
+    found = runs(all=("q1", "q2", "q3"))
+    assert run_notes.unjudged_of(found, measure_names.parse(["AP", "P@1", "RR@10"]))["all"].depth == 1
+    (said,) = run_notes.of_unjudged(found, measure_names.parse(["P@1"]))
+    assert said.startswith("Unjudged among the first hits on made: all 100%;")
+    assert run_notes.unjudged_of(found, measure_names.parse(["AP"]))["all"].depth == 2
+    assert run_notes.of_unjudged(replace(found, runs={"none": Run({}, ())}), MEASURES) == ()

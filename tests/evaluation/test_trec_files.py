@@ -1,0 +1,325 @@
+"""Run files and judgements of others: what is taken, what is refused and how it is named."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.errors import FileError
+from harness.evaluation import trec, trec_parser
+from harness.evaluation.trec import Lines
+
+Reader = Callable[[Path], object]
+READERS: dict[str, Reader] = {
+    "by rank": trec.read_run,
+    "by score": trec.read_scored_run,
+    "judgements": trec.read_qrels,
+}
+
+
+def write(folder: Path, content: bytes, name: str = "file") -> Path:
+    path = folder / name
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    return path
+
+
+def said(read: Reader, path: Path) -> object:
+    """What reading gives, or what it refuses."""
+    try:
+        return read(path)
+    except FileError as error:
+        return str(error)
+
+
+def order(folder: Path, lines: str) -> tuple[str, ...]:
+    return trec.read_scored_run(write(folder, lines.encode())).rankings["q"]
+
+
+# By score.
+
+
+def test_scores_decide_and_neither_ranks_nor_the_order_of_lines(tmp_path: Path) -> None:
+    assert order(tmp_path, "q Q0 a 1 1.0 x\nq Q0 b 9 3.0 x\nq Q0 c 2 2.0 x\n") == ("b", "c", "a")
+    assert order(tmp_path, "q Q0 a - 1.0 x\nq Q0 b - 3.0 x\n") == ("b", "a"), "ranks are not looked at"
+
+
+def test_equal_scores_are_ordered_by_the_bytes_of_ids_the_largest_first(tmp_path: Path) -> None:
+    ids = ["a", "B", "é", "\U00010000", "\uffff", "10", "9", "ab"]
+    lines = "".join(f"q Q0 {name} 1 2.5 x\n" for name in ids)
+    assert order(tmp_path, lines) == tuple(sorted(ids, key=str.encode, reverse=True))
+
+
+def test_scores_that_32_bits_hold_alike_are_equal(tmp_path: Path) -> None:
+    lines = "q Q0 a 1 1.00000001 x\nq Q0 b 2 1.0 x\n"
+    assert order(tmp_path, lines) == ("b", "a")
+    run = trec.read_scored_run(write(tmp_path, lines.encode()))
+    assert run.tied_queries == ("q",)
+    assert trec.read_run(write(tmp_path, lines.encode())).rankings["q"] == ("a", "b"), "ours go by rank"
+
+
+def test_a_query_may_be_scattered_over_the_file_and_its_first_line_is_known(tmp_path: Path) -> None:
+    content = b"q1 Q0 a 1 1 x\n\nq2 Q0 b 1 9 x\nq1 Q0 c 2 2 x\n"
+    run = trec.read_scored_run(write(tmp_path, content))
+    assert run.rankings == {"q1": ("c", "a"), "q2": ("b",)}
+    assert run.lines == {"q1": 1, "q2": 3}
+
+
+# What is the same file.
+
+ROWS = b"q1 Q0 d1 1 3.5 x\nq1 Q0 d2 2 2.5 x\nq2 Q0 d1 1 1e-3 x\n"
+SAME = {
+    "blanks and tabs mixed": ROWS.replace(b" ", b" \t "),
+    "Windows line ends": ROWS.replace(b"\n", b"\r\n"),
+    "a byte order mark": b"\xef\xbb\xbf" + ROWS,
+    "empty lines": b"\n" + ROWS.replace(b"\n", b"\n \n"),
+    "comments": b"# made by hand\n" + ROWS + b"# the end",
+    "no last line end": ROWS.rstrip(b"\n"),
+    "blanks around": b"  " + ROWS.replace(b"\n", b"  \n"),
+}
+
+
+@pytest.mark.parametrize("content", SAME.values(), ids=SAME)
+@pytest.mark.parametrize("name", ["run", "run.gz"])
+def test_blanks_comments_and_line_ends_make_no_difference(tmp_path: Path, content: bytes, name: str) -> None:
+    expected = {"q1": ("d1", "d2"), "q2": ("d1",)}
+    path = write(tmp_path, content, name)
+    assert trec.read_run(path).rankings == trec.read_scored_run(path).rankings == expected
+
+
+# What is refused.
+
+WRONG_RUNS = [
+    (b"q Q0 d 3 1.0", "4: 5 fields, must be 6 (query Q0 document rank score tag), and the file ends there: cut off?"),
+    (b"q Q0 d 3 1.0\n", "4: 5 fields, must be 6 (query Q0 document rank score tag); mend the line"),
+    (
+        b"q,Q0,d,3,1.0,x\n",
+        "4: 1 fields, must be 6 (query Q0 document rank score tag), with blanks or tabs between, not",
+    ),
+    (
+        b"q;Q0;d;3;1,0;x\n",
+        "4: 1 fields, must be 6 (query Q0 document rank score tag), with blanks or tabs between, not",
+    ),
+    (b"q Q0 my doc 3 1.0 x\n", "4: 7 fields, must be 6 (query Q0 document rank score tag)"),
+    (b"q Q0 d 3 nan x\n", "4: score 'nan' is no finite number; mend or remove the line"),
+    (b"q Q0 d 3 -inf x\n", "4: score '-inf' is no finite number"),
+    (b"q Q0 d 3 1e400 x\n", "4: score '1e400' is no finite number"),
+    (b"q Q0 d 3 1_0 x\n", "4: score '1_0' is no finite number"),
+    (b"q Q0 d 3 0x1p3 x\n", "4: score '0x1p3' is no finite number"),
+    (b"q Q0 a 3 0.5 x\n", "4: document 'a'"),
+    (b"q Q0 \xe9 3 1.0 x\n", "4: not UTF-8: "),
+    (b"q Q0 d\0 3 1.0 x\n", "4: a NUL or a mark of UTF-16: no UTF-8 text; save the file as UTF-8"),
+    (b"\xef\xbb\xbfq Q0 d 3 1.0 x\n", "4: a byte order mark within the file, as joined files have; remove it"),
+]
+
+
+@pytest.mark.parametrize(("line", "what"), WRONG_RUNS)
+@pytest.mark.parametrize("reader", ["by rank", "by score"])
+def test_a_wrong_line_of_a_run_is_named(tmp_path: Path, line: bytes, what: str, reader: str) -> None:
+    path = write(tmp_path, b"q Q0 a 1 2.0 x\nq Q0 b 2 1.0 x\np Q0 c 1 1.0 x\n" + line)
+    found = said(READERS[reader], path)
+    assert isinstance(found, str) and found.startswith(f"{path}:{what}") and "\n" not in found
+
+
+def test_what_stands_behind_the_tag_is_of_the_tag_where_scores_decide(tmp_path: Path) -> None:
+    content = b"q Q0 a 1 1.5 x\nq Q0 b 2 2.5 my own tag\nq Q0 c 3 0.5 k1 0.9 b 4\nq Q0 d 4 -1 tag 3 0.5\n"
+    found = trec.read_scored_run(write(tmp_path, content))
+    assert found.rankings == {"q": ("b", "a", "c", "d")} and found.longer == Lines(3, 2)
+    assert trec.read_scored_run(write(tmp_path, b"q Q0 a 1 1.5 x\n")).longer is None
+    assert str(said(trec.read_run, write(tmp_path, content))).endswith(
+        ":2: 8 fields, must be 6 (query Q0 document rank score tag); mend the line"
+    ), "harness writes no such tag"
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("q Q0 my doc 3 1.0 x", "rank 'doc' is no whole number, or one that 64 bits do not hold; is there a blank in"),
+        ("my q Q0 doc 3 1.0 x", "rank 'doc' is no whole number"),
+        ("q Q0 d 3 high x y", "score 'high' is no finite number"),
+        ("q Q0 d - 1.5 x y", "rank '-' is no whole number"),
+        ("q Q0 d 12 3 1.5 x", "'d 12' may be one id with a blank"),
+        ("q Q0 d 12 13 3 1.5 x", "'d 12' may be one id with a blank"),
+        ("q Q0 ISBN 12 3.4 1 9.5 x", "'ISBN 12 3.4' may be one id with a blank, or a line's end is missing"),
+        ("q Q0 d 1 2.5 xq1 Q0 c 1 9.5 x", "'d 1 2.5 xq1 Q0 c' may be one id with a blank, or a line's end"),
+        ("q,1 Q0 a b c d e", "rank 'b' is no whole number"),
+    ],
+)
+def test_columns_that_are_shifted_are_no_tags(tmp_path: Path, line: str, why: str) -> None:
+    path = write(tmp_path, f"q Q0 a 1 2.0 x\n{line}\n".encode())
+    count = len(line.split())
+    start = f"{path}:2: {count} fields, must be 6 (query Q0 document rank score tag): {why}"
+    assert str(said(trec.read_scored_run, path)).startswith(start)
+
+
+def test_a_score_beyond_32_bits_is_refused_where_scores_decide(tmp_path: Path) -> None:
+    path = write(tmp_path, b"q Q0 a 1 1e39 x\n")
+    assert said(trec.read_scored_run, path) == (
+        f"{path}:1: score '1e39' is beyond the 32 bits that trec_eval keeps of a score; mend or remove the line"
+    )
+    assert trec.read_run(path).rankings == {"q": ("a",)}
+
+
+WRONG_QRELS = [
+    (b"q 0 d yes\n", "2: relevance 'yes' is no whole number"),
+    (b"q 0 d 1.0\n", "2: relevance '1.0' is no whole number"),
+    (b"q 0 d 1_0\n", "2: relevance '1_0' is no whole number"),
+    (b"q 0 d \xd9\xa3\n", "2: relevance '\u0663' is no whole number"),
+    (b"q 0 1 8841823\n", "2: relevance '8841823' is beyond 65,535: is it an id?"),
+    (b"q 0 1 99999999999999999999\n", "2: relevance '99999999999999999999' is no whole number, or one that 64 bits"),
+    (b"q 0 d\n", "2: 3 fields, must be 4 (query iteration document relevance); mend the line"),
+    (b"q\t0,d,1\n", "2: 2 fields, must be 4 (query iteration document relevance), with blanks or tabs between, not"),
+    (b"q 0 a 2\n", "2: 'a' is judged in two ways for query 'q'; remove one line"),
+]
+
+
+@pytest.mark.parametrize(("line", "what"), WRONG_QRELS)
+def test_a_wrong_line_of_judgements_is_named(tmp_path: Path, line: bytes, what: str) -> None:
+    path = write(tmp_path, b"q 0 a 1\n" + line)
+    found = said(trec.read_qrels, path)
+    assert isinstance(found, str) and found.startswith(f"{path}:{what}")
+
+
+def test_grades_below_zero_are_taken_as_they_stand(tmp_path: Path) -> None:
+    assert trec.read_qrels(write(tmp_path, b"q 0 a -2\nq 0 b +1\nq 0 a -2\n")) == {"q": {"a": -2, "b": 1}}
+
+
+def test_lines_with_grades_below_zero_are_counted(tmp_path: Path) -> None:
+    content = b"p 0 a 1\nq 0 a 1\nq 0 b -1\np 0 b -2\np 0 c -1\n"
+    assert trec.read_judgements(write(tmp_path, content)).below == Lines(3, 3)
+    assert trec.read_judgements(write(tmp_path, b"q 0 a 0\n")).below is None
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_how_a_file_begins_says_what_it_is(tmp_path: Path, read: Reader) -> None:
+    content = b"q 0 a 1\n" if read is trec.read_qrels else b"q Q0 a 1 2.0 x\n"
+    zipped = tmp_path / "zipped"
+    zipped.write_bytes(gzip.compress(content))
+    assert said(read, zipped) == said(read, write(tmp_path, content)), "a .gz that lost its ending"
+    named = tmp_path / "text.gz"
+    named.write_bytes(content)
+    assert str(said(read, named)).startswith(f"{named}: damaged, or named wrongly: it is called .gz and holds")
+    assert said(read, tmp_path) == f"{tmp_path}: is a folder; name a file"
+    for magic, kind in ((b"PK\x03\x04..", "zip"), (b"\x28\xb5\x2f\xfd..", "zstd"), (b"BZh9", "bzip2")):
+        packed = write(tmp_path, magic, "packed")
+        assert said(read, packed) == f"{packed}: is packed by {kind}; unpack it, or gzip what it holds"
+
+
+def test_utf_16_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "q 0 a 1\n".encode("utf-16"))
+    assert said(trec.read_qrels, path) == (
+        f"{path}:1: a NUL or a mark of UTF-16: no UTF-8 text; save the file as UTF-8"
+    )
+
+
+def test_a_file_that_is_one_endless_line_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, b"x" * (1 << 21))
+    assert str(said(trec.read_qrels, path)).endswith("bytes; this is no TREC file")
+
+
+def test_of_two_wrong_lines_the_first_is_named_wherever_blocks_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [b"q%d Q0 d%d 1 1.5 x\n" % (number // 10, number) for number in range(1000)]
+    lines[300], lines[700] = b"q30 Q0 d301 1 1.5 x\n", b"q70 Q0 d701 1 1.5 x\n"  # each stands again in the next line
+    path = write(tmp_path, b"".join(lines))
+    for size in (64, 1000, 1 << 16):
+        monkeypatch.setattr(trec_parser, "BLOCK_BYTES", size)
+        assert str(said(trec.read_scored_run, path)).startswith(f"{path}:302: document 'd301' stands twice")
+
+
+# Lines at once, and one by one: the same.
+
+TOKENS = st.sampled_from(
+    [
+        "q1",
+        "q2",
+        "d1",
+        "d2",
+        "d3",
+        "Q0",
+        "0",
+        "1",
+        "2",
+        "-1",
+        "3.5",
+        "1e39",
+        "nan",
+        "x",
+        "#",
+        "é",
+        "\u00a0",
+        "1_0",
+        "a,b",
+    ]
+)
+SPACES = st.sampled_from([" ", "\t", "  ", " \r", "\x0c"])
+ENDS = st.sampled_from(["\n", "\r\n", "\n\n", "\n \n", ""])
+REGULAR = st.builds("{} Q0 {} {} {} x\n".format, *(TOKENS, TOKENS, st.integers(-3, 9), st.integers(-3, 9)))
+TAGGED = st.builds(
+    "{} Q0 {} {} {} {} {}\n".format,
+    *(TOKENS, TOKENS, st.integers(-1, 20), st.sampled_from(["3.5", "2", "1e9", "-0.25", "1.x"]), TOKENS, TOKENS),
+)
+JUDGED = st.builds("{} 0 {} {}\n".format, TOKENS, TOKENS, st.integers(-3, 70_000))
+ODD = st.tuples(st.lists(st.tuples(TOKENS, SPACES), max_size=7), ENDS).map(
+    lambda made: "".join(token + space for token, space in made[0]) + made[1]
+)
+BYTES = st.lists(st.one_of(REGULAR, REGULAR, TAGGED, JUDGED, ODD), max_size=12).map(
+    lambda lines: "".join(lines).encode()
+)
+SPOILT = st.tuples(BYTES, st.sampled_from([b"", b"", b"\0", b"\xff", b"\xef\xbb\xbf"]), st.integers(0, 200)).map(
+    lambda made: made[0][: made[2]] + made[1] + made[0][made[2] :]
+)
+
+
+@pytest.mark.slow
+@given(content=SPOILT, size=st.sampled_from([16, 50, 1 << 16]))
+@settings(max_examples=300, deadline=None)
+def test_blocks_and_single_lines_give_the_same(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, size: int
+) -> None:
+    path = write(tmp_path_factory.mktemp("read"), content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trec_parser, "BLOCK_BYTES", size)
+        found = {name: told(said(read, path)) for name, read in READERS.items()}
+        patch.setattr(trec_parser, "_at_once", lambda *_: None)
+        assert {name: told(said(read, path)) for name, read in READERS.items()} == found
+
+
+def told(found: object) -> object:
+    """With what is no part of a run's being equal to another."""
+    return (found, found.lines, found.longer) if isinstance(found, trec.Run) else found
+
+
+@pytest.mark.parametrize("read", [trec.read_scored_run, trec.read_qrels])
+def test_lines_that_a_carriage_return_alone_ends_are_refused(tmp_path: Path, read: Reader) -> None:
+    line = "q Q0 a 1 2.5 x" if read == trec.read_scored_run else "q 0 a 1"
+    path = write(tmp_path, f"{line}\r{line.replace(' a ', ' b ')}\r".encode())
+    assert str(said(read, path)).startswith(f"{path}:1: a carriage return within the line")
+    assert read(write(tmp_path, f"{line}\r\n".encode())) == read(write(tmp_path, f"{line}\n".encode()))
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(-5, 5)), max_size=60))
+@settings(max_examples=100, deadline=None)
+def test_a_run_is_ordered_as_its_lines_say(
+    tmp_path_factory: pytest.TempPathFactory, hits: list[tuple[int, int, int]]
+) -> None:
+    first = {(query, document): score for query, document, score in reversed(hits)}
+    content = "".join(f"q{query} Q0 d{document} 0 {score} x\n" for (query, document), score in first.items())
+    run = trec.read_scored_run(write(tmp_path_factory.mktemp("read"), content.encode()))
+    expected = {
+        f"q{query}": tuple(
+            f"d{document}"
+            for document in sorted(
+                (document for other, document in first if other == query),
+                key=lambda document, query=query: (first[query, document], f"d{document}"),
+                reverse=True,
+            )
+        )
+        for query in {query for query, _ in first}
+    }
+    assert run.rankings == expected

@@ -1,0 +1,101 @@
+"""The planted truths are sound as data: each can be planned, and each parameter is one that the adapter knows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.datasets import Dataset
+from harness.errors import UnknownName
+from harness.experiments.calibration import cases, fixtures
+from harness.experiments.calibration.cases import GROUPS, Group
+from harness.experiments.calibration.truths import Memory
+from harness.launch.images import catalog
+from harness.results.schema import NULL_SYSTEM
+
+ADAPTER = catalog.images_dir() / "calibration" / "adapter.py"
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    folder = tmp_path_factory.mktemp("planted")
+    return fixtures.dataset(folder / "source", folder / "cache")
+
+
+def test_names_are_unique() -> None:
+    names = [case.name for group in GROUPS for case in group.cases]
+    assert len(set(names)) == len(names)
+    assert len({group.name for group in GROUPS}) == len(GROUPS)
+
+
+def test_the_adapter_knows_every_parameter() -> None:
+    known = set(re.findall(r'params(?:\.get\(|\[)"(\w+)"', ADAPTER.read_text(encoding="utf-8")))
+    known |= set(re.findall(r'"(\w+)" in self\.params', ADAPTER.read_text(encoding="utf-8")))
+    for group in GROUPS:
+        for case in group.cases:
+            assert {*case.params, *case.build_params} <= known, case.name
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.name)
+def test_each_group_makes_a_suite(group: Group, planted: Dataset) -> None:
+    inputs = fixtures.inputs(group, catalog.system("calibration"), planted)
+    assert [cell.system for cell in inputs.cells] == [case.name for case in group.cases]
+    assert not any(cell.system == NULL_SYSTEM for cell in inputs.cells)
+    (sample,) = inputs.samples.values()
+    assert len(sample.sample) == group.queries == inputs.suite.protocol.sample_size
+    assert len(sample.warmup) == inputs.suite.protocol.warmup_queries
+    assert not {query.query_id for query in sample.sample} & {query.query_id for query in sample.warmup}
+    assert inputs.profiles[group.envelope.name].cpus == 1, "a profile with all CPUs is noisy by rule"
+
+
+def test_what_a_query_carries_is_an_even_draw(planted: Dataset) -> None:
+    shares = [float(query.text.rpartition(" ")[2]) for query in planted.queries[:2000]]
+    assert 0 < min(shares) < max(shares) < 1
+    # The largest distance from an even distribution that chance shows once in 1,000 such draws (Kolmogorov).
+    distance = max(abs((rank + 0.5) / 2000 - share) for rank, share in enumerate(sorted(shares)))
+    assert distance < 1.95 / 2000**0.5
+
+
+def test_a_glob_chooses_cases_or_a_group_with_what_they_need() -> None:
+    assert cases.chosen(None) == GROUPS
+    assert [case.name for group in cases.chosen("spin-*") for case in group.cases] == [
+        "spin-0.2ms",
+        "spin-1ms",
+        "spin-5ms",
+        "spin-20ms",
+        "spin-100ms",
+        "spin-500ms",
+    ]
+    (hanging,) = cases.chosen("hanging")
+    assert [case.name for case in hanging.cases] == ["hang"]
+    (memory,) = cases.chosen("memory-256-in-child")
+    assert [case.name for case in memory.cases] == ["memory-0-in-child", "memory-256-in-child"]
+    with pytest.raises(UnknownName, match="unknown calibration case 'spin-2ms'; did you mean"):
+        cases.chosen("spin-2ms")
+
+
+def test_every_memory_case_has_its_yardstick() -> None:
+    for group in GROUPS:
+        names = {case.name for case in group.cases}
+        for case in group.cases:
+            assert not isinstance(case.truth, Memory) or case.truth.bare in names, case.name
+
+
+def test_the_issues_promises_are_all_planted() -> None:
+    names = " ".join(case.name for group in GROUPS for case in group.cases)
+    for wanted in (
+        *("spin-0.2ms", "spin-500ms", "sleep", "child", "lognormal"),
+        *("memory-64", "memory-2048", "memory-2048-in-child", "mapped-256", "mapped-256-untouched", "leak"),
+        *("cold", "drift", "cache", "rankings", "threads-unsaid", "throttled", "clean"),
+        *("oom", "oom-child", "hang", "raise", "segfault", "exit", "wrong-id", "duplicate", "nan"),
+        *("offline", "server", "stall-open", "stall-closed"),
+    ):
+        assert wanted in names, wanted
+
+
+def test_the_image_holds_its_adapter_and_nothing_to_download() -> None:
+    system = catalog.system("calibration")
+    assert not system.engine_assets and not system.system_assets
+    assert (Path(system.engine_dir) / "requirements.lock").read_text(encoding="utf-8") == ""

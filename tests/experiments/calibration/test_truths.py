@@ -1,0 +1,244 @@
+"""A right report passes; one that is off by more than was promised does not."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from statistics import NormalDist
+from typing import Any
+
+import pytest
+
+from harness.analysis.table import Cause, Finding, Validity
+from harness.driver import rate_search
+from harness.experiments.calibration import cases, queueing, truths
+from harness.experiments.calibration.observation import Seen
+from harness.experiments.calibration.truths import MIB, Truth, Verdict
+from harness.jobs.suite import Protocol
+from harness.records import MAX_PROBES, Outcome, Probe, ScenarioParams
+from harness.stats import Estimate
+from tests.experiments.calibration.conftest import Job
+from tests.support import sample_records
+
+Make = Callable[..., Seen]
+(QUEUE,) = (case.truth for group in cases.GROUPS for case in group.cases if isinstance(case.truth, queueing.Queue))
+
+
+def oks(truth: Truth, seen: Seen) -> list[bool]:
+    return [verdict.ok for verdict in truth.verdicts(seen)]
+
+
+def only(truth: Truth, seen: Seen) -> Verdict:
+    (verdict,) = truth.verdicts(seen)
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("truth_s", "found_s", "ok"),
+    [
+        (0.2e-3, 0.2e-3 + 19e-6, True),  # below 2 ms the 20 microseconds hold
+        (0.2e-3, 0.2e-3 + 21e-6, False),
+        (0.2e-3, 0.2e-3 - 21e-6, False),
+        (0.5, 0.5049, True),  # above it the 1 %
+        (0.5, 0.5051, False),
+        (0.5, 0.4949, False),
+    ],
+)
+def test_a_mean_is_held_to_the_larger_of_one_per_cent_and_twenty_microseconds(
+    seen: Make, truth_s: float, found_s: float, ok: bool
+) -> None:
+    assert only(truths.Mean(truth_s), seen(latency_mean_s=Estimate(found_s))).ok is ok
+
+
+@pytest.mark.parametrize(
+    ("found_s", "ok"), [(0.02, True), (0.09, True), (0.0199, True), (0.0197, False), (2e-6, False)]
+)
+def test_a_lie_must_not_gain_anything(seen: Make, found_s: float, ok: bool) -> None:
+    assert only(truths.NotFaster(0.02), seen(latency_mean_s=Estimate(found_s))).ok is ok
+
+
+def test_a_sleep_is_held_to_the_adapters_own_clock_of_the_timed_queries(seen: Make) -> None:
+    truth = truths.Mean(None)
+    assert only(truth, seen([1e-3, 1e-3], [1.1e-3, 1.3e-3], latency_mean_s=Estimate(1.21e-3))).ok
+    verdict = only(truth, seen([1e-3, 1e-3], [1.1e-3, 1.3e-3], latency_mean_s=Estimate(1.0e-3)))
+    assert not verdict.ok and verdict.planted == "1.2 ms"
+
+
+def test_a_figure_that_is_missing_is_off_and_says_why(seen: Make) -> None:
+    failed = seen(outcome=Outcome.CRASH, detail="it fell over")
+    assert not only(truths.Mean(1e-3), failed).ok and not only(truths.Mean(None), failed).ok
+    verdict = only(truths.Memory("bare", MIB), failed)
+    assert not verdict.ok and "it fell over" in verdict.measured and verdict.severity == math.inf
+    for truth in (truths.NotFaster(1.0), truths.Throughput(1.0), QUEUE, truths.Bare(), truths.Clean()):
+        assert oks(truth, failed) == [False]
+
+
+def lognormal(median_s: float, sigma: float, count: int = 2000) -> list[float]:
+    chance = random.Random(7)
+    return [median_s * math.exp(sigma * NormalDist().inv_cdf(chance.uniform(1e-9, 1 - 1e-9))) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("median_s", "sigma", "expected"),
+    [
+        (1e-3, 0.8, [True, True, True]),
+        (1.2e-3, 0.8, [False, False, True]),  # a fifth too slow: seen at p50 and p95, p99 is known less well
+        (1e-3, 1.3, [True, False, False]),  # another tail
+    ],
+)
+def test_a_percentile_is_right_when_its_interval_holds_the_truth(
+    seen: Make, median_s: float, sigma: float, expected: list[bool]
+) -> None:
+    times = sorted(lognormal(median_s, sigma))
+    figures = {
+        name: Estimate(times[int(share * len(times))])
+        for name, share in (("p50_s", 0.5), ("p95_s", 0.95), ("p99_s", 0.99))
+    }
+    assert oks(truths.Lognormal(1e-3, 0.8), seen(times, queries=2000, **figures)) == expected
+
+
+def test_memory_leaves_the_interpreter_out_and_counts_no_mapped_page(seen: Make) -> None:
+    truth = truths.Memory("bare", 64 * MIB, 256 * MIB)
+    right = {"peak_anon_bytes": 76 * MIB, "peak_mapped_bytes": 256 * MIB}
+    assert oks(truth, seen(**right)) == [True, True]
+    assert oks(truth, seen(**{**right, "peak_anon_bytes": (76 + 256) * MIB})) == [False, True]
+    assert oks(truth, seen(**{**right, "peak_anon_bytes": 64 * MIB})) == [False, True]
+    assert oks(truth, seen(**{**right, "peak_mapped_bytes": None})) == [True, False]
+    assert oks(truth, seen(**{**right, "peak_mapped_bytes": 0})) == [True, False]
+
+
+@pytest.mark.parametrize(("error_mib", "ok"), [(60, True), (62, False), (-62, False)])
+def test_much_memory_is_held_to_three_per_cent(seen: Make, error_mib: int, ok: bool) -> None:
+    found = seen(peak_anon_bytes=(2048 + 12 + error_mib) * MIB)
+    assert only(truths.Memory("bare", 2048 * MIB), found).ok is ok
+
+
+def seen_of(seen: Seen, job: Job) -> Seen:
+    """The same row of this job."""
+    return replace(seen, jobs=(job,))  # type: ignore[arg-type]
+
+
+def noisy(*causes: Cause) -> dict[str, Any]:
+    """The keys of a row with such findings."""
+    found = tuple(Finding(cause, Validity.NOISY, f"it is {cause.value}; do something") for cause in causes)
+    return {"validity": Validity.NOISY, "findings": found}
+
+
+def test_a_reason_must_be_named_and_weigh_what_it_should(seen: Make) -> None:
+    truth = truths.Reason("drift", Cause.DRIFT)
+    named = noisy(Cause.COUNTERS, Cause.DRIFT)
+    assert oks(truth, seen(**named)) == [True]
+    assert oks(truth, seen(**{**named, "validity": Validity.CLEAN})) == [False]
+    assert oks(truth, seen(**{**named, "validity": Validity.INVALID})) == [False]
+    assert oks(truth, seen(**{**named, "outcome": Outcome.CRASH})) == [False]
+    assert oks(truth, seen(**noisy(Cause.WARMUP))) == [False]
+    assert oks(truth, seen(**noisy())) == [False]
+    remark = (Finding(Cause.DRIFT, Validity.CLEAN, "hardly a drift"), Finding(Cause.WARMUP, Validity.NOISY, "cold"))
+    assert oks(truth, seen(validity=Validity.NOISY, findings=remark)) == [False]
+
+
+def test_a_clean_run_must_be_clean(seen: Make) -> None:
+    remark = (Finding(Cause.PAGE_CACHE, Validity.CLEAN, "a remark"),)
+    assert oks(truths.Clean(), seen(findings=remark)) == [True]
+    disturbed = noisy(Cause.CANARY, Cause.DRIFT)
+    assert oks(truths.Clean(), seen(**{**disturbed, "findings": (*disturbed["findings"], *remark)})) == [True]
+    assert oks(truths.Clean(), seen(**noisy(Cause.DRIFT))) == [False]
+    assert oks(truths.Clean(), seen(**noisy(Cause.CANARY, Cause.RESULT_CACHE))) == [False]
+    assert oks(truths.Clean(), seen(**{**disturbed, "validity": Validity.INVALID})) == [False]
+    verdict = only(truths.Clean(), seen(**noisy(Cause.RANKINGS)))
+    assert not verdict.ok and "it is rankings" in verdict.measured
+
+
+def test_an_outcome_must_be_this_one_for_this_reason(seen: Make) -> None:
+    truth = truths.Ends(Outcome.OOM, "one of its processes")
+    child = "the kernel killed one of its processes at the memory limit of 256 MiB"
+    assert oks(truth, seen(outcome=Outcome.OOM, detail=child)) == [True]
+    assert oks(truth, seen(outcome=Outcome.OOM, detail="the kernel killed the job")) == [False]
+    assert oks(truth, seen(outcome=Outcome.CRASH, detail=child)) == [False]
+    assert oks(truth, seen()) == [False]
+
+
+@pytest.mark.parametrize(("found", "ok"), [(1600, True), (1584.5, True), (1583, False), (1617, False)])
+def test_throughput_is_held_to_one_per_cent(seen: Make, found: float, ok: bool) -> None:
+    assert only(truths.Throughput(1600), seen(throughput_qps=Estimate(found))).ok is ok
+
+
+def probed(rate_qps: float, queries: int, *, slower_s: float = 0.0, stalls: dict[int, float] | None = None) -> Job:
+    """A job that confirmed a rate, and what each query of it waited and took: 1 ms, ``slower_s`` more, a stall."""
+    spec = replace(sample_records.result().spec, sample_size=queries)
+    # An earlier probe at another rate, and one at this rate that failed.
+    probes = tuple(
+        Probe(trial, rate, queries, 0.0, 0, passed, check)
+        for trial, rate, passed, check in (
+            (0, rate_qps, True, False),
+            (1, rate_qps, False, True),
+            (2, rate_qps, True, True),
+        )
+    )
+    arrivals = rate_search.arrivals_ns(spec.seed, 0 if stalls else 2, queries, rate_qps)
+    free_s, latency_s = 0.0, []
+    for number, arrival_ns in enumerate(arrivals):
+        service_s = 1e-3 + slower_s + (stalls or {}).get(number, 0.0)
+        free_s = max(free_s, arrival_ns / 1e9) + service_s
+        latency_s.append(free_s - arrival_ns / 1e9)
+    result = replace(sample_records.result(), spec=spec, probes=probes, rate_qps=rate_qps)
+    return Job(latency_s, latency_s, result)
+
+
+@pytest.mark.parametrize(("found", "ok"), [(799, False), (801, True), (959, True), (961, False), (1200, False)])
+def test_a_rate_lies_where_the_search_of_an_undisturbed_queue_ends(seen: Make, found: float, ok: bool) -> None:
+    job = probed(found, 400)
+    figures = {"throughput_qps": Estimate(found), "p95_s": Estimate(sorted(job.latency_s)[379])}
+    assert oks(QUEUE, seen_of(seen(**figures), job))[0] is ok
+
+
+@pytest.mark.parametrize(("slower_us", "ok"), [(-2, False), (-1, True), (0, True), (20, True), (21, True), (22, False)])
+def test_waiting_is_what_the_arrivals_make_it(seen: Make, slower_us: float, ok: bool) -> None:
+    job = probed(900.0, 400, slower_s=slower_us / 1e6)
+    figures = {"throughput_qps": Estimate(900.0), "p95_s": Estimate(sorted(job.latency_s)[379])}
+    assert oks(QUEUE, seen_of(seen(**figures), job)) == [True, ok]
+
+
+def test_the_search_of_an_undisturbed_queue_ends_between_the_bounds() -> None:
+    target, seed = ScenarioParams(latency_target_s=0.02, latency_percentile=95.0), Protocol().seed
+
+    def ends(service_us: int, begins: float) -> float:
+        trials = count()
+
+        def probe(rate_qps: float, check: bool) -> bool:
+            trial, free, served = next(trials), 0, []
+            for arrival in rate_search.arrivals_ns(seed, trial, 400, rate_qps):
+                start, before = max(free, arrival), free
+                free = start + service_us * 1000
+                served.append(rate_search.Served(arrival, before, start, free))
+            return rate_search.judge(served, trial, rate_qps, target, streams=1, check=check).passed
+
+        found = rate_search.highest_rate(probe, begins * 1e6 / service_us, MAX_PROBES)
+        assert found is not None
+        return found / 1e3
+
+    shares = [ends(service_us, begins) for service_us in (1000, 1010, 1020) for begins in (0.8, 0.9, 0.95, 0.98, 1.0)]
+    low, high = QUEUE.shares
+    assert low + 0.05 < min(shares) < max(shares) < high - 0.01
+
+
+def test_a_stall_shows_in_the_open_loop_and_hides_in_the_closed_one(seen: Make) -> None:
+    stalled = probed(500.0, 700, stalls={50: 1.0})
+    steady = probed(500.0, 700)
+    alone = [1e-3] * 699 + [1.001]
+    shown, hidden = (queueing.Stall(1e-3, 1.0, 50, open_loop) for open_loop in (True, False))
+    assert oks(shown, seen_of(seen(), stalled)) == [True]
+    assert oks(shown, seen_of(seen(), steady)) == [False]
+    assert oks(shown, seen_of(seen(), replace(stalled, latency_s=alone))) == [False]
+    assert (oks(hidden, seen(alone)), oks(hidden, seen(stalled.latency_s))) == ([True], [False])
+    assert oks(hidden, seen(alone[:100])) == [False], "too few queries for a p99"
+
+
+def test_what_disturbed_the_machine_is_told_from_what_the_system_does(seen: Make) -> None:
+    assert seen(**noisy(Cause.DRIFT, Cause.STEAL)).disturbance == "it is steal; do something"
+    assert seen(**noisy(Cause.DRIFT, Cause.OVERSUBSCRIPTION)).disturbance is None
+    remark = (Finding(Cause.CANARY, Validity.CLEAN, "the disk changed its speed"),)
+    assert seen(findings=remark).disturbance is None

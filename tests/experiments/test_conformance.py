@@ -1,0 +1,159 @@
+"""Each thing that the contract asks for is seen when it is kept, and when it is not."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from harness.experiments.conformance import Check, examine
+from harness.launch import process
+from harness.launch.fake import FakeLauncher
+from harness.launch.images import catalog
+from harness.launch.process import ProcessLauncher
+from harness.progress import Screen
+from harness.records import Envelope
+from tests.conftest import PLANTED, Bench
+
+ENVELOPE = Envelope("cpu1-mem1", 1, 1 << 30)
+
+# The planted engine again, as a command that speaks JSON lines.
+ENGINE = """
+import json, pathlib, sys
+words = lambda text: set(text.lower().replace(".", " ").split())
+for line in sys.stdin:
+    request = json.loads(line)
+    verb, reply = request["verb"], {}
+    if verb == "build":
+        corpus = [json.loads(each) for each in open(request["corpus"], encoding="utf-8")]
+        text = json.dumps({each["_id"]: f"{each['title']} {each['text']}" for each in corpus})
+        pathlib.Path(request["index"], "texts.json").write_text(text)
+        print(json.dumps({"progress": len(corpus)}))
+    if verb == "load":
+        texts = json.loads(pathlib.Path(request["index"], "texts.json").read_text())
+        reply = {"search_batch": True}
+    hits = lambda query: ([each, float(len(words(query) & words(text)))] for each, text in texts.items())
+    rank = lambda query: sorted(hits(query), key=lambda hit: (-hit[1], hit[0]))[: request["k"]]
+    if verb == "search":
+        reply = {"hits": rank(request["query"]), "stages_s": {"retrieve": 0.0001}}
+    if verb == "search_batch":
+        reply = {"answers": [rank(query) for query in request["queries"]][::ORDER]}
+    if verb == "threads":
+        reply = {"threads": {"python": 1}}
+    if verb == "libraries":
+        reply = {"libraries": {"python": sys.version.split()[0]}}
+    print(json.dumps(reply), flush=True)
+"""
+ADAPTER = """
+from pathlib import Path
+from harness.driver.subprocess_adapter import command
+ENGINE = command({python!r}, Path(__file__).with_name("speaker.py"))
+"""
+
+
+def checks(bench: Bench, name: str) -> list[Check]:
+    launcher = ProcessLauncher(bench.cache)
+    folder = bench.folder / "conformance"
+    folder.mkdir()
+    return list(examine(launcher, catalog.system(name), ENVELOPE, folder, Screen(Console(file=StringIO()))))
+
+
+def speaker(bench: Bench, order: int = 1) -> None:
+    folder = bench.folder / "engines" / "speaker"
+    shutil.copytree(PLANTED, folder)
+    (folder / "adapter.py").write_text(ADAPTER.format(python=sys.executable))
+    (folder / "speaker.py").write_text(ENGINE.replace("ORDER", str(order)))
+    (folder / "systems" / "planted.toml").rename(folder / "systems" / "speaker.toml")
+
+
+def test_an_engine_that_keeps_the_contract_passes(bench: Bench) -> None:
+    found = checks(bench, "planted")
+    assert [check for check in found if not check.ok] == []
+    assert [check.what for check in found] == [
+        "the system is ready",
+        "builds an index",
+        "verifies its envelope, loads, answers every query with valid hits, ends in order",
+        "ranks the same in both trials",
+        "finds the document that is meant",
+        "says how many threads its libraries use",
+        "names its libraries",
+        "answers batches as it answers single queries",
+    ]
+
+
+@pytest.mark.slow
+def test_an_engine_that_speaks_json_lines_passes_too(bench: Bench) -> None:
+    speaker(bench)
+    found = checks(bench, "speaker")
+    assert [check for check in found if not check.ok] == [] and len(found) == 8
+
+
+def test_batches_with_other_answers_are_found(bench: Bench) -> None:
+    speaker(bench, order=-1)
+    (wrong,) = [check for check in checks(bench, "speaker") if not check.ok]
+    assert wrong.what == "answers batches as it answers single queries" and "10 of 10 queries" in wrong.detail
+
+
+@pytest.mark.parametrize(
+    ("misdeed", "what", "detail"),
+    [
+        ("fickle", "ranks the same in both trials", "queries differ"),
+        ("raise", "verifies its envelope, loads, answers every query", "planted in two lines"),
+        ("too_many", "verifies its envelope, loads, answers every query", "hits, asked for 5"),
+    ],
+)
+def test_what_goes_wrong_is_named(bench: Bench, misdeed: str, what: str, detail: str) -> None:
+    bench.plant("planted", misdeed=misdeed)
+    wrong = [check for check in checks(bench, "planted") if not check.ok]
+    assert any(check.what.startswith(what) and detail in check.detail for check in wrong), wrong
+
+
+@pytest.mark.parametrize("walls", [True, False])
+def test_a_search_that_writes_into_its_index_fails_and_the_cause_is_named(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, walls: bool
+) -> None:
+    bench.plant("planted", misdeed="write_index")
+    if not walls:  # as where the kernel lets nobody make namespaces
+        monkeypatch.setattr(process, "_READ_ONLY", "")
+    wrong = {check.what: check.detail for check in checks(bench, "planted") if not check.ok}
+    assert "search writes 'left-behind' into it; an index is read-only then" in wrong.pop(
+        "leaves its index as it was built"
+    )
+    (detail,) = wrong.values()
+    if not walls:
+        assert detail.startswith("the search wrote into its index (left-behind), which is read-only in a container")
+        assert not (bench.folder / "conformance" / "indexes" / "conformance" / "facts.json").exists()
+    elif "wrote into its index" not in detail:  # where root may not mount either
+        assert "Read-only file system" in detail
+
+
+def test_an_engine_that_fails_for_another_reason_is_not_blamed_for_its_index(bench: Bench) -> None:
+    bench.plant("planted", misdeed="raise")
+    assert not [check for check in checks(bench, "planted") if "index as it was built" in check.what]
+
+
+def test_an_index_that_does_not_build_ends_the_examination(bench: Bench) -> None:
+    bench.plant("planted", build_misdeed="raise")
+    *_, last = checks(bench, "planted")
+    assert not last.ok and last.what == "builds an index" and "does not build" in last.detail
+
+
+def test_the_null_system_is_not_asked_to_find_anything(bench: Bench) -> None:
+    found = checks(bench, "null")
+    assert [check for check in found if not check.ok] == []
+    assert not any("is meant" in check.what for check in found)
+
+
+def test_with_gpus_the_image_for_them_searches_what_the_other_built(bench: Bench) -> None:
+    planted = bench.folder / "engines" / "planted"
+    shutil.copy(planted / "requirements.lock", planted / "requirements-cuda.lock")
+    system, launcher = catalog.system("planted"), FakeLauncher()
+    folder = bench.folder / "conformance"
+    folder.mkdir()
+    gpu = Envelope("gpu1-cpu1-mem1", 1, 1 << 30, 1)
+    list(examine(launcher, system, gpu, folder, Screen(Console(file=StringIO()))))
+    ran = [(job.spec.kind, job.spec.envelope.gpus, job.prepared.system.image) for job in launcher.launched]
+    assert ran == [("build", 0, "planted"), ("search", 1, "planted-cuda"), ("search", 1, "planted-cuda")]

@@ -1,0 +1,108 @@
+"""A system whose need is scripted, on a launcher that runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from harness.experiments.viability.probe import MIB, Probing, subject
+from harness.experiments.viability.session import Question, Viability
+from harness.launch import fake
+from harness.launch.base import Ended, Job
+from harness.launch.fake import FakeLauncher
+from harness.launch.images import catalog
+from harness.launch.monitor.memory import MemoryTrace
+from harness.progress import Progress, Screen
+from harness.records import Outcome
+from harness.results.schema import CanaryReading
+from tests.conftest import Bench
+from tests.support import sample_records
+
+CALM = (sample_records.canary(), sample_records.canary())
+# The machine took three times as long for the same work within one job.
+STIRRED = (sample_records.canary(cpu_s=0.010), sample_records.canary(cpu_s=0.030))
+
+
+@dataclass
+class Life:
+    """What becomes of a container: its end, milliseconds a query, what it ranks first, what the canary says."""
+
+    outcome: Outcome = Outcome.OK
+    ms: float = 10.0
+    first: str = "d0"
+    canary: tuple[CanaryReading, ...] = CALM
+    wall_s: float = 60.0
+
+
+# Limit in MiB (None: unconstrained), how often it was launched before -> what becomes of it.
+Script = Callable[[int | None, int], Life]
+
+
+@dataclass
+class Scripted(FakeLauncher):
+    """Launches as the script says, and counts."""
+
+    script: Script
+    anonymous: int = 100
+    cgroup_peak: int = 150
+    limits: list[int | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+        if job.spec.kind == "build":
+            return super().launch(job, progress)
+        mib = job.spec.envelope.memory_bytes // MIB
+        limit = None if mib > 8000 else mib
+        life = self.script(limit, self.limits.count(limit))
+        self.limits.append(limit)
+        self._script = lambda _: life.outcome
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fake, "_latency_ns", lambda *_: round(life.ms * 1e6))
+            ids = [life.first, *(f"d{number}" for number in range(10) if f"d{number}" != life.first)]
+            patch.setattr(fake, "_first_ids", lambda _, count: ids[:count])
+            ended = super().launch(job, progress)
+        trace = MemoryTrace(
+            anon=((0, min(self.anonymous, mib) * MIB),),
+            peak_mapped_bytes=30 * MIB,
+            peak_cgroup_bytes=min(self.cgroup_peak, mib) * MIB,
+            source="fake",
+            interval_s=1.0,
+        )
+        return replace(ended, memory=trace, canary=life.canary, wall_s=life.wall_s)
+
+
+@dataclass
+class Asker:
+    """Makes a subject ready to be asked, again and again on the same results."""
+
+    bench: Bench
+    said: StringIO = field(default_factory=StringIO)
+
+    def __call__(
+        self, script: Script, question: Question | None = None, *, fresh: bool = False, **facts: int
+    ) -> tuple[Viability, Scripted]:
+        launcher = Scripted(script, **facts)
+        self.said = StringIO()
+        about = subject(catalog.system("planted"), self.bench.folder / "tiny", self.bench.cache, 4)
+        screen = Screen(Console(file=self.said, width=300))
+        probing = Probing(about, self.bench.results, self.bench.cache, launcher, screen, fresh=fresh)
+        return Viability(probing, question or Question()), launcher
+
+
+@pytest.fixture
+def ask(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Asker:
+    # A host of 16 GiB and two CPUs, whatever this one is.
+    monkeypatch.setattr("harness.launch.host.memory_bytes", lambda: 16 << 30)
+    monkeypatch.setattr("harness.launch.host.cpus", lambda: 2)
+    return Asker(bench)
+
+
+def needs(mib: int, **otherwise: object) -> Script:
+    """Killed below so many MiB, and else as the keys say."""
+    return lambda limit, _: Life(Outcome.OOM) if limit is not None and limit < mib else Life(**otherwise)  # type: ignore[arg-type]

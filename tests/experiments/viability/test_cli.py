@@ -1,0 +1,148 @@
+"""The three commands, and one line for each thing that cannot be asked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from harness import datasets
+from harness.cli import main
+from harness.experiments.viability import plot
+from harness.launch.fake import FakeLauncher
+from harness.results.reader import read_jobs
+from tests.conftest import Bench
+from tests.experiments.viability.conftest import Scripted, needs
+
+
+@pytest.fixture
+def call(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> object:
+    monkeypatch.setattr("harness.launch.host.memory_bytes", lambda: 16 << 30)
+    monkeypatch.setattr("harness.launch.host.cpus", lambda: 2)
+    monkeypatch.setattr("harness.launch.fake.FakeLauncher", lambda: Scripted(needs(129)))
+
+    def made(*arguments: str, launcher: str = "fake") -> Result:
+        common = ["--results", str(bench.results), "--cache", str(bench.cache), "--launcher", launcher]
+        dataset = [] if "--dataset" in arguments else ["--dataset", str(bench.folder / "tiny")]
+        return CliRunner().invoke(main, [*arguments, *dataset, *common])
+
+    return made
+
+
+def test_viable_prints_the_verdict_with_what_to_rent(call) -> None:  # type: ignore[no-untyped-def]
+    done = call("viable", "planted", "--cpus", "1,2")
+    assert done.exit_code == 0, done.output
+    assert (
+        done.stdout.count("**144 MiB** is the smallest limit that passes; what binds is **oom**: 128 MiB fails.") == 2
+    )
+    assert "- To rent (aws us-east-1 on-demand of " in done.stdout and "beside the host's own 512MiB" in done.stdout
+    assert "; not measured: this was x86_64" in done.stdout
+    again = call("viable", "planted", "--cpus", "1,2", "--as-of", "2022-10-31")
+    assert "on-demand of 2022-10-31" in again.stdout and again.stderr == ""
+    told = json.loads(call("viable", "planted", "--format", "json").stdout)
+    assert told[0]["limit_bytes"] == 144 << 20 and told[0]["rent"]["same_architecture"]["usd_per_hour"] > 0
+
+
+def test_validate_and_curve_print_their_verdicts(call, bench: Bench) -> None:  # type: ignore[no-untyped-def]
+    holds = call("validate", "planted", "--instance", "m6g.medium")
+    assert holds.exit_code == 0, holds.output
+    assert "it does its work." in holds.stdout and "only memory was validated" in holds.stdout
+    drawn = call("curve", "planted", "--limits", "128MiB,160MiB")
+    assert drawn.exit_code == 0, drawn.output
+    assert "No knee: flat: each that ran, from 160 MiB on" in drawn.stdout
+    name = plot.default_name(1, 0, 4, (128 << 20, 160 << 20))
+    for form in ("png", "svg"):
+        assert (bench.results / "viable" / "planted" / "tiny" / f"{name}.{form}").stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["viable", "plnted"], 2, "unknown system 'plnted'; did you mean 'planted'?"),
+        (["viable", "planted", "--dataset", "scifakt"], 2, "unknown dataset 'scifakt'; did you mean 'scifact'?"),
+        (["viable", "planted", "--region", "us-east-9"], 2, "unknown region 'us-east-9'"),
+        (["viable", "planted", "--as-of", "2001-01-01"], 2, "2001-01-01"),
+        (["viable", "planted", "--max-latency", "p95=1ms"], 2, "a sample of 4 queries shows no p95"),
+        (["viable", "planted", "--max-latency", "mean=1ms"], 2, "the target is 1 ms: no limit can keep it"),
+        (["viable", "planted", "--min", "RR@10=2"], 2, "at least 2 is asked: no limit can reach it"),
+        (["viable", "planted", "--step", "16"], 2, "--step: '16' is no memory size"),
+        (["viable", "planted", "--step", "64GiB", "--cpus", "1,2"], 2, "--step 65,536 MiB: this host leaves 15,616"),
+        (["viable", "planted", "--cpus", "0"], 2, "--cpus '0': write whole numbers"),
+        (["viable", "planted", "--gpus", "1"], 2, "the fake launcher has no GPU; ask for less"),
+        (["validate", "planted", "--instance", "m6g.medum"], 2, "unknown instance type 'm6g.medum'; did you mean"),
+        (["validate", "planted", "--instance", "r6a.48xlarge"], 2, "192 vCPUs, this host gives 2: this host is too"),
+        (["validate", "planted", "--instance", "x1.16xlarge"], 2, "this host is too small to emulate it"),
+        (["curve", "planted", "--limits", "64"], 2, "--limits: '64' is no memory size"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_line(call, arguments: list[str], code: int, said: str) -> None:  # type: ignore[no-untyped-def]
+    done = call(*arguments)
+    assert done.exit_code == code, done.output
+    lines = [line for line in done.stderr.splitlines() if line.startswith("harness: ")]
+    assert len(lines) == 1 and said in lines[0], done.stderr
+    assert "Traceback" not in done.output
+
+
+def test_a_plain_process_holds_no_limit(call) -> None:  # type: ignore[no-untyped-def]
+    done = call("viable", "planted", launcher="process")
+    assert done.exit_code == 2 and "use --launcher docker" in done.stderr
+
+
+def test_one_cpu_count_that_misses_its_target_costs_the_others_nothing(
+    call,
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,  # type: ignore[no-untyped-def]
+) -> None:
+    from tests.experiments.viability.conftest import Life
+
+    class Slow(Scripted):
+        def launch(self, job, progress):  # type: ignore[no-untyped-def]
+            one = job.spec.envelope.cpus == 1
+            self.script = (lambda *_: Life(ms=30)) if one else needs(129)
+            return super().launch(job, progress)
+
+    monkeypatch.setattr("harness.launch.fake.FakeLauncher", lambda: Slow(needs(129)))
+    done = call("viable", "planted", "--cpus", "1,2", "--max-latency", "mean=20ms")
+    assert done.exit_code == 2
+    assert "planted on tiny, 2 CPUs" in done.stdout and "**144 MiB**" in done.stdout
+    assert "planted on 1 CPU: mean is 30 ms" in done.stderr and "evidence: " in done.stderr
+    assert len(read_jobs(bench.results)) == 13
+
+
+def test_one_cpu_count_that_does_not_run_costs_the_others_nothing(
+    call,
+    monkeypatch: pytest.MonkeyPatch,  # type: ignore[no-untyped-def]
+) -> None:
+    from harness.records import Outcome
+    from tests.experiments.viability.conftest import Life
+
+    class Breaks(Scripted):
+        def launch(self, job, progress):  # type: ignore[no-untyped-def]
+            two = job.spec.envelope.cpus == 2
+            self.script = (lambda *_: Life(Outcome.CRASH)) if two else needs(129)
+            return super().launch(job, progress)
+
+    monkeypatch.setattr("harness.launch.fake.FakeLauncher", lambda: Breaks(needs(129)))
+    done = call("viable", "planted", "--cpus", "1,2")
+    assert done.exit_code == 1
+    assert "planted on tiny, 1 CPU" in done.stdout and "**144 MiB**" in done.stdout
+    assert "harness: planted does not even run" in done.stderr
+
+
+def test_an_unmeasurable_cpu_count_is_told_before_anything_runs(
+    call,
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,  # type: ignore[no-untyped-def]
+) -> None:
+    monkeypatch.setattr(FakeLauncher, "cannot", lambda _, envelope: "this host gives 2" if envelope.cpus > 2 else None)
+    done = call("viable", "planted", "--cpus", "1,64")
+    assert done.exit_code == 2 and "this host gives 2; ask for less" in done.stderr
+    assert not (bench.results / "viable").exists()
+
+
+def test_without_a_dataset_a_shipped_one_is_meant() -> None:
+    for name in ("viable", "validate", "curve"):
+        (option,) = [each for each in main.commands[name].params if each.name == "dataset"]
+        assert datasets.find(str(option.default), Path.cwd()).is_dir(), name

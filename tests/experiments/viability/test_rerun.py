@@ -1,0 +1,256 @@
+"""Whatever a machine does, a search ends, and what is stored says the same when it is asked again."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.errors import HarnessError, UsageError
+from harness.experiments.viability import curve, plot, render, session, validation
+from harness.experiments.viability.acceptance import Criteria, Least
+from harness.experiments.viability.probe import MIB, SUITE
+from harness.experiments.viability.search import PROBES
+from harness.experiments.viability.session import MOST_JOBS, Question
+from harness.experiments.viability.smallest import smallest
+from harness.experiments.viability.verdict import Verdict
+from harness.pricing import instances
+from harness.records import Outcome, to_json
+from tests.experiments.viability.conftest import Asker, Life, Script, needs
+from tests.support import chance
+
+# Each is a search of some twenty jobs, cut off at times; ``None``: of another seed each time.
+SEEDS = [None, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(8))]
+
+
+def told(ask: Asker, script: Script) -> tuple[str, int]:
+    """Return a search's verdict, as stored or as its one line, and how many jobs it ran."""
+    asked, launcher = ask(script)
+    try:
+        return to_json(smallest(asked, 1)), len(launcher.limits)
+    except HarnessError as error:
+        return str(error), len(launcher.limits)
+
+
+def test_a_kill_in_the_course_of_moving_up_is_read_the_same_the_second_time(ask: Asker) -> None:
+    """Killed at 116 in a curve, and at 128 in the search's own third confirmation."""
+
+    def script(limit: int | None, before: int) -> Life:
+        killed = limit is not None and (limit < 100 or limit == 116 or (limit == 128 and before == 2))
+        return Life(Outcome.OOM) if killed else Life()
+
+    curve.measure(ask(script)[0], 1, (116 * MIB,))
+    found = smallest(ask(script)[0], 1)
+    assert (found.limit_bytes, found.below_bytes, found.sharp) == (144 * MIB, 128 * MIB, False)
+    again, jobs = told(ask, needs(1))
+    assert again == to_json(found) and jobs == 0
+
+
+def test_a_kill_elsewhere_is_not_forgotten_by_sharpness(ask: Asker) -> None:
+    """112 passes each time, 116 was killed once and then again: nothing about that is sharp."""
+    script: Script = lambda limit, _: Life(Outcome.OOM) if limit == 116 else needs(100)(limit, 0)  # noqa: E731
+    curve.measure(ask(script)[0], 1, (116 * MIB,))
+    found = smallest(ask(script)[0], 1)
+    assert (found.limit_bytes, found.below_bytes, found.sharp) == (128 * MIB, 116 * MIB, False)
+
+
+def chaos(seed: int) -> Script:
+    """A need with a flaky edge, noise in some jobs and in some controls; each job's end hangs on its number alone."""
+    chance = random.Random(seed)
+    need, width = chance.randint(60, 300), chance.choice((0, 20, 60))
+    noise, killed = chance.choice((0.0, 0.1, 0.4)), chance.choice((0.0, 0.02, 0.1))
+
+    def script(limit: int | None, before: int) -> Life:
+        luck = random.Random(f"{seed} {limit} {before}")
+        if limit is None:
+            if before < 5:
+                return Life()
+            return Life(Outcome.CRASH) if luck.random() < 0.1 else Life(ms=18 if luck.random() < noise else 10)
+        if limit < need - luck.random() * width or luck.random() < killed:
+            return Life(Outcome.OOM)
+        return Life(ms=luck.choice((18, 60)) if luck.random() < noise else 10)
+
+    return script
+
+
+def contract(found: Verdict) -> None:
+    """Check a verdict's promises against its evidence."""
+    assert found.probes <= PROBES and found.jobs <= MOST_JOBS + 50
+    assert sum(each.purpose == "probe" for each in found.evidence) == found.probes
+    counted = [each for each in found.evidence if each.purpose not in ("control", "put aside")]
+    limit, below = found.limit_bytes, found.below_bytes
+    if limit is None:
+        assert not found.sharp
+        return
+    here = [each for each in counted if each.limit_bytes == limit and each.purpose == "confirmation"]
+    assert sum(each.finding == "passes" for each in here) >= 3
+    killed = [each.limit_bytes for each in counted if each.causes == ("oom",)]
+    assert not killed or max(killed) < limit
+    clean = all(each.finding == "passes" for each in counted if each.limit_bytes >= limit)
+    if below is not None:
+        clean = clean and not any(each.finding == "passes" for each in counted if each.limit_bytes <= below)
+    assert found.sharp == (clean and (found.lowest or below is not None))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_any_search_ends_and_says_the_same_again_also_where_it_was_cut_off(ask: Asker, seed: int | None) -> None:
+    seed = chance.chance("search").randrange(10**6) if seed is None else seed
+    print(f"seed {seed}")
+    luck, script = random.Random(seed), chaos(seed)
+    if seed % 3 == 0:
+        curve.measure(ask(script)[0], 1, tuple(luck.sample(range(100 * MIB, 300 * MIB, 4 * MIB), 4)))
+    count = [0]
+
+    def cut(limit: int | None, before: int) -> Life:
+        if count[0] and luck.random() < 0.15:
+            raise KeyboardInterrupt
+        count[0] += 1
+        return script(limit, before)
+
+    for _ in range(200):
+        try:
+            said, jobs = told(ask, numbered(ask, cut))
+        except KeyboardInterrupt:
+            continue
+        if jobs == 0:
+            break
+    else:
+        pytest.fail("it never ended")
+    assert count[0] <= 3 * MOST_JOBS
+    again, jobs = told(ask, needs(1))
+    assert again == said and jobs == 0
+    if said.startswith("{"):
+        contract(smallest(ask(needs(1))[0], 1))
+    else:
+        assert "start anew with --fresh" in said
+
+
+def numbered(ask: Asker, script: Script) -> Script:
+    """Counts on from the jobs that are stored, as one launcher that was never stopped would."""
+    kept = ask.bench.results / SUITE
+    known = [int(path.parent.parent.name.rpartition("mem")[2][:-1]) for path in kept.rglob("result.json")]
+    return lambda limit, before: script(
+        limit, before + sum(mib == limit if limit is not None else mib > 8000 for mib in known)
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (0, 4))])
+def test_cut_off_or_not_the_verdict_is_the_same(ask: Asker, seed: int) -> None:
+    """Killed after every single job; only a control that was never run is lost, so nothing here is in doubt."""
+
+    def script(limit: int | None, before: int) -> Life:
+        life = chaos(seed)(limit, before)
+        return replace(life, ms=10) if life.outcome is Outcome.OOM else Life()
+
+    def one(limit: int | None, before: int) -> Life:
+        if len(launcher.limits) == 1:
+            raise KeyboardInterrupt
+        return numbered(ask, script)(limit, before - launcher.limits.count(limit))
+
+    while True:
+        asked, launcher = ask(one)
+        try:
+            in_parts = smallest(asked, 1)
+            break
+        except KeyboardInterrupt:
+            continue
+    whole = smallest(ask(script, fresh=True)[0], 1)
+    assert plain(in_parts) == plain(whole)
+
+
+def plain(found: Verdict) -> tuple[object, ...]:
+    evidence = [(each.purpose, each.limit_bytes, each.finding, each.causes) for each in found.evidence]
+    return found.limit_bytes, found.below_bytes, found.sharp, found.probes, found.jobs, evidence
+
+
+@pytest.mark.slow
+def test_a_busy_machine_does_not_take_jobs_for_ever(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often the command comes again."""
+    monkeypatch.setattr(session, "MOST_ASIDE", 12)  # fewer commands until all jobs are used up
+    busy: Script = lambda limit, before: Life(ms=18) if limit is not None or before >= 3 else Life()  # noqa: E731
+    ran = []
+    for _ in range(4):
+        said, jobs = told(ask, numbered(ask, busy))
+        ran.append(jobs)
+    assert sum(ran) <= 3 + MOST_JOBS and ran[-1] == 0
+    assert f"{MOST_JOBS} jobs settled nothing" in said and "--fresh" in said
+
+
+def test_a_control_that_crashes_is_put_aside_with_its_job(ask: Asker) -> None:
+    def script(limit: int | None, before: int) -> Life:
+        if limit is None and before == 3:
+            return Life(Outcome.CRASH)
+        return Life(ms=18) if limit == 112 and before == 0 else needs(129)(limit, before)
+
+    found = smallest(ask(script)[0], 1)
+    assert found.limit_bytes == 144 * MIB
+    assert [(each.purpose, each.outcome) for each in found.evidence[:2]] == [("put aside", "ok"), ("control", "crash")]
+    again, jobs = told(ask, needs(1))
+    assert again == to_json(found) and jobs == 0
+
+
+def test_a_control_belongs_to_the_job_right_before_it(ask: Asker) -> None:
+    """Cut off before its control and gone on with at once: the next job's control is not taken for it later."""
+
+    def cut(limit: int | None, before: int) -> Life:
+        if len(launcher.limits) == 4:
+            raise KeyboardInterrupt
+        return Life(ms=18) if limit == 112 else Life()
+
+    asked, launcher = ask(cut)
+    with pytest.raises(KeyboardInterrupt):
+        smallest(asked, 1)
+    found = smallest(ask(lambda limit, _: Life(ms=18) if limit == 112 else needs(129)(limit, 0))[0], 1)
+    assert [each.purpose for each in found.evidence[:3]] == ["put aside", "probe", "control"]
+    again, jobs = told(ask, needs(1))
+    assert again == to_json(found) and jobs == 0
+
+
+def test_a_step_that_this_host_has_not_once_is_refused_before_any_job(ask: Asker) -> None:
+    asked, launcher = ask(needs(1), Question(step=20_000 * MIB))
+    with pytest.raises(UsageError, match="--step 20,000 MiB: this host leaves 15,616 MiB to a job"):
+        smallest(asked, 1)
+    assert launcher.limits == []
+
+
+def test_another_sample_is_another_question(ask: Asker) -> None:
+    """Its verdict is kept beside the first one's."""
+    first = smallest(ask(needs(129))[0], 1)
+    asked, _ = ask(needs(145))
+    queries = asked.probing.subject.queries
+    asked.probing.subject = replace(asked.probing.subject, queries=replace(queries, sample=queries.sample[:2]))
+    other = smallest(asked, 1)
+    assert (first.sample_size, other.sample_size) == (4, 2) and first.sample_sha256 != other.sample_sha256
+    assert first.machine == other.machine and first.corpus_sha256 == other.corpus_sha256
+    assert len(list((asked.probing.folder / "verdicts").iterdir())) == 2
+
+
+def test_a_claim_keeps_all_that_was_asked(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.experiments.viability.validation.architecture", lambda _: "x86_64")
+    asked, _ = ask(needs(1), Question(Criteria(least=(Least("RR@10", 0.1),))))
+    found = validation.validate(asked, instances.read("aws")["m6g.medium"])
+    assert found.least == {"RR@10": 0.1} and "RR@10 >= 0.1" in render.claim(found, "md")
+
+
+def test_a_picture_is_whole_or_not_there(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = curve.measure(ask(needs(129))[0], 1, (144 * MIB,))
+    stem = ask.bench.folder / plot.default_name(1, 0, 4, (144 * MIB,))
+
+    def cut(_figure: object, path: object, **_: object) -> None:
+        Path(str(path)).write_text("half", encoding="ascii")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("matplotlib.figure.Figure.savefig", cut)
+        with pytest.raises(KeyboardInterrupt):
+            plot.draw(drawn, stem)
+    assert not stem.with_name(f"{stem.name}.png").exists()
+    assert all(path.stat().st_size > 5000 for path in plot.draw(drawn, stem))
+
+
+def test_curves_of_other_queries_or_limits_have_other_names() -> None:
+    asked = [(1, 0, 300, ()), (1, 0, 100, ()), (1, 1, 300, ()), (2, 0, 300, ()), (1, 0, 300, (1,)), (1, 0, 300, (2,))]
+    assert len({plot.default_name(*each) for each in asked}) == len(asked)

@@ -1,0 +1,85 @@
+"""Does a type do?  It is emulated, and what is not is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.errors import UsageError
+from harness.experiments.viability import render, validation
+from harness.experiments.viability.probe import MIB
+from harness.experiments.viability.search import CONFIRMATIONS
+from harness.experiments.viability.smallest import smallest
+from harness.pricing import instances
+from harness.records import Outcome
+from tests.experiments.viability.conftest import Asker, Life, needs
+
+GIB = 1 << 30
+SMALL = replace(instances.read("aws")["m6g.medium"], architecture="x86_64")
+LEFT = 4 * 1024 - 512 - 64  # MiB: the reserve's 512 MiB and 1/64
+
+
+@pytest.fixture(autouse=True)
+def _x86(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.experiments.viability.validation.architecture", lambda _: "x86_64")
+
+
+def test_a_claim_that_holds_is_confirmed_in_fresh_containers(ask: Asker) -> None:
+    asked, launcher = ask(needs(LEFT))
+    found = validation.validate(asked, SMALL)
+    assert found.holds and found.limit_bytes == LEFT * MIB and found.causes == ()
+    assert launcher.limits == [None] * 3 + [LEFT] * CONFIRMATIONS
+    assert "does its work" in render.claim(found, "md") and '"holds": true' in render.claim(found, "json")
+    asked, launcher = ask(needs(1))
+    assert validation.validate(asked, SMALL) == found and launcher.limits == []
+
+
+def test_a_claim_that_does_not_hold_says_why(ask: Asker) -> None:
+    asked, launcher = ask(needs(LEFT + 1))
+    found = validation.validate(asked, SMALL)
+    assert not found.holds and found.causes == ("oom",)
+    assert launcher.limits[3:] == [LEFT], "one killed container is enough"
+    assert "**does not do its work** (oom: " in render.claim(found, "md")
+    slow, _ = ask(lambda limit, _: Life(ms=18) if limit else Life(), fresh=True)
+    assert validation.validate(slow, SMALL).causes == ("latency",)
+
+
+def test_what_is_not_emulated_is_said(ask: Asker) -> None:
+    asked, _ = ask(needs(1))
+    arm = replace(SMALL, architecture="arm64", burstable=True, gpus=1)
+    (first, burst, gpus) = validation.validate(asked, arm).not_shown
+    assert "arm64, this host x86_64: only memory was validated" in first
+    assert "credits" in burst and "not emulated" in gpus
+    (same,) = validation.validate(asked, SMALL).not_shown
+    assert "faster or slower" in same
+
+
+@pytest.mark.parametrize(
+    ("changes", "gpus", "said"),
+    [
+        ({"vcpus": 64}, 0, "m6g.medium has 64 vCPUs, this host gives 2: this host is too small to emulate it"),
+        ({"memory_bytes": 512 * GIB}, 0, "leaves 515,584 MiB to a job, this host 15,616: this host is too small"),
+        ({}, 1, "has 0 NVIDIA GPUs, --gpus asks for 1"),
+        ({"memory_bytes": 512 * MIB}, 0, "its host needs all of that for itself"),
+    ],
+)
+def test_what_this_host_cannot_emulate_is_one_line(ask: Asker, changes: dict[str, int], gpus: int, said: str) -> None:
+    asked, launcher = ask(needs(1))
+    with pytest.raises(UsageError, match=said):
+        validation.check_host(replace(SMALL, **changes), gpus)
+    assert launcher.limits == [] and asked.probing.measured == 0
+
+
+def test_a_type_is_found_or_the_nearest_named() -> None:
+    assert validation.find("m6g.medium").architecture == "arm64"
+    with pytest.raises(UsageError, match=r"unknown instance type 'm6g.medum'; did you mean 'm6g.medium'\?; see"):
+        validation.find("m6g.medum")
+
+
+def test_jobs_are_shared_with_the_search(ask: Asker) -> None:
+    asked, _ = ask(needs(129))
+    smallest(asked, 1)
+    asked, launcher = ask(lambda *_: Life(Outcome.CRASH))
+    base = asked.unconstrained(1)
+    assert base.anonymous == 100 * MIB and launcher.limits == []

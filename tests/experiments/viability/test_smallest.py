@@ -1,0 +1,395 @@
+"""The search fed with stored jobs: verdicts, resume, noise, refusals."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from harness.errors import EngineError, HarnessError, JobError, UsageError
+from harness.experiments.viability import curve, render
+from harness.experiments.viability.acceptance import Criteria, Least, Target
+from harness.experiments.viability.probe import MIB, SUITE
+from harness.experiments.viability.search import CONFIRMATIONS, PROBES
+from harness.experiments.viability.session import Question
+from harness.experiments.viability.smallest import smallest
+from harness.experiments.viability.verdict import Verdict
+from harness.launch.base import Ended, Job
+from harness.pricing import prices
+from harness.records import Outcome
+from harness.report import verify
+from harness.results.reader import read_jobs
+from tests.experiments.viability.conftest import STIRRED, Asker, Life, Scripted, needs
+
+
+def limits(found: Verdict, purpose: str) -> list[int]:
+    return [each.limit_bytes // MIB for each in found.evidence if each.purpose == purpose]
+
+
+def test_a_need_is_found_confirmed_and_its_evidence_named(ask: Asker) -> None:
+    asked, launcher = ask(needs(129))
+    found = smallest(asked, 1)
+    assert (found.limit_bytes, found.below_bytes) == (144 * MIB, 128 * MIB)
+    assert found.binding == ("oom",) and found.sharp
+    assert limits(found, "probe") == [112, 144, 128]
+    assert limits(found, "confirmation") == [144] * CONFIRMATIONS
+    assert limits(found, "next step below") == [128]
+    assert launcher.limits == [None] * 3 + [112, 144, 128, 144, 144, 144, 128]
+    assert found.margin_bytes == 44 * MIB
+    assert found.headroom == {"mean": pytest.approx(0.2)}, "10 ms of 12.5 ms"
+    assert found.jobs == 10 == len(launcher.limits)
+    assert found.unconstrained.containers == 3 and found.unconstrained.peak_anon_bytes == 100 * MIB
+    for each in found.evidence:
+        stored = json.loads((ask.bench.results / each.job / "result.json").read_text())
+        assert stored["spec"]["envelope"]["memory_bytes"] == each.limit_bytes
+        assert stored["outcome"] == each.outcome
+
+
+def test_a_second_call_measures_nothing_and_says_nothing_of_jobs(ask: Asker) -> None:
+    first = smallest(ask(needs(129))[0], 1)
+    asked, launcher = ask(needs(1))
+    assert smallest(asked, 1) == first
+    assert launcher.limits == [] and ask.said.getvalue() == ""
+
+
+# In the unconstrained containers, after them, in the probes, in the confirmations, and at the end.
+@pytest.mark.parametrize(
+    "after", [1, 3, 5, 8, 10, *(pytest.param(each, marks=pytest.mark.soak) for each in (0, 2, 4, 6, 7, 9))]
+)
+def test_a_search_cut_off_after_any_job_goes_on_without_repeating_one(ask: Asker, after: int) -> None:
+    whole = 10
+
+    def cut(limit: int | None, before: int) -> Life:
+        if len(launcher.limits) == after:
+            raise KeyboardInterrupt
+        return needs(129)(limit, before)
+
+    asked, launcher = ask(cut)
+    if after < whole:
+        with pytest.raises(KeyboardInterrupt):
+            smallest(asked, 1)
+    else:
+        smallest(asked, 1)
+    assert len(read_jobs(ask.bench.results)) == min(after, whole) if after else True
+    asked, second = ask(needs(129))
+    found = smallest(asked, 1)
+    assert len(second.limits) == whole - min(after, whole), "each probe once, also those that failed"
+    assert found.limit_bytes == 144 * MIB
+    assert len({each.job for each in found.evidence}) == len(found.evidence) == 7
+
+
+def test_fresh_starts_anew_and_also_goes_on(ask: Asker) -> None:
+    assert smallest(ask(needs(129))[0], 1).limit_bytes == 144 * MIB
+
+    def cut(limit: int | None, before: int) -> Life:
+        if len(launcher.limits) == 5:
+            raise KeyboardInterrupt
+        return needs(145)(limit, before)
+
+    asked, launcher = ask(cut, fresh=True)
+    with pytest.raises(KeyboardInterrupt):
+        smallest(asked, 1)
+    asked, launcher = ask(needs(145))
+    assert smallest(asked, 1).limit_bytes == 160 * MIB
+    assert launcher.limits[0] is not None, "the three unconstrained ones were there"
+    assert len(read_jobs(ask.bench.results)) == 20, "earlier jobs stay"
+
+
+def test_a_fresh_search_that_never_began_makes_nothing_old(ask: Asker) -> None:
+    first = smallest(ask(needs(129))[0], 1)
+
+    def never(*_: object) -> Life:
+        raise KeyboardInterrupt
+
+    asked, _ = ask(never, fresh=True)
+    with pytest.raises(KeyboardInterrupt):
+        smallest(asked, 1)
+    asked, launcher = ask(needs(1))
+    assert smallest(asked, 1) == first and launcher.limits == []
+
+
+@pytest.mark.slow
+def test_the_verdict_names_why_the_smaller_limit_failed(ask: Asker) -> None:
+    ways = {
+        "oom": Life(Outcome.OOM),
+        "crash": Life(Outcome.CRASH),
+        "load time-out": Life(Outcome.TIMEOUT),
+        "latency": Life(ms=40),
+        "ranking": Life(first="d5"),
+    }
+    for number, (cause, life) in enumerate(ways.items()):
+        asked, _ = ask(
+            lambda limit, _, life=life: life if limit is not None and limit < 140 else Life(), fresh=number > 0
+        )
+        found = smallest(asked, 1)
+        assert (found.limit_bytes, found.binding) == (144 * MIB, (cause,))
+
+
+def test_all_that_fails_is_named(ask: Asker) -> None:
+    asked, _ = ask(lambda limit, _: Life(ms=40, first="d5") if limit is not None and limit < 140 else Life())
+    found = smallest(asked, 1)
+    assert found.binding == ("latency", "ranking")
+    assert "ranked otherwise" in found.evidence[0].why and "mean 40 ms, target 12.5 ms" in found.evidence[0].why
+
+
+def test_a_measure_that_falls_binds(ask: Asker) -> None:
+    question = Question(Criteria(least=(Least("RR@10", 0.1),)))
+    asked, _ = ask(lambda limit, _: Life(first="d9") if limit is not None and limit < 140 else Life(), question)
+    assert smallest(asked, 1).binding == ("ranking",), "RR@10 does not fall below 0.1 by that"
+
+
+def test_what_differs_even_unconstrained_is_not_held_against_a_limit(ask: Asker) -> None:
+    asked, _ = ask(lambda limit, before: Life(first=f"d{before}") if limit is None else needs(129)(limit, before))
+    found = smallest(asked, 1)
+    assert found.limit_bytes == 144 * MIB
+    assert found.unconstrained.unstable_queries == 4
+
+
+def test_a_marginal_latency_is_held_against_the_machine_of_that_moment(ask: Asker) -> None:
+    """The probe of 112 MiB and the unconstrained job after it are both slow: neither counts."""
+
+    def busy(limit: int | None, before: int) -> Life:
+        slow = (limit == 112 and before == 0) or (limit is None and before == 3)
+        return Life(ms=18) if slow else Life()
+
+    asked, launcher = ask(busy)
+    found = smallest(asked, 1)
+    assert [each.purpose for each in found.evidence[:3]] == ["put aside", "control", "probe"]
+    assert len(limits(found, "probe")) == found.probes, "each probe is one job"
+    assert launcher.limits[3:6] == [112, None, 112]
+    assert found.limit_bytes is not None and found.limit_bytes < 112 * MIB, "it was the machine"
+    assert "put aside" in ask.said.getvalue()
+    again, second = ask(needs(1))
+    assert smallest(again, 1) == found and second.limits == []
+
+
+def test_a_doubtful_job_without_a_control_is_put_aside(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut off between the two: what the machine was like then, nobody knows later."""
+
+    def cut(limit: int | None, before: int) -> Life:
+        if len(launcher.limits) == 4:
+            raise KeyboardInterrupt
+        return Life(ms=18) if limit == 112 else Life()
+
+    monkeypatch.setattr(
+        "harness.experiments.viability.session.RIGHT_AFTER_S", -60.0
+    )  # no fake job lasts the minute that it claims
+    asked, launcher = ask(cut)
+    with pytest.raises(KeyboardInterrupt):
+        smallest(asked, 1)
+    asked, launcher = ask(needs(129))
+    found = smallest(asked, 1)
+    assert launcher.limits[:2] == [112, 144], "measured again, and no control was run for what is past"
+    assert found.evidence[0].purpose == "put aside" and found.limit_bytes == 144 * MIB
+
+
+def test_a_marginal_latency_on_a_machine_at_rest_fails_after_its_tries(ask: Asker) -> None:
+    asked, launcher = ask(lambda limit, _: Life(ms=18) if limit is not None and limit < 140 else Life())
+    found = smallest(asked, 1)
+    assert found.limit_bytes == 144 * MIB and found.binding == ("latency",)
+    assert launcher.limits[3:9] == [112, None, 112, None, 112, None]
+    assert found.probes <= PROBES
+
+
+def test_a_disturbed_failure_far_from_the_target_needs_one_look_at_the_machine(ask: Asker) -> None:
+    asked, launcher = ask(lambda limit, _: Life(ms=60, canary=STIRRED) if limit is not None and limit < 140 else Life())
+    assert smallest(asked, 1).limit_bytes == 144 * MIB
+    assert launcher.limits[3:6] == [112, None, 144]
+
+
+def test_a_machine_that_stays_busy_ends_the_search_in_one_line_and_it_goes_on_later(ask: Asker) -> None:
+    def busy(limit: int | None, before: int) -> Life:
+        return Life(ms=18) if len(launcher.limits) >= 3 else Life()
+
+    asked, launcher = ask(busy)
+    with pytest.raises(HarnessError, match=r"too busy to judge a latency.*18 ms, 10 ms before.*goes on from here"):
+        smallest(asked, 1)
+    assert launcher.limits[3:] == [112, None] * 3
+    asked, launcher = ask(needs(129))
+    assert smallest(asked, 1).limit_bytes == 144 * MIB
+
+
+def test_a_disturbed_unconstrained_job_is_measured_again_and_left_out(ask: Asker) -> None:
+    asked, launcher = ask(
+        lambda limit, before: (
+            Life(ms=30, canary=STIRRED) if limit is None and before == 0 else needs(129)(limit, before)
+        )
+    )
+    found = smallest(asked, 1)
+    assert launcher.limits.count(None) == 4
+    assert found.unconstrained.containers == 3 and found.unconstrained.disturbed == 0
+    assert found.targets == {"mean": pytest.approx(0.0125)}
+    assert len(found.unconstrained.jobs) == 3 and len(found.unconstrained.left_out) == 1
+    assert found.jobs == len(launcher.limits)
+    for job in (*found.unconstrained.jobs, *found.unconstrained.left_out):
+        assert (ask.bench.results / job / "result.json").is_file()
+
+
+def test_where_all_are_disturbed_the_fastest_count_and_the_verdict_says_so(ask: Asker) -> None:
+    asked, launcher = ask(lambda limit, before: replace(needs(129)(limit, before), canary=STIRRED))
+    found = smallest(asked, 1)
+    assert launcher.limits.count(None) == 5
+    assert found.unconstrained.containers == found.unconstrained.disturbed == 3
+
+
+def test_what_the_unconstrained_system_misses_is_one_line_and_its_jobs_stay(ask: Asker) -> None:
+    asked, _ = ask(needs(1), Question(Criteria((Target("mean", 0.005),))))
+    with pytest.raises(UsageError, match=r"planted on 1 CPU: mean is 10 ms with all the memory.*target is 5 ms"):
+        smallest(asked, 1)
+    assert len(read_jobs(ask.bench.results / SUITE)) == 3
+    asked, launcher = ask(needs(1), Question(Criteria(least=(Least("RR@10", 0.9),))))
+    with pytest.raises(UsageError, match=r"RR@10 is 0\.\d+ with all the memory.*at least 0\.9 is asked"):
+        smallest(asked, 1)
+    assert launcher.limits == [], "the same jobs"
+
+
+def test_a_system_that_does_not_run_at_all_is_one_line(ask: Asker) -> None:
+    asked, launcher = ask(lambda *_: Life(Outcome.CRASH))
+    with pytest.raises(JobError, match="planted does not even run with 15,616 MiB: it ended crash"):
+        smallest(asked, 1)
+    assert launcher.limits == [None]
+
+
+def test_a_host_without_so_many_cpus_is_one_line(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, launcher = ask(needs(1))
+    monkeypatch.setattr(Scripted, "cannot", lambda _, envelope: f"profile {envelope.name} needs {envelope.cpus} CPUs")
+    with pytest.raises(UsageError, match="needs 9 CPUs; ask for less"):
+        smallest(asked, 9)
+    assert launcher.limits == []
+
+
+def test_what_says_nothing_of_a_limit_is_no_evidence(ask: Asker) -> None:
+    asked, _ = ask(lambda limit, _: Life(Outcome.ENVELOPE_MISMATCH) if limit == 112 else Life())
+    with pytest.raises(JobError, match=r"112 MiB ended envelope_mismatch .* says nothing of its limit"):
+        smallest(asked, 1)
+    asked, launcher = ask(needs(129))
+    assert smallest(asked, 1).limit_bytes == 144 * MIB
+    assert launcher.limits[0] == 112, "measured again"
+
+
+def test_an_engine_that_goes_away_leaves_no_evidence(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, _ = ask(needs(129))
+    launch = Scripted.launch
+
+    def gone(self: Scripted, job: Job, progress: object) -> Ended:
+        if job.spec.envelope.memory_bytes == 112 * MIB:
+            raise EngineError("the Docker engine went away")
+        return launch(self, job, progress)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Scripted, "launch", gone)
+    with pytest.raises(EngineError):
+        smallest(asked, 1)
+    monkeypatch.undo()
+    assert len(read_jobs(ask.bench.results)) == 3
+
+
+def test_a_verdict_is_kept_without_money(ask: Asker) -> None:
+    found = smallest(ask(needs(129))[0], 1)
+    (path,) = (ask.bench.results / SUITE / "planted" / "tiny" / "verdicts").iterdir()
+    kept = json.loads(path.read_text())
+    assert kept["limit_bytes"] == found.limit_bytes and len(kept["evidence"]) == 7
+    assert "usd" not in path.read_text()
+    folder = path.parent
+    smallest(ask(needs(129))[0], 1)
+    assert len(list(folder.iterdir())) == 1
+    for at_most in (0.1, 0.2):
+        smallest(ask(needs(129), Question(Criteria((Target("mean", at_most),))))[0], 1)
+    assert len(list(folder.iterdir())) == 3, "each question has its own"
+
+
+VERDICT_EDITS = {
+    "limit": ("seal", lambda raw: raw.update(limit_bytes=raw["limit_bytes"] // 2)),
+    "target": ("seal", lambda raw: raw["targets"].update(mean=9.0)),
+    "sharpness": ("seal", lambda raw: raw.update(sharp=not raw["sharp"])),
+    "headroom": ("seal", lambda raw: raw["headroom"].update(mean=0.9)),
+    "margin": ("seal", lambda raw: raw.update(margin_bytes=1)),
+    "count": ("jobs", lambda raw: raw.update(jobs=99)),
+    "outcome": ("evidence 1: outcome", lambda raw: raw["evidence"][0].update(outcome="ok")),
+    "faults": ("evidence 1: major_faults", lambda raw: raw["evidence"][0].update(major_faults=12345)),
+    "job": ("evidence 2", lambda raw: raw["evidence"][1].update(job="viable/none")),
+    "long name": ("evidence 2", lambda raw: raw["evidence"][1].update(job="x" * 5000)),
+    "unconstrained": ("unconstrained", lambda raw: raw["unconstrained"].update(jobs=["none"])),
+    "no seal": ("seal", lambda raw: raw.pop("seal")),
+    "no evidence": ("", lambda raw: raw.pop("evidence")),
+}
+
+
+def test_verify_names_each_edit_of_a_verdict(ask: Asker) -> None:
+    smallest(ask(needs(129))[0], 1)
+    results = ask.bench.results
+    (path,) = (results / SUITE / "planted" / "tiny" / "verdicts").iterdir()
+    whole = path.read_text()
+    for name, (place, edit) in VERDICT_EDITS.items():
+        raw = json.loads(whole)
+        edit(raw)
+        path.write_text(json.dumps(raw))
+        found = verify.verify(results, cache=ask.bench.cache).mismatches
+        below = [each.place.removeprefix(str(path.relative_to(results))).removeprefix(": ") for each in found]
+        assert place in below, (name, list(map(str, found)))
+    path.write_text(json.dumps(json.loads(whole)))
+    assert verify.verify(results, cache=ask.bench.cache).mismatches == ()
+
+
+def test_a_container_killed_above_the_limit_in_any_stored_job_moves_it_above_that(ask: Asker) -> None:
+    """A curve's job was killed where the search's own jobs pass: a heap that grows by luck."""
+    asked, _ = ask(
+        lambda limit, before: Life(Outcome.OOM) if limit == 148 and not before else needs(129)(limit, before)
+    )
+    curve.measure(asked, 1, (132 * MIB, 148 * MIB, 200 * MIB))
+    found = smallest(asked, 1)
+    assert (found.limit_bytes, found.below_bytes) == (160 * MIB, 148 * MIB)
+    assert limits(found, "other job") == [132, 148]
+    assert limits(found, "confirmation") == [144] * 3 + [160] * 3
+    assert limits(found, "next step below") == [128]
+    assert not found.sharp, "144 passed, and was too small"
+    assert found.binding == ("oom",) and found.probes == 3
+    said = render.verdicts([found], prices.snapshot(), "md")
+    assert "148 MiB fails, but the edge is not sharp." in said
+    assert "- Not sharp: 4 of 4 jobs with 144 MiB passed." in said
+    assert "killed with 148 MiB in another job: moves up" in ask.said.getvalue()
+    again, launcher = ask(needs(1))
+    assert smallest(again, 1) == found and launcher.limits == []
+    asked, _ = ask(lambda limit, before: Life(Outcome.OOM) if limit == 164 else needs(145)(limit, before), fresh=True)
+    curve.measure(asked, 1, (164 * MIB,))
+    asked, _ = ask(lambda limit, before: Life(Outcome.OOM) if limit == 164 else needs(145)(limit, before))
+    found = smallest(asked, 1)
+    assert (found.limit_bytes, found.below_bytes, found.sharp) == (176 * MIB, 164 * MIB, False)
+    assert smallest(ask(needs(1))[0], 1) == found
+
+
+def test_a_slow_job_above_the_limit_moves_nothing_and_is_told(ask: Asker) -> None:
+    asked, _ = ask(lambda limit, before: Life(ms=90) if limit == 148 else needs(129)(limit, before))
+    curve.measure(asked, 1, (148 * MIB,))
+    found = smallest(asked, 1)
+    assert found.limit_bytes == 144 * MIB and not found.sharp
+    assert limits(found, "other job") == [148]
+
+
+def test_a_limit_that_passes_at_times_is_told_with_its_counts(ask: Asker) -> None:
+    asked, _ = ask(
+        lambda limit, before: Life(Outcome.OOM) if limit == 144 and before == 2 else needs(129)(limit, before)
+    )
+    found = smallest(asked, 1)
+    assert (found.limit_bytes, found.below_bytes, found.sharp) == (160 * MIB, 144 * MIB, False)
+    assert "3 of 4 jobs with 144 MiB passed; the others: oom." in render.verdicts([found], prices.snapshot(), "md")
+
+
+@pytest.mark.slow
+def test_another_machines_jobs_are_no_evidence(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    smallest(ask(needs(129))[0], 1)
+    monkeypatch.setattr("harness.jobs.environment.cpu_model", lambda: "another")
+    asked, launcher = ask(needs(145))
+    assert smallest(asked, 1).limit_bytes == 160 * MIB
+    assert launcher.limits[:3] == [None] * 3
+    monkeypatch.setattr("harness.jobs.environment.commit", lambda: "0123")
+    asked, launcher = ask(needs(1))
+    smallest(asked, 1)
+    assert launcher.limits == [], "another commit of harness is no other machine"
+
+
+@pytest.mark.slow
+def test_each_cpu_count_has_a_verdict_of_its_own(ask: Asker) -> None:
+    asked, launcher = ask(needs(129))
+    assert [smallest(asked, cpus).cpus for cpus in (1, 2)] == [1, 2]
+    assert launcher.limits.count(None) == 6

@@ -1,0 +1,122 @@
+"""The verdict against planted needs, through the very code that judges real systems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import StringIO
+from pathlib import Path
+
+import docker
+import pytest
+from rich.console import Console
+
+from harness.datasets import QuerySample
+from harness.experiments.calibration import fixtures
+from harness.experiments.calibration.fixtures import PlantingLauncher
+from harness.experiments.viability import curve as curves
+from harness.experiments.viability.acceptance import MEAN, Criteria, Target
+from harness.experiments.viability.judge import LATENCY, OOM
+from harness.experiments.viability.probe import MIB, Probing, Subject
+from harness.experiments.viability.search import PROBES
+from harness.experiments.viability.session import Question, Viability
+from harness.experiments.viability.smallest import smallest
+from harness.experiments.viability.verdict import Verdict
+from harness.launch.docker import DockerLauncher
+from harness.launch.images import catalog
+from harness.progress import Screen
+from harness.records import Scalar
+from tests.experiments.calibration.test_with_docker import CACHE
+from tests.support.chance import chance
+
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("real_looks")]
+
+QUERIES, WARMUP = 4, 2
+# Where memory alone is planted, no busy machine shall play a part.
+ANY_TIME = Question(Criteria((Target(MEAN, 10.0),)))
+FILE_MIB, PAGES = 64, 3000
+# Limits of which one leaves next to nothing of the file in memory, and the other all of it: whole steps of the search,
+# whose jobs the curve then shows.
+STEP_MIB, TIGHT_MIB, ROOMY_MIB = 32, 32, 128
+# Where a file is mapped, a query takes 2 ms, and hundreds once its pages come from the disk: no machine is so busy.
+BETWEEN = Question(Criteria((Target(MEAN, 0.05),)), step=STEP_MIB * MIB)
+SIZES_MIB = (100, 300, 900)
+
+
+@contextmanager
+def planted(
+    folder: Path,
+    name: str,
+    params: dict[str, Scalar],
+    build: dict[str, Scalar] | None = None,
+    question: Question | None = None,
+) -> Iterator[Viability]:
+    """A system that does what its parameters say, ready to be asked."""
+    base = catalog.system("calibration")
+    system = base.model_copy(update={"name": name, "search_params": params, "build_params": build or {}})
+    dataset = fixtures.dataset(folder / name, CACHE)
+    sample = QuerySample(dataset.queries[:QUERIES], dataset.queries[-WARMUP:])
+    launcher = PlantingLauncher(DockerLauncher(CACHE), base, fixtures.throttle_container, {}, lambda _: None)
+    subject = Subject(system, dataset, sample, trials=1, warmup_cap=WARMUP)
+    try:
+        screen = Screen(Console(file=StringIO()))
+        yield Viability(Probing(subject, folder / "results", CACHE, launcher, screen), question or Question())
+    finally:
+        launcher.close()
+
+
+def _check_anonymous(folder: Path, sizes_mib: tuple[int, ...]) -> None:
+    """What is found lies within the larger of 5 % and 32 MiB of what was planted plus the interpreter."""
+    with planted(folder, "planted-0", {"service_ms": 2}) as asked:
+        job, _ = asked.probing.attempt(asked.everything(1), 0)
+    interpreter = job.result.memory.peak_anon_bytes
+    assert interpreter is not None and 0 < interpreter < 64 * MIB
+    for mib in sizes_mib:
+        with planted(folder, f"planted-{mib}", {"service_ms": 2, "hold_mib": mib}, question=ANY_TIME) as asked:
+            found = smallest(asked, 1)
+        truth = mib * MIB + interpreter
+        print(f"{mib} MiB + {interpreter / MIB:.1f}: {_said(found)}")
+        assert found.limit_bytes is not None, found
+        assert abs(found.limit_bytes - truth) <= max(0.05 * truth, 32 * MIB), found
+        assert found.binding == (OOM,) and found.probes <= PROBES, found
+        _readable(found, folder)
+
+
+def test_planted_anonymous_memory_is_what_the_verdict_says(engine: docker.DockerClient, tmp_path: Path) -> None:
+    _check_anonymous(tmp_path, (chance("planted memory").choice(SIZES_MIB[:2]),))  # the largest takes the longest
+
+
+@pytest.mark.soak
+def test_each_planted_anonymous_memory_is_what_the_verdict_says(engine: docker.DockerClient, tmp_path: Path) -> None:
+    _check_anonymous(tmp_path, SIZES_MIB)
+
+
+def test_a_mapped_file_that_is_evicted_binds_by_latency(engine: docker.DockerClient, tmp_path: Path) -> None:
+    """A file, little else: it never dies of a small limit, it slows."""
+    params: dict[str, Scalar] = {"service_ms": 2, "touch_file": True, "touch_per_query": PAGES}
+    with planted(tmp_path, "mapped", params, {"file_mib": FILE_MIB}, BETWEEN) as asked:
+        found = smallest(asked, 1)
+        print(f"mapped: {_said(found)}")
+        assert found.unconstrained.peak_anon_bytes < 64 * MIB
+        assert found.binding == (LATENCY,), found
+        assert found.limit_bytes is not None and found.limit_bytes > 2 * found.unconstrained.peak_anon_bytes, found
+        _readable(found, tmp_path)
+        drawn = curves.measure(asked, 1, tuple(size * MIB for size in (TIGHT_MIB, ROOMY_MIB)))
+    assert {point.outcome for point in drawn.points} == {"ok"}
+    tight, roomy, unconstrained = drawn.points
+    assert unconstrained.unconstrained and not roomy.unconstrained
+    # How many pages are read again depends on what the kernel kept of the file from earlier jobs.
+    assert (tight.faults_per_query or 0.0) > PAGES / 10 and (tight.mean_s or 0.0) > 0.05
+    assert all((point.faults_per_query or 0.0) < PAGES / 30 for point in (roomy, unconstrained))
+    # A machine that was slow for that one rung leaves a curve without a knee, and never one elsewhere.
+    near = (roomy.mean_s or 0.0) <= 1.25 * (unconstrained.mean_s or 0.0)
+    assert drawn.knee_bytes == (ROOMY_MIB * MIB if near else None), drawn
+
+
+def _said(found: Verdict) -> str:
+    return f"{(found.limit_bytes or 0) // MIB} MiB, {found.binding}, {found.probes} probes, sharp: {found.sharp}"
+
+
+def _readable(found: Verdict, folder: Path) -> None:
+    for each in found.evidence:
+        assert (folder / "results" / each.job / "result.json").is_file()

@@ -1,0 +1,141 @@
+"""An engine that goes away in the middle of a job: one line, and the next run goes on as if nothing had been."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import pytest
+from docker.models.containers import Container
+
+from harness.launch.docker import DockerLauncher
+from harness.launch.docker_arguments import LABEL
+from harness.launch.images import catalog
+from harness.records import Outcome
+from harness.results.reader import read_jobs
+from tests.conftest import Bench, protocol
+from tests.integration import support
+from tests.integration.proxy import Proxy, wait_until
+
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("host")]
+
+_PROTOCOL = protocol(2, warmup_cap=2)
+_WITH_ENGINE = Path(__file__).parents[2] / "scripts" / "with-engine"
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    made = Proxy()
+    yield made
+    made.close()
+
+
+# Below its with-engine: says when the engine answers, restarts it when told to, and holds it until told again.
+_RESTARTING = 'echo up; read -r _; "$0" --restartable && "$0" --restart; echo "code $?"; read -r _'
+
+
+@pytest.fixture
+def own_engine(tmp_path: Path) -> Iterator[tuple[dict[str, str], subprocess.Popen[str]]]:
+    """An engine of this test alone; how to reach it, and who restarts it when a line is written to it."""
+    if os.geteuid() != 0 or not shutil.which("dockerd"):
+        pytest.skip("no second engine can be started here: that takes root, and a dockerd")
+    # Not below pytest's folder: a socket's path may be 107 bytes long.
+    place = Path(tempfile.mkdtemp(prefix="engine-"))
+    reach = {"DOCKER_HOST": f"unix://{place}/s", "HARNESS_ENGINE_RUN": f"{place}/run"}
+    apart = {"HARNESS_DOCKERD_ARGS": f"--data-root {place}/data --exec-root {place}/exec --iptables=false"}
+    # A network of its own: with "--bridge=none" it would remove the other engine's bridge.
+    command = ["unshare", "--net", str(_WITH_ENGINE), "bash", "-c", _RESTARTING, str(_WITH_ENGINE)]
+    with (tmp_path / "with-engine.log").open("w") as log:
+        holding = subprocess.Popen(
+            command,
+            env={**os.environ, **reach, **apart},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+        try:
+            assert holding.stdout is not None
+            assert holding.stdout.readline() == "up\n", (tmp_path / "with-engine.log").read_text()
+            yield reach, holding
+        finally:
+            holding.communicate()
+            shutil.rmtree(place)
+
+
+def _hand_over(image: str, of: docker.DockerClient, to: docker.DockerClient) -> None:
+    """Have an image in another engine, by its name."""
+    with tempfile.TemporaryFile() as packed:
+        for chunk in of.images.get(image).save(named=image):
+            packed.write(chunk)
+        packed.seek(0)
+        to.images.load(packed)
+
+
+def _running(engine: docker.DockerClient, name: str) -> list[Container]:
+    filters = {"label": LABEL, "name": f"harness-{name}-search", "status": "running"}
+    return engine.containers.list(filters=filters, ignore_removed=True)
+
+
+def _hold(engine: docker.DockerClient, name: str) -> None:
+    """Have a job stand still; else it may be over before something befalls the engine."""
+    for job in _running(engine, name):
+        job.pause()
+
+
+def _goes_on(bench: Bench, command: list[str], engine: docker.DockerClient, name: str, **more: str) -> None:
+    """The same command finishes; no interrupted job was stored as anything."""
+    done = support.run_here(bench, command, **more)
+    assert done.code == 0, done.said
+    assert [job.result.outcome for job in read_jobs(bench.results)] == [Outcome.OK] * 2
+    assert {job.result.spec.repetition for job in read_jobs(bench.results)} == {0}
+    assert support.orphans(engine, f"{name}-") == []
+    assert support.leftovers(bench) == []
+
+
+def test_connections_that_break_in_the_middle_of_a_job(bench: Bench, engine: docker.DockerClient, proxy: Proxy) -> None:
+    bench.plant("cut", service_s=0.3)
+    command = support.command(bench, bench.suite(_PROTOCOL, systems=["cut"]))
+    child = support.start(bench, command, DOCKER_HOST=proxy.url)
+    wait_until(lambda: _running(engine, "cut") or child.poll() is not None, "a search job runs")
+    _hold(engine, "cut")
+    proxy.cut()
+    back = threading.Timer(2.0, proxy.open)
+    back.start()
+    ended = support.finish(bench, child)
+    back.join()
+    assert ended.code == 1, ended.said
+    assert ended.complaint.startswith("harness: the Docker engine "), ended.said
+    _goes_on(bench, command, engine, "cut")
+
+
+def test_an_engine_that_is_restarted_in_the_middle_of_a_job(
+    bench: Bench, engine: docker.DockerClient, own_engine: tuple[dict[str, str], subprocess.Popen[str]]
+) -> None:
+    reach, holding = own_engine
+    assert holding.stdin is not None and holding.stdout is not None
+    bench.plant("restarted", service_s=0.3)
+    launcher = DockerLauncher(bench.cache)
+    image = launcher.prepare(catalog.systems(bench.folder / "engines")["restarted"], print)
+    launcher.close()
+    own = docker.DockerClient(reach["DOCKER_HOST"])
+    (name,) = (tag for tag in engine.images.get(image.digest).tags if tag.startswith("harness-restarted:"))
+    _hand_over(name, engine, own)
+    command = support.command(bench, bench.suite(_PROTOCOL, systems=["restarted"]))
+    child = support.start(bench, command, **reach)
+    wait_until(lambda: _running(own, "restarted") or child.poll() is not None, "a search job runs")
+    _hold(own, "restarted")
+    holding.stdin.write("\n")
+    holding.stdin.flush()
+    assert holding.stdout.readline() == "code 0\n"
+    ended = support.finish(bench, child)
+    assert ended.code == 1, ended.said
+    assert ended.complaint.startswith("harness: the Docker engine "), ended.said
+    _goes_on(bench, command, own, "restarted", **reach)
+    own.close()

@@ -1,0 +1,287 @@
+"""Images that attack: nothing outside the job's folder changes, the host stays usable, the outcome says what happened.
+
+One run measures a system that attacks otherwise in each trial; the tests look at what came of it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import docker
+import pyarrow.parquet as parquet
+import pytest
+
+from harness.records import Outcome
+from harness.results.reader import StoredJob, read_jobs
+from harness.results.schema import Result
+from tests.conftest import Bench, make_bench, protocol
+from tests.integration import support
+from tests.support.chance import chance
+
+pytestmark = pytest.mark.docker
+
+_ENGINE = Path(__file__).parents[1] / "engines" / "hostile"
+# Of two limits the one that is met first says what happened.
+_TOO_MUCH = ((Outcome.CRASH, "File too large"), (Outcome.BAD_OUTPUT, "MiB make sense"))
+_SLOW = (Outcome.TIMEOUT, "a query took more than 2 s")
+_KILLED = "at the memory limit of 256 MiB"
+
+# What each attack must come to: the outcome, and words of its one line.
+_ENDS: dict[str, tuple[tuple[Outcome, str], ...]] = {
+    "none": ((Outcome.OK, ""),),
+    "linked_samples": ((Outcome.BAD_OUTPUT, "samples are missing"),),
+    "linked_events": ((Outcome.BAD_OUTPUT, "samples are missing"),),
+    "piped_measurement": ((Outcome.CRASH, "it left no measurement"),),
+    "linked_measurement": ((Outcome.CRASH, "it left no measurement"),),
+    "odd_names": ((Outcome.BAD_OUTPUT, "samples are missing"),),
+    "deep_folders": ((Outcome.BAD_OUTPUT, "MiB make sense"),),
+    "deep_measurement": ((Outcome.CRASH, "its measurement.json is wrong"),),
+    "deep_inside": ((Outcome.CRASH, "its measurement.json is wrong"),),
+    "deep_samples": ((Outcome.BAD_OUTPUT, "samples.jsonl: line 1 has more than"),),
+    "deep_events": ((Outcome.OK, ""),),
+    "many_lines": _TOO_MUCH,
+    "long_line": _TOO_MUCH,
+    "many_hits": ((Outcome.BAD_OUTPUT, "10000000 hits"),),
+    "many_pauses": (*_TOO_MUCH, (Outcome.BAD_OUTPUT, "out of turn")),
+    "same_pause": ((Outcome.BAD_OUTPUT, "out of turn"),),
+    "flood": (_SLOW,),
+    "deaf": (_SLOW,),
+    "fork_bomb": (_SLOW, (Outcome.OOM, _KILLED)),
+    "log_of_200_mib": ((Outcome.OK, ""),),
+    "memory_bomb": ((Outcome.OOM, f"the kernel killed the job {_KILLED}"),),
+    "shared_memory_bomb": ((Outcome.CRASH, "No space left on device"), (Outcome.OOM, _KILLED)),
+    "network": ((Outcome.CRASH, "reached nobody"),),
+    "write_elsewhere": ((Outcome.CRASH, "written: []"),),
+    "escapes": ((Outcome.CRASH, "harness: all is well"),),
+    "number_nan": ((Outcome.CRASH, "its measurement.json is wrong"),),
+    "number_infinity": ((Outcome.CRASH, "its measurement.json is wrong"),),
+    "number_too_large": ((Outcome.CRASH, "its measurement.json is wrong"),),
+    "number_endless": ((Outcome.CRASH, "its measurement.json is wrong"),),
+    "number_negative": ((Outcome.BAD_OUTPUT, "-1.0 s to search"),),
+}
+
+# Of attacks that are alike one is drawn by chance; a soak has the others.
+_ALIKE = (
+    ("deep_measurement", "deep_inside"),
+    ("many_lines", "long_line"),
+    ("number_nan", "number_infinity", "number_too_large", "number_endless"),
+)
+_LEFT_OUT = {name for names in _ALIKE for name in names} - {chance(names[0]).choice(names) for names in _ALIKE}
+_DRAWN = [attack for attack in _ENDS if attack not in _LEFT_OUT]
+
+# Seconds for a query: of what goes on for ever, and of all else, which a busy machine may take long for.
+_ENDLESS, _ENDLESS_S, _LONG_S = {"flood", "deaf", "fork_bomb"}, 2.0, 120.0
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """Results of a run over all attacks."""
+
+    bench: Bench
+    honest: support.Finished
+    finished: tuple[support.Finished, ...]
+    before: dict[str, str]
+    after: dict[str, str]
+    jobs: dict[str, StoredJob]
+    log_bytes: int | None
+
+    @property
+    def said(self) -> str:
+        """All that the runs said."""
+        return "".join(each.said for each in self.finished)
+
+    def result(self, attack: str) -> Result:
+        """The stored result of one attack."""
+        return self.jobs[attack].result
+
+
+def _surroundings(bench: Bench) -> dict[str, str]:
+    """All there is on the bench, but for what this run is to add."""
+    mine = (
+        "said.txt",
+        "results/test-suite/hostile",
+        "results/test-suite/report.md",
+        "results/test-suite/report.html",
+        "results/test-suite/manifest.txt",
+        "test-suite.toml",
+    )
+    mine += ("engines/hostile/systems/", "cache/tables/")  # rows that are kept, for the results as they are now
+    mine += ("cache/hashes",)  # remembered once files have lain unchanged for two seconds
+    return {name: facts for name, facts in support.files(bench.folder) if not name.startswith(mine)}
+
+
+def _suite(bench: Bench, attacks: list[str], *, query_timeout_s: float = 10.0) -> Path:
+    folder = bench.folder / "engines" / "hostile" / "systems"
+    folder.mkdir(exist_ok=True)
+    text = f'description = "attacks"\nfewer_hits_ok = true\n[search_params]\nattacks = "{" ".join(attacks)}"\n'
+    (folder / "hostile.toml").write_text(text, encoding="utf-8")
+    return bench.suite(protocol(len(attacks), warmup_cap=2, query_timeout_s=query_timeout_s), systems=["hostile"])
+
+
+@dataclass
+class Seen:
+    """Sizes of the engine's log of a job while it ran, where the engine's folder can be seen from here."""
+
+    looks: int = 0
+    log_bytes: list[int] = field(default_factory=list)
+    free_bytes: list[int] = field(default_factory=list)
+
+
+@contextmanager
+def _looking(engine: docker.DockerClient, every_s: float) -> Iterator[Seen]:
+    """See how large the engine lets a container's log grow, and what is left of the disk that it lies on."""
+    seen, ended = Seen(), threading.Event()
+
+    def look() -> None:
+        while not ended.wait(every_s):
+            running = engine.containers.list(filters={"name": "harness-hostile"}, ignore_removed=True)
+            seen.looks += len(running)
+            for each in running:
+                log = Path(str(each.attrs.get("LogPath") or "/absent"))
+                with suppress(FileNotFoundError):  # it went, or was turned over, while we looked
+                    seen.log_bytes.append(sum(path.stat().st_size for path in log.parent.rglob("*")))
+                    seen.free_bytes.append(shutil.disk_usage(log.parent).free)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield seen
+    finally:
+        ended.set()
+        looking.join()
+
+
+def _bench(folder: Path) -> Bench:
+    bench = make_bench(folder)
+    shutil.copytree(_ENGINE, bench.folder / "engines" / "hostile")
+    return bench
+
+
+def _attack(folder: Path, engine: docker.DockerClient, every: Iterable[str]) -> Attacked:
+    bench = _bench(folder)
+    honest = support.run(bench, support.command(bench, _suite(bench, ["none"])))
+    assert honest.code == 0, honest.said
+    before = _surroundings(bench)
+    done = {job.result.key for job in read_jobs(bench.results)}
+    jobs, finished = {}, []
+    with _looking(engine, 0.05) as seen:
+        for timeout_s in (_ENDLESS_S, _LONG_S):
+            attacks = [attack for attack in every if (attack in _ENDLESS) == (timeout_s == _ENDLESS_S)]
+            if not attacks:
+                continue
+            path = _suite(bench, attacks, query_timeout_s=timeout_s)
+            finished.append(support.run(bench, support.command(bench, path)))
+            new = [job for job in read_jobs(bench.results) if job.result.key not in done]
+            jobs |= {attacks[job.result.spec.job]: job for job in new}
+            done |= {job.result.key for job in new}
+    log_bytes = max(seen.log_bytes, default=None)
+    return Attacked(bench, honest, tuple(finished), before, _surroundings(bench), jobs, log_bytes)
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClient) -> Attacked:
+    return _attack(tmp_path_factory.mktemp("hostile"), engine, _DRAWN)
+
+
+def _log(job: StoredJob) -> bytes:
+    return gzip.decompress((job.folder / "log.txt.gz").read_bytes())
+
+
+def _check_outcome(attacked: Attacked, attack: str) -> None:
+    assert attack in attacked.jobs, attacked.said
+    result = attacked.result(attack)
+    said = (result.outcome, result.detail)
+    assert any(result.outcome is outcome and words in (result.detail or "") for outcome, words in _ENDS[attack]), said
+    assert "\n" not in (result.detail or "") and (result.detail or "").isprintable()
+    assert len(result.detail or "") < 700
+
+
+@pytest.mark.parametrize("attack", _DRAWN)
+def test_the_outcome_says_what_happened(attacked: Attacked, attack: str) -> None:
+    _check_outcome(attacked, attack)
+
+
+@pytest.mark.soak
+def test_the_outcome_of_what_was_not_drawn_says_what_happened(tmp_path: Path, engine: docker.DockerClient) -> None:
+    attacked = _attack(tmp_path, engine, sorted(_LEFT_OUT))
+    for attack in _LEFT_OUT:
+        _check_outcome(attacked, attack)
+
+
+def test_every_attack_is_one_line_and_the_run_goes_on_to_its_end(attacked: Attacked) -> None:
+    assert attacked.jobs.keys() == {*_DRAWN}, attacked.said
+    assert [each.code for each in attacked.finished] == [1, 1]
+    assert "Traceback" not in attacked.said and "\x1b" not in attacked.said
+    bad = sum(_ENDS[attack][0][0] is not Outcome.OK for attack in _DRAWN)
+    assert sum(line.startswith("harness: ") for line in attacked.said.splitlines()) == bad
+
+
+def test_nothing_around_the_job_has_changed(attacked: Attacked, engine: docker.DockerClient) -> None:
+    assert attacked.after == attacked.before
+    assert support.leftovers(attacked.bench) == []
+    assert support.orphans(engine, "hostile") == []
+
+
+def test_what_is_stored_of_a_job_is_its_four_files_at_most(attacked: Attacked) -> None:
+    for attack, job in attacked.jobs.items():
+        names = {path.name for path in job.folder.iterdir()}
+        assert names <= {"result.json", "log.txt.gz", "samples.parquet", "run.trec.gz"}, attack
+        assert all(path.is_file() and not path.is_symlink() for path in job.folder.iterdir())
+        assert sum(path.stat().st_size for path in job.folder.iterdir()) < 2 << 20, attack
+
+
+def test_harness_needs_no_more_memory_than_for_an_honest_image(attacked: Attacked) -> None:
+    most = max(each.peak_bytes for each in attacked.finished)
+    assert most < 512 << 20
+    assert most < attacked.honest.peak_bytes + (64 << 20)
+
+
+def test_a_log_without_end_takes_no_more_disk_than_a_bound(attacked: Attacked) -> None:
+    if attacked.log_bytes is not None:  # else the engine's folder cannot be seen from here
+        assert 1 << 20 < attacked.log_bytes < 32 << 20
+    flood = attacked.jobs["flood"]
+    assert 0 < len(_log(flood)) <= 10 << 20
+    assert (flood.folder / "log.txt.gz").stat().st_size < 1 << 20
+
+
+def test_a_million_pauses_are_not_a_million_looks(attacked: Attacked) -> None:
+    for attack in ("many_pauses", "same_pause"):
+        assert len(attacked.result(attack).canary) <= 4
+
+
+def _all_was_logged(job: StoredJob, size: int, least_s: float) -> None:
+    """The job ended as it would have ended, and its samples say what the writing took: no pipe is quicker than that."""
+    assert (job.result.outcome, job.result.detail) == (Outcome.OK, None)
+    log = _log(job)
+    assert f"logged {size} bytes\n".encode() in log, "all of it was written, and the end is kept"
+    assert 4 << 20 < len(log) <= 10 << 20
+    slowest_s = max(parquet.read_table(job.folder / "samples.parquet")["latency_ns"].to_pylist()) / 1e9
+    assert least_s < slowest_s < job.result.wall_s, "what it took is the system's own"
+
+
+def test_a_long_log_costs_time_and_nothing_else(attacked: Attacked) -> None:
+    _all_was_logged(attacked.jobs["log_of_200_mib"], 200 << 20, 0.02)
+
+
+@pytest.mark.soak
+def test_ten_gib_of_log_cost_time_and_nothing_else(tmp_path: Path, engine: docker.DockerClient) -> None:
+    bench = _bench(tmp_path)
+    honest = support.run(bench, support.command(bench, _suite(bench, ["none"])))
+    with _looking(engine, 0.25) as seen:
+        path = _suite(bench, ["log_of_10_gib"], query_timeout_s=1800)
+        finished = support.run(bench, support.command(bench, path))
+    assert (honest.code, finished.code) == (0, 0), finished.said
+    job = max(read_jobs(bench.results), key=lambda each: each.result.wall_s)
+    _all_was_logged(job, 10 << 30, 1)
+    assert finished.peak_bytes < honest.peak_bytes + (64 << 20)
+    assert seen.looks > 1, "the engine answered all the while"
+    if seen.log_bytes:  # else the engine's folder cannot be seen from here
+        assert 1 << 20 < max(seen.log_bytes) < 32 << 20
+        # Others use this disk too, and build images of gigabytes: less than what was written is all that can be asked.
+        assert seen.free_bytes[0] - min(seen.free_bytes) < 8 << 30

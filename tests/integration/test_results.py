@@ -1,0 +1,126 @@
+"""A results folder that is full, read-only, or held by another run: one line, nothing lost, and on again afterwards."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import docker
+import pytest
+
+from harness.records import Outcome
+from harness.results.reader import read_jobs
+from tests.conftest import Bench, protocol
+from tests.integration import support
+
+
+def _mount(*arguments: str) -> None:
+    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"this user may not mount here: {' '.join(done.stderr.split())}")
+
+
+@contextmanager
+def _mounted(place: Path, *arguments: str) -> Iterator[None]:
+    place.mkdir(exist_ok=True)
+    _mount(*arguments, str(place))
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@contextmanager
+def _small_disk(place: Path, kib: int) -> Iterator[None]:
+    with _mounted(place, "-t", "tmpfs", "-o", f"size={kib}k", "harness-test"):
+        yield
+
+
+def test_a_full_disk_ends_the_run_in_one_line_and_with_room_it_goes_on(bench: Bench) -> None:
+    command = support.command(bench, bench.suite(protocol(20, warmup_cap=2)), "--launcher", "fake")
+    with _small_disk(bench.results, 200):
+        full = support.run_here(bench, command)
+        assert full.code == 1
+        assert "No space left on device" in full.complaint or "the disk is full" in full.complaint
+        assert full.complaint.startswith("harness: ") and "what was finished is kept" in full.complaint
+        finished = support.stored(bench.results)
+        assert 0 < len(finished) < 20
+        assert support.run_here(bench, command).code == 1, "there is no more room than before"
+        assert support.stored(bench.results) == finished
+        _mount("-o", "remount,size=64m", str(bench.results))
+        done = support.run_here(bench, command)
+        assert done.code == 0, done.said
+        assert finished.items() <= support.stored(bench.results).items()
+        assert [job.result.outcome for job in read_jobs(bench.results)] == [Outcome.OK] * 20
+        assert support.leftovers(bench) == []
+
+
+@pytest.mark.docker
+def test_what_a_full_disk_does_to_a_job_is_no_fault_of_its_system(bench: Bench, engine: docker.DockerClient) -> None:
+    bench.plant("filling", misdeed="some_files", at=3)
+    command = support.command(bench, bench.suite(protocol(1, warmup_cap=2), systems=["filling"]))
+    with _small_disk(bench.results, 6 << 10):
+        full = support.run_here(bench, command)
+        assert (full.code, "the disk is full" in full.complaint) == (1, True), full.said
+        assert read_jobs(bench.results) == ()
+        _mount("-o", "remount,size=64m", str(bench.results))
+        done = support.run_here(bench, command)
+        assert done.code == 0, done.said
+        assert [job.result.outcome for job in read_jobs(bench.results)] == [Outcome.OK]
+        assert support.leftovers(bench) == []
+    assert support.orphans(engine, "filling") == []
+
+
+def test_a_full_cache_is_one_line_too(bench: Bench) -> None:
+    command = support.command(bench, bench.suite(protocol(1, warmup_cap=2)), "--launcher", "fake")
+    (bench.cache / "process").unlink()
+    with _small_disk(bench.cache, 4):
+        full = support.run_here(bench, command)
+        assert full.code == 1 and full.complaint.startswith("harness: "), full.said
+        assert "No space left on device; make room" in full.complaint
+        assert support.leftovers(bench) == []
+
+
+def test_a_results_folder_that_is_read_only_is_one_line_and_loses_nothing(bench: Bench) -> None:
+    command = support.command(bench, bench.suite(protocol(2, warmup_cap=2)), "--launcher", "fake")
+    assert support.run_here(bench, command).code == 0
+    before = dict(support.files(bench.results))
+    with _mounted(bench.results, "--bind", str(bench.results)):
+        _mount("-o", "remount,bind,ro", str(bench.results))
+        refused = support.run_here(bench, [*command, "--fresh"])
+        assert refused.code == 1
+        place = bench.results / "test-suite"
+        assert refused.complaint == (
+            f"harness: {place}: cannot be written: Read-only file system; choose another --results"
+        )
+    assert dict(support.files(bench.results)) == before
+    assert support.run_here(bench, [*command, "--fresh"]).code == 0
+
+
+@pytest.mark.slow
+def test_a_second_run_on_the_same_results_refuses_and_the_first_goes_on(bench: Bench) -> None:
+    bench.plant("slow", service_s=0.4)
+    command = support.command(bench, bench.suite(protocol(2, warmup_cap=2), systems=["slow"]), "--launcher", "process")
+    with (bench.folder / "first.txt").open("wb") as said:
+        first = subprocess.Popen(command, env=support.environment(bench), stdout=said, stderr=said)
+    try:
+        deadline = time.monotonic() + 60
+        while not (bench.results / "test-suite" / ".staging").exists():
+            assert first.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+        second = support.run_here(bench, command)
+        assert first.poll() is None, "the second came too late to meet it"
+        assert second.code == 1
+        refusal = "another run holds it; wait for its end or choose another --results"
+        assert second.complaint == f"harness: {bench.results / 'test-suite'}: {refusal}"
+        assert first.wait(timeout=120) == 0, (bench.folder / "first.txt").read_text()
+    finally:
+        if first.poll() is None:
+            first.send_signal(signal.SIGKILL)
+            first.wait()
+    assert [job.result.outcome for job in read_jobs(bench.results)] == [Outcome.OK] * 2
+    assert support.leftovers(bench) == []

@@ -1,0 +1,176 @@
+"""What a job claims for its trials is held against the host's clock and the kernel's counters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.jobs.claims import contradiction
+from harness.jobs.job_samples import Sample
+from harness.launch.base import Handed
+from harness.launch.monitor.counters import Reading
+from harness.records import Isolation, JobSpec, Query, ScenarioParams
+from tests.support import job_fixtures
+
+MS = 1_000_000
+QUERIES = 100
+SPEC = job_fixtures.spec(
+    envelope=replace(job_fixtures.ASKED, cpus=1),
+    isolation=Isolation.CONTAINER,
+    pause=True,
+    trials=1,
+    k=10,
+    sample=tuple(Query(f"q{n}", "x") for n in range(QUERIES)),
+)
+
+
+class Trial:
+    """One trial of 100 queries, seen by an idle host; 50 microseconds of the driver's own work each."""
+
+    def __init__(self, latency_ms: float, spec: JobSpec = SPEC, **extra: Any) -> None:
+        self.spec = spec
+        latency_ns = round(latency_ms * MS)
+        self.samples = [Sample(0, f"q{n}", latency_ns, {}, b"", [], **extra) for n in range(QUERIES)]
+        self.lasts(latency_ms + 0.05)
+
+    def lasts(self, query_ms: float, claimed_ms: float | None = None, waited_ms: float = 0) -> None:
+        """Let each query take so long, the driver count so much of it, and the job wait so long for a CPU in all."""
+        span_ns, go_ns = round(QUERIES * query_ms * MS), 10**9
+        claimed_ns = sum(each.latency_ns for each in self.samples) if claimed_ms is None else round(claimed_ms * MS)
+        self.handed = Handed("trial-0", go_ns, go_ns + span_ns + 15 * MS, span_ns + 5 * MS, span_ns, claimed_ns)
+        waited_ns = round(waited_ms * MS)
+        first = Reading(go_ns - MS, cpu_ns=7, steal_ns=0, wait_ns=7, throttled_ns=0, major_faults=0)
+        used = replace(first, cpu_ns=7 + span_ns - waited_ns, wait_ns=7 + waited_ns)
+        self.readings = (replace(first, t_ns=0, cpu_ns=0), first, replace(used, t_ns=go_ns + span_ns + 16 * MS))
+
+    def said(self, **change: Any) -> str | None:
+        handed = () if change.get("handed", ...) is None else (replace(self.handed, **change),)
+        return contradiction(self.spec, handed, self.samples, self.readings)
+
+
+@pytest.mark.parametrize("latency_ms", [0.001, 0.4, 5, 200])
+def test_an_honest_trial_is_believed(latency_ms: float) -> None:
+    assert Trial(latency_ms).said() is None
+
+
+@pytest.mark.parametrize("latency_ms", [1.5, 5, 200])
+def test_a_tenth_of_the_time_is_not_believed(latency_ms: float) -> None:
+    """Whoever writes the samples and says what the driver would say: the host's clock alone is left."""
+    trial = Trial(latency_ms / 10)
+    trial.lasts(latency_ms + 0.05)
+    said = trial.said()
+    span_s, claimed_s = QUERIES * (latency_ms + 0.05) / 1e3, QUERIES * latency_ms / 1e4
+    assert said == (
+        f"trial 0: the image claims {claimed_s:.3f} of {span_s:.3f} s; checking answers explains 0.035 s at most"
+    )
+
+
+def test_samples_that_the_driver_did_not_count_are_not_believed() -> None:
+    trial = Trial(5)
+    trial.samples = [replace(each, latency_ns=1000) for each in trial.samples]
+    assert trial.said() == ("trial 0: its samples add up to 0.000100 s, the driver counted 0.500000 s as they came")
+
+
+@pytest.mark.parametrize("slower", [10, 100])
+def test_a_clock_that_goes_too_slowly_is_not_believed(slower: int) -> None:
+    trial = Trial(0.4 * 10 / slower)
+    trial.lasts(4.05)
+    assert "clock says that it lasted 0.0" in (trial.said(span_ns=trial.handed.span_ns // slower) or "")
+
+
+def test_a_clock_that_goes_too_fast_is_not_believed() -> None:
+    trial = Trial(5)
+    assert "clock says that it lasted 1.010 s, the host's 0.510 to 0.520 s" in (
+        trial.said(span_ns=2 * trial.handed.span_ns) or ""
+    )
+
+
+def test_more_than_passed_is_not_believed() -> None:
+    trial = Trial(50)
+    trial.lasts(5)
+    assert trial.said() == "trial 0: the image claims 5.000 s of work in the 0.500 s that it lasted"
+
+
+def test_a_trial_that_the_host_did_not_see_is_not_believed() -> None:
+    assert Trial(5).said(handed=None) == "trial 0: the host did not see it begin and end"
+
+
+def test_a_job_that_had_its_queries_from_the_start_has_no_marks() -> None:
+    trial = Trial(5, replace(SPEC, pause=False))
+    assert trial.said(handed=None) is None
+
+
+def test_what_the_kernel_counted_explains_a_gap() -> None:
+    """A neighbour on the CPU, its host, a quota, or memory that has no room: nobody has lied."""
+    trial = Trial(0.4)
+    trial.lasts(4, waited_ms=360)
+    assert trial.said() is None
+    first, before, after = trial.readings
+    for counter in ("steal_ns", "throttled_ns", "wait_ns"):
+        counted = {"wait_ns": 7, counter: 360 * MS}
+        trial.readings = (first, before, replace(after, **counted))
+        assert trial.said() is None, counter
+    trial.readings = (first, before, replace(after, wait_ns=7, major_faults=36))
+    assert trial.said() is None
+    trial.readings = (first, before, replace(after, wait_ns=7))
+    assert trial.said() is not None
+
+
+def test_waiting_takes_no_processor_time() -> None:
+    """An adapter can have threads that wait for each other; they cannot have used the time that they waited."""
+    trial = Trial(0.4)
+    trial.lasts(4, waited_ms=360)
+    first, before, after = trial.readings
+    trial.readings = (first, before, replace(after, cpu_ns=390 * MS))
+    assert trial.said() == "trial 0: the image claims 0.040 s and used 0.390 s of each of its CPUs"
+
+
+def test_a_disk_that_is_slow_explains_a_gap() -> None:
+    trial = Trial(0.4)
+    trial.lasts(4)
+    _, before, after = trial.readings
+    trial.readings = (before, replace(after, cpu_ns=60 * MS))
+    assert trial.said() is not None
+    assert trial.said(written_ns=360 * MS) is None
+
+
+def test_a_host_that_looks_too_rarely_accuses_nobody() -> None:
+    trial = Trial(5)
+    assert trial.said(least_ns=0, end_ns=trial.handed.end_ns + 10**10) is None
+
+
+def test_without_counters_only_what_no_busy_machine_explains_is_refused() -> None:
+    trial = Trial(5)
+    trial.lasts(10)
+    trial.readings = ()
+    assert trial.said() is None
+    trial.lasts(100)
+    trial.readings = ()
+    assert trial.said() is not None
+    trial.lasts(10)
+    trial.readings = tuple(replace(each, wait_ns=None) for each in trial.readings)
+    assert trial.said() is not None, "time on a CPU was no waiting"
+
+
+def test_long_lists_take_the_driver_longer() -> None:
+    trial = Trial(0.4, replace(SPEC, k=1000))
+    trial.lasts(4)
+    assert trial.said() is None
+
+
+def test_a_batch_counts_once() -> None:
+    trial = Trial(500, replace(SPEC, scenario="offline", scenario_params=ScenarioParams(batch_size=100)), batch=0)
+    trial.lasts(5, claimed_ms=500)
+    assert trial.said() is None
+
+
+def test_in_an_open_loop_the_last_answer_counts_and_not_how_busy_the_system_was() -> None:
+    """Ten queries a second, a millisecond each; threads behind it may use the CPU as they like."""
+    trial = Trial(1, replace(SPEC, scenario="server"))
+    trial.samples = [replace(each, scheduled_ns=n * 100 * MS) for n, each in enumerate(trial.samples)]
+    trial.lasts(100, claimed_ms=100)
+    assert trial.said() is None
+    trial.lasts(200, claimed_ms=100)
+    assert trial.said() is not None

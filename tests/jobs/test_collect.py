@@ -1,0 +1,378 @@
+"""A job is judged by how it was seen to end, then by what it left; and nothing that it leaves can harm us."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.jobs.collect import Collected, collect
+from harness.launch.base import Ended, Job, Stopped
+from harness.launch.monitor.counters import CounterTrace, Reading
+from harness.launch.monitor.gpu_trace import GpuTrace, Moment, Others
+from harness.launch.monitor.memory import MemoryTrace
+from harness.records import Isolation, Measurement, Outcome, Phase, Query, to_json
+from harness.results.schema import GpuReading, GpuUse, Placement
+from tests.support import job_fixtures
+from tests.support.job_fixtures import PREPARED, SEEN
+
+SPEC = job_fixtures.spec(
+    system="bm25",
+    isolation=Isolation.CONTAINER,
+    k=2,
+    corpus_size=10,
+    warmup=(Query("w0", "warm"),),
+    sample=(Query("q0", "x"), Query("q1", "y")),
+)
+MEASURED = Measurement(Outcome.OK, None, SEEN, load_s=0.5)
+ENDED = Ended(0, False, 0, 0, None, MemoryTrace(), 60.0, b"first\nlast words\n")
+TURNS = [(-1, "w0"), (0, "q0"), (0, "q1"), (1, "q1"), (1, "q0")]
+
+
+def line(trial: int, query_id: str, **change: Any) -> dict[str, Any]:
+    hits = [["d1", 2.0], ["d2", 1.0]]
+    return {"trial": trial, "query_id": query_id, "latency_ns": 5, "stages_ns": {}, "hits": hits, **change}
+
+
+class Left:
+    """A job folder as a job left it: well, unless a test says otherwise."""
+
+    def __init__(self, folder: Path) -> None:
+        self.job = Job(SPEC, PREPARED, folder, folder, folder)
+        self.job.out.mkdir()
+        self.measurement, self.samples = self.job.out / "measurement.json", self.job.out / "samples.jsonl"
+        self.measured(MEASURED)
+        self.wrote(*(line(trial, query_id) for trial, query_id in TURNS))
+
+    def measured(self, measurement: Measurement | dict[str, Any]) -> None:
+        self.measurement.write_text(
+            to_json(measurement) if isinstance(measurement, Measurement) else json.dumps(measurement)
+        )
+
+    def wrote(self, *lines: Any) -> None:
+        self.samples.write_text("".join(json.dumps(each) + "\n" for each in lines))
+
+    def collect(self, ended: Ended = ENDED, known: Callable[[set[str]], set[str]] = lambda ids: set()) -> Collected:
+        collected = collect(self.job, ended, known)
+        assert "\n" not in (collected.detail or "") and len(collected.detail or "") < 700
+        assert (collected.detail or "").isprintable()
+        to_json(collected.measurement) if collected.measurement else None
+        return collected
+
+    def ends(self, outcome: Outcome, detail: str, ended: Ended = ENDED) -> Collected:
+        collected = self.collect(ended)
+        assert (collected.outcome, detail in (collected.detail or "")) == (outcome, True), collected.detail
+        return collected
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Left:
+    return Left(tmp_path)
+
+
+def test_a_good_job_is_ok(left: Left) -> None:
+    collected = left.collect()
+    assert (collected.outcome, collected.detail) == (Outcome.OK, None)
+    assert collected.trials_finished(2) == 2
+    assert collected.ranking_disagreements() == 0
+    assert collected.first_query_s == 5e-9
+    lines = ["q0 Q0 d1 1 2.0 bm25", "q0 Q0 d2 2 1.0 bm25", "q1 Q0 d1 1 2.0 bm25", "q1 Q0 d2 2 1.0 bm25"]
+    assert (collected.run("bm25") or b"").decode().splitlines() == lines
+
+
+def test_first_answers_of_held_out_warm_up_queries_are_in_the_run(left: Left) -> None:
+    lines = (left.collect().run("bm25", {"w0"}) or b"").decode().splitlines()
+    assert [line.split()[0] for line in lines] == ["q0", "q0", "q1", "q1", "w0", "w0"]
+
+
+def test_what_the_kernel_saw_outranks_all_else(left: Left) -> None:
+    late = Stopped(Outcome.TIMEOUT, "too late")
+    said = "the kernel killed one of its processes at the memory limit of 1024 MiB"
+    left.ends(Outcome.OOM, said, replace(ENDED, oom_killed=True))
+    left.ends(Outcome.OOM, said, replace(ENDED, oom_kills=1, stopped=late))
+    left.ends(Outcome.OOM, "killed the job", replace(ENDED, exit_code=137, oom_killed=True, stopped=late))
+    left.measured(replace(MEASURED, oom_kills=1))
+    left.ends(Outcome.OOM, said, replace(ENDED, oom_kills=None, stopped=late))
+
+
+def test_why_we_stopped_it_outranks_what_it_says(left: Left) -> None:
+    left.ends(Outcome.TIMEOUT, "too late", replace(ENDED, exit_code=137, stopped=Stopped(Outcome.TIMEOUT, "too late")))
+
+
+def trace(anon_mib: int, faults_per_s: float, seconds: int = 60) -> Ended:
+    """A job that was stopped after so long, with as much anonymous memory and so many major faults all the time."""
+    times = [second * 1_000_000_000 for second in range(seconds)]
+    anon = tuple((t_ns, anon_mib << 20) for t_ns in times)
+    readings = tuple(Reading(t_ns, major_faults=int(faults_per_s * t_ns / 1e9)) for t_ns in times)
+    memory = MemoryTrace((*anon, (seconds * 1_000_000_000, 1 << 20)), peak_cgroup_bytes=1 << 30)
+    late = Stopped(Outcome.TIMEOUT, "load took more than 60 s")
+    return replace(ENDED, exit_code=137, stopped=late, memory=memory, counters=CounterTrace(readings))
+
+
+def test_what_reads_its_memory_from_disk_until_it_is_stopped_is_out_of_memory(left: Left) -> None:
+    said = (
+        "load took more than 60 s at the memory limit: 900 of 1024 MiB were anonymous, and the rest was read from "
+        "disk over and over (50 major faults a second)"
+    )
+    left.ends(Outcome.OOM, said, trace(900, 50))
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        trace(900, 1),  # it hangs
+        trace(500, 500),  # it reads an index from disk, which more memory would hold
+        trace(900, 50, seconds=10),  # too short to tell
+        replace(trace(900, 50), counters=CounterTrace()),
+        replace(trace(900, 50), memory=MemoryTrace()),
+        replace(trace(900, 50), memory=replace(trace(900, 50).memory, peak_cgroup_bytes=None)),  # no limit in force
+    ],
+)
+def test_other_time_outs_stay_what_they_are(left: Left, ended: Ended) -> None:
+    left.ends(Outcome.TIMEOUT, "load took more than 60 s", ended)
+
+
+def test_a_job_that_left_no_measurement_crashed_with_its_last_words(left: Left) -> None:
+    left.measurement.unlink()
+    detail = "ended with exit code 139: it left no measurement; its last words: last words"
+    collected = left.ends(Outcome.CRASH, detail, replace(ENDED, exit_code=139))
+    assert len(collected.samples) == 5, "what was finished is kept"
+    left.ends(Outcome.CRASH, "it said nothing", replace(ENDED, log=b" \n"))
+    left.ends(Outcome.CRASH, "\N{REPLACEMENT CHARACTER}[31m", replace(ENDED, log=b"\x1b[31m\xff" + b"x" * 1_000))
+
+
+def test_a_java_heap_that_ran_out_is_oom_though_nothing_was_killed(left: Left) -> None:
+    left.measurement.unlink()
+    log = b"Terminating due to java.lang.OutOfMemoryError: Java heap space\n"
+    left.ends(Outcome.OOM, "the Java heap ran out; its last words: Term", replace(ENDED, exit_code=3, log=log))
+
+
+def test_an_outcome_that_the_job_reports_itself_is_taken(left: Left) -> None:
+    left.measured(replace(MEASURED, outcome=Outcome.OOM, detail="JavaException: java.lang.OutOfMemoryError"))
+    left.ends(Outcome.OOM, "OutOfMemoryError", replace(ENDED, exit_code=1))
+    left.measured(replace(MEASURED, outcome=Outcome.CRASH, detail="a\n\x1b[2Jb" + "x" * 10_000))
+    left.ends(Outcome.CRASH, "a \N{REPLACEMENT CHARACTER}[2Jbxxx", replace(ENDED, exit_code=1))
+    left.measured(replace(MEASURED, outcome=Outcome.CRASH))
+    left.ends(Outcome.CRASH, "the image does not say why")
+
+
+@pytest.mark.parametrize("outcome", [Outcome.TIMEOUT, Outcome.NOT_APPLICABLE, Outcome.INTERRUPTED])
+def test_an_outcome_that_only_the_host_can_know_is_not_taken(left: Left, outcome: Outcome) -> None:
+    left.measured(replace(MEASURED, outcome=outcome))
+    left.ends(Outcome.BAD_OUTPUT, "which is not its to say")
+
+
+def test_a_measurement_that_lies_about_its_envelope_is_seen_through(left: Left) -> None:
+    left.measured(replace(MEASURED, effective=replace(SEEN, memory_bytes=2 << 30)))
+    left.ends(Outcome.ENVELOPE_MISMATCH, "memory limit 2147483648 bytes, asked for 1073741824")
+    left.measured(replace(MEASURED, effective=replace(SEEN, threads={"lib\x1b\n": 56})))
+    left.ends(Outcome.ENVELOPE_MISMATCH, "says 56 threads on 2 CPUs")
+    left.measured(MEASURED)
+    placed = Placement((2, 3), (1,), True, (0, 1), apart=True)
+    left.ends(Outcome.OK, "", replace(ENDED, placement=placed))
+    elsewhere = replace(ENDED, placement=replace(placed, cpus=(0, 3), numa_nodes=(0,)))
+    left.ends(Outcome.ENVELOPE_MISMATCH, "CPUs 2-3 in the affinity mask, asked for CPUs 0,3; memory from", elsewhere)
+    left.measured(replace(MEASURED, effective=None))
+    left.ends(Outcome.BAD_OUTPUT, "does not say what limits it ran under")
+
+
+def test_a_measurement_followed_by_a_failure_is_a_crash(left: Left) -> None:
+    left.ends(Outcome.CRASH, "exit code 3 after a complete measurement; its last words", replace(ENDED, exit_code=3))
+
+
+@pytest.mark.parametrize("load_s", [None, -1.0])
+def test_a_load_time_that_is_none_is_bad_output(left: Left, load_s: float | None) -> None:
+    left.measured(replace(MEASURED, load_s=load_s))
+    left.ends(Outcome.BAD_OUTPUT, f"the image says it took {load_s} s to search")
+
+
+@pytest.mark.parametrize("change", [{"peak_cgroup_bytes": -1}, {"compiled_s": -1.0}, {"load_s": -1.0}])
+def test_what_no_reader_of_results_would_take_is_not_kept(left: Left, change: dict[str, Any]) -> None:
+    left.measured(replace(MEASURED, **change))
+    assert left.ends(Outcome.BAD_OUTPUT, "the image says ").measurement is None
+
+
+WRONG = {
+    "nothing": b"",
+    "half": to_json(MEASURED).encode()[:-20],
+    "no UTF-8": b'{"outcome": "\xff"}',
+    "a list": b"[]",
+    "deep inside": b'{"outcome":' + b'{"a":' * 500_000,
+    "another outcome": to_json(MEASURED).replace('"outcome": "ok"', '"outcome": "great"').encode(),
+    "a lone surrogate": to_json(MEASURED).replace('"detail": null', '"detail": "\\ud800"').encode(),
+    "nan": to_json(MEASURED).replace('"load_s": 0.5', '"load_s": NaN').encode(),
+    "infinite": to_json(MEASURED).replace('"load_s": 0.5', '"load_s": 1e999').encode(),
+    "nan inside": to_json(MEASURED).replace('"cpu_quota": -1', '"cpu_quota": NaN').encode(),
+    "10 MB": to_json(replace(MEASURED, libraries={"x": "y" * 10_000_000})).encode(),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_measurement_that_makes_no_sense_is_a_crash_and_harms_nobody(left: Left, wrong: str) -> None:
+    left.measurement.write_bytes(WRONG[wrong])
+    assert left.ends(Outcome.CRASH, "its measurement.json is wrong").measurement is None
+
+
+def test_keys_that_we_do_not_know_are_passed_over(left: Left) -> None:
+    left.measured({**json.loads(to_json(MEASURED)), "surprise": [1, 2, 3]})
+    left.wrote(*(line(trial, query_id, surprise={}) for trial, query_id in TURNS))
+    assert left.collect().outcome is Outcome.OK
+
+
+def replaced(path: Path, kind: str) -> None:
+    kept = path.with_name("kept")
+    path.rename(kept)
+    {"a link": lambda: path.symlink_to(kept), "a pipe": lambda: os.mkfifo(path), "a folder": path.mkdir}[kind]()
+
+
+@pytest.mark.parametrize("kind", ["a link", "a pipe", "a folder"])
+def test_only_regular_files_are_read(left: Left, kind: str) -> None:
+    replaced(left.samples, kind)
+    assert left.ends(Outcome.BAD_OUTPUT, "5 of 5 samples are missing").samples == ()
+    replaced(left.measurement, kind)
+    left.ends(Outcome.CRASH, "it left no measurement")
+
+
+def test_samples_without_end_are_not_read_to_their_end(left: Left) -> None:
+    with left.samples.open("r+b") as file:
+        file.truncate(1 << 40)
+    assert len(left.ends(Outcome.BAD_OUTPUT, "samples.jsonl: line 6 has more than").samples) == 5
+
+
+def test_a_last_line_that_a_kill_cut_off_is_no_sample(left: Left) -> None:
+    left.samples.write_bytes(left.samples.read_bytes()[:-10])
+    assert len(left.ends(Outcome.BAD_OUTPUT, "its last line is cut off").samples) == 4
+    assert len(left.ends(Outcome.OOM, "kernel", replace(ENDED, oom_killed=True)).samples) == 4
+
+
+def test_missing_doubled_and_uncalled_for_samples_are_named(left: Left) -> None:
+    lines = [line(trial, query_id) for trial, query_id in TURNS]
+    left.wrote(*lines[:-1])
+    assert left.ends(Outcome.BAD_OUTPUT, "1 of 5 samples are missing").trials_finished(2) == 1
+    left.wrote(*lines[1:])
+    left.ends(Outcome.BAD_OUTPUT, "1 of 5 samples are missing")
+    left.wrote(*lines, lines[2])
+    left.ends(Outcome.BAD_OUTPUT, "1 samples come twice")
+    left.wrote(*lines, line(1, "w0"))
+    left.ends(Outcome.BAD_OUTPUT, "query 'w0' was not asked for in trial 1")
+    left.job = replace(left.job, spec=replace(SPEC, warmup_cap=2))
+    left.wrote(line(-1, "q0"), *lines)
+    left.ends(Outcome.BAD_OUTPUT, "query 'q0' was not asked for in the warm-up")
+    left.samples.unlink()
+    assert left.ends(Outcome.BAD_OUTPUT, "5 of 5 samples are missing").first_query_s is None
+
+
+WRONG_LINES: dict[str, tuple[Any, str]] = {
+    "no trial": ({"query_id": "q0"}, "'trial'"),
+    "an unknown query": (line(0, "q9"), "unknown query id 'q9'"),
+    "no text as query": (line(0, ["q0"]), "unknown query id \"['q0']\""),  # type: ignore[arg-type]
+    "a trial too many": (line(2, "q0"), "trial 2, asked for 0 to 1"),
+    "a trial before all": (line(-3, "q0"), "trial -3, asked for 0 to 1"),
+    "a truth as trial": (line(True, "q0"), "trial True, asked for 0 to 1"),
+    "a text as trial": (line("\n\x1b", "q0"), ", asked for 0 to 1"),  # type: ignore[arg-type]
+    "no time": (line(0, "q0", latency_ns=0), "latency_ns 0 is no positive whole number"),
+    "endless time": (line(0, "q0", latency_ns=1 << 62), "is no positive whole number"),
+    "no hits": (line(0, "q0", hits=None), "'NoneType' object is not iterable"),
+    "half a hit": (line(0, "q0", hits=[["d1"]]), "not enough values to unpack"),
+    "too few hits": (line(0, "q0", hits=[]), "0 hits, expected 2"),
+    "nan": (line(0, "q0", hits=[["d1", float("nan")], ["d2", 1.0]]), "rank 1: the score is nan"),
+    "a text as score": (line(0, "q0", hits=[["d1", "2"], ["d2", 1.0]]), "rank 1: the score is str"),
+    "an endless score": (line(0, "q0", hits=[["d1", 10**400], ["d2", 1.0]]), "rank 1: the score is too large"),
+    "a lone surrogate": (line(0, "q0", hits=[["\ud800", 2.0], ["d2", 1.0]]), "rank 1: the document id '\\ud800'"),
+    "stages as a list": (line(0, "q0", stages_ns=[1]), "'list' object has no attribute 'items'"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_LINES)
+def test_a_wrong_sample_is_named_and_those_before_it_are_kept(left: Left, wrong: str) -> None:
+    bad, said = WRONG_LINES[wrong]
+    left.wrote(line(-1, "w0"), bad, line(0, "q1"))
+    collected = left.ends(Outcome.BAD_OUTPUT, "samples.jsonl: line 2: ")
+    assert said in (collected.detail or ""), collected.detail
+    assert [sample.query_id for sample in collected.samples] == ["w0"]
+
+
+@pytest.mark.parametrize("content", [b"{\n", b"\xff\xfe\n", b"[" * 4_000 + b"\n", b"9" * 5000 + b"\n"])
+def test_a_line_that_is_no_json_is_named(left: Left, content: bytes) -> None:
+    left.samples.write_bytes(content)
+    left.ends(Outcome.BAD_OUTPUT, "samples.jsonl: line 1: ")
+
+
+def test_stages_are_columns_and_nonsense_among_them_is_not(left: Left) -> None:
+    stages = {"encode": 3, "a b": 1, "X" * 41: 1, "x" * 64: 1, ".x": 1, "bm25.a b": 1, "late": -1, "half": 0.5}
+    left.wrote(*(line(trial, query_id, stages_ns=stages if trial == 0 else {}) for trial, query_id in TURNS))
+    table = left.collect().table()
+    assert table is not None
+    assert table.column_names == ["query_id", "trial", "warmup", "latency_ns", "stage_encode_ns"]
+    assert table.column("stage_encode_ns").to_pylist() == [None, 3, 3, None, None]
+    assert table.column("warmup").to_pylist() == [True, False, False, False, False]
+    assert table.column("query_id").to_pylist() == [query_id for _, query_id in TURNS], "in the order of measuring"
+
+
+def test_a_system_within_another_is_a_stage_and_has_stages(left: Left) -> None:
+    stages = {"colbertv2-m": 3, "colbertv2-m.encode": 1, "e5.v2": 1, "e5.v2.encode": 1, "fuse": 1}
+    left.wrote(*(line(trial, query_id, stages_ns=stages) for trial, query_id in TURNS))
+    table = left.collect().table()
+    assert table is not None
+    assert table.column_names[4:] == [f"stage_{name}_ns" for name in stages]
+
+
+def test_unknown_documents_are_bad_output(left: Left) -> None:
+    collected = left.collect(known=lambda ids: ids - {"d1"})
+    assert collected.outcome is Outcome.BAD_OUTPUT
+    assert collected.detail == "1 document ids that the corpus does not have, such as 'd2'"
+
+
+def test_rankings_that_differ_between_trials_are_counted_and_scores_may(left: Left) -> None:
+    lines = [line(trial, query_id) for trial, query_id in TURNS]
+    lines[3]["hits"] = [["d2", 2.0], ["d1", 1.0]]
+    lines[4]["hits"] = [["d1", 9.0], ["d2", 1.0]]
+    left.wrote(*lines)
+    assert left.collect().ranking_disagreements() == 1
+    assert (left.collect().run("x") or b"").startswith(b"q0 Q0 d1 1 2.0 x\n"), "the first trial's is the run"
+    left.wrote(*lines[:3])
+    assert left.collect().ranking_disagreements() is None, "one trial agrees with nothing"
+
+
+def test_fewer_hits_are_good_where_the_system_may_return_fewer(left: Left) -> None:
+    left.job = replace(left.job, spec=replace(SPEC, fewer_hits_ok=True))
+    left.wrote(*(line(trial, query_id, hits=[]) for trial, query_id in TURNS))
+    collected = left.collect()
+    assert collected.outcome is Outcome.OK and collected.run("bm25") == b""
+
+
+def test_times_that_do_not_fit_into_what_passed_are_refused(left: Left) -> None:
+    left.ends(Outcome.BAD_OUTPUT, "the image says it worked", replace(ENDED, wall_s=0.1))
+
+
+def test_killed_at_the_limit_is_oom_though_nobody_saw_the_kill(left: Left) -> None:
+    """As an old engine on cgroup v2 leaves it: no flag, and the counter went with the cgroup."""
+    at_limit = MemoryTrace(peak_cgroup_bytes=left.job.spec.envelope.memory_bytes)
+    left.ends(Outcome.OOM, "killed (exit code 137)", replace(ENDED, exit_code=137, memory=at_limit))
+    below = MemoryTrace(peak_cgroup_bytes=left.job.spec.envelope.memory_bytes // 2)
+    left.ends(Outcome.CRASH, "exit code 137", replace(ENDED, exit_code=137, memory=below))
+
+
+def test_endless_stages_and_samples_are_bad_output(left: Left) -> None:
+    left.wrote(*(line(-1, "w0", stages_ns={f"stage{n}": 1}) for n in range(20)))
+    left.ends(Outcome.BAD_OUTPUT, "more than ")
+    left.wrote(
+        *(
+            line(trial, query_id, stages_ns={f"s{n}_{m}": 1 for m in range(5)})
+            for n, (trial, query_id) in enumerate(TURNS)
+        )
+    )
+    left.ends(Outcome.BAD_OUTPUT, "more than 16 stages")
+
+
+def test_gpus_are_summed_over_the_trials_that_the_job_names(left: Left) -> None:
+    left.measured(replace(MEASURED, phases=(Phase("trial-0", 10, 20),)))
+    moments = tuple(Moment(t_ns, GpuReading(1980, ()), t_ns * 1000, Others(0, 0)) for t_ns in (10, 15, 20))
+    found = left.collect(replace(ENDED, gpus=GpuTrace(Others(0, 0), moments))).gpu
+    assert found == GpuUse(1e-8, 10.0, 3, 1980, {}, 0, 0)
+    assert left.collect().gpu is None, "a job without GPUs"

@@ -1,0 +1,287 @@
+"""Vectors come out of an index build as they went in, once, and nothing is believed of what an image has written."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from rich.console import Console
+
+from harness import datasets
+from harness.cli import embed, main, options
+from harness.errors import FileError, JobError, UsageError
+from harness.evaluation import embeddings
+from harness.evaluation.embeddings import Embeddings, sha256_of_texts
+from harness.evaluation.judged_runs import JudgedRuns
+from harness.evaluation.trec import Run
+from harness.jobs import encode, flat_index
+from harness.jobs.encode import Texts, Workshop
+from harness.launch.base import Ended, Job, Limits
+from harness.launch.fake import FakeLauncher
+from harness.launch.images import catalog
+from harness.progress import Progress, Screen
+from tests.conftest import TOPICS, Bench, write_dataset
+
+SYSTEM = catalog.system("minilm")
+
+
+def vector(text: str) -> list[float]:
+    return [float(len(text)), float(sum(map(ord, text)) % 97), 1.0]
+
+
+def write_index(folder: Path, ids: list[str], vectors: Any, **facts: object) -> None:
+    """An index as the engine ``dense`` keeps it."""
+    (folder / "ids.bin").write_bytes("".join(ids).encode())
+    np.save(folder / "ids.npy", np.cumsum([len(each.encode()) for each in ids], dtype=np.int64))
+    (folder / "vectors.f32").write_bytes(np.asarray(vectors, dtype="<f4").tobytes())
+    told = {"engine": "dense", "index": "flat", "checkpoint_sha256": "c" * 64, "document_tokens": 256}
+    told |= {"documents": len(ids), "dimensions": len(vectors[0]), **facts}
+    (folder / "made-with.json").write_text(json.dumps(told))
+
+
+class Encoder(FakeLauncher):
+    """Builds an index of what a text is long."""
+
+    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+        ended = super().launch(job, progress)
+        lines = (job.corpus_dir / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
+        found = [json.loads(line) for line in lines]
+        tokens = job.spec.params["document_tokens"]
+        prefix = str(job.spec.params.get("document_prefix", ""))
+        vectors = [vector(prefix + each["text"]) for each in found]
+        write_index(job.index_dir, [each["_id"] for each in found], vectors, document_tokens=tokens)
+        return ended
+
+
+@pytest.fixture
+def launcher() -> Encoder:
+    return Encoder()
+
+
+@pytest.fixture
+def workshop(bench: Bench, launcher: Encoder) -> Workshop:
+    return Workshop(launcher, bench.cache, Screen(Console(quiet=True)), Limits())
+
+
+def wanted(bench: Bench, *ids: str) -> Texts:
+    corpus = datasets.load(bench.folder / "tiny", bench.cache).corpus
+    return Texts("tiny", corpus, "document", frozenset(ids) if ids else None)
+
+
+def test_vectors_are_kept_once_and_added_to(bench: Bench, workshop: Workshop, launcher: Encoder) -> None:
+    def into(made: Embeddings) -> Path:
+        return embeddings.place(bench.results, made)
+
+    first = encode.encode(SYSTEM, wanted(bench, "d3", "d1"), into, workshop)
+    assert (first.added, set(first.found.ids)) == (2, {"d1", "d3"})
+    again = encode.encode(SYSTEM, wanted(bench, "d3"), into, workshop)
+    assert again.added == 0 and set(again.found.ids) == {"d1", "d3"}
+    more = encode.encode(SYSTEM, wanted(bench, "d3", "d4"), into, workshop)
+    assert (more.added, more.path) == (1, first.path)
+    assert len(launcher.launched) == 1, "the index is in the cache"
+    kept = embeddings.read(more.path)
+    assert kept.vectors[kept.places["d4"]].tolist() == vector("all about the forest")
+    every = encode.encode(SYSTEM, wanted(bench), into, workshop)
+    assert every.added == 7 and every.found.source == wanted(bench).corpus.sha256
+    assert every.path.name.startswith(f"{'c' * 16}-document-{every.found.source[:16]}-")
+    assert embeddings.kept(bench.results, "document", every.found.source) == (every.path,)
+    assert embeddings.kept(bench.results / "suite", "document", every.found.source) == (every.path,)
+    assert embeddings.kept(bench.results, "query", every.found.source) == ()
+
+
+def test_an_id_that_no_text_has_is_refused(bench: Bench, workshop: Workshop) -> None:
+    with pytest.raises(UsageError, match=r"1 ids are of no text in it, e\.g\. 'no'"):
+        encode.encode(SYSTEM, wanted(bench, "d1", "no"), lambda _: bench.folder / "file", workshop)
+    assert not (bench.folder / "file").exists()
+
+
+def test_a_file_of_something_else_is_not_overwritten(bench: Bench, workshop: Workshop) -> None:
+    other = Embeddings(("a",), np.ones((1, 3), dtype=np.float32), "minilm", "d" * 64, "document", "s")
+    embeddings.write(bench.folder / "file", other)
+    with pytest.raises(FileError, match="holds vectors of checkpoint_sha256"):
+        encode.encode(SYSTEM, wanted(bench), lambda _: bench.folder / "file", workshop)
+    assert embeddings.read(bench.folder / "file").ids == ("a",)
+
+
+def test_queries_are_encoded_as_queries(bench: Bench, workshop: Workshop, launcher: Encoder) -> None:
+    prefixed = SYSTEM.model_copy(update={"search_params": {"query_tokens": 32, "query_prefix": "query: "}})
+    corpus = encode.texts_of({"q1": "a", "q2": "a b"}, bench.cache)
+    made = encode.encode(prefixed, Texts("q", corpus, "query", None), lambda _: bench.folder / "file", workshop)
+    assert made.found.source == sha256_of_texts({"q1": "a", "q2": "a b"}), "so it is known of which texts vectors are"
+    assert made.found.role == "query" and made.found.ids == ("q1", "q2")
+    assert made.found.vectors[0].tolist() == vector("query: a")
+    params = launcher.launched[0].spec.params
+    assert (params["document_tokens"], params["document_prefix"], params["document_head"]) == (32, "query: ", "mean")
+
+
+@pytest.mark.parametrize(("name", "why"), [("bm25", "of the engine 'lucene'"), ("colbertv2-s", "of the engine")])
+def test_engines_without_an_encoder_are_refused(name: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        encode.check(catalog.system(name))
+
+
+def test_a_text_with_half_a_character_is_one_with_a_mark_in_its_place(bench: Bench) -> None:
+    odd = {"q1": "half \ud800 é"}
+    corpus = encode.texts_of(odd, bench.cache)
+    assert dict(corpus.texts(odd)) == {"q1": "half ? é"} and corpus.sha256 == sha256_of_texts(odd)
+
+
+def test_an_approximate_index_and_a_system_without_queries_are_refused() -> None:
+    approximate = SYSTEM.model_copy(update={"build_params": {**SYSTEM.build_params, "index": "hnsw"}})
+    with pytest.raises(UsageError, match="an index 'hnsw', which changes them"):
+        encode.check(approximate)
+    with pytest.raises(UsageError, match="no encoder of queries"):
+        encode.as_documents(SYSTEM.model_copy(update={"search_params": {}}))
+
+
+def test_needed_are_hits_to_a_depth_those_that_are_not_judged_and_all_that_are() -> None:
+    runs = JudgedRuns("d", {"q": ""}, {"q": {"a": 1, "far": 0}, "p": {"x": 1}}, {"s": Run({"q": tuple("abcde")}, ())})
+    assert encode.needed([runs], 2) == {"a", "b", "c", "far"}
+
+
+def _nan(folder: Path) -> None:
+    write_index(folder, ["a", "b"], [[1, np.nan], [3, 4]])
+
+
+@pytest.mark.parametrize(
+    ("mischief", "why"),
+    [
+        (lambda folder: (folder / "vectors.f32").write_bytes(b"1234"), "4 bytes for 2 vectors of 2"),
+        (lambda folder: (folder / "made-with.json").write_text("[]"), "no vectors can be read"),
+        (lambda folder: (folder / "ids.npy").write_bytes(b"no array"), "no vectors can be read"),
+        (lambda folder: np.save(folder / "ids.npy", np.array([{}, {}], dtype=object)), "Object arrays"),
+        (lambda folder: np.save(folder / "ids.npy", np.array([1])), "ids for 2 vectors"),
+        (lambda folder: write_index(folder, ["a", "b"], [[1, 2], [3, 4]], index="hnsw"), "an index 'hnsw'"),
+        (lambda folder: write_index(folder, ["a", "b"], [[1, 2], [3, 4]], documents=-2), "no vectors can be read"),
+        (_nan, "a vector is not finite"),
+        (lambda folder: _linked(folder / "vectors.f32"), "no vectors can be read"),
+    ],
+)
+def test_an_index_that_is_none_is_refused(tmp_path: Path, mischief: Callable[[Path], object], why: str) -> None:
+    write_index(tmp_path, ["a", "é"], [[1, 2], [3, 4]])
+    ids, vectors = flat_index.read(tmp_path).take(None)
+    assert ids == ("a", "é") and vectors.tolist() == [[1, 2], [3, 4]]
+    mischief(tmp_path)
+    with pytest.raises(JobError, match=why):
+        flat_index.read(tmp_path).take(None)
+
+
+def _linked(path: Path) -> None:
+    target = path.with_name("elsewhere")
+    path.rename(target)
+    path.symlink_to(target)
+
+
+@pytest.fixture
+def harness(bench: Bench, launcher: Encoder, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """The command line, whose launcher builds such indexes."""
+    monkeypatch.chdir(bench.folder)
+    for module in (options, embed):
+        monkeypatch.setattr(module, "chosen_launcher", lambda *_: launcher)
+
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(main, [*arguments, "--cache", str(bench.cache)], catch_exceptions=False)
+
+    return call
+
+
+def test_from_a_run_to_its_distances(bench: Bench, harness: Callable[..., Result]) -> None:
+    bench.run(FakeLauncher(), bench.suite())
+    before = harness("frechet", "results")
+    assert before.exit_code == 2
+    assert "make them with harness embed minilm tiny --results results" in before.output.replace("\n", " ")
+    made = harness("embed", "minilm", "./tiny")
+    assert made.exit_code == 0 and "document vectors of 3 dimensions by minilm" in made.stdout
+    assert "0 of them new" in harness("embed", "minilm", "./tiny").stdout
+    shown = harness("frechet", "results", "--unlabelled", "-k", "2")
+    assert shown.exit_code == 0, shown.output
+    assert "FD@2 (URR)" in shown.stdout and "no interval: 4 queries, it takes 11" in shown.stdout
+    table = json.loads(harness("frechet", "results", "--format", "json").stdout)
+    assert [each["system"] for each in table["samples"][0]["systems"]] == ["planted"]
+    (bench.folder / "far.trec").write_text("q0 Q0 d9 1 1.0 far\nq1 Q0 d8 1 1.0 far\n")
+    (bench.folder / "more.trec").write_text("q0 0 d9 1\nq1 0 d7 1\n")
+    files = ("far.trec", "--qrels", "more.trec", "--embeddings")
+    (kept,) = bench.results.glob("embeddings/*.parquet")
+    lacking = harness("frechet", *files, str(kept), "-k", "1")
+    assert lacking.exit_code == 2 and "no vector of minilm" in lacking.output and "DATASET" in lacking.output
+    harness("embed", "minilm", "./tiny", "--all", "-o", "all")
+    beside = harness("frechet", *files, "all", "-k", "1", "--measures", "RR@10 R@2kt")
+    assert beside.exit_code == 0 and beside.stderr.count("more.trec: R@2kt: needs a dataset that has answers") == 1
+    other = harness("frechet", "results", "--encoder", "other")
+    assert other.exit_code == 2 and "no vectors by 'other'" in other.output
+
+
+def test_what_one_sample_lacks_keeps_no_other_from_its_table(bench: Bench, harness: Callable[..., Result]) -> None:
+    write_dataset(bench.folder / "other", queries=3)
+    (bench.folder / "other" / "corpus.jsonl").write_text('{"_id": "d0", "text": "a"}\n' * 1)
+    (bench.folder / "other" / "qrels.trec").write_text("q0 0 d0 1\n")
+    bench.run(FakeLauncher(), bench.suite(datasets=["./tiny", "./other"]))
+    harness("embed", "minilm", "./tiny")
+    done = harness("frechet", "results", "-k", "1")
+    assert done.exit_code == 1 and "dataset tiny" in done.stdout
+    assert "harness: other: no vectors of its documents are kept" in done.stderr
+
+
+def test_embed_takes_the_queries_of_a_file(bench: Bench, harness: Callable[..., Result]) -> None:
+    (bench.folder / "queries.tsv").write_text("q1\ta\nq2\tb\n")
+    done = harness("embed", "minilm", "--texts", "queries.tsv", "-o", "made")
+    assert done.exit_code == 0 and "2 query vectors" in done.stdout
+    assert embeddings.read(bench.folder / "made").role == "query"
+    assert "6 query vectors" in harness("embed", "minilm", "./tiny", "--role", "query").stdout
+
+
+def test_vectors_of_queries_are_known_to_be_of_the_texts_that_leakage_reads(
+    bench: Bench, harness: Callable[..., Result]
+) -> None:
+    bench.run(FakeLauncher(), bench.suite())
+    (bench.folder / "training.tsv").write_text("t1\twhere is the river?\nt2\thalf é\n")
+    judged = "".join(f"q{n}\twhere is the {topic}\n" for n, topic in enumerate(TOPICS[:4]))
+    (bench.folder / "judged.tsv").write_text(judged)
+    harness("embed", "minilm", "--texts", "judged.tsv", "-o", "sample")
+    harness("embed", "minilm", "--texts", "training.tsv", "-o", "training")
+    asked = ("leakage", "training.tsv", "results", "--embeddings")
+    done = harness(*asked, "sample", "training", "--threshold", "1")
+    assert done.exit_code == 0 and "of 4 queries" in done.stdout and "not checked" not in done.stdout
+    swapped = harness(*asked, "sample", "sample")
+    assert swapped.exit_code == 2 and "queries of the training set have no vector" in swapped.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("minilm",), "name a DATASET or a file with --texts"),
+        (("minilm", "./tiny", "--texts", "x"), "one of the two"),
+        (("bm25", "./tiny"), "of the engine 'lucene'"),
+        (("minilm", "./tiny", "--results", "s3://b/p"), "name a file with -o"),
+        (("minilm", "./tiny", "--results", "nothing"), "no results here"),
+    ],
+)
+def test_what_cannot_be_is_one_line(harness: Callable[..., Result], arguments: tuple[str, ...], why: str) -> None:
+    done = harness("embed", *arguments)
+    assert done.exit_code == 2 and why in done.output and len(done.output.splitlines()) == 1
+
+
+def test_what_the_engine_itself_writes_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own modules, of which none needs more than numpy for an exact index."""
+    for folder in ("parts", "dense"):
+        monkeypatch.syspath_prepend(catalog.images_dir() / folder)
+    ids, made_with, faiss_index = map(importlib.import_module, ("kept.ids", "kept.made_with", "faiss_index"))
+    shards = [tmp_path / "1", tmp_path / "2"]
+    for number, folder in enumerate(shards):
+        folder.mkdir()
+        np.save(folder / faiss_index.VECTORS, np.full((2, 3), number, dtype=np.float32))
+        ids.write(folder, [f"é{number}", f"b{number}"])
+    settings = faiss_index.Settings("flat", "ip", *[1] * 9)
+    (tmp_path / "index").mkdir()
+    faiss_index.build(faiss_index.Shards(shards), tmp_path / "index", settings, lambda _: None)
+    ids.join(shards, tmp_path / "index")
+    facts = {"engine": "dense", "index": "flat", "checkpoint_sha256": "c", "documents": 4, "dimensions": 3}
+    made_with.write(tmp_path / "index", facts)
+    found, vectors = flat_index.read(tmp_path / "index").take(["b1", "é0", "elsewhere"])
+    assert found == ("é0", "b1") and vectors.tolist() == [[0, 0, 0], [1, 1, 1]]

@@ -1,0 +1,276 @@
+"""An index is whole or absent, and what it cost stands beside it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from harness import datasets
+from harness.errors import JobError, StoreError
+from harness.filesystem import me
+from harness.jobs import indexes
+from harness.launch.base import Ended, Job, Launcher, Limits
+from harness.launch.fake import FakeLauncher
+from harness.launch.images import catalog
+from harness.launch.process import ProcessLauncher
+from harness.progress import Progress
+from harness.records import Envelope, Outcome
+from tests.conftest import Bench
+
+ENVELOPE = Envelope("cpu1-mem1", 1, 1 << 30)
+
+
+class Builder(FakeLauncher):
+    """Builds as a fake does, then does ``mischief`` in the index."""
+
+    def __init__(self, mischief: Callable[[Path], object] = lambda _: None) -> None:
+        super().__init__()
+        self.mischief = mischief
+
+    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+        ended = super().launch(job, progress)
+        self.mischief(job.index_dir)
+        return ended
+
+
+def build(bench: Bench, launcher: Launcher, key: str = "key", system: str = "planted") -> indexes.Index:
+    prepared = launcher.prepare(catalog.system(system), lambda _: None)
+    corpus = datasets.load(bench.folder / "tiny", bench.cache).corpus
+    return indexes.build(
+        launcher,
+        prepared,
+        corpus,
+        key,
+        envelope=ENVELOPE,
+        limits=Limits(),
+        cache=bench.cache,
+        progress=lambda _: None,
+    )
+
+
+def left(bench: Bench) -> list[str]:
+    return sorted(path.name for path in (bench.cache / "indexes").glob("*"))
+
+
+def test_an_index_is_found_once_it_is_built(bench: Bench) -> None:
+    assert indexes.find(bench.cache, "key") is None
+    built = build(bench, FakeLauncher())
+    assert indexes.find(bench.cache, "key") == built
+    assert indexes.find(bench.cache, "other") is None
+    assert built.facts.build_s == 2.0 and built.facts.index_bytes == len("fake\n")
+    assert built.facts.peak_anon_bytes == 100 << 20 and built.facts.envelope == ENVELOPE
+    assert (built.folder / "index").read_text() == "fake\n"
+    assert left(bench) == ["key"]
+    assert sorted(path.name for path in (bench.cache / "indexes" / "key").iterdir()) == ["data", "facts.json"]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.CRASH, Outcome.OOM, Outcome.TIMEOUT])
+def test_a_build_that_fails_leaves_nothing(bench: Bench, outcome: Outcome) -> None:
+    with pytest.raises(JobError, match=r"^index build: ") as caught:
+        build(bench, FakeLauncher(lambda _: outcome))
+    assert caught.value.outcome is outcome
+    assert left(bench) == []
+
+
+class Full(FakeLauncher):
+    """Builds end as ``outcome`` says, with the words of a full disk in their log."""
+
+    def __init__(self, outcome: Outcome, words: bytes) -> None:
+        super().__init__(lambda _: outcome)
+        self.words = words
+
+    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+        return replace(super().launch(job, progress), log=self.words)
+
+
+def test_a_build_that_fails_on_a_full_disk_says_nothing_of_the_system(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = b"java.io.IOException: No space left on device\n"
+    free = {"bytes": 9 << 20}  # what Lucene gave back when it failed
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free["bytes"]))
+    with pytest.raises(StoreError, match=r"the disk is full \(9216 KiB left\)"):
+        build(bench, Full(Outcome.CRASH, words))
+    with pytest.raises(JobError, match="scripted crash"):
+        build(bench, Full(Outcome.CRASH, b"something else\n"))
+    free["bytes"] = 1 << 40
+    with pytest.raises(JobError, match="scripted crash"):  # its /tmp was full, the host's disk is not
+        build(bench, Full(Outcome.CRASH, words))
+    assert left(bench) == []
+
+
+def test_no_index_is_believed_that_was_built_on_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = {"bytes": 1 << 40}
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free["bytes"]))
+    with pytest.raises(StoreError, match="the disk is full"):
+        build(bench, Builder(lambda _: free.update(bytes=1000)))
+    launcher = FakeLauncher()
+    with pytest.raises(StoreError, match="the disk is full"):
+        build(bench, launcher)
+    assert launcher.launched == [] and left(bench) == []
+
+
+def sparse(folder: Path) -> None:
+    """As long as eight million files of a MiB, and no block of the disk."""
+    with (folder / "hole").open("wb") as file:
+        file.truncate(1 << 43)
+
+
+def empty(folder: Path) -> None:
+    (folder / "index").write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("mischief", "said"),
+    [
+        (empty, "the index is empty"),
+        (sparse, "the index has 8388608 MiB, at most 1024 MiB make sense"),
+        (lambda folder: (folder / "passwd").symlink_to("/etc/passwd"), "'passwd' is no regular file"),
+        (lambda folder: (folder / "out").symlink_to("/etc"), "'out' is no regular file"),
+        (lambda folder: os.mkfifo(folder / "pipe"), "'pipe' is no regular file"),
+    ],
+)
+def test_an_index_that_leads_out_of_itself_or_is_empty_is_refused(
+    bench: Bench, mischief: Callable[[Path], object], said: str
+) -> None:
+    with pytest.raises(JobError, match=said) as caught:
+        build(bench, Builder(mischief))
+    assert caught.value.outcome is Outcome.BAD_OUTPUT
+    assert left(bench) == []
+
+
+def test_a_cached_index_lends_nobody_its_owners_rights(bench: Bench) -> None:
+    def borrow(folder: Path) -> None:
+        (folder / "shell").write_text("#!/bin/sh\n")
+        (folder / "shell").chmod(0o6755)
+        (folder / "part").mkdir(mode=0o755)
+        (folder / "part").chmod(0o2755)
+
+    made = build(bench, Builder(borrow)).folder
+    assert [(made / name).stat().st_mode & 0o7777 for name in ("shell", "part")] == [0o755, 0o755]
+
+
+def test_an_index_that_is_not_hashed_in_time_is_a_timeout(tmp_path: Path) -> None:
+    with (tmp_path / "hole").open("wb") as file:
+        file.truncate(1 << 43)
+    with pytest.raises(JobError, match="hashing what it made took longer than") as caught:
+        indexes.content(tmp_path, until=0.0)
+    assert caught.value.outcome is Outcome.TIMEOUT
+
+
+def test_the_hash_names_content_and_places(bench: Bench) -> None:
+    plain = build(bench, FakeLauncher(), "1").facts.content_sha256
+    assert build(bench, FakeLauncher(), "2").facts.content_sha256 == plain
+    renamed = build(bench, Builder(lambda folder: (folder / "index").rename(folder / "x")), "3").facts.content_sha256
+    changed = build(bench, Builder(lambda folder: (folder / "index").write_text("f4ke\n")), "4").facts.content_sha256
+    odd = build(bench, Builder(lambda folder: (folder / os.fsdecode(b"\xff")).touch()), "5").facts.content_sha256
+    assert len({plain, renamed, changed, odd}) == 4
+
+
+def test_what_a_dead_build_left_goes_and_a_living_ones_stays(bench: Bench) -> None:
+    folder = bench.cache / "indexes"
+    mine = f"{me()}.partial"
+    dead, elsewhere = f"{me().rpartition('_')[0]}_1.partial", f"elsewhere_{me().partition('_')[2]}.partial"
+    for name in (f"key.{dead}", f"key.{mine}", f"key.{elsewhere}", f"other.{dead}", f"other.{mine}"):
+        (folder / name / "data").mkdir(parents=True)
+    build(bench, FakeLauncher(), system="null")
+    assert left(bench) == ["key", f"key.{elsewhere}", f"other.{mine}"]
+
+
+def test_an_index_that_another_run_finished_first_is_taken(bench: Bench) -> None:
+    def faster(_: Path) -> None:
+        build(bench, FakeLauncher(), "other")
+        (bench.cache / "indexes" / "other").rename(bench.cache / "indexes" / "key")
+
+    assert build(bench, Builder(faster)) == indexes.find(bench.cache, "key")
+    assert left(bench) == ["key"]
+
+
+def test_damaged_facts_are_no_index(bench: Bench) -> None:
+    build(bench, FakeLauncher())
+    (bench.cache / "indexes" / "key" / "facts.json").write_text("{")
+    assert indexes.find(bench.cache, "key") is None
+    assert build(bench, FakeLauncher()) == indexes.find(bench.cache, "key"), "it is made again in its place"
+
+
+def test_a_file_that_is_closed_or_folders_without_end_are_the_builds_fault(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = "/".join("a" * 70)
+    with pytest.raises(JobError, match="folders more than 64 levels deep") as caught:
+        build(bench, Builder(lambda folder: (folder / deep).mkdir(parents=True)))
+    assert caught.value.outcome is Outcome.BAD_OUTPUT
+
+    def closed(_: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(indexes, "open_regular", closed)
+    with pytest.raises(JobError, match="the index cannot be read: Permission denied"):
+        build(bench, FakeLauncher())
+    assert left(bench) == []
+
+
+def test_a_build_has_all_cpus_and_half_of_the_memory() -> None:
+    envelope = indexes.build_envelope(16, (3 << 30) + 12345)
+    assert (envelope.cpus, envelope.memory_bytes) == (16, 3 << 29)
+
+
+@pytest.mark.parametrize("how", ["stop", "die"])
+def test_an_unfinished_build_goes_on_where_it_stopped(bench: Bench, how: str) -> None:
+    bench.plant("halfway", build_misdeed=how)
+    launcher = ProcessLauncher(bench.cache)
+    with pytest.raises(JobError, match="half-way" if how == "stop" else "exit code -9"):
+        build(bench, launcher, system="halfway")
+    assert left(bench) == ["key.begun"]
+    made = build(bench, launcher, system="halfway")
+    assert left(bench) == ["key"] and sorted(path.name for path in made.folder.parent.iterdir()) == [
+        "data",
+        "facts.json",
+    ]
+    assert made.facts.resumed_s == 0.01 and made.facts.build_s > 0.01
+    whole = build(bench, launcher, "other")
+    assert whole.facts.resumed_s is None and whole.facts.content_sha256 == made.facts.content_sha256
+
+
+def test_a_build_that_stumbles_on_what_it_took_over_starts_anew(bench: Bench) -> None:
+    bench.plant("stumbling", build_misdeed="stumble")
+    launcher = ProcessLauncher(bench.cache)
+    for said, remains in (("half-way", ["key.begun"]), ("stumbles", []), ("half-way", ["key.begun"])):
+        with pytest.raises(JobError, match=said):
+            build(bench, launcher, system="stumbling")
+        assert left(bench) == remains
+
+
+def test_a_build_that_crashes_further_on_keeps_all_it_has(bench: Bench) -> None:
+    bench.plant("unlucky", build_misdeed="advance")
+    launcher = ProcessLauncher(bench.cache)
+    for _ in range(3):
+        with pytest.raises(JobError, match="crashes a little further on"):
+            build(bench, launcher, system="unlucky")
+    assert left(bench) == ["key.begun"]
+    kept = bench.cache / "indexes" / "key.begun" / "data" / ".building"
+    assert len(list(kept.iterdir())) == 3
+
+
+def test_time_that_cannot_have_passed_is_not_taken_over(bench: Bench) -> None:
+    bench.plant("lying", build_misdeed="stop", lies=1e6)
+    launcher = ProcessLauncher(bench.cache)
+    with pytest.raises(JobError, match="half-way"):
+        build(bench, launcher, system="lying")
+    with pytest.raises(JobError, match=r"takes over 10000\.0 s of work, begun [0-9.]+ s before") as caught:
+        build(bench, launcher, system="lying")
+    assert caught.value.outcome is Outcome.BAD_OUTPUT and left(bench) == []
+
+
+def test_two_builds_of_one_index_keep_out_of_each_others_way(bench: Bench) -> None:
+    def meanwhile(_: Path) -> None:
+        build(bench, FakeLauncher())
+
+    assert build(bench, Builder(meanwhile)) == indexes.find(bench.cache, "key")
+    assert left(bench) == ["key"]

@@ -1,0 +1,194 @@
+"""What a suite names is found and checked before anything costs time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from harness.datasets import prepare
+from harness.errors import UsageError
+from harness.jobs import inputs, suite
+from harness.jobs.inputs import Inputs, Options
+from harness.launch.fake import FakeLauncher
+from harness.progress import Screen
+from tests.conftest import Bench, write_dataset
+
+Gather = Callable[..., Inputs]
+
+
+def options(bench: Bench, **changes: object) -> Options:
+    return Options(**{"results": bench.results, "cache": bench.cache, "suite_dir": bench.folder, **changes})
+
+
+@pytest.fixture
+def gather(bench: Bench) -> Gather:
+    def call(text: str = "", only: str | None = None, **keys: object) -> Inputs:
+        return inputs.gather(suite.load(bench.suite(text, **keys)), options(bench, only=only))
+
+    return call
+
+
+def test_all_that_a_suite_names_is_at_hand(gather: Gather) -> None:
+    found = gather(profiles=["cpu1-mem256m", "cpu2-mem4"])
+    assert [(cell.system, cell.dataset, cell.profile) for cell in found.cells] == [
+        ("planted", "tiny", "cpu1-mem256m"),
+        ("planted", "tiny", "cpu2-mem4"),
+    ]
+    assert set(found.systems) == {"planted"}
+    assert set(found.profiles) == {"cpu1-mem256m", "cpu2-mem4", "cpu1-mem1"}, "the build profile is one of them"
+    assert found.datasets["tiny"].corpus.size == 10
+    sample = found.samples["tiny"]
+    assert {query.query_id for query in sample.sample} == {"q0", "q1", "q2", "q3"}
+    assert {query.query_id for query in sample.warmup} == {"w0", "w1"} and not sample.held_out
+
+
+def test_queries_lent_for_warm_up_are_said_once_and_leave_fewer_to_time(bench: Bench) -> None:
+    topics = [{"_id": f"q{n}", "text": f"where is number {n}"} for n in range(20)]
+    (bench.folder / "tiny" / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in topics))
+    (bench.folder / "tiny" / "qrels.trec").write_text("".join(f"q{n} 0 d1 1\n" for n in range(20)))
+    text = StringIO()
+    found = inputs.gather(
+        suite.load(bench.suite("[protocol]\nwarmup_queries = 5\n")),
+        options(bench),
+        Screen(Console(file=text, width=200)),
+    )
+    assert "  tiny: 4 of 20 queries warm the systems up; they are judged, not timed" in text.getvalue()
+    job = inputs.planned(found, options(bench), FakeLauncher())[0]
+    assert (job.spec.sample_size, job.spec.timed_queries, job.spec.warmup_queries) == (20, 16, 4)
+
+
+@pytest.mark.parametrize("name", ["nDCG@ten", "rr@10", "P", "P@0", "AP(rel=0)"])
+def test_a_wrong_measure_is_a_usage_error_before_anything_is_prepared(bench: Bench, gather: Gather, name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        gather(measures=["RR@10", name])
+    assert caught.value.exit_code == 2
+    assert repr(name) in str(caught.value) and "\n" not in str(caught.value)
+    assert not bench.results.exists()
+    assert [path.name for path in bench.cache.iterdir()] == ["process"], "no corpus was prepared"
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"systems": ["plantet"]}, "unknown system 'plantet'; did you mean 'planted'"),
+        ({"profiles": ["cpu1-mem3"]}, "unknown hardware profile 'cpu1-mem3'"),
+        ({"datasets": ["scifakt"]}, "unknown dataset 'scifakt'; did you mean 'scifact'"),
+        ({"datasets": ["./absent"]}, "absent"),
+        ({"only": "minilm"}, "--only 'minilm' matches no cell of the suite test-suite"),
+    ],
+)
+def test_an_unknown_name_is_a_usage_error(gather: Gather, keys: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        gather(**keys)
+    assert caught.value.exit_code == 2
+
+
+SERVER = """[protocol]
+warmup_queries = 2
+sample_size = {size}
+[server]
+latency_percentile = {percentile}
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "percentile", "floor", "larger"),
+    [
+        (1000, 50, 11, "judge more of its queries"),
+        (10, 50, 11, "raise protocol.sample_size (now 10)"),
+        (129, 95, 130, "raise protocol.sample_size (now 129)"),
+        (661, 99, 662, "raise protocol.sample_size (now 661)"),
+    ],
+)
+def test_a_sample_that_can_prove_no_rate_is_a_usage_error(
+    gather: Gather, size: int, percentile: int, floor: int, larger: str
+) -> None:
+    text, queries = SERVER.format(size=size, percentile=percentile), 4 if size == 1000 else size
+    with pytest.raises(UsageError) as caught:
+        gather(text, scenarios=["single_stream", "server"])
+    assert str(caught.value) == (
+        f"dataset tiny: a sample of {queries} queries cannot show that a rate keeps server.latency_percentile"
+        f" = {percentile}, which takes {floor}; {larger}, or lower the percentile"
+    )
+    assert gather(text, scenarios=["single_stream", "offline"]).cells, "no other scenario needs as many"
+
+
+def test_a_sample_as_large_as_it_must_be_is_enough(bench: Bench) -> None:
+    write_dataset(bench.folder / "large")
+    topics = [{"_id": f"q{n}", "text": f"where is number {n}"} for n in range(14)]
+    (bench.folder / "large" / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in topics))
+    (bench.folder / "large" / "qrels.trec").write_text("".join(f"q{n} 0 d1 1\n" for n in range(11)))
+    path = bench.suite(SERVER.format(size=11, percentile=50), datasets=["./large"], scenarios=["server"])
+    assert len(inputs.gather(suite.load(path), options(bench)).samples["large"].sample) == 11
+
+
+def test_the_build_profile_must_exist_too(bench: Bench) -> None:
+    path = bench.suite()
+    path.write_text(path.read_text().replace('build_profile = "cpu1-mem1"', 'build_profile = "cpu3"'))
+    with pytest.raises(UsageError, match="unknown hardware profile 'cpu3'"):
+        inputs.gather(suite.load(path), options(bench))
+
+
+def test_the_sample_follows_the_seed(gather: Gather) -> None:
+    protocol = "[protocol]\nwarmup_queries = 2\nsample_size = 2\nseed = {}\n"
+    hashes = [gather(protocol.format(seed)).samples["tiny"].sample_sha256 for seed in (0, 0, 1, 2, 3, 4)]
+    assert hashes[0] == hashes[1]
+    assert len(set(hashes)) > 1
+
+
+def test_planning_runs_nothing_and_sees_what_is_stored(bench: Bench) -> None:
+    path = bench.suite(profiles=["cpu1-mem256m", "cpu2-mem4"])
+    launcher = FakeLauncher()
+    found = inputs.gather(suite.load(path), options(bench))
+    assert [job.done for job in inputs.planned(found, options(bench), launcher)] == [False, False]
+    assert launcher.launched == [] and not bench.results.exists()
+    bench.run(FakeLauncher(), path, only="cpu2-mem4")
+    assert [job.done for job in inputs.planned(found, options(bench), launcher)] == [False, True]
+    assert [job.done for job in inputs.planned(found, options(bench, fresh=True), launcher)] == [False, False]
+
+
+def test_a_profile_that_the_host_cannot_give_is_planned_with_its_reason(bench: Bench, gather: Gather) -> None:
+    (job,) = inputs.planned(gather(profiles=["gpu1-cpu1-mem4"]), options(bench), FakeLauncher())
+    assert job.cannot == "the fake launcher has no GPU"
+    assert job.why == "not applicable: the fake launcher has no GPU"
+
+
+def test_the_null_system_is_found_though_no_suite_names_it(gather: Gather, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HARNESS_IMAGES")
+    found = gather(systems=["bm25"], profiles=["cpu1-mem1", "cpu2-mem4"], overhead=True)
+    assert set(found.systems) == {"bm25", "null"}
+    assert [(cell.system, cell.profile) for cell in found.cells if cell.system == "null"] == [
+        ("null", "cpu1-mem1"),
+        ("null", "cpu2-mem4"),
+    ]
+
+
+def test_a_large_corpus_in_the_making_is_shown_and_one_that_is_ready_is_not(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare, "_STEP", 5)
+    with (bench.folder / "tiny" / "corpus.jsonl").open("a") as file:
+        file.write('{"_id": "nothing", "title": "", "text": " "}\n')
+    said = []
+    for _ in range(2):
+        text = StringIO()
+        inputs.gather(suite.load(bench.suite()), options(bench), Screen(Console(file=text, width=200)))
+        said.append(text.getvalue())
+    empty = "  tiny: 1 of 11 documents are empty\n"
+    assert said == [f"  tiny: corpus ...\n{empty}", empty]
+
+
+def test_judgements_of_documents_that_there_are_not_are_said_and_taken(bench: Bench) -> None:
+    with (bench.folder / "tiny" / "qrels.trec").open("a") as file:
+        file.write("q1 0 d77 1\nq2 0 d77 0\n")
+    text = StringIO()
+    found = inputs.gather(suite.load(bench.suite()), options(bench), Screen(Console(file=text, width=300)))
+    assert text.getvalue() == (
+        "  tiny: 2 judgements are of documents that its corpus has not, such as 'd77' for query 'q1'; "
+        "no system can find them\n"
+    )
+    assert b"q1 0 d77 1" in found.datasets["tiny"].qrels

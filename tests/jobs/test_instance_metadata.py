@@ -1,0 +1,75 @@
+"""What a machine of EC2 knows of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.jobs import environment
+from harness.results.schema import Ec2Instance
+from tests.aws import server
+from tests.aws.cloud_run import imds
+
+ENDPOINT = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[imds.Metadata]:
+    monkeypatch.delenv("AWS_EC2_METADATA_DISABLED", raising=False)
+    # Must not be used: the answer is for this machine alone.
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with imds.running(imds.of()) as running:
+        monkeypatch.setenv(ENDPOINT, running.endpoint)
+        yield running
+
+
+def test_an_instance_knows_itself_and_names_no_account(service: imds.Metadata) -> None:
+    expected = Ec2Instance(
+        "i-0123456789abcdef0", "c7g.large", f"{server.REGION}a", "ami-0123456789abcdef0", "on-demand"
+    )
+    assert environment.ec2_instance() == expected
+    service.paths |= {"placement/group-name": "together", "placement/host-id": "h-1"}
+    found = environment.instance()
+    assert found and (found.placement_group, found.host_id) == ("together", "h-1")
+    assert found.cpu_platform == environment.cpu_model()
+    assert environment.read(None).instance_type == "c7g.large"
+    assert not [path for path in service.asked if "iam" in path or "identity" in path]
+
+
+def test_metadata_is_asked_for_on_ec2_alone(
+    service: imds.Metadata, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv(ENDPOINT)
+    monkeypatch.setattr(environment, "_DMI", tmp_path)
+    monkeypatch.setattr(environment, "_USUAL", service.endpoint)
+    (tmp_path / "sys_vendor").write_text("QEMU\n")
+    assert environment.ec2_instance() is None and environment.spot_notice() is None and service.tokens == set()
+    (tmp_path / "sys_vendor").write_text("Amazon EC2\n")
+    assert environment.ec2_instance() is not None
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    assert environment.ec2_instance() is None
+
+
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1", "file:///etc", "nonsense"])
+def test_a_service_that_does_not_answer_is_none(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_EC2_METADATA_DISABLED", raising=False)
+    monkeypatch.setenv(ENDPOINT, endpoint)
+    assert environment.ec2_instance() is None and environment.spot_notice() is None
+
+
+def test_nonsense_is_not_taken_for_an_answer(service: imds.Metadata) -> None:
+    service.paths["ami-id"] = "<html>\x1b[2J"
+    found = environment.ec2_instance()
+    assert found and found.ami_id is None
+    service.paths["instance-type"] = "x" * 200
+    assert environment.ec2_instance() is None
+
+
+def test_a_spot_notice_is_read(service: imds.Metadata) -> None:
+    assert environment.spot_notice() is None
+    service.announce(time="2026-05-05T10:00:00Z")
+    assert environment.spot_notice() == "terminate at 2026-05-05T10:00:00Z"
+    service.paths["spot/instance-action"] = "[]"
+    assert environment.spot_notice() == "an interruption"

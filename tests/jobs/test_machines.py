@@ -1,0 +1,95 @@
+"""Which machine a profile runs on."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.errors import UsageError
+from harness.jobs.machines import Choice, Machine, choose
+from harness.pricing import offers
+from harness.pricing.prices import Snapshot
+from harness.records import Envelope
+
+GIB = 1 << 30
+SMALL = Envelope("cpu1-mem1", 1, GIB)
+
+
+def chosen(snapshot: Snapshot, *profiles: Envelope, **wanted: object) -> dict[str, Machine]:
+    named = {profile.name: profile for profile in profiles or (SMALL,)}
+    declared = wanted.pop("declared", {})
+    return choose(named, snapshot, Choice(**wanted), declared)  # type: ignore[arg-type]
+
+
+def test_the_cheapest_with_room_beside_the_host(snapshot: Snapshot) -> None:
+    machine = chosen(snapshot)["cpu1-mem1"]
+    assert machine.instance.architecture == "x86_64"
+    assert machine.instance.vcpus >= 2 and not machine.instance.burstable
+    assert offers.reserve().left(machine.instance.memory_bytes) >= GIB
+    cheaper = [
+        instance.instance_type
+        for instance, usd in snapshot.prices
+        if usd < machine.usd_per_hour
+        and instance.vcpus >= 2
+        and offers.reserve().left(instance.memory_bytes) >= GIB
+        and instance.architecture == "x86_64"
+        and not (instance.burstable or instance.bare_metal or instance.gpus or instance.accelerators)
+    ]
+    assert cheaper == []
+
+
+def test_another_type_than_the_priced_one_is_told(snapshot: Snapshot) -> None:
+    """A profile that fills its priced type to the brim needs a larger one."""
+    priced = offers.cheapest(Envelope("x", 2, 4 * GIB), snapshot)
+    assert priced is not None
+    full = Envelope("full", priced.instance.vcpus, priced.instance.memory_bytes)
+    machine = chosen(snapshot, full)["full"]
+    assert machine.name != offers.cheapest(full, snapshot).instance.instance_type  # type: ignore[union-attr]
+    assert machine.remark is not None and "full is priced on" in machine.remark and "left out" in machine.remark
+
+
+def test_any_architecture_where_images_are_made_for_any(snapshot: Snapshot) -> None:
+    any_, x86 = chosen(snapshot, architecture=None)["cpu1-mem1"], chosen(snapshot)["cpu1-mem1"]
+    assert any_.usd_per_hour <= x86.usd_per_hour
+    arm = chosen(snapshot, architecture="arm64")["cpu1-mem1"]
+    assert arm.instance.architecture == "arm64" and not arm.name.startswith("a1.")
+
+
+def test_the_suite_names_one_and_the_command_line_all(snapshot: Snapshot) -> None:
+    other = Envelope("cpu1-mem2", 1, 2 * GIB)
+    both = chosen(snapshot, SMALL, other, declared={"cpu1-mem2": "m6i.xlarge"})
+    assert both["cpu1-mem2"].name == "m6i.xlarge" and both["cpu1-mem1"].name != "m6i.xlarge"
+    everywhere = chosen(snapshot, SMALL, other, declared={"cpu1-mem2": "m6i.xlarge"}, instance="m6i.large")
+    assert {machine.name for machine in everywhere.values()} == {"m6i.large"}
+
+
+@pytest.mark.parametrize(
+    ("name", "profile", "says"),
+    [
+        ("m6i.larg", SMALL, "did you mean 'm6i.large'"),
+        ("t3.large", SMALL, "--burstable"),
+        ("a1.large", SMALL, "does not run on it"),
+        ("p2.xlarge", SMALL, "GPUs are too old"),
+        ("p3.2xlarge", SMALL, "GPUs are too old"),
+        ("m7g.large", SMALL, "images are made for x86_64"),
+        ("m6i.large", Envelope("cpu1-mem8", 1, 8 * GIB), "too small for profile cpu1-mem8"),
+        ("m6i.large", Envelope("cpu4-mem1", 4, GIB), "2 of 4 CPUs"),
+        ("m6i.large", Envelope("gpu1", 1, GIB, gpus=1), "0 of 1 GPUs"),
+    ],
+)
+def test_what_cannot_be_is_refused(snapshot: Snapshot, name: str, profile: Envelope, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        chosen(snapshot, profile, instance=name)
+
+
+def test_burstable_types_when_asked_for(snapshot: Snapshot) -> None:
+    assert chosen(snapshot, instance="t3.large", burstable=True)["cpu1-mem1"].name == "t3.large"
+
+
+def test_gpus_that_the_machine_image_has_a_driver_for(snapshot: Snapshot) -> None:
+    machine = chosen(snapshot, Envelope("gpu", 1, 64 * GIB, gpus=1))["gpu"]
+    assert machine.instance.gpus >= 1 and machine.name.partition(".")[0] not in ("g3", "p2")
+
+
+def test_a_profile_that_no_type_holds_is_refused(snapshot: Snapshot) -> None:
+    with pytest.raises(UsageError, match=r"no instance type of .* has room for profile huge"):
+        chosen(snapshot, Envelope("huge", 10_000, GIB))

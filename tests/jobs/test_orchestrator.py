@@ -1,0 +1,476 @@
+"""The whole costly half with nothing costly in it: what is run, what is kept, what is run again."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.analysis import results_folder, rows
+from harness.errors import FileError, StoreError, UnknownName
+from harness.jobs import indexes
+from harness.launch.base import Ended, Job
+from harness.launch.fake import FakeLauncher
+from harness.pricing import prices
+from harness.records import Envelope, Isolation, Outcome
+from harness.results.reader import StoredJob, read_jobs
+from harness.results.schema import Cell
+from harness.results.store import Store
+from tests.conftest import Bench
+
+
+def test_every_cell_is_stored_and_the_second_run_runs_nothing(bench: Bench) -> None:
+    path = bench.suite(profiles=["cpu1-mem1", "cpu2-mem4"])
+    first = bench.run(FakeLauncher(), path)
+    assert (first.done_before, len(first.jobs), first.unforeseen) == (0, 2, [])
+    again = FakeLauncher()
+    second = bench.run(again, path)
+    assert (second.done_before, second.jobs, again.launched) == (2, (), [])
+
+
+def test_fresh_measures_again_and_keeps_what_was(bench: Bench) -> None:
+    bench.run(FakeLauncher())
+    bench.run(FakeLauncher(), fresh=True)
+    assert sorted(job.result.spec.repetition for job in read_jobs(bench.results)) == [0, 1]
+
+
+def test_a_failure_is_stored_and_tried_again(bench: Bench) -> None:
+    failing = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
+    assert [result.outcome for result in bench.run(failing).unforeseen] == [Outcome.CRASH]
+    assert bench.run(FakeLauncher()).unforeseen == []
+    outcomes = [(job.result.spec.repetition, job.result.outcome) for job in read_jobs(bench.results)]
+    assert sorted(outcomes) == [(0, Outcome.CRASH), (1, Outcome.OK)]
+    assert bench.run(FakeLauncher()).done_before == 1
+
+
+def test_a_foreseen_outcome_is_done_and_no_failure(bench: Bench) -> None:
+    expect = '[[expect]]\nsystem = "planted"\nprofile = "cpu1-mem256m"\noutcome = "oom"\n'
+    path = bench.suite(expect)
+    small = FakeLauncher(lambda job: Outcome.OOM if job.spec.kind == "search" else Outcome.OK)
+    assert bench.run(small, path).unforeseen == []
+    assert bench.run(small, path).done_before == 1
+
+
+def test_a_stand_in_is_said_in_the_result_whatever_becomes_of_the_job(bench: Bench) -> None:
+    declared = bench.folder / "engines" / "planted" / "systems" / "planted.toml"
+    bench.run(FakeLauncher())
+    declared.write_text('description = "planted"\nstand_in = "a model of two layers"\n', encoding="utf-8")
+    failing = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
+    bench.run(failing, fresh=True)
+    stored = sorted((job.result for job in read_jobs(bench.results)), key=lambda result: result.spec.repetition)
+    assert [(each.outcome, each.stand_in) for each in stored] == [
+        (Outcome.OK, None),
+        (Outcome.CRASH, "a model of two layers"),
+    ]
+
+
+def test_only_runs_the_cells_that_match(bench: Bench) -> None:
+    path = bench.suite(profiles=["cpu1-mem1", "cpu2-mem4"])
+    launcher = FakeLauncher()
+    bench.run(launcher, path, only="planted/*/cpu2-*")
+    assert {job.spec.envelope.name for job in launcher.launched if job.spec.kind == "search"} == {"cpu2-mem4"}
+    with pytest.raises(Exception, match="matches no cell"):
+        bench.run(launcher, path, only="nothing")
+
+
+def test_the_index_is_built_once_for_all_profiles_and_runs(bench: Bench) -> None:
+    launcher = FakeLauncher()
+    path = bench.suite(profiles=["cpu1-mem1", "cpu2-mem4"])
+    bench.run(launcher, path)
+    bench.run(launcher, path, fresh=True)
+    assert [job.spec.kind for job in launcher.launched].count("build") == 1
+
+
+@pytest.mark.parametrize("build_gpus", [0, 1])
+def test_a_profile_with_gpus_gets_the_packages_for_them_and_shares_the_index(bench: Bench, build_gpus: int) -> None:
+    class WithGpus(FakeLauncher):
+        def cannot(self, envelope: Envelope) -> str | None:
+            return None
+
+    (bench.folder / "engines" / "planted" / "requirements-cuda.lock").touch()
+    launcher = WithGpus()
+    path = bench.suite(profiles=["cpu1-mem1", "gpu1-cpu1-mem4"])
+    if build_gpus:
+        path.write_text(path.read_text().replace('build_profile = "cpu1-mem1"', 'build_profile = "gpu1-cpu1-mem4"'))
+    bench.run(launcher, path)
+    used = [(job.spec.kind, job.spec.envelope.gpus, job.prepared.reference) for job in launcher.launched]
+    assert sorted(used) == [
+        ("build", build_gpus, "planted-cuda" if build_gpus else "planted"),
+        ("search", 0, "planted"),
+        ("search", 1, "planted-cuda"),
+    ]
+    assert bench.run(launcher, path).done_before == 2
+
+
+def test_unknown_names_are_usage_errors_before_anything_runs(bench: Bench) -> None:
+    launcher = FakeLauncher()
+    for keys, message in (
+        ({"systems": ["plantet"]}, "unknown system 'plantet'; did you mean 'planted'"),
+        ({"profiles": ["cpu1-mem3"]}, "unknown hardware profile 'cpu1-mem3'; did you mean"),
+        ({"datasets": ["scifakt"]}, "unknown dataset 'scifakt'; did you mean 'scifact'"),
+    ):
+        with pytest.raises(UnknownName, match=message) as caught:
+            bench.run(launcher, bench.suite(**keys))
+        assert caught.value.exit_code == 2
+    assert launcher.launched == [] and not bench.results.exists()
+
+
+def test_a_profile_larger_than_the_host_is_not_applicable(bench: Bench) -> None:
+    from harness.launch.process import ProcessLauncher
+
+    cpus = len(os.sched_getaffinity(0))
+    if cpus >= 16:
+        pytest.skip("this host has the CPUs of every profile")
+    (result, _), *_ = bench.run(ProcessLauncher(bench.cache), bench.suite(profiles=["cpu16-mem4"])).jobs
+    assert result.outcome is Outcome.NOT_APPLICABLE
+    assert result.detail == f"profile cpu16-mem4 needs 16 CPUs, this host gives {cpus}"
+
+
+def test_a_wrong_corpus_line_is_named_and_nothing_is_lost(bench: Bench) -> None:
+    bench.run(FakeLauncher())
+    with (bench.folder / "tiny" / "corpus.jsonl").open("a") as file:
+        file.write('{"_id": "d10", "text": 7}\n')
+    with pytest.raises(FileError, match=r"corpus\.jsonl: line 11: key 'text' is int, expected text"):
+        bench.run(FakeLauncher())
+    assert len(read_jobs(bench.results)) == 1
+
+
+def test_a_second_run_on_the_same_results_is_refused(bench: Bench) -> None:
+    bench.run(FakeLauncher())
+    with Store(bench.results, "test-suite").held(), pytest.raises(StoreError, match="another run holds it"):
+        bench.run(FakeLauncher())
+
+
+def test_an_interrupt_keeps_what_is_finished(bench: Bench) -> None:
+    def stop_at_second(job: Job) -> Outcome:
+        if job.spec.kind == "search" and len([each for each in launcher.launched if each.spec.kind == "search"]) == 2:
+            raise KeyboardInterrupt
+        return Outcome.OK
+
+    launcher = FakeLauncher(stop_at_second)
+    path = bench.suite(profiles=["cpu1-mem1", "cpu2-mem4", "cpu1-mem4"])
+    with pytest.raises(KeyboardInterrupt):
+        bench.run(launcher, path)
+    assert len(read_jobs(bench.results)) == 1
+    summary = bench.run(FakeLauncher(), path)
+    assert (summary.done_before, len(summary.jobs)) == (1, 2)
+
+
+# What is there while an index is built, and while a job runs.
+_BUILD, _JOB = "cache/indexes/*/job/log", "results/test-suite/.staging/*/log"
+
+
+@pytest.mark.slow
+def test_after_kill_9_the_next_run_goes_on(bench: Bench) -> None:
+    """A real orchestrator with real child processes, killed in a build, in the first job and in the second."""
+    bench.plant("steady", service_s=0.05)
+    path = bench.suite(systems=["steady"], profiles=["cpu1-mem1", "cpu1-mem4", "cpu1-mem256m"])
+    command = [sys.executable, "-m", "harness", "run", str(path), "--launcher", "process"]
+    command += ["--results", str(bench.results), "--cache", str(bench.cache)]
+    finished: set[str] = set()
+    for seen, stored in ((_BUILD, 0), (_JOB, 0), (_JOB, 1)):
+        began = time.time()
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while len(_jobs(bench.results)) < stored or not _anew(bench.folder, seen, began):
+            assert child.poll() is None, "it ended before it was killed"
+            time.sleep(0.01)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        after = {job.result.key for job in _jobs(bench.results)}
+        assert finished <= after, "a finished job was lost"
+        finished = after
+    assert finished
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    jobs = read_jobs(bench.results)
+    assert sorted(job.result.spec.cell.profile for job in jobs) == ["cpu1-mem1", "cpu1-mem256m", "cpu1-mem4"]
+    assert finished <= {job.result.key for job in jobs}
+    assert {job.result.outcome for job in jobs} == {Outcome.OK}
+    assert not (bench.results / "test-suite" / ".staging").exists()
+    assert not list((bench.cache / "indexes").glob("*.partial"))
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.run(FakeLauncher())
+
+    def full(self: Path, *_: object, **__: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(StoreError, match=r"cannot be written: No space left on device; what was finished is kept"):
+        bench.run(FakeLauncher(), fresh=True)
+    monkeypatch.undo()
+    (job,) = read_jobs(bench.results)
+    assert json.loads((job.folder / "result.json").read_text())["outcome"] == "ok"
+
+
+def _anew(folder: Path, pattern: str, since: float) -> bool:
+    """Whether something of that name was made since; a killed run leaves its own behind."""
+    try:
+        return any(path.stat().st_ctime >= since for path in folder.glob(pattern))
+    except FileNotFoundError:
+        return False
+
+
+def _jobs(results: Path) -> tuple[StoredJob, ...]:
+    return read_jobs(results) if results.is_dir() else ()
+
+
+def test_the_table_of_a_run_shows_what_the_suite_asks_for_now(bench: Bench) -> None:
+    text = '[protocol]\nname = "santhanam2023"\nwarmup_queries = 2\nrepeats = 0\nk = 3\ntrials = {}\n'
+    for trials in (3, 2, 3):
+        summary = bench.run(FakeLauncher(), bench.suite(text.format(trials)))
+    assert summary.done_before == 1
+    table = results_folder.build(read_jobs(bench.results), snapshot=prices.snapshot(), keys=summary.keys)
+    assert [row.trials for row in table.rows] == [3]
+    (row,) = results_folder.build(read_jobs(bench.results), snapshot=prices.snapshot()).rows
+    assert row.trials == 2 and any("another spec" in note for note in row.notes)
+
+
+INTERLEAVED = "[protocol]\nwarmup_queries = 2\nrepeats = 1\ntrials = 3\nk = 3\nseed = {}\n"
+
+
+def _searches(launcher: FakeLauncher) -> list[tuple[str, int]]:
+    """Profile and first trial of each search job, in the order in which they ran."""
+    jobs = [job.spec for job in launcher.launched if job.spec.kind == "search"]
+    return [(spec.envelope.name, spec.first_trial) for spec in jobs]
+
+
+def test_trials_of_all_cells_are_mixed_round_by_round(bench: Bench) -> None:
+    profiles = ["cpu1-mem1", "cpu2-mem4", "cpu1-mem4"]
+    launcher = FakeLauncher()
+    summary = bench.run(launcher, bench.suite(INTERLEAVED.format(7), profiles=profiles))
+    assert [result.outcome for result, _ in summary.jobs] == [Outcome.OK] * 9
+    ran = _searches(launcher)
+    for number in range(3):
+        members = ran[3 * number : 3 * number + 3]
+        assert {trial for _, trial in members} == {number}
+        assert sorted(profile for profile, _ in members) == sorted(profiles)
+    assert {job.spec.trials for job in launcher.launched if job.spec.kind == "search"} == {1}
+    assert {(job.result.spec.job, job.result.spec.jobs) for job in read_jobs(bench.results)} == {
+        (0, 3), (1, 3), (2, 3)
+    }  # fmt: skip
+    assert [row.outcome for row in results_folder.build(read_jobs(bench.results), snapshot=prices.snapshot()).rows] == [
+        "ok"
+    ] * 3
+
+
+def test_the_seed_decides_the_order(bench: Bench) -> None:
+    orders = []
+    for seed in (1, 1, 2):
+        launcher = FakeLauncher()
+        suite = bench.suite(INTERLEAVED.format(seed), profiles=["cpu1-mem1", "cpu2-mem4", "cpu1-mem4"])
+        bench.run(launcher, suite, fresh=True)
+        orders.append(_searches(launcher))
+    assert orders[0] == orders[1] != orders[2]
+
+
+def test_after_a_stop_the_trials_that_are_left_are_run(bench: Bench) -> None:
+    def stop_at_third(job: Job) -> Outcome:
+        if len(_searches(launcher)) == 3:
+            raise KeyboardInterrupt
+        return Outcome.OK
+
+    path = bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1", "cpu2-mem4"])
+    launcher = FakeLauncher(stop_at_third)
+    with pytest.raises(KeyboardInterrupt):
+        bench.run(launcher, path)
+    assert len(read_jobs(bench.results)) == 2
+    again = FakeLauncher()
+    summary = bench.run(again, path)
+    assert (summary.done_before, len(summary.jobs), len(summary.keys)) == (2, 4, 6)
+    assert set(_searches(again)).isdisjoint(_searches(launcher)[:2])
+    assert {job.result.spec.repetition for job in read_jobs(bench.results)} == {0}
+
+
+def test_the_null_system_runs_once_on_each_profile(bench: Bench) -> None:
+    launcher = FakeLauncher()
+    path = bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1", "cpu2-mem4"], overhead=True)
+    bench.run(launcher, path)
+    null = [job.spec for job in launcher.launched if job.spec.kind == "search" and job.spec.system == "null"]
+    assert sorted(spec.envelope.name for spec in null) == ["cpu1-mem1", "cpu2-mem4"]
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    transient: bool
+
+
+def _noisy_first(monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
+    """Let the first profile's cell look noisy that often; the sizes of what was looked at come back."""
+    looked: list[int] = []
+
+    def verdicts(jobs: tuple[StoredJob, ...], keys: Collection[str]) -> dict[tuple[Cell, Isolation], _Verdict]:
+        looked.append(len(keys))
+        found: dict[tuple[Cell, Isolation], _Verdict] = {}
+        for cell in {job.result.spec.cell for job in jobs}:
+            found[cell, Isolation.FAKE] = _Verdict(cell.profile == "cpu1-mem1" and len(looked) <= times)
+            found[cell, Isolation.CONTAINER] = _Verdict(transient=True)  # not this run's to mend
+        return found
+
+    monkeypatch.setattr(rows, "verdicts", verdicts)
+    return looked
+
+
+def test_noisy_cells_are_measured_again_whole_and_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = _noisy_first(monkeypatch, times=1)
+    launcher = FakeLauncher()
+    path = bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1", "cpu2-mem4"])
+    summary = bench.run(launcher, path, retry_noisy=5)
+    ran = _searches(launcher)
+    assert len(ran) == 9 and sorted(ran[6:]) == [("cpu1-mem1", 0), ("cpu1-mem1", 1), ("cpu1-mem1", 2)]
+    assert looked == [6, 6], "asked again after the repetition, and then it was quiet"
+    assert "noisy: measuring 1 cells again (1 of at most 5 times)" in bench.screen.getvalue()
+    stored = {job.result.key: job.result.spec for job in read_jobs(bench.results)}
+    shown = [(stored[key].cell.profile, stored[key].repetition) for key in summary.keys]
+    assert sorted(shown) == [("cpu1-mem1", 1)] * 3 + [("cpu2-mem4", 0)] * 3
+    assert bench.run(FakeLauncher(), path).jobs == (), "all of it is done"
+
+
+def test_what_stays_noisy_is_given_up_after_n_times(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    _noisy_first(monkeypatch, times=99)
+    launcher = FakeLauncher()
+    bench.run(launcher, bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1"]), retry_noisy=2)
+    assert len(_searches(launcher)) == 9
+
+
+def test_a_repetition_that_goes_wrong_hides_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    _noisy_first(monkeypatch, times=1)
+    launcher = FakeLauncher(lambda job: Outcome.OK if len(_searches(launcher)) <= 3 else Outcome.CRASH)
+    summary = bench.run(launcher, bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1"]), retry_noisy=1)
+    stored = {job.result.key: job.result for job in read_jobs(bench.results)}
+    assert [stored[key].outcome for key in summary.keys] == [Outcome.OK] * 3
+    assert len(summary.unforeseen) == 3
+
+
+def test_a_repetition_that_goes_wrong_in_part_is_not_mixed_with_what_was(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _noisy_first(monkeypatch, times=1)
+    launcher = FakeLauncher(lambda job: Outcome.CRASH if len(_searches(launcher)) == 5 else Outcome.OK)
+    summary = bench.run(launcher, bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1"]), retry_noisy=1)
+    stored = {job.result.key: job.result for job in read_jobs(bench.results)}
+    assert [stored[key].spec.repetition for key in summary.keys] == [0, 0, 0]
+    assert len(summary.unforeseen) == 1
+
+
+def test_a_failure_on_a_full_disk_is_no_systems_fault(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
+    failing = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
+    with pytest.raises(StoreError, match=r"the disk is full \(0 KiB left\); make room, what was finished is kept"):
+        bench.run(failing)
+    assert read_jobs(bench.results) == ()
+    with pytest.raises(StoreError, match="the disk is full"):
+        bench.run(FakeLauncher(lambda job: Outcome.CRASH), fresh=True)
+
+
+def _kinds(launcher: FakeLauncher) -> list[str]:
+    return [job.spec.kind for job in launcher.launched]
+
+
+def test_a_cached_index_that_does_not_load_is_built_again_and_measured(bench: Bench) -> None:
+    def loads(job: Job) -> Outcome:
+        damaged = job.spec.kind == "search" and (job.index_dir / "index").read_text() != "fake\n"
+        return Outcome.CRASH if damaged else Outcome.OK
+
+    path = bench.suite(profiles=["cpu1-mem1", "cpu2-mem4"])
+    bench.run(FakeLauncher(loads), path)
+    (index,) = (bench.cache / "indexes").glob("*/data/index")
+    index.write_text("half")
+    launcher = FakeLauncher(loads)
+    assert bench.run(launcher, path, fresh=True).unforeseen == []
+    assert _kinds(launcher) == ["search", "build", "search", "search"]
+    assert bench.screen.getvalue().count("the cached index of tiny does not load; building it again") == 1
+    assert {job.result.outcome for job in read_jobs(bench.results)} == {Outcome.OK}
+
+
+def test_a_system_that_loads_no_index_gets_one_rebuild_and_no_more(bench: Bench) -> None:
+    kinds = []
+    for _ in range(3):
+        launcher = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
+        assert [result.outcome for result in bench.run(launcher).unforeseen] == [Outcome.CRASH]
+        kinds.append(_kinds(launcher))
+    assert kinds == [["build", "search"], ["search", "build", "search"], ["search"]]
+    assert len(read_jobs(bench.results)) == 3, "one result a run"
+
+
+def test_an_index_that_has_loaded_is_not_built_again_for_a_crash(bench: Bench) -> None:
+    """As where a limit is too small: an index of days of work is not to be thrown away for it."""
+    bench.run(FakeLauncher())
+    launcher = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
+    assert [result.outcome for result in bench.run(launcher, fresh=True).unforeseen] == [Outcome.CRASH]
+    assert _kinds(launcher) == ["search"]
+
+
+def test_an_index_that_another_run_reads_is_not_built_again_for_a_crash(bench: Bench) -> None:
+    bench.run(FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK))
+    (facts,) = (bench.cache / "indexes").glob("*/facts.json")
+    (facts.parent / "rebuilt").unlink(missing_ok=True)
+    index = indexes.read(facts.parent)
+    assert index is not None and not index.used_elsewhere()
+    launcher = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
+    with index.in_use():
+        assert index.used_elsewhere()
+        bench.run(launcher, fresh=True)
+    assert _kinds(launcher) == ["search"]
+
+
+def test_where_no_folder_can_be_locked_a_broken_index_is_still_built_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locks_nothing(_descriptor: int, _kind: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    bench.run(FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK))
+    launcher = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
+    monkeypatch.setattr(indexes, "fcntl", SimpleNamespace(LOCK_SH=1, LOCK_EX=2, LOCK_NB=4, flock=locks_nothing))
+    bench.run(launcher, fresh=True)
+    assert _kinds(launcher) == ["search", "build", "search"]
+
+
+def test_a_cache_that_is_not_ours_to_write_costs_no_result(bench: Bench) -> None:
+    """As a cache that several share; and an index that somebody removed meanwhile."""
+    bench.run(FakeLauncher())
+
+    class Removing(FakeLauncher):
+        def launch(self, job: Job, progress: Any) -> Ended:
+            ended = super().launch(job, progress)
+            shutil.rmtree(job.index_dir.parent)
+            return ended
+
+    assert bench.run(Removing(), fresh=True).unforeseen == []
+    assert {job.result.outcome for job in read_jobs(bench.results)} == {Outcome.OK}
+
+
+def test_a_crash_that_the_suite_foresees_rebuilds_nothing(bench: Bench) -> None:
+    path = bench.suite('[[expect]]\nsystem = "planted"\nprofile = "cpu1-mem256m"\noutcome = "crash"\n')
+    for _ in range(2):
+        launcher = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
+        bench.run(launcher, path, fresh=True)
+    assert _kinds(launcher) == ["search"]
+
+
+def test_containers_of_a_dead_run_go_before_what_they_may_still_write_to(bench: Bench) -> None:
+    staged = bench.results / "test-suite" / ".staging" / "left"
+    staged.mkdir(parents=True)
+
+    class Sweeping(FakeLauncher):
+        def sweep(self) -> int:
+            assert staged.exists()
+            return 1
+
+    bench.run(Sweeping())
+    assert "removed 1 containers that a dead run had left" in bench.screen.getvalue()
+    assert not staged.exists()

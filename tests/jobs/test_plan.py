@@ -1,0 +1,257 @@
+"""Jobs done and to do, and their order: pure functions over stored results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.jobs.plan import NO_IMAGE, DatasetFacts, Planned, cells, index_key, order, plan, states
+from harness.jobs.suite import Expectation, Offline, Protocol, Restriction, Server, Suite
+from harness.launch.images.catalog import System
+from harness.records import Envelope, Isolation, Outcome, ScenarioParams
+from harness.results.schema import NULL_SYSTEM, Cell, Result, job_key
+from tests.support import job_fixtures, sample_records
+
+PAPERS = Protocol(name="santhanam2023")
+SUITE = Suite(
+    name="demo",
+    systems=("a", "b"),
+    datasets=("./tiny", "big"),
+    profiles=("p1", "p2"),
+    protocol=PAPERS,
+    overhead=False,
+)
+DIGESTS = {"a": "sha256:a", "b": "sha256:b"}
+
+
+def system(name: str, **build_params: Any) -> System:
+    return job_fixtures.system(name, build_params=build_params, search_params={"k1": 0.9})
+
+
+def make(suite: Suite = SUITE, stored: Iterable[Result] = (), only: str | None = None, **keys: Any) -> list[Planned]:
+    given: dict[str, Any] = {
+        "systems": {name: system(name) for name in ("a", "b", NULL_SYSTEM)},
+        "profiles": {name: Envelope(name, 1, 1 << 30) for name in ("p1", "p2")},
+        "datasets": {name: DatasetFacts(f"c-{name}", "q", "s", "w", 300, 10, 0) for name in ("tiny", "big")},
+        "digests": DIGESTS,
+        "cannot": {},
+        "isolation": Isolation.CONTAINER,
+        **keys,
+    }
+    return plan(suite, cells(suite, only), stored=stored, **given)
+
+
+ONE = "a/tiny/single_stream/p1"
+
+
+def ended(job: Planned, outcome: Outcome) -> Result:
+    return Result(
+        job_key(job.spec), job.spec, outcome, None, "2026-11-05T10:00:00+00:00", 1.0, sample_records.ENVIRONMENT
+    )
+
+
+def one(stored: Iterable[Result] = (), suite: Suite = SUITE, **keys: Any) -> Planned:
+    (job,) = make(suite, stored, ONE, **keys)
+    return job
+
+
+def test_the_plan_is_the_product_of_what_the_suite_names() -> None:
+    jobs = make()
+    assert len(jobs) == len({job_key(job.spec) for job in jobs}) == 8
+    assert {job.why for job in jobs} == {"to do"}
+    assert jobs[0].cell == Cell("demo", "a", "tiny", "single_stream", "p1")
+
+
+@pytest.mark.parametrize(
+    ("glob", "count"),
+    [("a", 4), ("p1", 4), ("[ab]", 8), ("t*", 4), ("a/*", 4), ("*/p1", 4), (ONE, 1), ("A", 0), ("single_stream", 8)],
+)
+def test_only_matches_a_cell_or_any_one_of_its_parts(glob: str, count: int) -> None:
+    assert len(cells(SUITE, glob)) == count
+
+
+def test_what_is_stored_as_ok_is_done() -> None:
+    job = one([ended(one(), Outcome.OK)])
+    assert job.done and job.why == "done (ok)" and job.spec.repetition == 0
+    assert sum(each.done for each in make(stored=[ended(one(), Outcome.OK)])) == 1
+
+
+@pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.OK])
+def test_a_failure_is_tried_again_under_the_next_repetition(outcome: Outcome) -> None:
+    job = one([ended(one(), outcome)])
+    assert not job.done and job.spec.repetition == 1
+    assert job.why == f"to do again: ended {outcome.value}"
+
+
+def test_the_second_try_that_ends_ok_is_done() -> None:
+    first = ended(one(), Outcome.CRASH)
+    second = ended(one([first]), Outcome.OK)
+    job = one([second, first])
+    assert job.done and job.latest == second and job.spec.repetition == 1
+
+
+def test_a_repetition_is_never_taken_twice_though_one_was_moved_away() -> None:
+    first = ended(one(), Outcome.CRASH)
+    second = ended(one([first]), Outcome.CRASH)
+    assert one([second]).spec.repetition == 2, "the first one's folder was moved away, the second one's is there"
+
+
+def test_fresh_measures_again_whatever_is_stored() -> None:
+    stored = [ended(one(), Outcome.OK)]
+    job = one(stored, fresh=True)
+    assert not job.done and job.spec.repetition == 1
+    assert one([*stored, ended(job, Outcome.OK)]).spec.repetition == 1, "the newest is shown as done"
+
+
+def test_an_outcome_that_is_foreseen_is_done_and_ok_is_not() -> None:
+    suite = SUITE.model_copy(update={"expect": (Expectation(system="a", profile="p1", outcome=Outcome.OOM),)})
+    assert one([ended(one(), Outcome.OOM)], suite).why == "done (oom)"
+    assert one([ended(one(), Outcome.OK)], suite).why == "to do again: ended ok"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"digests": {"a": "sha256:new"}},
+        {"systems": {"a": system("a", stemmer=True)}},
+        {"profiles": {"p1": Envelope("p1", 1, 2 << 30)}},
+        {"datasets": {"tiny": DatasetFacts("other", "q", "s", "w", 300, 10, 0)}},
+        {"datasets": {"tiny": DatasetFacts("c-tiny", "q", "other", "w", 300, 10, 0)}},
+        {"isolation": Isolation.PROCESS},
+    ],
+)
+def test_what_is_measured_differently_is_not_done(change: dict[str, Any]) -> None:
+    job = one([ended(one(), Outcome.OK)], **change)
+    assert not job.done and job.spec.repetition == 0 and job.latest is None
+
+
+def test_a_system_without_its_image_is_to_do() -> None:
+    job = one(digests={})
+    assert job.spec.image_digest == NO_IMAGE and job.why == "to do: its image is not built yet"
+
+
+def test_missing_gpus_are_not_applicable_until_that_is_stored() -> None:
+    cannot = {"p1": "no GPU on this host"}
+    gpus = {"p1": Envelope("p1", 1, 1 << 30, gpus=1), "p2": Envelope("p2", 1, 1 << 30)}
+    job = one(cannot=cannot, profiles=gpus)
+    assert not job.done and job.expected is Outcome.NOT_APPLICABLE
+    assert job.why == "not applicable: no GPU on this host"
+    stored = [ended(job, Outcome.NOT_APPLICABLE)]
+    assert one(stored, cannot=cannot, profiles=gpus).done
+    assert one(stored, cannot=cannot, profiles=gpus, fresh=True).done, "nothing new can be learnt from trying again"
+    assert one(stored, cannot=cannot, profiles=gpus, digests={}).done, "an image plays no part"
+    assert not one(stored, profiles=gpus).done, "the hardware has come"
+
+
+def test_a_profile_that_is_too_large_was_not_foreseen() -> None:
+    cannot = {"p1": "needs 64 CPUs, this host gives 2"}
+    job = one(cannot=cannot)
+    assert not job.done and job.expected is Outcome.OK
+    assert not one([ended(job, Outcome.NOT_APPLICABLE)], cannot=cannot).done
+
+
+def test_the_order_is_random_but_fixed_by_the_seed_and_leaves_out_what_is_done() -> None:
+    jobs = make(stored=[ended(one(), Outcome.OK)])
+    first = order(jobs, 1)
+    assert len(first) == 7 and all(not job.done for job in first)
+    assert order(jobs, 1) == first
+    assert order(jobs, 2) != first
+    assert first != [job for job in jobs if not job.done]
+
+
+def test_an_index_is_named_by_image_corpus_and_build_parameters_alone() -> None:
+    key = index_key(system("a"), "d", "c")
+    assert index_key(system("b").model_copy(update={"search_params": {"k1": 1.2}}), "d", "c") == key
+    assert len({key, index_key(system("a"), "d2", "c"), index_key(system("a"), "d", "c2")}) == 3
+    assert index_key(system("a", stemmer=True), "d", "c") != key
+
+
+def test_repetitions_of_one_cell_have_keys_of_their_own() -> None:
+    job = one()
+    assert job_key(job.spec) != job_key(replace(job.spec, repetition=1))
+
+
+FRESH = SUITE.model_copy(update={"protocol": Protocol(trials=3)})
+
+
+def test_interleaved_takes_one_fresh_process_for_each_trial() -> None:
+    jobs = make(FRESH, only=ONE)
+    assert [(job.spec.jobs, job.spec.job, job.spec.trials) for job in jobs] == [(3, 0, 1), (3, 1, 1), (3, 2, 1)]
+    assert len({job_key(job.spec) for job in jobs}) == 3
+    (paper,) = make(only=ONE)
+    assert (paper.spec.jobs, paper.spec.job, paper.spec.trials) == (1, 0, 5)
+
+
+def test_each_round_has_one_job_of_every_cell_in_an_order_of_its_own() -> None:
+    jobs = order(make(FRESH), 1)
+    rounds = [jobs[start : start + 8] for start in (0, 8, 16)]
+    for number, members in enumerate(rounds):
+        assert {job.spec.job for job in members} == {number}
+        assert len({job.cell for job in members}) == 8
+    assert len({tuple(job.cell for job in members) for members in rounds}) == 3
+    assert order(make(FRESH), 1) == jobs and order(make(FRESH), 2) != jobs
+
+
+def test_after_some_trials_the_others_are_left() -> None:
+    first, second, _ = make(FRESH, only=ONE)
+    jobs = make(FRESH, [ended(second, Outcome.OK), ended(first, Outcome.CRASH)], ONE)
+    assert [(job.done, job.spec.repetition) for job in jobs] == [(False, 1), (True, 0), (False, 0)]
+    assert [job.spec.job for job in order(jobs, 1)] == [0, 2]
+
+
+def test_a_cell_is_told_by_what_its_jobs_have_in_common_else_by_counts() -> None:
+    jobs = make(FRESH, only=ONE)
+    assert states(jobs) == [(jobs[0].cell, "to do")]
+    jobs = make(FRESH, [ended(jobs[1], Outcome.OK)], ONE)
+    assert states(jobs) == [(jobs[0].cell, "2 of 3 to do; 1 of 3 done (ok)")]
+
+
+def test_the_null_system_runs_once_on_each_profile_that_is_measured() -> None:
+    suite = FRESH.model_copy(update={"overhead": True})
+    null = [cell for cell in cells(suite) if cell.system == NULL_SYSTEM]
+    assert [cell.profile for cell in null] == ["p1", "p2"]
+    assert {cell.scenario for cell in null} == {"single_stream"}
+    assert [cell.profile for cell in cells(suite, ONE) if cell.system == NULL_SYSTEM] == ["p1"]
+    assert [(cell.system, cell.profile) for cell in cells(suite, f"{NULL_SYSTEM}/*/*/p2")] == [(NULL_SYSTEM, "p2")]
+    assert cells(suite, "nothing") == []
+    jobs = [job for job in make(suite) if job.cell.system == NULL_SYSTEM]
+    assert [(job.spec.jobs, job.spec.trials) for job in jobs] == [(1, 1), (1, 1)]
+    assert sum(job.spec.job == 0 for job in order(make(suite), 1)) == 10, "it comes in the first round, not in each"
+
+
+def test_a_suite_that_names_the_null_system_itself_gets_no_second_one() -> None:
+    suite = FRESH.model_copy(update={"overhead": True, "systems": ("a", NULL_SYSTEM)})
+    assert len([cell for cell in cells(suite) if cell.system == NULL_SYSTEM]) == 4
+
+
+RESTRICTED = SUITE.model_copy(update={"restrict": (Restriction(profiles=("p1",), systems=("a",)),)})
+
+
+def test_a_restricted_profile_has_the_cells_of_its_systems_alone() -> None:
+    places = {(cell.system, cell.dataset, cell.profile) for cell in cells(RESTRICTED)}
+    whole = {(cell.system, cell.dataset, cell.profile) for cell in cells(SUITE)}
+    assert whole - places == {("b", "tiny", "p1"), ("b", "big", "p1")} and len(make(RESTRICTED)) == 6
+    assert cells(RESTRICTED, "b/*/p1") == [], "not even when it is asked for"
+
+
+def test_the_null_system_is_measured_on_a_restricted_profile_too() -> None:
+    suite = RESTRICTED.model_copy(update={"overhead": True})
+    assert {cell.profile for cell in cells(suite) if cell.system == NULL_SYSTEM} == {"p1", "p2"}
+    assert [cell.profile for cell in cells(suite, "b") if cell.system == NULL_SYSTEM] == ["p2"], "where b is measured"
+
+
+def test_what_a_scenario_needs_is_part_of_the_spec() -> None:
+    update = {
+        "scenarios": ("single_stream", "offline", "server"),
+        "offline": Offline(batch_size=7),
+        "server": Server(latency_target_s=0.1, latency_percentile=99),
+    }
+    jobs = make(SUITE.model_copy(update=update), only="a/tiny/*/p1")
+    params = {job.cell.scenario: job.spec.scenario_params for job in jobs}
+    assert params["single_stream"] == ScenarioParams()
+    assert params["offline"] == ScenarioParams(batch_size=7)
+    assert params["server"] == ScenarioParams(latency_target_s=0.1, latency_percentile=99.0)
+    assert {job.cell.scenario: job.spec.repeats for job in jobs} == {"single_stream": 20, "offline": 0, "server": 0}

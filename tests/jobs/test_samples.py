@@ -1,0 +1,147 @@
+"""A job's samples are held against what it was asked, for each scenario."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL
+from harness.driver.scenarios import repeated
+from harness.jobs import job_samples
+from harness.jobs.job_samples import Sample
+from harness.launch.base import Job
+from harness.records import MAX_PROBES, JobSpec, Measurement, Outcome, Probe
+from tests.jobs.test_collect import SPEC, line
+from tests.support.job_fixtures import PREPARED
+
+OK = Measurement(Outcome.OK, None, None)
+
+
+def read(folder: Path, spec: JobSpec, *lines: dict[str, Any]) -> tuple[list[Sample], set[str], str | None]:
+    job = Job(spec, PREPARED, folder, folder, folder)
+    job.out.mkdir(exist_ok=True)
+    (job.out / "samples.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines), encoding="utf-8")
+    return job_samples.read(job)
+
+
+def sample(trial: int, query_id: str, **change: Any) -> Sample:
+    return replace(Sample(trial, query_id, 1_000_000_000, {}, b"", []), **change)
+
+
+def missing(spec: JobSpec, *found: Sample, measurement: Measurement = OK) -> str | None:
+    return job_samples.incomplete(spec, measurement, list(found))
+
+
+def honest(spec: JobSpec, trials: int) -> list[Sample]:
+    timed = [sample(spec.first_trial + n, query.query_id) for n in range(trials) for query in spec.sample]
+    twice = [sample(REPEAT_TRIAL, query.query_id) for query in repeated(spec) for _ in range(2)]
+    return [*(sample(WARMUP_TRIAL, query.query_id) for query in spec.warmup), *timed, *twice]
+
+
+def test_a_job_may_use_its_own_trial_numbers_alone(tmp_path: Path) -> None:
+    third = replace(SPEC, first_trial=3, trials=1)
+    found, doc_ids, wrong = read(tmp_path, third, line(-1, "w0"), line(3, "q0"), line(3, "q1"))
+    assert wrong is None and doc_ids == {"d1", "d2"}
+    assert [len(each.hits) for each in found] == [2, 2, 2], "of warm-up and the first trial"
+    for trial in (0, 2, 4):
+        assert read(tmp_path, third, line(trial, "q0"))[2] == f"samples.jsonl: line 1: trial {trial}, asked for 3 to 3"
+
+
+def test_the_hits_are_held_for_one_trial_alone(tmp_path: Path) -> None:
+    found, _, _ = read(tmp_path, SPEC, line(0, "q0"), line(1, "q0"), line(-2, "q0"))
+    assert [bool(each.hits) for each in found] == [True, False, False]
+    assert len({each.ranking for each in found}) == 1
+
+
+def test_the_search_for_a_rate_may_try_many_and_not_more(tmp_path: Path) -> None:
+    server = replace(SPEC, scenario="server")
+    assert read(tmp_path, server, line(MAX_PROBES - 1, "q0"))[2] is None
+    assert read(tmp_path, server, line(MAX_PROBES, "q0"))[2] == (
+        f"samples.jsonl: line 1: trial {MAX_PROBES}, asked for 0 to {MAX_PROBES - 1}"
+    )
+
+
+def test_what_a_scenario_adds_is_read_and_checked(tmp_path: Path) -> None:
+    found, _, _ = read(tmp_path, SPEC, line(0, "q0", scheduled_ns=7, service_ns=3), line(0, "q1", batch=0))
+    assert [(each.scheduled_ns, each.service_ns, each.batch) for each in found] == [(7, 3, None), (None, None, 0)]
+
+
+@pytest.mark.parametrize("value", [-1, 1 << 62, 0.5, True, "1", None, [1]])
+@pytest.mark.parametrize("name", ["scheduled_ns", "service_ns", "batch"])
+def test_nonsense_in_it_is_named(tmp_path: Path, name: str, value: object) -> None:
+    wrong = read(tmp_path, SPEC, line(0, "q0", **{name: value}))[2]
+    assert wrong is not None and wrong.startswith(f"samples.jsonl: line 1: {name} ")
+    assert wrong.endswith("is no whole number")
+
+
+def test_lines_without_end_are_not_all_read(tmp_path: Path) -> None:
+    found, _, wrong = read(tmp_path, SPEC, *[line(0, "q0")] * 1000)
+    assert wrong == "samples.jsonl: more than 10 samples" and len(found) == 10
+
+
+def test_stages_without_end_are_refused(tmp_path: Path) -> None:
+    many = [line(0, "q0", stages_ns={f"s{n}": 1}) for n in range(5)]
+    wide = line(0, "q0", stages_ns={f"t{n}": 1 for n in range(17)})
+    assert read(tmp_path, SPEC, *many)[2] is None
+    assert read(tmp_path, SPEC, *many, wide)[2] == "samples.jsonl: line 6: more than 16 stages"
+
+
+def test_a_job_without_samples_has_none(tmp_path: Path) -> None:
+    job = Job(SPEC, PREPARED, tmp_path, tmp_path, tmp_path)
+    assert job_samples.read(job) == ([], set(), None)
+
+
+def test_every_trial_of_the_job_and_every_repeat_is_wanted() -> None:
+    spec = replace(SPEC, first_trial=3, trials=1, repeats=1)
+    found = honest(spec, 1)
+    assert missing(spec, *found) is None
+    assert missing(spec, *found[:-1]) == "1 of 5 samples are missing"
+    assert missing(spec, *found, found[-1]) == "1 samples come twice"
+    (other,) = {query.query_id for query in spec.sample} - {query.query_id for query in repeated(spec)}
+    assert missing(spec, *found, sample(REPEAT_TRIAL, other)) == f"query {other!r} was not asked for in trial -2"
+
+
+def test_warm_up_may_pass_over_its_queries_again_up_to_the_cap() -> None:
+    spec = replace(SPEC, warmup_cap=3)
+    more = [sample(WARMUP_TRIAL, "w0")] * 2
+    assert missing(spec, *honest(spec, 2), *more) is None
+    assert missing(spec, *honest(spec, 2), *more, *more) == "2 samples come twice"
+
+
+def test_each_rate_that_was_tried_has_all_its_queries() -> None:
+    spec = replace(SPEC, scenario="server")
+    probes = tuple(Probe(trial, 10.0, 2, 0.01, 0, True, False) for trial in range(3))
+    measured = replace(OK, probes=probes)
+    assert missing(spec, *honest(spec, 3), measurement=measured) is None
+    assert missing(spec, *honest(spec, 2), measurement=measured) == "2 of 7 samples are missing"
+
+
+def test_time_worked_counts_a_batch_once_and_a_queue_not_at_all() -> None:
+    assert job_samples.worked_s(SPEC, [sample(0, "q0"), sample(0, "q1")]) == 2.0
+    batches = [sample(0, "q0", batch=0), sample(0, "q1", batch=0), sample(1, "q0", batch=0)]
+    assert job_samples.worked_s(SPEC, batches) == 2.0
+    waited = [sample(0, "q0", service_ns=250_000_000), sample(0, "q1", service_ns=250_000_000)]
+    assert job_samples.worked_s(replace(SPEC, scenario="server"), waited) == 0.5
+
+
+def test_time_worked_counts_streams_that_work_at_once_once() -> None:
+    """Three streams: two queries side by side, one a little later, one after a rest; and the same in another trial."""
+    spec = replace(SPEC, scenario="server")
+
+    def served(trial: int, scheduled_ms: int, latency_ms: int, service_ms: int) -> Sample:
+        times = {"latency_ns": latency_ms, "scheduled_ns": scheduled_ms, "service_ns": service_ms}
+        return sample(trial, "q0", **{name: value * 1_000_000 for name, value in times.items()})
+
+    # In milliseconds: twice 0 to 100, then 50 to 150, 120 to 140 (inside), and 300 to 400 after 200 in a queue.
+    one = [served(0, 0, 100, 100), served(0, 0, 100, 100), served(0, 50, 100, 100), served(0, 110, 30, 20)]
+    one.append(served(0, 100, 300, 100))
+    assert job_samples.worked_s(spec, one) == pytest.approx(0.25)
+    again = [replace(each, trial=1) for each in one]
+    assert job_samples.worked_s(spec, [*one, *again]) == pytest.approx(0.5), "trials run one after another"
+    assert job_samples.worked_s(spec, [sample(WARMUP_TRIAL, "w0"), sample(WARMUP_TRIAL, "w0"), *one]) == pytest.approx(
+        2.25
+    )

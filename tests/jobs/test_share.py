@@ -1,0 +1,78 @@
+"""The share of another machine's plan: its jobs, as they were planned there, or none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UsageError
+from harness.jobs import inputs, suite
+from harness.jobs.assignment import Follower, Share, Wanted
+from harness.jobs.inputs import Options
+from harness.jobs.plan import NO_IMAGE, Planned
+from harness.launch.fake import FakeLauncher
+from harness.records import Outcome
+from harness.results.schema import job_key
+from tests.conftest import Bench, protocol
+
+TYPES = {"cpu1-mem256m": "c7g.large"}
+
+
+@pytest.fixture
+def planned(bench: Bench) -> list[Planned]:
+    launcher, options = FakeLauncher(), Options(bench.results, bench.cache, bench.folder, instance_types=TYPES)
+    loaded = suite.load(bench.suite(protocol(3)))
+    return inputs.planned(inputs.gather(loaded, options), options, launcher)
+
+
+def wanted(job: Planned, repetition: int = 0) -> Wanted:
+    return Wanted(repetition, job_key(replace(job.spec, repetition=repetition)))
+
+
+def share(*jobs: tuple[Planned, Wanted]) -> Share:
+    return Share({(job.cell, job.spec.job): what for job, what in jobs}, Follower())
+
+
+def test_only_its_jobs_are_left_as_the_attempts_asked_for(planned: list[Planned]) -> None:
+    assert len(planned) == 3 and {job.spec.instance_type for job in planned} == {"c7g.large"}
+    first, last = share((planned[0], wanted(planned[0])), (planned[2], wanted(planned[2], 4))).of(planned, set())
+    assert (first.spec, first.done) == (planned[0].spec, False)
+    assert last.spec == replace(planned[2].spec, repetition=4) and not last.done
+
+
+def test_what_is_stored_here_is_done(planned: list[Planned]) -> None:
+    ours = share((planned[0], wanted(planned[0])))
+    assert [job.done for job in ours.of(planned, {job_key(planned[0].spec)})] == [True]
+
+
+def test_an_instance_type_makes_another_job(planned: list[Planned]) -> None:
+    spec = planned[0].spec
+    assert job_key(spec) != job_key(replace(spec, instance_type=None))
+
+
+def refused(planned: Planned, key: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        share((planned, Wanted(0, key))).of([planned], set())
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith("planted tiny single_stream cpu1-mem256m job 0: ")
+    return str(caught.value)
+
+
+def test_another_job_is_refused_and_what_differs_is_named(planned: list[Planned]) -> None:
+    job = planned[0]
+    assert "would be another job here" in refused(job, "0" * 16)
+    assert "planned for no instance type, here it is c7g.large" in refused(
+        job, job_key(replace(job.spec, instance_type=None))
+    )
+    assert "its image is not here" in refused(replace(job, spec=replace(job.spec, image_digest=NO_IMAGE)), "0" * 16)
+    assert "cannot run it: no GPU; choose" in refused(replace(job, cannot="no GPU"), "0" * 16)
+    with pytest.raises(UsageError, match="job 1: the suite here does not declare it"):
+        share((planned[1], wanted(planned[1]))).of(planned[:1], set())
+
+
+def test_no_share_is_the_whole_plan_and_nobody_follows(bench: Bench, tmp_path: Path) -> None:
+    summary = bench.run(FakeLauncher())
+    assert [result.outcome for result, _ in summary.jobs] == [Outcome.OK]
+    assert summary.jobs[0][0].spec.instance_type is None and summary.jobs[0][0].instance is None

@@ -1,0 +1,203 @@
+"""A suite file says what to measure, or says in one line what is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.analysis.published import published_rows, tables
+from harness.errors import FileError
+from harness.jobs import plan, suite
+from harness.jobs.suite import dataset_name
+from harness.pricing import hardware_profiles
+from harness.records import Outcome, ScenarioParams
+
+LEAST = 'systems = ["bm25"]\ndatasets = ["scifact"]\nprofiles = ["cpu1-mem1"]\n'
+ROOT = Path(__file__).parents[2]
+TWO = 'systems = ["bm25", "dpr"]\ndatasets = ["scifact"]\nprofiles = ["cpu1-mem1", "cpu2-mem4"]\n'
+RESTRICT = '[[restrict]]\nprofiles = ["cpu1-mem1"]\nsystems = ["bm25"]\n'
+EXPECT = '[[expect]]\nsystem = "bm25"\nprofile = "cpu1-mem1"\noutcome = "oom"\n'
+
+
+def load(folder: Path, text: str) -> suite.Suite:
+    path = folder / "my-suite.toml"
+    path.write_text(text, encoding="utf-8")
+    return suite.load(path)
+
+
+def test_the_least_suite_mixes_fresh_processes(tmp_path: Path) -> None:
+    loaded = load(tmp_path, LEAST)
+    assert loaded.name == "my-suite"
+    assert loaded.scenarios == ("single_stream",)
+    assert loaded.measures == ("RR@10", "Success@10", "nDCG@10")
+    protocol = loaded.protocol
+    assert (protocol.name, protocol.warmup_queries, protocol.trials) == ("interleaved", 20, 5)
+    assert (protocol.warmup_cap, protocol.repeats) == (50_000, 20)
+    assert (protocol.jobs, protocol.trials_a_job) == (5, 1)
+    assert loaded.overhead, "what harness adds is measured unless it is declined"
+    assert (protocol.sample_size, protocol.k) == (1000, 10)
+
+
+def test_the_papers_protocol_runs_all_trials_in_one_process(tmp_path: Path) -> None:
+    protocol = load(tmp_path, LEAST + '[protocol]\nname = "santhanam2023"\n').protocol
+    assert (protocol.warmup_queries, protocol.warmup_cap, protocol.trials) == (10, None, 5)
+    assert (protocol.jobs, protocol.trials_a_job) == (1, 5)
+    protocol = load(tmp_path, LEAST + '[protocol]\nname = "santhanam2023"\nwarmup_queries = 3\n').protocol
+    assert protocol.warmup_queries == 3, "what the suite says counts"
+
+
+def test_scenarios_have_parameters_of_their_own(tmp_path: Path) -> None:
+    scenarios = 'scenarios = ["single_stream", "offline", "server"]\n'
+    tables = "[offline]\nbatch_size = 7\n[server]\nlatency_target_s = 0.2\nlatency_percentile = 99\n"
+    loaded = load(tmp_path, LEAST + scenarios + tables)
+    assert loaded.scenario_params("single_stream") == ScenarioParams()
+    assert loaded.scenario_params("offline") == ScenarioParams(batch_size=7)
+    assert loaded.scenario_params("server") == ScenarioParams(latency_target_s=0.2, latency_percentile=99.0)
+
+
+def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
+    protocol = load(tmp_path, LEAST + "[protocol]\ntrials = 2\nquery_timeout_s = 1\n").protocol
+    assert (protocol.trials, protocol.query_timeout_s, protocol.k) == (2, 1.0, 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (LEAST.replace("systems", "system"), r"unknown key 'system'; did you mean 'systems'\?"),
+        (LEAST + "trials = 3\n", "unknown key 'trials'; known keys: build_profile, datasets"),
+        (LEAST + "[protocol]\ntrails = 3\n", r"unknown key 'protocol.trails'; did you mean 'trials'\?"),
+        (LEAST + EXPECT.replace("outcome", "outcom"), r"unknown key 'expect.0.outcom'; did you mean 'outcome'\?"),
+        ('systems = ["bm25"]\nprofiles = ["p"]\n', "key 'datasets' is missing; add it"),
+        (LEAST.replace('["bm25"]', '"bm25"'), "key 'systems': expected a list"),
+        (LEAST.replace('["bm25"]', "[]"), "key 'systems': Tuple should have at least 1 item"),
+        (LEAST.replace('["bm25"]', "[1]"), "key 'systems.0': Input should be a valid string"),
+        (LEAST.replace('["bm25"]', '["a", "b", "a"]'), "key 'systems': a comes twice; name each once"),
+        (LEAST.replace('["cpu1-mem1"]', '["p", "p"]'), "key 'profiles': p comes twice"),
+        (LEAST.replace('["scifact"]', '["./a/x", "./b/x/"]'), "key 'datasets': two datasets are called 'x'"),
+        (LEAST.replace('["scifact"]', '[".."]'), "key 'datasets': '..' gives no name"),
+        (LEAST.replace('["scifact"]', '["./"]'), "key 'datasets': './' gives no name"),
+        (
+            LEAST + 'scenarios = ["burst"]\n',
+            "key 'scenarios.0': Input should be 'single_stream', 'offline' or 'server'",
+        ),
+        (LEAST + 'scenarios = ["offline", "offline"]\n', "key 'scenarios': offline comes twice"),
+        (LEAST + "[offline]\nbatch_size = 0\n", "key 'offline.batch_size': Input should be greater than or equal to 1"),
+        (LEAST + "[server]\nlatency_target_s = 0\n", "key 'server.latency_target_s': Input should be greater than 0"),
+        (LEAST + "[server]\nlatency_percentile = 94\n", "key 'server.latency_percentile': Input should be 50, 90"),
+        (LEAST + 'name = "../escape"\n', "key 'name': String should match pattern"),
+        (LEAST + "protocol = 3\n", "key 'protocol': expected a table"),
+        (LEAST + '[protocol]\nname = "mine"\n', "key 'protocol.name': Input should be 'interleaved'"),
+        (LEAST + "[protocol]\ntrials = 0\n", "key 'protocol.trials': Input should be greater than or equal to 1"),
+        (LEAST + "[protocol]\nseed = -1\n", "key 'protocol.seed': Input should be greater than or equal to 0"),
+        (LEAST + "[protocol]\ntrials = 1.5\n", "key 'protocol.trials': Input should be a valid integer"),
+        (LEAST + '[protocol]\nk = "ten"\n', "key 'protocol.k': Input should be a valid integer"),
+        (LEAST + "[protocol]\nquery_timeout_s = 0\n", "key 'protocol.query_timeout_s': Input should be greater than 0"),
+        (LEAST + "[protocol]\njob_timeout_s = inf\n", "key 'protocol.job_timeout_s': Input should be a finite number"),
+        (LEAST + EXPECT.replace("bm25", "bm52"), "key 'expect.0.system': 'bm52' is not in this suite"),
+        (LEAST + EXPECT.replace("mem1", "mem2"), "key 'expect.0.profile': 'cpu1-mem2' is not in this suite"),
+        (LEAST + EXPECT.replace("oom", "fire"), "key 'expect.0.outcome': Input should be 'ok', 'oom'"),
+        (LEAST + EXPECT + EXPECT, "key 'expect.1': bm25 on cpu1-mem1 comes twice"),
+        (
+            TWO + RESTRICT + EXPECT.replace("bm25", "dpr"),
+            r"key 'expect.0': a \[\[restrict\]\] keeps dpr off cpu1-mem1, so there is no such cell",
+        ),
+        (TWO + RESTRICT.replace("systems", "system"), r"unknown key 'restrict.0.system'; did you mean 'systems'\?"),
+        (TWO + RESTRICT.replace('["bm25"]', "[]"), "key 'restrict.0.systems': Tuple should have at least 1 item"),
+        (TWO + RESTRICT.replace('["cpu1-mem1"]', "[]"), "key 'restrict.0.profiles': Tuple should have at least 1"),
+        (TWO + RESTRICT.replace('["bm25"]', '["dpr", "dpr"]'), "key 'restrict.0.systems': dpr comes twice"),
+        (
+            TWO + RESTRICT.replace("bm25", "bm52"),
+            r"key 'restrict.0.systems': 'bm52' is not in this suite; did you mean 'bm25'\?",
+        ),
+        (
+            TWO + RESTRICT.replace("cpu1-mem1", "gpu9"),
+            "key 'restrict.0.profiles': 'gpu9' is not in this suite; it has cpu1-mem1, cpu2-mem4",
+        ),
+        (TWO + RESTRICT + RESTRICT, "key 'restrict.1.profiles': cpu1-mem1 is restricted already"),
+        (
+            TWO + RESTRICT.replace('["cpu1-mem1"]', '["cpu1-mem1", "cpu2-mem4"]'),
+            "key 'restrict': leaves dpr no profile, so it would never be measured",
+        ),
+        (LEAST + "restrict = 3\n", "key 'restrict': expected a list"),
+    ],
+)
+def test_each_mistake_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(FileError, match=rf"^{tmp_path}/my-suite.toml: {said}") as caught:
+        load(tmp_path, text)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_name_that_is_no_name_must_be_given_one(tmp_path: Path) -> None:
+    path = tmp_path / "My Suite.toml"
+    path.write_text(LEAST)
+    with pytest.raises(
+        FileError, match=r"My Suite.toml: 'My Suite' is no good as the suite's name; set `name`"
+    ) as caught:
+        suite.load(path)
+    assert "lowercase letters, digits, '.', '_', '-'" in str(caught.value)
+    path.write_text('name = "mine"\n' + LEAST)
+    assert suite.load(path).name == "mine"
+
+
+def test_an_expected_outcome_is_that_cells_alone(tmp_path: Path) -> None:
+    text = LEAST.replace('["bm25"]', '["bm25", "minilm"]').replace('["cpu1-mem1"]', '["cpu1-mem1", "cpu2-mem4"]')
+    loaded = load(tmp_path, text + EXPECT)
+    assert loaded.expected("bm25", "cpu1-mem1") is Outcome.OOM
+    assert loaded.expected("minilm", "cpu1-mem1") is Outcome.OK
+    assert loaded.expected("bm25", "cpu2-mem4") is Outcome.OK
+
+
+def test_a_restriction_keeps_a_profile_for_the_systems_that_it_names(tmp_path: Path) -> None:
+    loaded = load(tmp_path, TWO + RESTRICT)
+    kept = {(system, profile) for system in loaded.systems for profile in loaded.profiles}
+    assert kept - {("dpr", "cpu1-mem1")} == {place for place in kept if loaded.allows(*place)}
+    assert load(tmp_path, TWO).allows("dpr", "cpu1-mem1")
+
+
+@pytest.mark.parametrize("declared", ["tiny", "./tiny", "../data/tiny", "/data/tiny/", "tiny//"])
+def test_a_dataset_is_called_by_the_last_part_of_its_path(declared: str) -> None:
+    assert dataset_name(declared) == "tiny"
+
+
+@pytest.mark.parametrize(("dataset", "count"), [("msmarco", 28), ("xortydi", 24)])
+def test_the_papers_suites_have_exactly_the_cells_of_its_table_3(dataset: str, count: int) -> None:
+    declared = suite.load(ROOT / "suites" / f"santhanam2023-{dataset}.toml")
+    profiles = hardware_profiles.profiles()
+    planned = [(cell.system, profiles[cell.profile]) for cell in plan.cells(declared)]
+    published = tables.read(ROOT / "results" / "published" / "santhanam2023")
+    printed = [
+        (line.system.lower(), line.gpu, line.cpu, float(line.ram_gib.value)) for line in published.table3[dataset]
+    ]
+    found = [(system, held.gpus, held.cpus, held.memory_bytes / 2**30) for system, held in planned]
+    assert len(found) == count
+    assert sorted(found) == sorted(printed)
+    paper = published.about.protocol
+    protocol = declared.protocol
+    assert (protocol.name, protocol.warmup_queries, protocol.warmup_cap) == (
+        "santhanam2023",
+        paper.warmup_queries,
+        None,
+    )
+    assert (protocol.trials, protocol.sample_size, protocol.k) == (paper.trials, paper.queries, paper.k)
+    assert declared.scenarios == (paper.scenario,)
+    assert declared.measures == published_rows.MEASURES
+    assert len(declared.datasets) == 1
+
+
+@pytest.mark.parametrize(
+    ("declared", "name"),
+    [
+        ("beir/scifact/test", "beir-scifact-test"),
+        ("msmarco-passage/dev/small", "msmarco-passage-dev-small"),
+        ("./msmarco#dev.small", "msmarco-dev.small"),
+        ("beir#test", "beir-test"),
+    ],
+)
+def test_an_id_or_a_split_has_no_slash_in_its_name(declared: str, name: str) -> None:
+    assert dataset_name(declared) == name
+
+
+def test_every_shipped_suite_can_be_read() -> None:
+    paths = sorted((ROOT / "suites").glob("*.toml"))
+    assert paths and all(suite.load(path).systems for path in paths)

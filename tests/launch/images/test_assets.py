@@ -1,0 +1,304 @@
+"""Assets and wheels: where they come from, in which order, and that nothing half done or wrong is ever used."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+import os
+import resource
+import subprocess
+import tarfile
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ImageError, StoreError
+from harness.launch.images import assets
+from harness.launch.images.system_files import Asset
+
+FILES = {"config.json": b"{}", "weights.bin": b"\x00\x01" * 500}
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def asset(**keys: str) -> tuple[Asset, ...]:
+    declared = {"folder": "model", "licence": "MIT", "sha256": {name: sha256(data) for name, data in FILES.items()}}
+    return (Asset.model_validate({**declared, **keys}),)
+
+
+def write(folder: Path, files: dict[str, bytes] | None = None) -> Path:
+    folder.mkdir(parents=True)
+    for name, data in (files or FILES).items():
+        (folder / name).write_bytes(data)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test asks a real hub or a real index, unless it says so itself."""
+    monkeypatch.setattr(assets, "_quiet_python", lambda *_: False)
+    monkeypatch.setattr(assets, "_pip_download", lambda *_: "no network")
+
+
+def says(lines: list[str]) -> assets.Report:
+    return lines.append
+
+
+@pytest.mark.parametrize("place", ["model", "someone/model-v1"])
+def test_a_local_folder_is_named_by_the_asset_or_by_the_hub_id(tmp_path: Path, place: str) -> None:
+    write(tmp_path / "models" / place)
+    toy = asset(hub="someone/model-v1", revision="0" * 40)
+    tree = assets.fetch("toy", toy, tmp_path / "cache", tmp_path / "models", says([]))
+    assert {path.name: path.read_bytes() for path in (tree / "model").iterdir()} == FILES
+
+
+def test_a_second_call_needs_no_source(tmp_path: Path) -> None:
+    write(tmp_path / "models" / "model")
+    first = assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models", says([]))
+    assert assets.fetch("toy", asset(), tmp_path / "cache", None, says([])) == first
+
+
+def test_a_file_that_went_bad_in_the_cache_is_fetched_again(tmp_path: Path) -> None:
+    write(tmp_path / "models" / "model")
+    tree = assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models", says([]))
+    (tree / "model" / "config.json").write_bytes(b"[]")
+    again = assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models", says([]))
+    assert (again / "model" / "config.json").read_bytes() == b"{}"
+
+
+def test_a_wrong_checksum_names_file_expected_and_found(tmp_path: Path) -> None:
+    write(tmp_path / "models" / "model", {**FILES, "weights.bin": b"other"})
+    with pytest.raises(ImageError) as caught:
+        assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models", says([]))
+    message = str(caught.value)
+    assert "model/weights.bin" in message
+    assert sha256(b"other") in message
+    assert sha256(FILES["weights.bin"]) in message
+    assert "\n" not in message
+    assert not (tmp_path / "cache" / "assets").exists()
+    assert not (tmp_path / "cache" / "files" / sha256(FILES["weights.bin"])).exists()
+
+
+def test_nowhere_to_be_found_names_all_that_was_tried(tmp_path: Path) -> None:
+    toy = asset(hub="someone/model", revision="0" * 40, package="toy==1", package_sha256="a" * 64)
+    with pytest.raises(ImageError) as caught:
+        assets.fetch("toy", toy, tmp_path / "cache", tmp_path, says([]))
+    for part in ("toy: ", "config.json, weights.bin", "hub does not answer", "not in the local folder", "no network"):
+        assert part in str(caught.value)
+
+
+def test_what_is_not_pinned_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    write(tmp_path / "models" / "model")
+    (pinned,) = asset()
+    bare = Asset(folder="model", licence="MIT", hub="someone/model", files=tuple(FILES))
+    line = "system 'toy': files of model have no sha256 yet, so nothing .*; run 'harness pin toy --write' where"
+    with pytest.raises(ImageError, match=line):
+        assets.fetch("toy", (pinned, bare), tmp_path / "cache", tmp_path / "models", says([]))
+    assert not (tmp_path / "cache").exists()
+
+
+def test_the_hub_comes_first_and_fills_the_rest_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def hub(script: str, arguments: list[str], timeout_s: float | None) -> bool:
+        asked.append(arguments)
+        if "hf_hub_download" in script:  # only one of the two files arrives
+            (Path(arguments[2]) / "config.json").write_bytes(FILES["config.json"])
+        return True
+
+    monkeypatch.setattr(assets, "_quiet_python", hub)
+    write(tmp_path / "models" / "model")
+    (tmp_path / "models" / "model" / "config.json").write_bytes(b"not looked at")
+    toy = asset(hub="someone/model", revision="a" * 40)
+    assets.fetch("toy", toy, tmp_path / "cache", tmp_path / "models", says([]))
+    assert asked[0] == ["someone/model", "a" * 40]
+    assert asked[1][3:] == ["config.json", "weights.bin"]
+
+
+def as_wheel(target: Path, members: dict[str, bytes]) -> None:
+    with zipfile.ZipFile(target / "toy-1-py3-none-any.whl", "w") as wheel:
+        for name, data in members.items():
+            wheel.writestr(name, data)
+
+
+def as_sdist(target: Path, members: dict[str, bytes]) -> None:
+    with tarfile.open(target / "toy-1.tar.gz", "w:gz") as sdist:
+        for name, data in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            sdist.addfile(entry, io.BytesIO(data))
+
+
+@pytest.mark.parametrize("pack", [as_wheel, as_sdist])
+def test_members_come_out_of_a_distribution_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: type[None]
+) -> None:
+    options: list[str] = []
+
+    def download(given: list[str], target: Path) -> None:
+        options.extend(given)
+        pack(target, {**{f"toy/data/{name}": data for name, data in FILES.items()}, "../evil": b"out"})
+
+    monkeypatch.setattr(assets, "_pip_download", download)
+    toy = asset(package="toy==1", package_folder="toy/data", package_sha256="b" * 64)
+    tree = assets.fetch("toy", toy, tmp_path / "cache", None, says([]))
+    assert {path.name: path.read_bytes() for path in (tree / "model").iterdir()} == FILES
+    assert not list(tmp_path.rglob("evil"))
+    assert "--require-hashes" in options  # checked before any code of the package could run
+
+
+def test_a_link_in_an_sdist_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def download(_: list[str], target: Path) -> None:
+        with tarfile.open(target / "toy-1.tar.gz", "w:gz") as sdist:
+            entry = tarfile.TarInfo("config.json")
+            entry.type, entry.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            sdist.addfile(entry)
+
+    monkeypatch.setattr(assets, "_pip_download", download)
+    with pytest.raises(ImageError, match=r"cannot find config\.json"):
+        assets.fetch("toy", asset(package="toy==1", package_sha256="a" * 64), tmp_path / "cache", None, says([]))
+
+
+def test_a_hub_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    start = time.monotonic()
+    assert not assets._quiet_python("import time; time.sleep(60)", [], 0.2)
+    assert time.monotonic() - start < 5
+
+
+def test_a_failed_script_prints_nothing(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.undo()
+    assert not assets._quiet_python("import sys; print('noise'); sys.exit('noise')", [], None)
+    assert capfd.readouterr() == ("", "")
+
+
+def lock(folder: Path, text: str = "toy==1 --hash=sha256:00\n") -> Path:
+    folder.mkdir()
+    (folder / "requirements.lock").write_text(text)
+    return folder / "requirements.lock"
+
+
+def test_extra_indexes_are_asked_only_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[bool] = []
+
+    def download(options: list[str], target: Path) -> str | None:
+        calls.append("https://wheels.example/cpu" in options)
+        (target / "toy.whl").touch()
+        return None if calls[-1] else "No matching distribution found for toy==1"
+
+    monkeypatch.setattr(assets, "_pip_download", download)
+    place = assets.wheels(lock(tmp_path / "toys"), ("https://wheels.example/cpu",), tmp_path / "cache", says([]))
+    assert calls == [False, True]
+    assert [path.name for path in place.iterdir()] == ["toy.whl"]
+    assets.wheels(tmp_path / "toys" / "requirements.lock", (), tmp_path / "cache", says([]))
+    assert len(calls) == 2
+
+
+def test_each_platform_gets_wheels_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[set[str]] = []
+
+    def download(options: list[str], target: Path) -> None:
+        asked.append({value for key, value in itertools.pairwise(options) if key == "--platform"})
+        (target / "toy.whl").touch()
+
+    monkeypatch.setattr(assets, "_pip_download", download)
+    place = lock(tmp_path / "toys")
+    x86, arm = (
+        assets.wheels(place, (), tmp_path / "cache", says([]), platform) for platform in ("linux/amd64", "linux/arm64")
+    )
+    assert arm.name == f"{x86.name}-arm64"
+    assert {"manylinux_2_36_x86_64", "manylinux2014_x86_64", "manylinux1_x86_64", "linux_x86_64"} < asked[0]
+    assert {"manylinux_2_36_aarch64", "manylinux2014_aarch64", "linux_aarch64"} < asked[1]
+    assert all(each.endswith("_x86_64") for each in asked[0]) and all(each.endswith("_aarch64") for each in asked[1])
+
+
+def test_a_failed_download_names_the_lock_and_the_requirement_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assets, "_pip_download", lambda *_: "No matching distribution found for toy==1")
+    with pytest.raises(ImageError, match=r"packages of 'toys'.*toy==1.*check disk, network"):
+        assets.wheels(lock(tmp_path / "toys"), (), tmp_path / "cache", says([]))
+    assert not list((tmp_path / "cache" / "wheels").iterdir())
+
+
+def test_an_interrupted_download_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: list[str], target: Path) -> str | None:
+        (target / "half.whl").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(assets, "_pip_download", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        assets.wheels(lock(tmp_path / "toys"), (), tmp_path / "cache", says([]))
+    assert not list((tmp_path / "cache" / "wheels").iterdir())
+
+
+def pip_that_knows(folder: Path, monkeypatch: pytest.MonkeyPatch, code: bytes) -> Path:
+    """Have the real pip know one package; return its wheel."""
+    monkeypatch.undo()
+    shelf = folder / "shelf"
+    shelf.mkdir()
+    as_wheel(
+        shelf,
+        {
+            "toy.py": code,
+            "toy-1.dist-info/METADATA": b"Metadata-Version: 2.1\nName: toy\nVersion: 1\n",
+            "toy-1.dist-info/WHEEL": b"Wheel-Version: 1.0\nTag: py3-none-any\n",
+            "toy-1.dist-info/RECORD": b"",
+        },
+    )
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))
+    return shelf / "toy-1-py3-none-any.whl"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("right", [True, False])
+def test_pip_itself_checks_the_hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right: bool) -> None:
+    wheel = pip_that_knows(tmp_path, monkeypatch, b"")
+    digest = sha256(wheel.read_bytes()) if right else "0" * 64
+    engine = lock(tmp_path / "toys", f"toy==1 --hash=sha256:{digest}\n")
+    if right:
+        place = assets.wheels(engine, (), tmp_path / "cache", says([]))
+        assert [path.name for path in place.iterdir()] == [wheel.name]
+    else:
+        with pytest.raises(ImageError, match="pip cannot download"):
+            assets.wheels(engine, (), tmp_path / "cache", says([]))
+
+
+@pytest.mark.slow
+def test_what_pip_did_not_foresee_is_told_by_its_last_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a full disk; here no file may be larger than 100 kB."""
+    wheel = pip_that_knows(tmp_path, monkeypatch, os.urandom(200_000))
+    engine = lock(tmp_path / "toys", f"toy==1 --hash=sha256:{sha256(wheel.read_bytes())}\n")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(ImageError, match=r"for linux/amd64: OSError: \[Errno 27\] File too large"):
+            assets.wheels(engine, (), tmp_path / "cache", says([]))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("code", [28, 122])
+def test_a_download_onto_a_full_disk_is_the_hosts_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    monkeypatch.undo()
+    words = f"ERROR: Could not install packages due to an OSError: [Errno {code}] {os.strerror(code)}: '/x'\n\n"
+    done = subprocess.CompletedProcess([], 1, stdout="", stderr=words)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+    with pytest.raises(StoreError, match=f"{os.strerror(code)}: '/x'; make room"):
+        assets.wheels(lock(tmp_path / "toys"), (), tmp_path / "cache", says([]))
+    assert not list((tmp_path / "cache" / "wheels").iterdir())
+
+
+def test_an_engine_without_packages_has_an_empty_wheelhouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    place = assets.wheels(lock(tmp_path / "toys", ""), (), tmp_path / "cache", says([]))
+    assert not list(place.iterdir())

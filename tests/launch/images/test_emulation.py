@@ -1,0 +1,133 @@
+"""Whether an engine runs programs of another platform, and what is said and done where it does not."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import docker
+import pytest
+from docker.errors import APIError
+
+from harness.errors import ImageError
+from harness.launch.images import emulation
+
+ARM64 = "linux/arm64"
+
+
+class Engine:
+    """A stand-in on x86-64 whose kernel runs other programs once its list (a folder) names what does."""
+
+    def __init__(self, listed: Path) -> None:
+        self.listed = listed
+        self.api = self.images = self.containers = self
+        self.removed: list[str] = []
+
+    def version(self) -> dict[str, str]:
+        return {"Arch": "amd64"}
+
+    def build(self, **_: Any) -> Iterator[dict[str, str]]:
+        return iter(())
+
+    def run(self, _: str, **options: Any) -> None:
+        if options["platform"] != "linux/amd64" and not (self.listed / "register").exists():
+            raise APIError("exec format error")
+
+    def remove(self, tag: str, force: bool) -> None:
+        self.removed.append(tag)
+
+
+@pytest.fixture
+def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The kernel's list, and what Debian would add to it."""
+    kernel, debian = tmp_path / "binfmt_misc", tmp_path / "binfmt.d"
+    kernel.mkdir()
+    debian.mkdir()
+    monkeypatch.setattr(emulation, "_BINFMT", kernel)
+    monkeypatch.setattr(emulation, "_LISTED", debian)
+    return kernel
+
+
+def ensure(engine: Engine, cache: Path, platform: str = ARM64) -> list[str]:
+    said: list[str] = []
+    emulation.ensure(cast(docker.DockerClient, engine), platform, cache, said.append)
+    return said
+
+
+def test_the_engines_own_platform_takes_nothing(listed: Path, tmp_path: Path) -> None:
+    engine = Engine(listed)
+    assert ensure(engine, tmp_path, "linux/amd64") == [] and engine.removed == []
+
+
+def test_without_root_it_says_what_to_install(listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emulation, "available", lambda: False)
+    engine = Engine(listed)
+    with pytest.raises(ImageError) as raised:
+        ensure(engine, tmp_path)
+    line = str(raised.value)
+    for part in ("linux/arm64", "apt-get install qemu-user-static binfmt-support", "tonistiigi/binfmt --install arm64"):
+        assert part in line
+    assert "an arm64 machine" in line and "\n" not in line
+    assert engine.removed, "nothing of the trial stays"
+
+
+def test_as_root_on_debian_it_is_installed_once(listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = b":qemu-aarch64:M::\\x7fELF:\\xff:/usr/bin/qemu:OPF\n"
+    installed: list[str] = []
+
+    def install(package: str) -> None:
+        installed.append(package)
+        (tmp_path / "binfmt.d" / "qemu-aarch64.conf").write_bytes(line)
+
+    def mount(command: list[str], **_: Any) -> None:
+        assert command[0] == "mount"
+        (listed / "register").touch()
+
+    monkeypatch.setattr(emulation, "available", lambda: True)
+    monkeypatch.setattr(emulation, "install", install)
+    monkeypatch.setattr(subprocess, "run", mount)
+    said = ensure(Engine(listed), tmp_path)
+    assert installed == ["qemu-user-static"] and (listed / "register").read_bytes() == line.strip()
+    assert said[-1].startswith("this host now runs programs of linux/arm64 with qemu, until 'echo -1 > ")
+    assert ensure(Engine(listed), tmp_path) == [] and installed == ["qemu-user-static"]
+
+
+def test_a_step_that_fails_is_named(listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emulation, "available", lambda: True)
+    monkeypatch.setattr(emulation, "install", lambda _: "'apt-get update' failed: no network")
+    with pytest.raises(ImageError, match=r"linux/arm64 \('apt-get update' failed: no network\): "):
+        ensure(Engine(listed), tmp_path)
+    monkeypatch.setattr(emulation, "install", lambda _: None)
+    (tmp_path / "binfmt.d" / "qemu-aarch64.conf").touch()
+    mounting = subprocess.CalledProcessError(32, ["mount"])
+
+    def refuse(*_: object, **__: object) -> None:
+        raise mounting
+
+    monkeypatch.setattr(subprocess, "run", refuse)
+    with pytest.raises(ImageError, match="qemu cannot be listed with the kernel"):
+        ensure(Engine(listed), tmp_path)
+
+
+@pytest.mark.parametrize(("platform", "machine"), [("linux/amd64", 62), (ARM64, 183)])
+def test_the_program_that_is_tried_is_of_its_platform(platform: str, machine: int) -> None:
+    program = emulation._program(platform)
+    assert program.startswith(b"\x7fELF\x02\x01\x01") and struct.unpack_from("<HH", program, 16) == (2, machine)
+
+
+def test_this_host_runs_its_own_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert emulation.host_runs(emulation.platforms.here())
+    monkeypatch.setattr(emulation, "_program", lambda _: b"\x7fELF of no machine at all")
+    assert not emulation.host_runs(ARM64)
+
+
+@pytest.mark.docker
+def test_an_engine_is_asked_by_a_container(engine: docker.DockerClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = emulation.native(engine)
+    assert emulation.engine_runs(engine, own)
+    monkeypatch.setattr(emulation, "_program", lambda _: b"\x7fELF of no machine at all")
+    assert not emulation.engine_runs(engine, own)
+    assert not engine.images.list("harness-probe")

@@ -1,0 +1,276 @@
+"""How images are built, and how a build that fails is told."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import docker
+import pytest
+import requests
+
+from harness import filesystem
+from harness.errors import EngineError, ImageError, StoreError
+from harness.launch.images import base_image, builder, docker_build, emulation
+from harness.launch.images.catalog import System
+from harness.launch.images.recipes import recipe
+from harness.launch.images.system_files import NotFor
+from tests.support.toy_dataset import with_asset
+
+# Replaces what it was given; refuses one word.
+PREPARE = """
+import json, pathlib, sys
+place, told = pathlib.Path(sys.argv[1]), json.loads(pathlib.Path(sys.argv[2]).read_text())
+if told["build_params"]["say"] == "nonsense":
+    sys.exit("these weights are no good")
+(place / "model" / "file").unlink()
+(place / "model" / "new").write_text(told["build_params"]["say"] + " " + str(told["build_params"]))
+"""
+
+
+class Scripted:
+    """A stand-in for the Docker client whose build says what it is told to."""
+
+    def __init__(self, *events: dict[str, str]) -> None:
+        self.events = events
+        self.api = self
+
+    def build(self, **_: Any) -> Iterator[dict[str, str]]:
+        yield from self.events
+
+    def info(self) -> dict[str, str]:
+        return {"DockerRootDir": "/"}
+
+
+def build(client: Scripted, cache: Path) -> None:
+    docker_build.build(
+        cast(docker.DockerClient, client),
+        "system 'toy'",
+        "harness-toy:0",
+        context=io.BytesIO(),
+        arguments={},
+        labels={},
+        cache=cache,
+    )
+
+
+def test_a_failed_build_is_one_line_with_step_reason_and_log(tmp_path: Path) -> None:
+    client = Scripted(
+        {"stream": "Step 1/2 : FROM base\n"},
+        {"stream": " ---> 123\n"},
+        {"stream": "Step 2/2 : RUN make it\n"},
+        {"stream": "\x1b[91mno rule\nto make it\x1b[0m\n"},
+        {"stream": "\x1b]0;owned\x07\x1b[2J\n"},
+        {"error": "The command '/bin/sh -c make it' returned a non-zero code: 2"},
+    )
+    with pytest.raises(ImageError) as caught:
+        build(client, tmp_path)
+    message = str(caught.value)
+    assert (
+        "'Step 2/2 : RUN make it': no rule | to make it | \ufffd]0;owned\ufffd\ufffd[2J | FAILED: non-zero code: 2"
+        in message
+    )
+    assert "\n" not in message
+    log = Path(message.rpartition(" ")[2])
+    assert "Step 1/2" in log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("step", "reason", "free_bytes", "hosts"),
+    [
+        ("copying", "write /var/lib/docker/tmp/x: no space left on device", 1 << 40, True),
+        ("OSError: [Errno 28] No space left on device", "non-zero code: 1", 1 << 20, True),
+        ("OSError: [Errno 28] No space left on device", "non-zero code: 1", 1 << 40, False),  # its own /dev/shm
+        ("all is well", "non-zero code: 1", 1 << 20, False),
+    ],
+)
+def test_a_full_engine_disk_is_no_fault_of_the_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, reason: str, free_bytes: int, hosts: bool
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free_bytes))
+    client = Scripted({"stream": f"Step 1/1 : RUN it\n{step}\n"}, {"error": reason})
+    with pytest.raises(StoreError if hosts else ImageError, match="make room" if hosts else "its image failed"):
+        build(client, tmp_path)
+
+
+def test_a_build_that_prints_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(docker_build, "_LOG_CHARS", 1000)
+    client = Scripted(
+        {"stream": "Step 1/1 : RUN yes\n"},
+        *[{"stream": "y\n" * 1000}] * 10,
+        {"stream": "y" * 5000},
+        {"error": "stopped"},
+    )
+    with pytest.raises(ImageError) as caught:
+        build(client, tmp_path)
+    assert len(str(caught.value)) < 2500 and "FAILED: stopped; its log is" in str(caught.value)
+    assert len(Path(str(caught.value).rpartition(" ")[2]).read_text()) == 1000
+
+
+def test_an_engine_that_is_gone_is_an_engine_error(toy: System) -> None:
+    class Gone:
+        images = property(lambda self: self)
+
+        def get(self, _: str) -> None:
+            raise requests.exceptions.ConnectionError("Connection aborted.")
+
+        def version(self) -> None:
+            self.get("")
+
+    for platform in (None, "linux/arm64"):
+        with pytest.raises(EngineError, match=r"Connection aborted\..*harness doctor"):
+            builder.find(cast(docker.DockerClient, Gone()), toy, platform=platform)
+
+
+def test_what_has_no_image_on_a_platform_says_why_before_anything_is_made(toy: System, tmp_path: Path) -> None:
+    class Empty:
+        images = property(lambda self: self)
+
+        def get(self, _: str) -> None:
+            raise docker.errors.ImageNotFound("none")
+
+        def version(self) -> dict[str, str]:
+            return {"Arch": "ppc64le"}
+
+    def ensure(system: System, **options: Any) -> None:
+        builder.ensure(cast(docker.DockerClient, Empty()), system, cache=tmp_path, models=None, report=print, **options)
+
+    stated = NotFor(platform="linux/arm64", reason="its compiler knows x86-64 alone")
+    bound = toy.model_copy(update={"not_for": (stated,)})
+    joined = toy.model_copy(update={"name": "both", "components": (toy, bound)})
+    line = f"'{toy.engine}' has no linux/arm64 image: its compiler knows x86-64 alone; take another platform"
+    for system in (bound, joined):
+        with pytest.raises(ImageError, match=line):
+            ensure(system, platform="linux/arm64")
+    with pytest.raises(ImageError, match="made for linux/amd64 and linux/arm64, this engine is linux/ppc64le"):
+        ensure(toy)
+    assert not list(tmp_path.glob("wheels"))
+
+
+@pytest.fixture
+def built(engine: docker.DockerClient, toy: System) -> Iterator[docker.DockerClient]:
+    yield engine
+    for reference in (f"harness-{toy.name}", f"{toy.name}-other", f"harness-engine-{toy.engine}"):
+        for found in engine.images.list(reference):
+            with contextlib.suppress(docker.errors.APIError):  # steps of a failed build may hang on it
+                engine.images.remove(found.id, force=True)
+
+
+@pytest.mark.docker
+def test_an_image_is_built_once(built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
+    said: list[str] = []
+    assert builder.find(built, toy) is None
+    image = builder.ensure(built, toy, cache=tmp_path, models=None, report=said.append)
+    assert image.reference == f"harness-{toy.name}:{recipe(toy)[:12]}"
+    assert image.digest.startswith("sha256:")
+    assert image.size_bytes > 1 << 20
+    said.clear()
+    assert builder.ensure(built, toy, cache=tmp_path, models=None, report=said.append) == image
+    assert said == []
+    command = "python3 -c 'import harness.driver.driver' ; cat /opt/harness/base-packages.txt"
+    output = built.containers.run(
+        image.digest, ["sh", "-c", command], remove=True, environment={"PYTHONPATH": "/opt/harness"}, network="none"
+    )
+    assert b"libc6" in output
+
+
+@pytest.mark.docker
+def test_systems_of_one_engine_share_its_layers_and_equal_ones_their_image(
+    built: docker.DockerClient, toy: System, tmp_path: Path
+) -> None:
+    (tmp_path / "models" / "model").mkdir(parents=True)
+    (tmp_path / "models" / "model" / "file").write_text("weights")
+    heavy = with_asset(toy, hashlib.sha256(b"weights").hexdigest())
+    twin = heavy.model_copy(update={"name": f"{toy.name}-twin", "search_params": {"k": 1}})
+
+    def ensure(system: System) -> builder.Image:
+        return builder.ensure(built, system, cache=tmp_path, models=tmp_path / "models", report=said.append)
+
+    def layers(image: builder.Image) -> list[str]:
+        return list(built.images.get(image.digest).attrs["RootFS"]["Layers"])
+
+    said: list[str] = []
+    plain, weighted, same = ensure(toy), ensure(heavy), ensure(twin)
+    assert sum(line.startswith("building the image of the engine") for line in said) == 1
+    assert layers(weighted)[:-1] == layers(plain), "the weights are the last layer"
+    assert same.digest == weighted.digest and same.reference != weighted.reference
+    output = built.containers.run(same.digest, ["sh", "-c", "cat /opt/assets/model/file; echo"], remove=True)
+    assert output == b"weights\n"
+    built.images.remove(same.reference)
+
+
+@pytest.mark.docker
+def test_what_prepares_the_assets_runs_at_the_build_and_its_complaint_is_told(
+    built: docker.DockerClient, toy: System, tmp_path: Path
+) -> None:
+    (tmp_path / "models" / "model").mkdir(parents=True)
+    (tmp_path / "models" / "model" / "file").write_text("weights")
+    part = tmp_path / "parts" / "shared"
+    part.mkdir(parents=True)
+    (part / "__init__.py").touch()
+    (part / "prepare.py").write_text(PREPARE)
+    with (toy.engine_dir / "Dockerfile").open("a") as file:
+        file.write("COPY parts /opt/parts\nENV PYTHONPATH=/opt/parts\nUSER 65532:65532\n")
+    update = {"parts": (part,), "prepare": "shared.prepare", "prepare_params": ("say",)}
+    toy = with_asset(toy, hashlib.sha256(b"weights").hexdigest()).model_copy(update=update)
+
+    def ensure(word: str) -> builder.Image:
+        system = toy.model_copy(update={"build_params": {"say": word, "other": 1}})
+        return builder.ensure(built, system, cache=tmp_path, models=tmp_path / "models", report=lambda _: None)
+
+    image = ensure("converted")
+    command = ["sh", "-c", "id -u; ls /opt/assets/model; cat /opt/assets/model/*; echo"]
+    output = built.containers.run(image.digest, command, remove=True)
+    assert output.decode().split() == ["65532", "new", "converted", "{'say':", "'converted'}"]
+    with pytest.raises(ImageError, match="these weights are no good"):
+        ensure("nonsense")
+
+
+@pytest.mark.docker
+def test_two_at_once_build_one_image(built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
+    def ensure(_: int) -> builder.Image:
+        return builder.ensure(built, toy, cache=tmp_path, models=None, report=said.append)
+
+    said: list[str] = []
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(ensure, range(2))
+    assert first == second
+    built_now = [line for line in said if line.startswith("building")]
+    wanted = [f"the image of the engine {toy.engine}", f"the image of {toy.name}"]
+    assert built_now == [f"building {each} for {emulation.native(built)}" for each in wanted]
+
+
+@pytest.mark.docker
+def test_an_image_in_the_making_holds_up_no_other(built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
+    with filesystem.alone(tmp_path, "harness-engine-other"), filesystem.alone(tmp_path, "harness-other"):
+        assert builder.ensure(built, toy, cache=tmp_path, models=None, report=lambda _: None).size_bytes
+
+
+@pytest.mark.docker
+def test_a_build_has_no_network_and_a_failed_one_does_not_count(
+    built: docker.DockerClient, toy: System, tmp_path: Path
+) -> None:
+    before = {container.id for container in built.containers.list(all=True, ignore_removed=True)}
+    with (toy.engine_dir / "Dockerfile").open("a") as file:
+        file.write("RUN cat /proc/net/route | tail -n +2 | grep . || { echo no route at all; exit 3; }\n")
+    with pytest.raises(ImageError, match=r"RUN cat /proc/net/route.*no route at all.*code: 3"):
+        builder.ensure(built, toy, cache=tmp_path, models=None, report=lambda _: None)
+    assert builder.find(built, toy) is None
+    left = [each for each in built.containers.list(all=True, ignore_removed=True) if each.id not in before]
+    assert not [each for each in left if "no route at all" in str(each.attrs["Config"]["Cmd"])]
+
+
+@pytest.mark.docker
+def test_a_tag_of_another_recipe_does_not_count(built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
+    base = base_image.ensure(built, tmp_path, lambda _: None)
+    repository, _, tag = f"harness-{toy.name}:{recipe(toy)[:12]}".partition(":")
+    built.images.get(base).tag(repository, tag)
+    assert builder.find(built, toy) is None
+    built.images.remove(f"{repository}:{tag}")

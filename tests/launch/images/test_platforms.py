@@ -1,0 +1,26 @@
+"""One platform, by the names that everybody gives it."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.errors import UnknownName
+from harness.launch.images import platforms
+from harness.pricing.instances import ARCHITECTURES
+
+
+@pytest.mark.parametrize("name", ["linux/arm64", "arm64", "aarch64", "AARCH64"])
+def test_all_names_mean_the_same(name: str) -> None:
+    platform = platforms.parse(name)
+    assert platform == "linux/arm64" == platforms.of_machine("aarch64")
+    assert (platforms.debian(platform), platforms.kernel(platform)) == ("arm64", "aarch64")
+
+
+def test_what_images_are_not_made_for_is_usage() -> None:
+    with pytest.raises(UnknownName, match="unknown platform 'linux/arm46'; did you mean 'linux/arm64'"):
+        platforms.parse("linux/arm46")
+    assert platforms.of_machine("riscv64") == "linux/riscv64"
+
+
+def test_instance_facts_have_the_same_platforms() -> None:
+    assert {platforms.architecture(each) for each in platforms.PLATFORMS} == set(ARCHITECTURES)

@@ -1,0 +1,165 @@
+"""What decides an image, and what goes into its build."""
+
+from __future__ import annotations
+
+import ast
+import io
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from harness.launch.images import context
+from harness.launch.images.catalog import System
+from harness.launch.images.platforms import AMD64, ARM64
+from harness.launch.images.recipes import driver_files, engine_recipe, recipe
+from tests.support.toy_dataset import with_asset
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "adapter.py", "requirements.lock"])
+def test_every_file_of_the_build_decides_the_recipe(toy: System, name: str) -> None:
+    before = recipe(toy)
+    with (toy.engine_dir / name).open("a") as file:
+        file.write("# more\n")
+    assert recipe(toy) != before
+
+
+def test_assets_decide_the_recipe(toy: System) -> None:
+    recipes = {recipe(toy), recipe(with_asset(toy, "a" * 64)), recipe(with_asset(toy, "b" * 64))}
+    assert len(recipes | {recipe(with_asset(toy, "a" * 64, "other"))}) == 4
+
+
+def test_parts_and_what_is_prepared_decide_the_recipe(toy: System, tmp_path: Path) -> None:
+    part = tmp_path / "parts" / "shared"
+    part.mkdir(parents=True)
+    (part / "__init__.py").write_text("x = 1\n")
+    toy = with_asset(
+        toy.model_copy(update={"parts": (part,), "prepare": "shared", "prepare_params": ("backend",)}), "a" * 64
+    )
+    before, engine = recipe(toy), engine_recipe(toy)
+    assert recipe(toy.model_copy(update={"search_params": {"k": 3}})) == before, "not read by `prepare`"
+    other = toy.model_copy(update={"search_params": {"backend": "onnxruntime"}})
+    assert recipe(other) != before and engine_recipe(other) == engine
+    (part / "__init__.py").write_text("x = 2\n")
+    assert engine_recipe(toy) != engine
+
+
+def test_packages_of_a_part_come_into_the_build_and_decide_the_recipe(toy: System, tmp_path: Path) -> None:
+    part = tmp_path / "parts" / "shared"
+    part.mkdir(parents=True)
+    toy, before = toy.model_copy(update={"parts": (part,)}), engine_recipe(toy)
+    assert engine_recipe(toy) == before and toy.part_locks == {}
+    (part / "requirements.lock").write_text("plain\n")
+    (part / "requirements-cuda.lock").write_text("able\n")
+    plain, able = toy.on(0), toy.on(1)
+    assert len({before, engine_recipe(plain), engine_recipe(able)}) == 3
+    assert able.lock == plain.lock, "the engine itself pins nothing else for an accelerator"
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "wheels" / "a-1-py3-none-any.whl").touch()
+    found = listed(packed(able, tmp_path / "wheels", tmp_path))
+    assert {name for name in found if name.startswith("packages/")} == {
+        *("packages/shared", "packages/shared/requirements.lock"),
+        *("packages/shared/wheels", "packages/shared/wheels/a-1-py3-none-any.whl"),
+    }
+    assert found["packages/shared/requirements.lock"].size == len("able\n")
+
+
+def test_an_accelerator_has_an_image_with_packages_of_its_own(toy: System, tmp_path: Path) -> None:
+    assert toy.on(1).image == toy.name, "an engine without such packages has one image"
+    before = recipe(toy)
+    (toy.engine_dir / "requirements-cuda.lock").write_text("other\n")
+    assert toy.on(0) == toy and recipe(toy) == before
+    able = toy.on(1)
+    assert able.image == f"{toy.name}-cuda" and recipe(able) != before
+    (tmp_path / "files").mkdir()
+    with tarfile.open(fileobj=io.BytesIO(packed(able, tmp_path / "files", tmp_path / "files"))) as tar:
+        names = [name for name in tar.getnames() if "requirements" in name]
+        assert names == ["requirements.lock"] and tar.extractfile(names[0]).read() == b"other\n"  # type: ignore[union-attr]
+
+
+def test_each_platform_has_an_image_of_its_own_and_packages_where_the_engine_says_so(toy: System) -> None:
+    arm = toy.made_for(ARM64)
+    assert arm.lock == toy.lock and recipe(arm) != recipe(toy) and engine_recipe(arm) != engine_recipe(toy)
+    assert recipe(toy.made_for(AMD64)) == recipe(toy), "what x86-64 images are called does not change"
+    before = recipe(arm)
+    (toy.engine_dir / "requirements-arm64.lock").write_text("other\n")
+    (toy.engine_dir / "requirements-arm64.in").write_text("other\n")
+    assert arm.lock.name == "requirements-arm64.lock" and recipe(arm) != before
+    assert toy.lock.name == "requirements.lock" and recipe(toy) == recipe(toy.made_for(AMD64))
+    (toy.engine_dir / "requirements-cuda.lock").write_text("other\n")
+    assert arm.on(1).lock.name == "requirements-cuda.lock", "nothing says that it holds x86-64 alone"
+    (toy.engine_dir / "requirements-cuda-arm64.lock").write_text("other\n")
+    assert arm.on(1).lock.name == "requirements-cuda-arm64.lock"
+    joined = toy.model_copy(update={"components": (toy, toy)}).made_for(ARM64)
+    assert [each.platform for each in joined.components] == [ARM64, ARM64]
+
+
+def test_a_component_for_an_accelerator_names_the_joined_image(toy: System, tmp_path: Path) -> None:
+    shutil.copytree(toy.engine_dir, tmp_path / "able")
+    (tmp_path / "able" / "requirements-cuda.lock").write_text("other\n")
+    able = toy.model_copy(update={"name": "able", "engine_dir": tmp_path / "able"})
+    both = toy.model_copy(update={"name": "both", "components": (toy, able)})
+    there = both.on(1)
+    assert (both.image, there.image, there.engine_image) == ("both", "both-cuda", toy.engine)
+    assert [each.image for each in there.components] == [toy.name, "able-cuda"] and recipe(there) != recipe(both)
+
+
+def test_components_decide_the_recipe(toy: System) -> None:
+    first, second = (toy.model_copy(update={"name": name}) for name in ("first", "second"))
+    both = toy.model_copy(update={"components": (first, second)})
+    assert recipe(both) != recipe(toy)
+    changed = toy.model_copy(update={"components": (first, with_asset(second, "a" * 64))})
+    assert recipe(changed) != recipe(both)
+
+
+def test_descriptions_and_parameters_do_not(toy: System) -> None:
+    before = recipe(toy)
+    (toy.engine_dir / "engine.toml").write_text('description = "other words"\n')
+    (toy.engine_dir / "__pycache__").mkdir()
+    assert recipe(toy.model_copy(update={"search_params": {"k1": 1.2}})) == before
+
+
+def test_the_driver_in_the_image_imports_nothing_that_is_not_there() -> None:
+    driver = driver_files()
+    for path in driver.values():
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            # "from harness import x" takes a module; "from harness.x import y" a name out of one.
+            names += [f"{node.module}.{each.name}" for each in node.names] if names == ["harness"] else []
+            names += [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            for name in (each for each in names if each.partition(".")[0] == "harness"):
+                file = name.replace(".", "/")
+                assert f"{file}.py" in driver or f"{file}/__init__.py" in driver, f"{path.name} imports {name}"
+
+
+def packed(system: System, wheelhouse: Path, files: Path) -> bytes:
+    target = io.BytesIO()
+    context.engine(target, system, dict.fromkeys((system.lock, *system.part_locks.values()), wheelhouse), files)
+    return target.getvalue()
+
+
+def listed(packed: bytes) -> dict[str, tarfile.TarInfo]:
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        return {entry.name: entry for entry in tar}
+
+
+def test_the_context_holds_what_is_needed_and_nothing_of_the_host(toy: System, tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "wheels" / "a.whl").touch(mode=0o600)
+    part = tmp_path / "parts" / "shared"
+    part.mkdir(parents=True)
+    (part / "__init__.py").touch()
+    (part / "notes.txt").touch()
+    toy = toy.model_copy(update={"parts": (part,)})
+    first = packed(with_asset(toy, "a" * 64), tmp_path / "wheels", tmp_path / "files")
+    entries = listed(first)
+    assert {"Dockerfile", "adapter.py", "wheels/a.whl", "assets/engine", "parts/shared/__init__.py"} <= entries.keys()
+    assert not any("model" in name or "notes" in name for name in entries), "weights are the system's, not the engine's"
+    assert {"driver/harness/records.py", "driver/harness/driver/__main__.py"} <= entries.keys()
+    assert "engine.toml" not in entries
+    # The builder's cache goes by these too: they must not differ from host to host.
+    assert {(entry.uid, entry.gid, entry.uname, entry.mtime) for entry in entries.values()} == {(0, 0, "", 0)}
+    assert {entry.mode for entry in entries.values()} == {0o644, 0o755}
+    assert packed(with_asset(toy, "a" * 64), tmp_path / "wheels", tmp_path / "files") == first

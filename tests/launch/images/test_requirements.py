@@ -1,0 +1,102 @@
+"""Shipped engines pin their packages in locks, never in Dockerfiles."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.launch.images import catalog
+from harness.launch.images.catalog import System
+from harness.launch.images.platforms import ARM64
+
+ENGINES = sorted(path.parent for path in catalog.images_dir().glob("*/engine.toml"))
+LOCKS = sorted(catalog.images_dir().rglob("requirements*.lock"))
+
+
+def locked(path: Path) -> dict[str, str]:
+    """Version by package, of a lock in which each is pinned with hashes."""
+    requirements = path.read_text().replace("\\\n", " ").splitlines()
+    assert all(re.fullmatch(r"[a-z0-9.-]+==\S+( +--hash=sha256:[0-9a-f]{64})+", line) for line in requirements)
+    return dict(line.split()[0].split("==") for line in requirements)
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_locks_are_complete_pinned_and_name_no_index(path: Path) -> None:
+    declared = path.with_suffix(".in")
+    lines = declared.read_text().splitlines() if declared.exists() else []
+    wanted = {re.split(r"[=<>]", line)[0] for line in lines if not line.startswith("#")}
+    assert wanted <= locked(path).keys()
+    assert bool(wanted) is bool(locked(path)), "an engine without packages has an empty lock"
+    assert "pip" in locked(path) or not locked(path)  # the builder runs it from its wheel
+    assert "://" not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in LOCKS if path.stem.endswith("-cuda")], ids=lambda path: path.parent.name
+)
+def test_packages_for_gpus_are_those_for_cpus_with_another_pytorch(path: Path) -> None:
+    here, there = locked(path), locked(path.with_name("requirements.lock"))
+    assert there.keys() - here.keys() <= {"setuptools"}  # which PyTorch asks for or not
+    assert {name for name in there.keys() & here.keys() if here[name] != there[name]} == {"torch"}
+    assert "+cpu" in there["torch"] and "+" not in here["torch"]
+    added = here.keys() - there.keys() - {"cuda-toolkit"}
+    assert added and all(name.startswith("nvidia-") for name in added)
+    cuda = {here[name].rpartition(".")[0] for name in here if re.match(r"nvidia-(cuda-(runtime|nvcc|crt)|nvvm)", name)}
+    assert len(cuda) == 1, "CUDA's runtime and compiler are of one release"
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in LOCKS if path.stem.endswith("-arm64")], ids=lambda path: path.parent.name
+)
+def test_packages_for_arm64_are_those_for_x86_64_with_another_pytorch(path: Path) -> None:
+    here, there = locked(path), locked(path.with_name("requirements.lock"))
+    assert here.keys() <= there.keys() and there.keys() - here.keys() <= {"setuptools"}
+    assert {name for name in here if here[name] != there[name]} == {"torch"}
+    assert "+cpu" in there["torch"] and "+" not in here["torch"], "what PyPI has of it for CPUs alone"
+
+
+@pytest.mark.parametrize("folder", ENGINES, ids=lambda path: path.name)
+def test_every_engine_has_an_arm64_image_or_says_why_not(folder: Path) -> None:
+    """A lock that names a build for x86-64 alone has a sibling, or the engine states its reason."""
+    (system, *_) = [each for each in catalog.systems().values() if each.engine_dir == folder]
+    arm = system.made_for(ARM64)
+    assert arm.lacking is None
+    assert not any("+" in version for lock in (arm.lock, *arm.part_locks.values()) for version in locked(lock).values())
+    if system.on(1).accelerator:
+        assert "compute capability" in (arm.on(1).lacking or "") and system.on(1).lacking is None
+
+
+@pytest.mark.parametrize("system", catalog.systems().values(), ids=lambda system: system.name)
+def test_a_package_is_pinned_by_one_lock_of_an_image(system: System) -> None:
+    """Two folders on the import path that hold one package hide each other's version of it."""
+    locks = [locked(lock).keys() - {"pip"} for lock in (system.lock, *system.part_locks.values())]
+    assert sum(map(len, locks)) == len(set().union(*locks))
+
+
+@pytest.mark.parametrize(("stage", "engines"), [("encoder", 2), ("with-encoder", 2), ("anserini", 2)])
+def test_a_stage_that_engines_share_is_the_same_text_in_each(stage: str, engines: int) -> None:
+    """Then Docker makes it once for all of them."""
+    texts = []
+    for folder in ENGINES:
+        stages = re.split(r"^(?=FROM )", (folder / "Dockerfile").read_text(), flags=re.MULTILINE)
+        texts += [re.sub(r"^#.*\n", "", each, flags=re.MULTILINE) for each in stages if f" AS {stage}\n" in each]
+    assert len(texts) == engines and len(set(texts)) == 1
+
+
+def test_the_image_keeps_the_models_of_transformers_that_the_encoder_reads() -> None:
+    text = (catalog.images_dir() / "dense" / "Dockerfile").read_text()
+    (kept,) = re.findall(r"transformers/models/\\\((.+)\\\)/", text)
+    read = re.findall(
+        r'^    "([a-z-]+)": Kind', (catalog.images_dir() / "parts/encoder/checkpoint.py").read_text(), re.M
+    )
+    assert len(read) >= 8 and {kind.replace("-", "_") for kind in read} < set(kept.split(r"\|"))
+
+
+@pytest.mark.parametrize("folder", ENGINES, ids=lambda path: path.name)
+def test_dockerfiles_do_not_reach_for_the_network_and_end_unprivileged(folder: Path) -> None:
+    text = (folder / "Dockerfile").read_text()
+    assert not re.search(r"\b(apt-get|curl|wget|ADD|--mount)\b", text)
+    assert text.split("USER ")[1].startswith("65532:65532")
+    assert text.rstrip().endswith('ENTRYPOINT ["python3", "-m", "harness.driver"]')

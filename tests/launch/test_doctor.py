@@ -1,0 +1,167 @@
+"""Each line says what was looked at, how it stands, and what to do."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+import requests
+
+from harness.launch import doctor
+from harness.launch.cpu_placement import Core, Topology
+from harness.launch.doctor import Finding, Level
+from harness.launch.monitor.gpu import Gpus
+from harness.results.schema import CanaryReading, Placement
+
+INFO = {"ServerVersion": "20.10.24", "Driver": "overlay2", "OperatingSystem": "Debian"}
+FINE = {"MemoryLimit": True, "PidsLimit": True, "CPUSet": True, "SwapLimit": True}
+
+
+class Host:
+    """A host on which all is well until a test says otherwise."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.info: dict[str, Any] | Exception = {**INFO, **FINE}
+        self.memory = {"MemAvailable": 20 << 30, "SwapTotal": 0}
+        self.load, self.cpus, self.cgroup, self.gpus, self.closed = 0.1, 2, 2, Gpus(("H200",), "590.1"), 0
+        client = type("Client", (), {"info": self._info, "close": self._close})
+        monkeypatch.setattr(docker, "from_env", lambda timeout: client)
+        monkeypatch.setattr(doctor, "_meminfo", lambda key: dict(self.memory).get(key))
+        monkeypatch.setattr(doctor.host, "cpus", lambda: self.cpus)
+        monkeypatch.setattr(doctor.os, "getloadavg", lambda: (self.load, 0, 0))
+        monkeypatch.setattr(doctor.cgroup, "host_version", lambda: self.cgroup)
+        monkeypatch.setattr(doctor.gpu, "probe", lambda: self.gpus)
+        self.topology = Topology(
+            (Core(frozenset({0}), frozenset({0}), 0), Core(frozenset({1}), frozenset({1}), 0)), True
+        )
+        self.cpu_s, self.memory_s = [0.004, 0.0041, 0.0042], [0.008] * 3
+        monkeypatch.setattr(doctor.cpu_placement, "read", lambda usable: self.topology)
+        monkeypatch.setattr(doctor.cpu_placement, "place", self._place)
+        monkeypatch.setattr(doctor.Canary, "prepare", lambda canary, placement: None)
+        monkeypatch.setattr(doctor.Canary, "look", self._look)
+
+    def _info(self) -> dict[str, Any]:
+        if isinstance(self.info, Exception):
+            raise self.info
+        return self.info
+
+    def _place(self, count: int) -> Placement:
+        """The harness's CPU is its own while there is one left."""
+        mine = tuple(os.sched_getaffinity(0))
+        return Placement(tuple(range(count)), (0,), True, mine, apart=count < self.cpus)
+
+    def _look(self, when: str, placement: Placement, folder: Path | None) -> CanaryReading:
+        assert folder is None
+        return CanaryReading(when, 0, 0.1, self.cpu_s.pop(0), self.memory_s.pop(0), None)
+
+    def _close(self) -> None:
+        self.closed += 1
+
+    def bad(self) -> list[Finding]:
+        findings = list(doctor.examine())
+        assert all(finding.fact for finding in findings)
+        assert all(finding.remedy for finding in findings if finding.level is not Level.OK), "each has its remedy"
+        assert not any(finding.remedy for finding in findings if finding.level is Level.OK)
+        return [finding for finding in findings if finding.level is not Level.OK]
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+    return Host(monkeypatch)
+
+
+def test_a_good_host_has_nothing_to_mend(host: Host) -> None:
+    assert host.bad() == []
+    assert host.closed == 1
+    host.cpu_s, host.memory_s = [0.004] * 3, [0.008] * 3
+    assert [finding.what for finding in doctor.examine()] == [
+        "engine",
+        "cgroup",
+        "CPUs",
+        "topology",
+        "memory",
+        "swap",
+        "load",
+        "canary",
+        "GPUs",
+    ]
+
+
+@pytest.mark.parametrize(
+    "error", [docker.errors.DockerException("Error while\nfetching"), requests.ConnectionError("refused")]
+)
+def test_without_an_engine_the_rest_is_still_looked_at(host: Host, error: Exception) -> None:
+    host.info = error
+    (finding,) = host.bad()
+    assert (finding.level, finding.what) == (Level.FAIL, "engine")
+    assert "\n" not in finding.fact and "--launcher process" in finding.remedy
+    assert host.closed == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "said"), [("MemoryLimit", "memory limits"), ("PidsLimit", "pids limits"), ("CPUSet", "CPU sets")]
+)
+def test_a_limit_that_cannot_be_enforced_fails(host: Host, key: str, said: str) -> None:
+    host.info = {**INFO, **FINE, key: False}
+    (finding,) = host.bad()
+    assert finding.level is Level.FAIL and said in finding.fact
+
+
+def test_swap_that_cannot_be_limited_fails_only_where_there_is_some(host: Host) -> None:
+    host.info = {**INFO, **FINE, "SwapLimit": False}
+    assert host.bad() == []
+    host.cpu_s, host.memory_s = [0.004] * 3, [0.008] * 3
+    host.memory["SwapTotal"] = 2 << 30
+    assert [(finding.level, finding.what) for finding in host.bad()] == [(Level.FAIL, "limits"), (Level.WARN, "swap")]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"cgroup": None}, "cgroup: no memory controller in /sys/fs/cgroup"),
+        ({"cpus": 1, "load": 0.0}, "CPUs: 1 usable of "),
+        ({"memory": {"MemAvailable": 3 << 30, "SwapTotal": 0}}, "3.0 GiB available"),
+        ({"memory": {"MemAvailable": 8 << 30, "SwapTotal": 1 << 30}}, "swap: 1.0 GiB"),
+        ({"topology": Topology((), False)}, "topology: the kernel does not show which CPUs share a core"),
+        (
+            {"topology": Topology((Core(frozenset({0, 1}), frozenset({0}), 0),), True)},
+            "topology: 1 physical cores, 1 NUMA nodes; of 1 cores only a half is ours",
+        ),
+        ({"cpu_s": [0.004, 0.005, 0.004]}, "canary: the same work three times: CPU within 25 %, memory within 0 %"),
+        ({"memory_s": [0.008, 0.008, 0.009]}, "CPU within 5 %, memory within 12 %"),
+        ({"load": 0.6}, "load: 0.60 over the last minute on 2 CPUs"),
+    ],
+)
+def test_what_disturbs_a_measurement_is_a_warning(host: Host, change: dict[str, Any], said: str) -> None:
+    vars(host).update(change)
+    (finding,) = host.bad()
+    assert finding.level is Level.WARN and said in f"{finding.what}: {finding.fact}"
+
+
+@pytest.mark.parametrize(("processes", "said"), [(1, "1 process is on them"), (2, "2 processes are on them")])
+def test_a_gpu_that_others_use_is_a_warning(host: Host, processes: int, said: str) -> None:
+    host.gpus = Gpus(("H200",), "590.1", processes=processes)
+    (finding,) = host.bad()
+    assert (finding.level, finding.what) == (Level.WARN, "GPUs")
+    assert finding.fact == f"H200 (driver 590.1); {said}" and "nvidia-smi" in finding.remedy
+
+
+def test_a_host_without_gpus_is_no_worse_for_it(host: Host) -> None:
+    host.gpus = Gpus(reason="no GPU on this host: NVML says none")
+    assert host.bad() == []
+    host.cpu_s, host.memory_s = [0.004] * 3, [0.008] * 3
+    assert "not_applicable here (no GPU on this host" in list(doctor.examine())[-1].fact
+
+
+@pytest.mark.parametrize(("cpus", "said"), [(2, "jobs of up to 1 do not"), (8, "jobs of up to 7 do not")])
+def test_the_largest_job_that_leaves_the_harness_a_cpu_is_said(host: Host, cpus: int, said: str) -> None:
+    host.cpus = cpus
+    assert said in next(finding.fact for finding in doctor.examine() if finding.what == "CPUs")
+
+
+def test_this_hosts_own_files_can_be_read() -> None:
+    assert (doctor._meminfo("MemTotal") or 0) > 1 << 28
+    assert doctor._meminfo("NoSuchKey") is None

@@ -1,0 +1,35 @@
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from harness.pricing import instances
+from instance_profiles import fetch_prices
+
+Fetch = Callable[..., Result]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A copy of the shipped instance_profiles/: what a new snapshot is added to."""
+    copy = tmp_path / "instance_profiles"
+    shutil.copytree(instances.folder(), copy, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    return copy
+
+
+@pytest.fixture
+def fetch(root: Path, monkeypatch: pytest.MonkeyPatch) -> Fetch:
+    """The script, with the arguments given and ``--into`` that copy."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(fetch_prices.main, [*arguments, "--into", str(root)], catch_exceptions=False)
+
+    return run
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Every file under a folder, byte for byte; also those that begin with a dot."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -1,0 +1,280 @@
+"""List prices from a server that speaks as AWS's does, and from some that do not."""
+
+import datetime
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.pricing import instances, prices
+from tests.pricing.fetching import aws
+from tests.pricing.fetching.aws import Answer, Offers
+from tests.pricing.fetching.conftest import Fetch, content
+
+RESERVED = {
+    ("1yr", "standard", "No Upfront"): ("0.0610000000", None),
+    ("3yr", "standard", "No Upfront"): ("0.0410000000", None),
+    ("1yr", "convertible", "No Upfront"): ("0.0700000000", None),
+    ("1yr", "standard", "Partial Upfront"): ("0.0290000000", "254"),
+    ("3yr", "standard", "All Upfront"): ("0.0000000000", "1000"),
+}
+
+
+def offers(currency: str = "USD") -> Offers:
+    """One type in all the guises that the list has it in, and the file's other inhabitants."""
+    return (
+        Offers(currency)
+        .add("m5.large", "0.0970000000", reserved=RESERVED)
+        .add("m5.large", "0.1270000000", operatingSystem="RHEL", operation="RunInstances:0010")
+        .add("m5.large", "0.1880000000", operatingSystem="Windows", operation="RunInstances:0002")
+        .add("m5.large", "0.1030000000", tenancy="Dedicated", usagetype="DedicatedUsage:m5.large")
+        .add(
+            "m5.large", "0.0000000000", capacitystatus="AllocatedCapacityReservation", usagetype="Reservation:m5.large"
+        )
+        .add("m5.large", "0.0980000000", capacitystatus="UnusedCapacityReservation", usagetype="UnusedBox:m5.large")
+        .add("m5.large", "0.5770000000", preInstalledSw="SQL Std", operation="RunInstances:0004")
+        .add("m5.large", "0.1200000000", locationType="AWS Local Zone", usagetype="BOS1-BoxUsage:m5.large")
+        .add("m5.large", "0.0500000000", marketoption="CapacityBlock")
+        .add("gp3", "0.0800000000", family="Storage")
+    )
+
+
+def served(body: bytes | None = None, version: str = aws.VERSION) -> dict[str, Answer | Callable[[str], Answer]]:
+    return {**aws.indexes(version), version: Answer(offers().written() if body is None else body)}
+
+
+def test_prices_become_a_snapshot_that_harness_reads(root: Path, fetch: Fetch) -> None:
+    before = content(root)
+    with aws.serve(served()) as server:
+        result = fetch("list", "--endpoint", server.url)
+    assert (result.exit_code, result.stderr) == (0, "")
+    path = root / "prices" / f"aws_us-east-1_{aws.DATE}.csv"
+    assert result.stdout == (
+        f"{path}: 1 on-demand, 1 reserved-1y, 1 reserved-3y; source: AWS price list published {aws.DATE}\n"
+    )
+    assert path.read_text() == (
+        prices.HEADER + "\n"
+        f"aws,us-east-1,m5.large,on-demand,0.097,{aws.DATE},AWS price list published {aws.DATE}\n"
+        f"aws,us-east-1,m5.large,reserved-1y,0.061,{aws.DATE},AWS price list published {aws.DATE}\n"
+        f"aws,us-east-1,m5.large,reserved-3y,0.041,{aws.DATE},AWS price list published {aws.DATE}\n"
+    )
+    after = content(root)
+    assert set(after) - set(before) == {f"prices/{path.name}"}
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {"prices/SHA256SUMS"}
+    found = prices.snapshot(root=root)
+    assert (found.as_of, found.price_of("m5.large")) == (datetime.date(2026, 11, 20), 0.097)
+    assert prices.snapshot(root=root, term="reserved-3y").price_of("m5.large") == 0.041
+    assert prices.snapshot(datetime.date(2026, 11, 19), root=root).price_of("m5.large") == 0.096
+
+
+def test_every_snapshot_has_its_checksum_afterwards(root: Path, fetch: Fetch) -> None:
+    with aws.serve(served()) as server:
+        fetch("list", "--endpoint", server.url)
+    lines = (root / "prices" / "SHA256SUMS").read_text().splitlines()
+    assert dict(line.split("  ")[::-1] for line in lines) == {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (root / "prices").glob("*.csv")
+    }
+
+
+def test_types_that_were_not_known_bring_their_facts(root: Path, fetch: Fetch) -> None:
+    known = instances.read("aws", root)
+    graviton = {"physicalProcessor": "AWS Graviton9 Processor", "vcpu": "1", "memory": "1,952 GiB"}
+    listed = (
+        offers()
+        .add("m99g.medium", "0.5", storage="2 x 950 NVMe SSD", currentGeneration="No", **graviton)
+        .add("t99.nano", "0.0042", memory="0.5 GiB", storage="24 x 2000 HDD", physicalProcessor="AMD EPYC 9R99")
+        .add("m99.metal-24xl", "4.6", family="Compute Instance (bare metal)", storage="1 x 1.9 NVMe SSD")
+        .add("g5.96xlarge", "33", gpu="16", gpuMemory="24 GB", instanceFamily="GPU instance")
+    )
+    with aws.serve(served(listed.written())) as server:
+        result = fetch("list", "--endpoint", server.url)
+    assert result.exit_code == 0
+    assert "new types, with facts: g5.96xlarge, m99.metal-24xl, m99g.medium, t99.nano\n" in result.stdout
+    found = instances.read("aws", root)
+    assert {name: found[name] for name in known} == known
+    assert set(found) - set(known) == {"m99g.medium", "t99.nano", "m99.metal-24xl", "g5.96xlarge"}
+    arm, small, metal, cards = (found[name] for name in ("m99g.medium", "t99.nano", "m99.metal-24xl", "g5.96xlarge"))
+    assert (arm.vcpus, arm.memory_bytes, arm.architecture) == (1, 1952 * 2**30, "arm64")
+    assert (arm.physical_cores, arm.local_nvme_bytes, arm.current_generation) == (None, 1900 * 10**9, False)
+    assert (small.architecture, small.memory_bytes, small.burstable) == ("x86_64", 2**29, True)
+    assert (metal.bare_metal, metal.local_nvme_bytes, metal.current_generation) == (True, None, True)
+    assert (cards.gpus, cards.gpu_name, cards.gpu_memory_bytes) == (16, "a10g", known["g5.xlarge"].gpu_memory_bytes)
+    names = [line.split(",")[1] for line in (root / "instances" / "aws.csv").read_text().splitlines()[1:]]
+    assert names == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        (
+            {"gpu": "1", "instanceFamily": "GPU instance"},
+            "it has cards (GPU instance) that the price list does not name",
+        ),
+        ({"instanceFamily": "FPGA Instances"}, "it has cards (FPGA Instances) that the price list does not name"),
+        ({"physicalProcessor": "Variable"}, "its processor is 'Variable'"),
+        ({"memory": "NA"}, "its memory is 'NA'"),
+        ({"vcpu": "NA"}, "its vcpu is 'NA'"),
+    ],
+)
+def test_a_type_about_which_the_list_says_too_little_is_left_out_by_name(
+    root: Path, fetch: Fetch, changed: dict[str, str], reason: str
+) -> None:
+    with aws.serve(served(offers().add("z99.large", "1", **changed).written())) as server:
+        result = fetch("list", "--endpoint", server.url)
+    assert result.exit_code == 0
+    assert f"left out: z99.large: {reason}; add a row to instances/aws.csv by hand, then fetch again\n" in result.stdout
+    assert prices.snapshot(root=root).price_of("z99.large") is None
+    assert "z99.large" not in instances.read("aws", root)
+
+
+def test_a_price_of_nothing_is_no_price(root: Path, fetch: Fetch) -> None:
+    with aws.serve(served(offers().add("c5.large", "0.0000000000", reserved=RESERVED).written())) as server:
+        result = fetch("list", "--endpoint", server.url)
+    assert "left out: c5.large: it has no price on demand\n" in result.stdout
+    assert prices.snapshot(root=root).price_of("c5.large") is None
+
+
+def nothing_happened(root: Path, fetch: Fetch, answers: dict[str, Answer | Callable[[str], Answer]], *more: str) -> str:
+    """Fetch; everything must be as it was.  The one line that is said."""
+    before = content(root)
+    with aws.serve(answers) as server:
+        result = fetch("list", "--endpoint", server.url, *more)
+        place = server.url
+    assert content(root) == before
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+    assert "\x1b" not in result.stderr
+    assert result.exit_code == (2 if more else 1)
+    return result.stderr.replace(place, "")
+
+
+HTML = b"<!DOCTYPE html><html><body>Please sign in to the guest network</body></html>"
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ({}, f"fetch_prices: {aws.INDEX}: HTTP 404; try again, or name another --endpoint"),
+        ({aws.INDEX: Answer(HTML, kind="text/html")}, f"fetch_prices: {aws.INDEX}: is no JSON"),
+        ({aws.INDEX: Answer(b"[" * 200_000)}, f"fetch_prices: {aws.INDEX}: is no JSON"),
+        ({aws.INDEX: Answer(b"[]")}, f"fetch_prices: {aws.INDEX}: is no JSON object"),
+        ({aws.INDEX: Answer(b"{}")}, f"fetch_prices: {aws.INDEX}: has no 'offers'"),
+        ({aws.INDEX: Answer(b'{"offers": {}}')}, f"fetch_prices: {aws.INDEX}: has no region index of AmazonEC2"),
+        ({**aws.indexes(), aws.REGIONS: Answer(HTML)}, f"fetch_prices: {aws.REGIONS}: is no JSON"),
+        ({**aws.indexes(), aws.REGIONS: Answer(b"{", 500)}, f"fetch_prices: {aws.REGIONS}: HTTP 500"),
+        (aws.indexes(), f"fetch_prices: {aws.VERSION}: HTTP 404"),
+        (served(HTML), f"fetch_prices: {aws.VERSION}: is no whole JSON"),
+        (served(b'{"offerCode": \x1b[2J}'), f"fetch_prices: {aws.VERSION}: is no whole JSON"),
+        (
+            served(offers().add("c5.large", [1, 2]).written()),  # type: ignore[arg-type]
+            f"fetch_prices: {aws.VERSION}: the on-demand price of c5.large is [1, 2]",
+        ),
+        (served(b""), f"fetch_prices: {aws.VERSION}: is no whole JSON"),
+        (served(offers().written()[:-200]), f"fetch_prices: {aws.VERSION}: is no whole JSON"),
+        (served(offers().written()[:3000]), f"fetch_prices: {aws.VERSION}: is no whole JSON"),
+        (served(offers().written().replace(b"m5.large", b"m5\xff.large")), f"fetch_prices: {aws.VERSION}: is no whole"),
+        (served(offers("CNY").written()), f"fetch_prices: {aws.VERSION}: its prices are in CNY, not in USD"),
+        (served(offers().written(offerCode="AmazonRDS")), f"fetch_prices: {aws.VERSION}: is of 'AmazonRDS', not of"),
+        (served(offers().written(publicationDate="soon")), f"fetch_prices: {aws.VERSION}: publicationDate is 'soon'"),
+        (served(offers().written(products={})), f"fetch_prices: {aws.VERSION}: holds no price of Linux on demand"),
+        (served(offers().written(products={"A": 1})), f"fetch_prices: {aws.VERSION}: is not built as AWS builds it"),
+        (
+            served(offers().add("m5.large", "0.2").written()),
+            f"fetch_prices: {aws.VERSION}: m5.large has two on-demand prices, 0.0970000000 and 0.2",
+        ),
+        (
+            served(offers().add("c5.large", "-1").written()),
+            f"fetch_prices: {aws.VERSION}: the on-demand price of c5.large is '-1'",
+        ),
+        (
+            served(offers().add("c5.large", "much").written()),
+            f"fetch_prices: {aws.VERSION}: the on-demand price of c5.large is 'much'",
+        ),
+        (
+            {**aws.indexes(), aws.VERSION: Answer(offers().written(), cut=5000)},
+            f"fetch_prices: {aws.VERSION}: broke off (",
+        ),
+    ],
+)
+def test_wrong_files_change_nothing_and_are_told_in_one_line(
+    root: Path, fetch: Fetch, answers: dict[str, Answer | Callable[[str], Answer]], said: str
+) -> None:
+    line = nothing_happened(root, fetch, answers)
+    assert line.startswith(said), line
+
+
+def test_a_region_that_aws_does_not_have_is_told_with_those_it_has(root: Path, fetch: Fetch) -> None:
+    said = nothing_happened(root, fetch, served(), "--region", "us-east-11")
+    assert said == (
+        "fetch_prices: unknown region 'us-east-11'; did you mean 'us-east-1'?; known: eu-west-1, us-east-1\n"
+    )
+
+
+def test_prices_of_a_date_that_is_here_are_refused_before_hundreds_of_megabytes_come(root: Path, fetch: Fetch) -> None:
+    with aws.serve(served()) as server:
+        fetch("list", "--endpoint", server.url)
+        before = content(root)
+        result = fetch("list", "--endpoint", server.url)
+        assert server.asked.count(aws.VERSION) == 1
+    path = root / "prices" / f"aws_us-east-1_{aws.DATE}.csv"
+    said = f"{path}: prices of that date are here already, and those never change; nothing was written"
+    assert (result.exit_code, result.stderr) == (2, f"fetch_prices: {said}\n")
+    assert content(root) == before
+
+
+def test_the_date_in_the_file_counts_where_its_address_has_none(root: Path, fetch: Fetch) -> None:
+    current = "/offers/v1.0/aws/AmazonEC2/current/us-east-1/index.json"
+    answers = served(offers().written(publicationDate="2026-07-20T00:00:00Z"), version=current)
+    said = nothing_happened(root, fetch, answers, "--region", "us-east-1")
+    assert "aws_us-east-1_2026-07-20.csv: prices of that date are here already" in said
+
+
+def test_nobody_there_is_told_in_one_line(root: Path, fetch: Fetch) -> None:
+    with aws.serve({}) as server:
+        gone = server.url
+    before = content(root)
+    result = fetch("list", "--endpoint", gone)
+    said = f"fetch_prices: {gone}{aws.INDEX}: cannot be reached (ConnectionError); is the network up?\n"
+    assert (result.exit_code, result.stderr) == (1, said)
+    assert content(root) == before
+
+
+@pytest.mark.parametrize("failing", [1, 2, 3])
+def test_a_disk_that_fails_at_the_last_moment_leaves_all_as_it_was(
+    root: Path, fetch: Fetch, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    before = content(root)
+    rename, calls = Path.replace, []
+
+    def replace(path: Path, target: Path) -> Path:
+        calls.append(path)
+        if len(calls) == failing:
+            raise OSError(5, "Input/output error", str(target))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    with aws.serve(served(offers().add("m99.large", "1").written())) as server:
+        result = fetch("list", "--endpoint", server.url)
+    assert (result.exit_code, len(calls)) == (1, failing)
+    assert result.stderr.endswith("Input/output error; no prices were added\n")
+    assert content(root) == before
+
+
+def test_the_script_runs_as_documented(root: Path) -> None:
+    with aws.serve(served()) as server:
+        done = subprocess.run(
+            [sys.executable, "-m", "instance_profiles.fetch_prices", "list", "--into", root],
+            check=False,
+            env={**os.environ, "HARNESS_PRICE_LIST": server.url, "NO_PROXY": "127.0.0.1"},
+            capture_output=True,
+            text=True,
+            cwd=Path(__file__).parents[3],
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert prices.snapshot(root=root).price_of("m5.large") == 0.097

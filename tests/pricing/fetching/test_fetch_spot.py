@@ -1,0 +1,218 @@
+"""Spot prices from a server that speaks EC2's query API; boto3 is the real one."""
+
+import datetime
+import logging
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import pytest
+
+from harness.pricing import prices
+from tests.pricing.fetching import aws
+from tests.pricing.fetching.aws import Answer
+from tests.pricing.fetching.conftest import Fetch, content
+
+SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+KEY = "AKIAIOSFODNN7EXAMPLE"
+
+
+@pytest.fixture(autouse=True)
+def _credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Those of AWS's documentation, and nothing of whoever runs the tests."""
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION", "AWS_REGION", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+def pages(*found: list[str]) -> Callable[[str], Answer]:
+    """EC2's pages: each but the last names the next."""
+
+    def answer(body: str) -> Answer:
+        asked = parse_qs(body)
+        assert asked["Action"] == ["DescribeSpotPriceHistory"]
+        assert asked["ProductDescription.1"] == ["Linux/UNIX"]
+        number = int(asked.get("NextToken", ["0"])[0])
+        return aws.spot_page(found[number], str(number + 1) if number + 1 < len(found) else "")
+
+    return answer
+
+
+def refusal(code: str, status: int) -> Answer:
+    text = (
+        '<?xml version="1.0" encoding="UTF-8"?><Response><Errors><Error>'
+        f"<Code>{code}</Code><Message>User: arn:aws:iam::123456789012:user/jane is not allowed to</Message>"
+        "</Error></Errors><RequestID>ea966190-f9aa-478e-9ede-example</RequestID></Response>"
+    )
+    return Answer(text.encode(), status, "text/xml")
+
+
+def snapshot_file(root: Path) -> Path:
+    (found,) = (root / "prices").glob("aws_us-east-1_spot_*.csv")
+    return found
+
+
+def test_the_cheapest_zone_at_its_newest_price_becomes_a_snapshot(root: Path, fetch: Fetch) -> None:
+    old = "2026-11-20T01:00:00.000Z"
+    first = [
+        aws.spot_item("m5.large", "us-east-1a", "0.038100"),
+        aws.spot_item("m5.large", "us-east-1b", "0.010000", old),
+        aws.spot_item("c5.large", "us-east-1a", "0.036900"),
+    ]
+    second = [
+        aws.spot_item("m5.large", "us-east-1b", "0.037400"),
+        aws.spot_item("m5.large", "us-east-1c", "0.041000"),
+        aws.spot_item("z99.large", "us-east-1a", "0.000100"),
+    ]
+    before = content(root)
+    with aws.serve({"/": pages(first, second)}) as server:
+        result = fetch("spot", "--endpoint", server.url)
+        assert len(server.asked) == 2
+    assert (result.exit_code, result.stderr) == (0, "")
+    path = snapshot_file(root)
+    day = re.search(r"\d{4}-\d{2}-\d{2}", path.name)[0]
+    assert path.read_text() == (
+        prices.HEADER + "\n"
+        f"aws,us-east-1,c5.large,spot,0.0369,{day},EC2 DescribeSpotPriceHistory (cheapest zone)\n"
+        f"aws,us-east-1,m5.large,spot,0.0374,{day},EC2 DescribeSpotPriceHistory (cheapest zone)\n"
+    )
+    assert result.stdout == (
+        f"{path}: 2 spot; source: EC2 DescribeSpotPriceHistory (cheapest zone)\n"
+        "left out: z99.large: no facts in instances/aws.csv; `fetch_prices list` adds those of new types\n"
+    )
+    assert prices.snapshot(root=root, term="spot").price_of("m5.large") == 0.0374
+    assert prices.snapshot(root=root).as_of == datetime.date(2026, 7, 20)
+    after = content(root)
+    assert {name for name in before if before[name] != after[name]} == {"prices/SHA256SUMS"}
+
+
+def test_the_order_of_pages_does_not_matter(root: Path, fetch: Fetch) -> None:
+    newest = [aws.spot_item("m5.large", "us-east-1b", "0.0374")]
+    older = [aws.spot_item("m5.large", "us-east-1b", "0.01", "2026-11-20T01:00:00.000Z")]
+    with aws.serve({"/": pages(newest, older)}) as server:
+        fetch("spot", "--endpoint", server.url)
+    assert prices.snapshot(root=root, term="spot").price_of("m5.large") == 0.0374
+
+
+def test_credentials_are_neither_stored_nor_shown(root: Path, fetch: Fetch, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    answers: list[Answer | Callable[[str], Answer]] = [
+        pages([aws.spot_item("m5.large", "us-east-1a", "0.0381")]),
+        refusal("AuthFailure", 401),
+    ]
+    said = ""
+    for answer in answers:
+        with aws.serve({"/": answer}) as server:
+            result = fetch("spot", "--endpoint", server.url, "--region", "us-east-1" if said == "" else "eu-west-1")
+        said += result.output
+    kept = b"".join(content(root).values())
+    for secret in (KEY, SECRET, "123456789012", "jane"):
+        assert secret not in said + caplog.text
+        assert secret.encode() not in kept
+
+
+def nothing_happened(root: Path, fetch: Fetch, answer: Answer | Callable[[str], Answer], *more: str) -> str:
+    """Fetch; everything must be as it was.  The one line that is said."""
+    before = content(root)
+    with aws.serve({"/": answer}) as server:
+        result = fetch("spot", "--endpoint", server.url, *more)
+    assert content(root) == before
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+    assert result.exit_code == (2 if more else 1)
+    return result.stderr
+
+
+ITEM = aws.spot_item("m5.large", "us-east-1a", "0.0381")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (aws.spot_page([]), "no spot price came; does this account see spot machines there?"),
+        (Answer(b"<html><body>Sign in</html>", kind="text/html"), "no usable answer (ResponseParserError)"),
+        (Answer(aws.spot_page([ITEM]).body[:-60], kind="text/xml"), "no usable answer (ResponseParserError)"),
+        (
+            Answer(aws.spot_page([ITEM] * 50).body, kind="text/xml", cut=900),
+            "no usable answer (ResponseParserError)",
+        ),
+        (refusal("AuthFailure", 401), "refused (AuthFailure); may this account call DescribeSpotPriceHistory?"),
+        (refusal("UnauthorizedOperation", 403), "refused (UnauthorizedOperation)"),
+        (aws.spot_page([aws.spot_item("m5.large", "us-east-1a", "cheap")]), "is not as AWS writes it"),
+        (aws.spot_page([aws.spot_item("m5.large", "us-east-1a", "0")]), "the spot price of m5.large is '0'"),
+        (aws.spot_page([aws.spot_item("m5.large", "us-east-1a", "NaN")]), "the spot price of m5.large is 'NaN'"),
+        (aws.spot_page([aws.spot_item("m5.large", "us-east-1a", "0.1", "lately")]), "no usable answer ("),
+        (aws.spot_page(["<item><instanceType>m5.large</instanceType></item>"]), "is not as AWS writes it"),
+        (aws.spot_page([aws.spot_item("z99.large", "us-east-1a", "1")]), "none of the 1 types that came is in"),
+    ],
+)
+def test_wrong_answers_change_nothing_and_are_told_in_one_line(
+    root: Path, fetch: Fetch, answer: Answer, said: str
+) -> None:
+    line = nothing_happened(root, fetch, answer)
+    assert line.startswith("fetch_prices: EC2") and said in line, line
+
+
+@pytest.mark.slow
+def test_a_page_that_never_comes_leaves_the_first_one_unwritten(root: Path, fetch: Fetch) -> None:
+    def answer(body: str) -> Answer:
+        return refusal("RequestLimitExceeded", 400) if "NextToken" in body else aws.spot_page([ITEM], "1")
+
+    assert "refused (RequestLimitExceeded)" in nothing_happened(root, fetch, answer)
+
+
+def test_a_region_that_does_not_exist_is_told(root: Path, fetch: Fetch) -> None:
+    said = nothing_happened(root, fetch, pages([ITEM]), "--region", "us-east-11")
+    assert said.startswith("fetch_prices: unknown region 'us-east-11'; did you mean 'us-east-1'?; known: ")
+
+
+def test_fetching_spot_prices_names_missing_credentials(
+    root: Path, fetch: Fetch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    said = nothing_happened(root, fetch, pages([ITEM]), "--region", "us-east-1")
+    assert said == (
+        "fetch_prices: no AWS credentials were found; set AWS_ACCESS_KEY_ID and its secret, or AWS_PROFILE\n"
+    )
+
+
+def test_a_profile_that_does_not_exist_is_told(root: Path, fetch: Fetch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    said = nothing_happened(root, fetch, pages([ITEM]), "--region", "us-east-1")
+    assert said.startswith("fetch_prices: AWS_PROFILE names a profile that there is not;")
+
+
+@pytest.mark.parametrize(("package", "command"), [("boto3", "spot"), ("ijson", "list")])
+def test_a_package_that_is_missing_is_named_with_its_remedy(
+    root: Path, fetch: Fetch, monkeypatch: pytest.MonkeyPatch, package: str, command: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    before = content(root)
+    with aws.serve({}) as server:
+        result = fetch(command, "--endpoint", server.url)
+    assert server.asked == []
+    assert result.exit_code == 2
+    assert re.fullmatch(rf"fetch_prices: {package} is not installed, .*; pip install {package}\n", result.stderr)
+    assert content(root) == before
+
+
+def test_prices_of_today_are_refused_before_anything_is_asked(root: Path, fetch: Fetch) -> None:
+    with aws.serve({"/": pages([ITEM])}) as server:
+        fetch("spot", "--endpoint", server.url)
+        path = snapshot_file(root)
+        for _ in range(2):  # should midnight come in between, the second time meets the new day's prices
+            before, asked = content(root), len(server.asked)
+            result = fetch("spot", "--endpoint", server.url)
+            path = max(path.parent.glob("*_spot_*"))
+        assert len(server.asked) == asked
+    said = f"{path}: prices of that date are here already, and those never change; nothing was written"
+    assert (result.exit_code, result.stderr) == (2, f"fetch_prices: {said}\n")
+    assert content(root) == before

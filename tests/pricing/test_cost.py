@@ -1,0 +1,123 @@
+import datetime
+import math
+import random
+
+import pytest
+
+from harness.pricing import cost, prices
+from harness.stats import Estimate
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "latency_ms", "published"),
+    [
+        # Santhanam et al. 2023, table 3a (MS MARCO): latencies are rounded to 1 ms, costs to a cent.  27 of
+        # its 28 rows agree so; DPR on c7g.4xlarge (19 ms, 2.97) is 0.07 ms off and left out.
+        ("m6gd.medium", 11, 0.14),
+        ("x2gd.large", 10, 0.48),
+        ("x2gd.large", 46, 2.15),
+        ("x2gd.large", 146, 6.78),
+        ("x2gd.large", 206, 9.58),
+        ("x2gd.large", 321, 14.90),
+        ("x2gd.large", 459, 21.30),
+        ("c7g.4xlarge", 51, 8.19),
+        ("c7g.4xlarge", 86, 13.88),
+        ("p3.2xlarge", 99, 83.97),
+        ("p3.8xlarge", 55, 187.24),
+    ],
+)
+def test_published_costs_follow_from_published_latencies(instance_type: str, latency_ms: int, published: float) -> None:
+    price = prices.snapshot(datetime.date(2022, 12, 5)).price_of(instance_type)
+    assert price is not None
+    # The latency behind a rounded one lies within half a millisecond.
+    low, high = (cost.usd_per_million((latency_ms + half) / 1e3, price) for half in (-0.5, 0.5))
+    assert low - 0.005 <= published <= high + 0.005
+
+
+def test_one_second_at_3_60_an_hour_is_a_thousand_dollars_a_million() -> None:
+    assert cost.usd_per_million(1.0, 3.6) == pytest.approx(1000.0)
+    assert cost.usd_per_million(0.0, 3.6) == 0.0
+
+
+@pytest.mark.parametrize(("latency_s", "price"), [(-0.1, 1.0), (0.1, -1.0), (math.nan, 1.0), (0.1, math.nan)])
+def test_negative_latencies_and_prices_are_refused(latency_s: float, price: float) -> None:
+    with pytest.raises(ValueError, match="must not be negative"):
+        cost.usd_per_million(latency_s, price)
+
+
+def test_a_hundred_queries_a_second_at_3_60_an_hour_is_ten_dollars_a_million() -> None:
+    # 360,000 queries an hour for US$ 3.60.
+    assert cost.usd_per_million_saturated(100.0, 3.6) == pytest.approx(10.0)
+
+
+def test_the_cost_of_building_is_as_reckoned_by_hand() -> None:
+    # Half an hour at US$ 2 for 5,000 documents: US$ 1 / 5,000 x 1,000,000.
+    assert cost.build_usd_per_million_documents(1800.0, 2.0, 5000) == pytest.approx(200.0)
+
+
+def test_the_cost_of_storage_is_as_reckoned_by_hand() -> None:
+    assert cost.storage_usd_per_month(5 * 2**30 // 2, 0.08) == pytest.approx(0.2)
+    assert cost.storage_usd_per_month(0, 0.08) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "message"),
+    [
+        (cost.usd_per_million_saturated, (0.0, 1.0), "must be positive"),
+        (cost.usd_per_million_saturated, (math.nan, 1.0), "must be positive"),
+        (cost.usd_per_million_saturated, (1.0, -1.0), "not negative"),
+        (cost.build_usd_per_million_documents, (1.0, 1.0, 0), "no documents"),
+        (cost.build_usd_per_million_documents, (-1.0, 1.0, 1), "negative"),
+        (cost.build_usd_per_million_documents, (1.0, math.nan, 1), "negative"),
+        (cost.storage_usd_per_month, (-1, 1.0), "must not be negative"),
+        (cost.storage_usd_per_month, (1, math.nan), "must not be negative"),
+    ],
+)
+def test_impossible_quantities_are_refused(model: object, arguments: tuple[float, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        model(*arguments)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_holds_of_both_models_for_any_numbers(seed: int) -> None:
+    rng = random.Random(seed)
+    price, latency_s, lanes = 10 ** rng.uniform(-2, 2), 10 ** rng.uniform(-4, 1), rng.randrange(1, 64)
+    one = cost.usd_per_million(latency_s, price)
+    # Twice the price, or twice the time, is twice the cost.
+    assert cost.usd_per_million(latency_s, 2 * price) == pytest.approx(2 * one)
+    assert cost.usd_per_million(2 * latency_s, price) == pytest.approx(2 * one)
+    # A machine that answers exactly one query at a time costs the same in both models; one that answers several at
+    # a time costs that much less when it is kept busy.
+    assert cost.usd_per_million_saturated(1 / latency_s, price) == pytest.approx(one)
+    assert cost.usd_per_million_saturated(lanes / latency_s, price) == pytest.approx(one / lanes)
+    # A million sequential queries take as long as the cost says.
+    assert one / price == pytest.approx(latency_s * 1e6 / 3600)
+    # Documents: the pace is all that counts.
+    documents, times = rng.randrange(1, 10**6), rng.randrange(2, 9)
+    build = cost.build_usd_per_million_documents(latency_s, price, documents)
+    assert cost.build_usd_per_million_documents(latency_s * times, price, documents * times) == pytest.approx(build)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_intervals_follow_what_was_measured(seed: int) -> None:
+    rng = random.Random(seed)
+    low, value, high = sorted(rng.uniform(0.1, 9.0) for _ in range(3))
+    measured, price = Estimate(value, low, high, "said of it"), rng.uniform(0.01, 9.0)
+    for found in (cost.sequential(measured, price), cost.saturated(measured, price)):
+        assert found.value is not None and found.low is not None and found.high is not None
+        assert found.low <= found.value <= found.high
+        assert found.reason == "said of it"
+        # The interval is as wide, in shares, as what was measured.
+        assert found.high / found.low == pytest.approx(high / low)
+
+
+def test_what_is_missing_stays_missing() -> None:
+    nothing = Estimate(None, reason="not measured")
+    assert cost.sequential(nothing, 1.0) == nothing
+    assert cost.saturated(nothing, 1.0) == nothing
+    assert cost.saturated(Estimate(10.0, None, 20.0), 3.6) == Estimate(pytest.approx(100.0), pytest.approx(50.0), None)  # type: ignore[arg-type]
+
+
+def test_each_model_is_named_with_its_formula() -> None:
+    assert [model.name for model in cost.MODELS] == ["sequential", "saturated"]
+    assert "mean latency" in cost.SEQUENTIAL.formula and "p50" not in str(cost.MODELS)

@@ -1,0 +1,86 @@
+from pathlib import Path
+
+import pytest
+
+from harness.errors import FileError
+from harness.pricing import instances
+from tests.support import price_fixtures
+
+GIB = 2**30
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return price_fixtures.write(tmp_path)
+
+
+def test_facts_are_read_with_what_is_not_known_left_open(root: Path) -> None:
+    found = instances.read("x", root)
+    assert len(found) == len(price_fixtures.FACTS)
+    assert found["g.one"] == instances.Instance(
+        provider="x",
+        instance_type="g.one",
+        vcpus=4,
+        physical_cores=2,
+        memory_bytes=16 * GIB,
+        architecture="x86_64",
+        gpus=1,
+        gpu_name="t4",
+        gpu_memory_bytes=16 * GIB,
+        accelerators=0,
+        local_nvme_bytes=125 * 10**9,
+        burstable=False,
+        bare_metal=False,
+        current_generation=True,
+    )
+    tie = found["c.tie"]
+    assert (tie.physical_cores, tie.current_generation, tie.local_nvme_bytes) == (None, None, None)
+
+
+def test_only_whole_nvidia_gpus_are_gpus_and_all_else_is_an_accelerator(root: Path) -> None:
+    found = instances.read("x", root)
+    counted = {name: (found[name].gpus, found[name].accelerators) for name in ("inf.one", "radeon.one", "part.gpu")}
+    assert counted == {"inf.one": (0, 1), "radeon.one": (0, 1), "part.gpu": (0, 1)}
+    assert (found["g.four"].gpus, found["g.four"].accelerators) == (4, 0)
+    assert (found["part.gpu"].gpu_name, found["radeon.one"].gpu_memory_bytes) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("x,m1.two,2,1,4,x86_64,0,,,,0,,,false,false,true,doc", ":15: 'm1.two' stands here twice"),
+        ("y,n.two,2,1,4,x86_64,0,,,,0,,,false,false,true,doc", ":15: provider is 'y', this file is for 'x'"),
+        ("x,n.two,2,1,4,riscv,0,,,,0,,,false,false,true,doc", "architecture 'riscv' is unknown"),
+        ("x,n.two,two,1,4,x86_64,0,,,,0,,,false,false,true,doc", "vcpus is 'two'; write a whole number"),
+        ("x,n.two,2,1,nan,x86_64,0,,,,0,,,false,false,true,doc", "memory_gib is 'nan'; write a number above 0"),
+        ("x,n.two,2,1,4,x86_64,0,,,,0,,,no,false,true,doc", "burstable is 'no'; write true or false"),
+        ("x,n.two,2,1,4,x86_64,0,,,,0,,,false,false,maybe,doc", "current_generation is 'maybe'"),
+        (
+            "x,n.two,2,1,4,x86_64,0,,,,0,,some,false,false,true,doc",
+            "local_nvme_gb is 'some'; write a number of 0 or above 0",
+        ),
+        ("x,n.two,2", ":15: 3 fields, must be 17"),
+        ('"x', "cannot be read"),
+    ],
+)
+def test_wrong_facts_name_file_line_and_fix(root: Path, line: str, message: str) -> None:
+    path = root / "instances" / "x.csv"
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(FileError) as caught:
+        instances.read("x", root)
+    assert str(caught.value).startswith(str(path))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_provider_without_facts_is_named(root: Path) -> None:
+    with pytest.raises(FileError, match=r"nobody\.csv: no such file"):
+        instances.read("nobody", root)
+
+
+def test_facts_are_read_anew_after_a_change_of_the_same_size_and_a_callers_change_stays_its_own(root: Path) -> None:
+    instances.read("x", root).clear()
+    assert instances.read("x", root)["m1.two"].vcpus == 2
+    path = instances.facts_path("x", root)
+    path.write_text(path.read_text().replace("m1.two,2,", "m1.two,3,"))
+    assert instances.read("x", root)["m1.two"].vcpus == 3

@@ -1,0 +1,138 @@
+import datetime
+from pathlib import Path
+
+import pytest
+
+from harness.pricing import hardware_profiles, instances, offers, prices
+from harness.pricing.prices import Snapshot
+from harness.records import Envelope
+from tests.support import price_fixtures
+
+GIB = 2**30
+RESERVE = offers.Reserve(memory="512MiB", share=1 / 64)
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Snapshot:
+    return prices.snapshot(root=price_fixtures.write(tmp_path))
+
+
+def cheapest(snapshot: Snapshot, cpus: int, memory_gib: float, gpus: int = 0, **more: object) -> str | None:
+    envelope = Envelope(name="p", cpus=cpus, memory_bytes=int(memory_gib * GIB), gpus=gpus)
+    found = offers.cheapest(envelope, snapshot, **more)  # type: ignore[arg-type]
+    fitting = offers.provide(envelope, snapshot, **more).fitting  # type: ignore[arg-type]
+    assert found == (fitting[0] if fitting else None)
+    return None if found is None else found.instance.instance_type
+
+
+def test_the_cheapest_that_is_large_enough(snapshot: Snapshot) -> None:
+    assert cheapest(snapshot, 1, 1) == "small.one"
+    assert cheapest(snapshot, 1, 1.5) == "small.one"
+    assert cheapest(snapshot, 1, 1.6) == "m1.two"
+    assert cheapest(snapshot, 2, 1) == "m1.two"
+
+
+def test_the_hosts_own_need_can_be_kept_free(snapshot: Snapshot) -> None:
+    assert RESERVE.of(64 * GIB) == 512 * 2**20 + GIB
+    assert (RESERVE.left(4 * GIB), RESERVE.left(GIB // 4)) == (4 * GIB - 512 * 2**20 - 64 * 2**20, 0)
+    assert cheapest(snapshot, 1, 1, reserve=RESERVE) == "m1.two", "1.5 GiB are not enough for 1 GiB and a host"
+    assert cheapest(snapshot, 1, 0.97, reserve=RESERVE) == "small.one"
+
+
+def test_ties_go_to_fewer_cpus_then_to_the_name(snapshot: Snapshot) -> None:
+    assert cheapest(snapshot, 2, 8) == "a.tie"
+    assert cheapest(snapshot, 3, 8) == "c.tie"
+
+
+def test_a_profile_without_gpus_is_never_priced_on_a_type_that_has_some(snapshot: Snapshot) -> None:
+    assert cheapest(snapshot, 4, 16) == "plain.four", "three cheaper types have cards"
+    assert cheapest(snapshot, 48, 1) is None, "and if only such types remain, on none"
+
+
+def test_only_whole_nvidia_gpus_count(snapshot: Snapshot) -> None:
+    assert cheapest(snapshot, 1, 1, gpus=1) == "g.one"
+    assert cheapest(snapshot, 1, 1, gpus=2) == "g.four"
+    assert cheapest(snapshot, 1, 1, gpus=5) is None
+
+
+def test_memory_of_each_gpu_can_be_asked_for(tmp_path: Path) -> None:
+    folder = price_fixtures.write(tmp_path)
+    facts = folder / "instances" / "x.csv"
+    # The four's cards, in an edition whose memory nobody wrote down.
+    facts.write_text(
+        facts.read_text().replace("g.four,48,24,192,x86_64,4,t4,nvidia,16384", "g.four,48,24,192,x86_64,4,t4,nvidia,")
+    )
+    snapshot = prices.snapshot(root=folder)
+    assert cheapest(snapshot, 1, 1, gpus=1, gpu_memory_bytes=16 * GIB) == "g.one"
+    assert cheapest(snapshot, 1, 1, gpus=1, gpu_memory_bytes=16 * GIB + 1) is None
+    assert cheapest(snapshot, 1, 1, gpus=2) == "g.four", "no need is known"
+    assert cheapest(snapshot, 1, 1, gpus=2, gpu_memory_bytes=GIB) is None, "what is not known may be too little"
+    assert cheapest(snapshot, 1, 1, gpu_memory_bytes=99 * GIB) == "small.one", "without GPUs there is no such need"
+    left_out = offers.provide(Envelope("p", 1, GIB, gpus=1), snapshot, gpu_memory_bytes=17 * GIB).left_out
+    reasons = {each.instance.instance_type: each.reason for each in left_out}
+    assert reasons["g.one"] == "GPUs with less than 17 GiB of memory"
+    assert reasons["g.four"] == "the memory of its GPUs is not known"
+
+
+def test_architecture_can_be_asked_for(snapshot: Snapshot) -> None:
+    assert cheapest(snapshot, 1, 1, architecture="x86_64") == "m1.two"
+    assert cheapest(snapshot, 1, 1, gpus=1, architecture="arm64") is None
+
+
+def test_all_that_fit_cheapest_first_and_why_the_others_do_not(snapshot: Snapshot) -> None:
+    found = offers.provide(Envelope("p", 2, 8 * GIB), snapshot)
+    assert [each.instance.instance_type for each in found.fitting] == ["a.tie", "b.tie", "c.tie", "plain.four"]
+    assert found.fitting[0].usd_per_hour == 0.06
+    assert found.fitting[0].as_of == datetime.date(2024, 5, 1)
+    reasons = {each.instance.instance_type: each.reason for each in found.left_out}
+    assert len(reasons) + 4 == len(price_fixtures.FACTS)
+    assert reasons["small.one"] == "fewer than 2 vCPUs"
+    assert reasons["m1.two"] == "less than 8 GiB of memory"
+    assert reasons["t3.big"].startswith("burstable")
+    assert reasons["m1.metal"].startswith("bare metal")
+    assert "accelerators" in reasons["inf.one"] and "accelerators" in reasons["g.one"]
+    gpus = offers.provide(Envelope("p", 2, 8 * GIB, gpus=1), snapshot, architecture="x86_64", reserve=RESERVE)
+    reasons = {each.instance.instance_type: each.reason for each in gpus.left_out}
+    assert reasons["plain.four"] == "fewer than 1 NVIDIA GPUs"
+    assert reasons["a.tie"] == "arm64, asked for x86_64"
+    assert reasons["m1.two"].endswith("beside the host's own 512MiB + 1.56% of its memory")
+
+
+def test_a_successor_has_at_least_the_same_of_everything(snapshot: Snapshot) -> None:
+    facts = {instance.instance_type: instance for instance, _ in snapshot.prices}
+
+    def successor(name: str) -> str | None:
+        found = offers.successor(facts[name], snapshot)
+        return found and found.instance.instance_type
+
+    assert successor("m1.two") == "plain.four", "not the burstable, not the bare-metal one, none with cards"
+    assert successor("small.one") == "a.tie"
+    assert successor("a.tie") == "b.tie"
+    assert successor("g.one") == "g.four"
+    assert successor("plain.four") is None, "the others have cards or no local disk"
+    assert successor("g.four") is None
+
+
+@pytest.mark.parametrize(
+    ("profile", "instance_type", "price"),
+    [
+        # Read off the snapshot by hand.  Three of Santhanam et al.'s choices (table 3) are among them.
+        ("cpu1-mem1", "a1.medium", 0.0255),
+        ("cpu2-mem4", "a1.large", 0.051),
+        ("cpu1-mem4", "m6g.medium", 0.0385),
+        ("cpu1-mem32", "x2gd.large", 0.167),
+        ("cpu1-mem64", "x2gd.xlarge", 0.334),
+        ("cpu16-mem64", "m6g.4xlarge", 0.616),
+        ("gpu1-cpu1-mem4", "g5g.xlarge", 0.42),
+        ("gpu1-cpu1-mem32", "g4dn.2xlarge", 0.752),
+    ],
+)
+def test_shipped_profiles_have_the_known_cheapest_types(profile: str, instance_type: str, price: float) -> None:
+    found = offers.cheapest(hardware_profiles.profile(profile), prices.snapshot(datetime.date(2022, 12, 5)))
+    assert found is not None
+    assert (found.instance.instance_type, found.usd_per_hour) == (instance_type, price)
+
+
+def test_the_shipped_reserve_is_between_256_mib_and_1_gib() -> None:
+    assert 256 * 2**20 <= offers.reserve().of(4 * GIB) <= GIB
+    assert instances.folder().is_dir()

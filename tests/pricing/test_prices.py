@@ -1,0 +1,174 @@
+import datetime
+from pathlib import Path
+
+import pytest
+
+from harness.errors import FileError, UnknownName, UsageError
+from harness.pricing import instances, prices
+from tests.support import price_fixtures
+
+DAY = datetime.date(2024, 5, 1)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return price_fixtures.write(tmp_path)
+
+
+def test_prices_are_read_anew_after_a_change_of_the_same_size_and_a_callers_change_stays_its_own(root: Path) -> None:
+    (file,) = prices.files(root)
+    prices.read(file, root).clear()
+    assert prices.snapshot(root=root).price_of("m1.two") == 0.05
+    file.path.write_text(file.path.read_text().replace(",0.05,", ",0.04,"))
+    with pytest.raises(FileError, match="its checksum is not the one"):
+        prices.snapshot(root=root)
+    price_fixtures.seal(file.path.parent)
+    assert prices.snapshot(root=root).price_of("m1.two") == 0.04
+    facts = instances.facts_path("x", root)
+    facts.write_text(facts.read_text().replace("m1.two,2,", "m1.two,3,"))
+    found = prices.snapshot(root=root).instance("m1.two")
+    assert found is not None and found.vcpus == 3
+
+
+def test_the_newest_not_after_the_date(root: Path) -> None:
+    price_fixtures.add_prices(root, "x_here_2023-01-01.csv", {"on-demand": {"m1.two": "0.9"}})
+    assert prices.snapshot(root=root).as_of == DAY
+    assert prices.snapshot(DAY, root=root).as_of == DAY
+    old = prices.snapshot(datetime.date(2024, 4, 30), root=root)
+    assert (old.as_of, old.source, old.price_of("m1.two")) == (datetime.date(2023, 1, 1), "2023-01-01 list", 0.9)
+    assert (old.price_of("a.tie"), old.instance("a.tie")) == (None, None), "it had no price then"
+    with pytest.raises(UsageError, match=r"of here are dated 2022-12-31 or before; .* 2023-01-01, 2024-05-01"):
+        prices.snapshot(datetime.date(2022, 12, 31), root=root)
+
+
+def test_a_snapshot_names_itself(root: Path) -> None:
+    assert str(prices.snapshot(root=root)) == "x here on-demand of 2024-05-01"
+
+
+def test_terms_are_kept_apart(root: Path) -> None:
+    terms = {"on-demand": {"m1.two": "0.05"}, "reserved-1y": {"m1.two": "0.03"}}
+    price_fixtures.add_prices(root, "x_here_2024-06-01.csv", terms)
+    price_fixtures.add_prices(root, "x_here_spot_2024-06-02.csv", {"spot": {"m1.two": "0.01"}})
+    found = {term: prices.snapshot(root=root, term=term).price_of("m1.two") for term in ("on-demand", "reserved-1y")}
+    assert found == {"on-demand": 0.05, "reserved-1y": 0.03}
+    spot = prices.snapshot(root=root, term="spot")
+    assert (spot.price_of("m1.two"), spot.as_of.day) == (0.01, 2)
+    assert prices.snapshot(DAY, root=root).price_of("m1.two") == 0.05
+
+
+def test_a_term_without_prices_and_one_that_is_none(root: Path) -> None:
+    with pytest.raises(UsageError, match=r"no reserved-1y prices of here are here; fetch some .* another --term"):
+        prices.snapshot(root=root, term="reserved-1y")
+    with pytest.raises(UsageError, match="no spot prices of here until 2024-05-01"):
+        prices.snapshot(DAY, root=root, term="spot")
+    with pytest.raises(UnknownName, match=r"unknown term 'on_demand'; did you mean 'on-demand'\?"):
+        prices.snapshot(root=root, term="on_demand")
+
+
+def test_a_newer_file_without_the_term_does_not_hide_an_older_one_with_it(root: Path) -> None:
+    price_fixtures.add_prices(root, "x_here_2024-06-01.csv", {"reserved-1y": {"m1.two": "0.03"}})
+    assert prices.snapshot(root=root).as_of == DAY
+
+
+def test_a_snapshot_of_another_region_is_chosen_by_name(root: Path) -> None:
+    price_fixtures.add_prices(root, "x_there_2024-07-01.csv", {"on-demand": {"m1.two": "0.07"}})
+    assert prices.snapshot(root=root).region == "here", "a newer one of another region does not become the usual one"
+    assert prices.snapshot(root=root, region="there").price_of("m1.two") == 0.07
+    assert prices.snapshot(root=root, region="x/there").price_of("m1.two") == 0.07
+    with pytest.raises(UnknownName, match=r"unknown region 'ther'; did you mean 'there'\?; known: here, there"):
+        prices.snapshot(root=root, region="ther")
+
+
+def test_a_region_that_two_providers_name_alike(root: Path) -> None:
+    facts = (root / "instances" / "x.csv").read_text()
+    (root / "instances" / "y.csv").write_text(facts.replace("\nx,", "\ny,"))
+    price_fixtures.add_prices(root, "y_here_2024-05-01.csv", {"on-demand": {"m1.two": "0.5"}})
+    assert prices.snapshot(root=root).provider == "x"
+    assert prices.snapshot(root=root, region="y/here").price_of("m1.two") == 0.5
+    with pytest.raises(UsageError, match="write x/here or y/here"):
+        prices.snapshot(root=root, region="here")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("x,here,m1.two,on-demand,0.05,2024-05-01,src", ":15: 'm1.two' has a price already"),
+        ("x,here,new.one,on-demand,1,2024-05-01,src", "'new.one' has no facts in"),
+        ("x,here,m1.two,reserved-1y,1,2024-05-02,src", "as_of is '2024-05-02'"),
+        ("x,there,m1.two,reserved-1y,1,2024-05-01,src", "region is 'there'"),
+        ("y,here,m1.two,reserved-1y,1,2024-05-01,src", "provider is 'y'"),
+        ("x,here,m1.two,spot,1,2024-05-01,src", "term is 'spot'; write one of on-demand"),
+        ("x,here,m1.two", ":15: 3 fields, must be 7"),
+        ("x,here,m1.two,reserved-1y,0,2024-05-01,src", "price_usd_per_hour is '0'; write a number above 0"),
+        ("x,here,m1.two,reserved-1y,inf,2024-05-01,src", "price_usd_per_hour is 'inf'"),
+        ("x,here,m1.two,reserved-1y,cheap,2024-05-01,src", "price_usd_per_hour is 'cheap'"),
+    ],
+)
+def test_a_wrong_line_names_file_line_and_fix(root: Path, line: str, message: str) -> None:
+    path = root / "prices" / "x_here_2024-05-01.csv"
+    path.write_text(path.read_text() + line + "\n")
+    price_fixtures.seal(path.parent)
+    with pytest.raises(FileError) as caught:
+        prices.snapshot(root=root)
+    assert str(caught.value).startswith(str(path))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_spot_file_holds_spot_alone(root: Path) -> None:
+    price_fixtures.add_prices(root, "x_here_spot_2024-06-01.csv", {"on-demand": {"m1.two": "0.01"}})
+    with pytest.raises(FileError, match="a _spot_ file holds spot alone"):
+        prices.snapshot(root=root, term="spot")
+
+
+def test_prices_that_were_changed_are_refused(root: Path) -> None:
+    path = root / "prices" / "x_here_2024-05-01.csv"
+    path.write_text(path.read_text().replace("0.05,", "0.06,"))
+    with pytest.raises(FileError, match=r"x_here_2024-05-01\.csv: its checksum is not the one in SHA256SUMS"):
+        prices.snapshot(root=root)
+    (path.parent / "SHA256SUMS").write_text("")
+    with pytest.raises(FileError, match=r"has no line in SHA256SUMS; add one with `sha256sum x_here_2024-05-01\.csv"):
+        prices.snapshot(root=root)
+    (path.parent / "SHA256SUMS").unlink()
+    with pytest.raises(FileError, match="SHA256SUMS: no such file"):
+        prices.snapshot(root=root)
+
+
+def test_wrong_files_are_named(root: Path) -> None:
+    path = root / "prices" / "x_here_2024-05-01.csv"
+    path.write_text("instance,price\n")
+    price_fixtures.seal(path.parent)
+    with pytest.raises(FileError, match=r"csv:1: the header is 'instance,price'; it must be"):
+        prices.snapshot(root=root)
+    path.write_text(f"{prices.HEADER}\n")
+    price_fixtures.seal(path.parent)
+    with pytest.raises(FileError, match="holds no price"):
+        prices.snapshot(root=root)
+    path.rename(root / "prices" / "x_here_2024-13-01.csv")
+    with pytest.raises(FileError, match="2024-13-01 is no date"):
+        prices.snapshot(root=root)
+    (root / "prices" / "x_here_2024-13-01.csv").rename(root / "prices" / "latest.csv")
+    with pytest.raises(FileError, match=r"name it <provider>_<region>_<date>\.csv"):
+        prices.snapshot(root=root)
+    (root / "prices" / "latest.csv").unlink()
+    with pytest.raises(UnknownName, match="unknown region 'x/here'; known: none"):
+        prices.snapshot(root=root)
+    with pytest.raises(FileError, match="no such folder"):
+        prices.files(root / "nowhere")
+
+
+def test_unknown_default_terms_are_refused(root: Path) -> None:
+    (root / "defaults.toml").write_text('[market]\nprovider = "x"\nregion = "here"\nterms = "spot"\n')
+    with pytest.raises(FileError, match=r"defaults\.toml: .*market\.ter"):
+        prices.snapshot(root=root)
+
+
+def test_every_shipped_snapshot_reads() -> None:
+    sizes = {
+        str(file.as_of): len(prices.read(file)["on-demand"].prices)
+        for file in prices.files()
+        if (file.provider, file.region, file.spot) == ("aws", "us-east-1", False)
+    }
+    assert sizes["2022-10-31"] == 561
+    assert sizes["2022-12-05"] == 607
+    assert sizes["2026-07-20"] == 1367

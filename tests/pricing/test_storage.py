@@ -1,0 +1,49 @@
+import datetime
+from pathlib import Path
+
+import pytest
+
+from harness.errors import FileError
+from harness.pricing import storage_prices
+
+DAY = datetime.date
+
+
+def write(root: Path, *lines: str) -> Path:
+    (root / "storage.csv").write_text("\n".join([storage_prices.HEADER, *lines]) + "\n")
+    return root
+
+
+def test_the_newest_price_that_is_not_younger_of_the_first_kind_of_volume(tmp_path: Path) -> None:
+    root = write(
+        tmp_path,
+        "x,here,ssd,0.08,2022-01-01,doc",
+        "x,here,disk,0.02,2022-01-01,doc",
+        "x,here,ssd,0.07,2024-01-01,doc",
+        "x,there,disk,0.03,2022-01-01,doc",
+    )
+    known = storage_prices.read(root)
+
+    def usd(region: str, year: int) -> float | None:
+        found = storage_prices.price(known, "x", region, DAY(year, 6, 1))
+        return None if found is None else found.usd_per_gib_month
+
+    assert [usd("here", year) for year in (2021, 2022, 2023, 2024)] == [None, 0.08, 0.08, 0.07]
+    assert (usd("there", 2022), usd("nowhere", 2022)) == (0.03, None)
+
+
+def test_without_a_file_no_price_is_known(tmp_path: Path) -> None:
+    assert storage_prices.read(tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("x,here,ssd,0,2022-01-01,doc", "storage.csv:2: price_usd_per_gib_month is '0'"),
+        ("x,here,ssd,0.1,spring,doc", "storage.csv:2: as_of 'spring' is no date"),
+        ("x,here,ssd,0.1,2022-01-01", "storage.csv:2: 5 fields, must be 6"),
+    ],
+)
+def test_a_wrong_file_is_named_with_its_line(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(FileError, match=message):
+        storage_prices.read(write(tmp_path, line))

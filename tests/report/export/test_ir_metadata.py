@@ -1,0 +1,114 @@
+"""Metadata of jobs say what is known of them, under the schema's names, and make nothing up."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.errors import FileError, UsageError
+from harness.evaluation import measure_names
+from harness.report import export as result_exports
+from harness.results import reader
+from tests.support.results_folders import change, job, put
+
+SECTIONS = {"platform", "implementation", "resources", "method", "research goal", "data", "actor"}
+
+
+def exported(results: Path, out: str = "meta", **options: Any) -> dict[str, dict[str, Any]]:
+    jobs = reader.read_jobs(results)
+    assert result_exports.ir_metadata(results, jobs, measure_names.DEFAULT, Path(out), **options) == len(jobs)
+    return {path.parent.name: yaml.safe_load(path.read_text()) for path in Path(out).rglob("ir-metadata.yml")}
+
+
+def test_each_job_has_a_file_beside_its_run(results: Path) -> None:
+    found = exported(results)
+    folder = job(results)
+    made = found[folder.name]
+    record = reader.read_result(folder / reader.RESULT)
+    assert made.keys() - {"tag", "schema version", "harness"} == SECTIONS - {"actor"}
+    assert made["tag"] == "planted"
+    assert made["platform"]["hardware"]["cpu"]["model"] == record.environment.cpu_model
+    assert made["platform"]["operating system"] == {"kernel": record.environment.kernel}
+    assert made["platform"]["software"]["libraries"] == ["fake==1"]
+    assert made["implementation"]["source"].get("commit") == record.environment.harness_commit
+    assert made["resources"]["runtime"]["wallclock"] == "60000 ms"
+    assert made["resources"]["ram"] == {"used process": {"max": "102400 KB"}}
+    assert made["data"]["test collection"]["qrels"] == f"sha256:{record.spec.qrels_sha256}"
+    assert made["harness"]["key"] == folder.name and "origin" not in made["harness"]
+    evaluation = made["research goal"]["evaluation"]
+    assert evaluation["reported measures"] == list(measure_names.DEFAULT)
+    assert evaluation["values"]["Success@10"] == 1.0 and evaluation["judged queries"] == 40
+    run = Path("meta") / folder.relative_to(results) / "run.txt.gz"
+    assert gzip.decompress(run.read_bytes()) == gzip.decompress((folder / reader.RUN).read_bytes())
+
+
+def test_what_is_not_known_is_left_out(results: Path) -> None:
+    found = exported(results)
+    failed = found[job(results, "greedy").name]
+    assert "research goal" not in failed and failed["harness"]["outcome"] == "oom"
+    for made in found.values():
+        assert "gpu" not in made["platform"]["hardware"] and "gpu" not in made["resources"]
+        assert not list(holes(made))
+
+
+def holes(value: Any) -> Any:
+    if value is None or value == {} or value == []:
+        yield value
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from holes(each)
+
+
+def test_actors_are_those_that_say_so(results: Path) -> None:
+    found = exported(results, actor=result_exports.Actor(team="Our team"))
+    assert {str(made["actor"]) for made in found.values()} == {"{'team': 'Our team'}"}
+
+
+def test_a_run_that_cannot_be_judged_says_why(results: Path) -> None:
+    folder = job(results)
+    put(folder / reader.RUN, b"no gzip")
+    evaluation = exported(results)[folder.name]["research goal"]["evaluation"]
+    assert "values" not in evaluation and "damaged" in evaluation["not computed"]
+
+
+def test_a_strangers_texts_do_nothing(results: Path) -> None:
+    """Neither YAML's own signs nor characters that turn a line around."""
+    nasty = "!!python/object/apply:os.system ['x'] & *a : {\u202e"
+    folder = job(results)
+    change(folder, lambda raw: raw.update(stand_in=nasty))
+    made = exported(results)[folder.name]
+    assert "!!python/object" in made["method"]["description"]
+    assert {path.relative_to("meta").parts[0] for path in Path("meta").rglob("*.yml")} == {"test-suite"}
+
+
+def test_a_run_that_is_a_link_is_not_followed(results: Path) -> None:
+    path = job(results) / "run.trec.gz"
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(FileError, match="cannot be read: is a link, no regular file"):
+        exported(results)
+
+
+def test_a_folder_that_holds_something_is_left_alone(results: Path) -> None:
+    Path("meta").mkdir()
+    (Path("meta") / "mine").write_text("")
+    with pytest.raises(FileError, match="meta: is there already, and nothing is overwritten"):
+        exported(results)
+    Path("empty").mkdir()
+    assert exported(results, "empty")
+
+
+def test_a_failed_export_leaves_no_file(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="unknown measure"):
+        result_exports.ir_metadata(results, reader.read_jobs(results), ("none@1",), Path("meta"))
+
+    def stop(done: int) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        result_exports.ir_metadata(results, reader.read_jobs(results), (), Path("meta"), done=stop)
+    assert not Path("meta").exists() and not list(Path().glob("meta*"))

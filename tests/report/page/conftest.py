@@ -1,0 +1,127 @@
+"""Pages in a headless Chromium that has no network; whatever a page complains about fails its test."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from harness.report import page as pages
+from harness.report.page import Page as Made
+from tests.report.page import made
+
+ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+BLANK = "about:blank"
+Open = Callable[..., Page]
+Colours = Literal["light", "dark"]
+
+# Image builds may run beside.
+expect.set_options(timeout=30_000)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A real one; ``scripts/test-tools`` sees to it that there is one."""
+    path = shutil.which("chromium") or shutil.which("google-chrome")
+    if path is None:
+        pytest.fail("no chromium is on the path; run scripts/test-tools, or deselect with -m 'not browser'")
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield launched
+        launched.close()
+
+
+class Tab:
+    """One that is used again and again: a new one costs Chromium three times what opening a page does."""
+
+    def __init__(self, browser: Browser) -> None:
+        self.page = browser.new_context(offline=True).new_page()
+        self.complaints: list[str] = []
+        self._uri = BLANK
+        self.page.set_default_timeout(60_000)
+        self.page.on("console", lambda each: self._complain(each.text, each.type in ("error", "warning")))
+        self.page.on("pageerror", lambda error: self._complain(str(error)))
+        self.page.on("dialog", lambda dialog: self._complain(f"a dialog: {dialog.message}"))
+        self.page.on("request", lambda each: self._complain(each.url, not each.url.startswith((self._uri, BLANK))))
+
+    def open(
+        self, path: Path, fragment: str = "", width: int = 1280, height: int = 900, colours: Colours = "light"
+    ) -> Page:
+        self._uri = path.as_uri()
+        self.page.set_viewport_size({"width": width, "height": height})
+        self.page.emulate_media(media="null", color_scheme=colours)
+        self.page.goto(self._uri + fragment)
+        self.page.wait_for_function("document.querySelector('#body tr') !== null || document.querySelector('#count')")
+        return self.page
+
+    def clear(self) -> list[str]:
+        """Leave nothing of what was open; return what it complained about."""
+        self.page.mouse.move(0, 0)
+        self.page.goto(BLANK)
+        complaints, self.complaints = self.complaints, []
+        return complaints
+
+    def _complain(self, what: str, really: bool = True) -> None:
+        if really:
+            self.complaints.append(what)
+
+
+@pytest.fixture(scope="session")
+def tabs() -> list[Tab]:
+    """Those that nobody uses."""
+    return []
+
+
+@pytest.fixture
+def open_file(browser: Browser, tabs: list[Tab]) -> Iterator[Open]:
+    """Opens a file as a person does, at a fragment, in a window of a size; fails on any complaint or request."""
+    used: list[Tab] = []
+
+    def opened(path: Path, *arguments: object, **options: object) -> Page:
+        used.append(tabs.pop() if tabs else Tab(browser))
+        return used[-1].open(path, *arguments, **options)  # type: ignore[arg-type]
+
+    yield opened
+    complaints = [each for tab in used for each in tab.clear()]
+    tabs.extend(used)
+    assert complaints == []
+
+
+@pytest.fixture(scope="session")
+def results() -> Made:
+    """Two datasets, 60 rows each: ok, noisy, invalid and failed ones."""
+    rows, found = made.rows(120, datasets=("scifact", "nfcorpus"))
+    return made.page_of(rows, found)
+
+
+@pytest.fixture(scope="session")
+def file(results: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(pages.render(pages.of(results)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def hostile_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows of a stranger."""
+    path = tmp_path_factory.mktemp("hostile") / "hostile.html"
+    path.write_text(made.html(made.hostile()), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def shared(browser: Browser, file: Path) -> Iterator[Page]:
+    """One page for tests that only ask it to compute; each says all that its answer hangs on."""
+    tab = Tab(browser)
+    yield tab.open(file)
+    assert tab.clear() == []
+
+
+@pytest.fixture
+def page(open_file: Open, file: Path) -> Page:
+    """The made-up results, as they open."""
+    return open_file(file)

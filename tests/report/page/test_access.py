@@ -1,0 +1,159 @@
+"""Keyboard, screen reader, narrow windows, paper, dark."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.report.page import made
+from tests.report.page.conftest import Open
+
+pytestmark = pytest.mark.browser
+
+
+def focused(page: Page) -> str:
+    return str(
+        page.evaluate(
+            "(() => { const at = document.activeElement; return at.id || at.dataset.column || at.textContent; })()"
+        )
+    )
+
+
+def cell(page: Page, column: str, line: int) -> Locator:
+    """The button of a cell; lines from 1."""
+    return page.locator(f'#body tr:nth-child({line}) button[data-column="{column}"]').first
+
+
+def test_the_keyboard_alone_goes_everywhere(page: Page) -> None:
+    """Tab reaches every control once, the table has one stop, arrows go on inside, Enter opens and Escape closes."""
+    seen: list[str] = []
+    for _ in range(120):
+        page.keyboard.press("Tab")
+        here = focused(page)
+        if seen and here == seen[0]:
+            break
+        seen.append(here)
+    for wanted in (
+        "dataset",
+        "measure",
+        "weight-accuracy",
+        "weight-cost",
+        "weight-latency",
+        "mode",
+        "rate-latency",
+        "region",
+    ):
+        assert wanted in seen, wanted
+    for wanted in ("across", "query", "outcome", "validity", "intervals", "page-next", "envelope"):
+        assert wanted in seen, wanted
+    assert page.locator('#body button[tabindex="0"]').count() == 1
+    page.locator('#body button[tabindex="0"]').focus()
+    expect(cell(page, "rank", 1)).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    expect(cell(page, "score", 2)).to_be_focused()
+    page.keyboard.press("End")
+    expect(cell(page, "validity", 2)).to_be_focused()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")
+    expect(cell(page, "rank", 1)).to_be_focused()  # above the first row there is nothing
+    page.keyboard.press("Enter")
+    expect(page.locator("#evidence")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(cell(page, "rank", 1)).to_be_focused()
+
+
+def test_sorting_keeps_the_focus_on_the_header(page: Page) -> None:
+    page.locator('th[data-column="cost"] button').focus()
+    page.keyboard.press("Enter")
+    expect(page.locator('th[data-column="cost"]')).to_have_attribute("aria-sort", "ascending")
+    expect(page.locator('th[data-column="cost"] button')).to_be_focused()
+    page.locator("#page-next").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#page-of")).to_have_text("page 2 of 2")
+    expect(page.locator("#page-next")).to_be_focused()
+
+
+def test_the_skip_link_leads_to_the_table_and_leaves_the_address(page: Page) -> None:
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("#leaderboard")).to_be_focused()
+    assert "leaderboard" not in page.evaluate("window.location.hash")
+
+
+def test_every_control_and_picture_has_a_name(page: Page) -> None:
+    for box in page.locator("select, input").all():
+        label = page.locator(f'label[for="{box.get_attribute("id")}"]')
+        assert label.count() == 1 and label.inner_text().strip(), box.get_attribute("id")
+    page.evaluate("harnessPage.charts.redraw()")
+    for chart in page.locator(".chart[role=img]").all():
+        assert len(str(chart.get_attribute("aria-label"))) > 40
+    assert page.locator(".chart svg:not([aria-hidden])").count() == 0
+    assert page.locator("figure details summary").count() == 5
+    assert page.locator("#table thead th[scope=col]").count() == page.locator("#head th").count() > 10
+    assert page.locator("#body tr th[scope=row]").count() == page.locator("#body tr").count()
+    assert page.locator("html").get_attribute("lang") == "en"
+
+
+def test_a_new_order_is_said_once_a_slider_rests(page: Page) -> None:
+    said = page.locator("#said")
+    assert said.get_attribute("aria-live") == "polite"
+    expect(said).to_contain_text("60 rows: 1 ")
+    before = said.inner_text()
+    page.locator("#weight-latency").fill("95")
+    expect(said).not_to_have_text(before)
+    assert re.match(r"60 rows: 1 \S+ on \S+; 2 \S+ on ", said.inner_text())
+    assert page.locator("#weight-latency").get_attribute("aria-valuetext") == "95 per cent"
+
+
+def test_the_focus_can_be_seen(page: Page) -> None:
+    page.locator("#query").focus()
+    page.keyboard.press("Tab")
+    expect(page.locator("#outcome")).to_be_focused()
+    expect(page.locator("#outcome")).to_have_css("outline-style", "solid")
+
+
+@pytest.mark.parametrize("made_of", ["usual", "hostile"])
+def test_the_page_scrolls_sideways_in_no_window(open_file: Open, file: Path, hostile_file: Path, made_of: str) -> None:
+    page = open_file({"usual": file, "hostile": hostile_file}[made_of], "#d=*", width=320, height=800)
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    for width in (320, 390, 768, 1024, 1440):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.evaluate("harnessPage.charts.redraw()")
+        assert page.evaluate("[innerWidth, document.documentElement.scrollWidth <= innerWidth]") == [width, True]
+
+
+def test_paper_has_every_row_no_controls_and_black_text(open_file: Open, tmp_path: Path) -> None:
+    path = tmp_path / "many.html"
+    path.write_text(made.html(*made.rows(130)), encoding="utf-8")
+    page = open_file(path, "#n=2", colours="dark")
+    page.emulate_media(media="print")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("#body tr").count() == 130
+    for name in ("#controls", "#filters", "#pager", ".skip"):
+        assert not page.locator(name).first.is_visible(), name
+    assert page.locator("#footnotes").is_visible()
+    colours = page.evaluate(
+        """() => Array.from(
+          document.querySelectorAll("h1, p, th, td, button, span, li"), (each) => getComputedStyle(each).color
+        )"""
+    )
+    assert set(colours) == {"rgb(0, 0, 0)"}
+    assert page.locator("figure .chart svg").count() == 5
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert page.locator("#body tr").count() == 40
+    assert page.pdf().startswith(b"%PDF")
+
+
+def test_a_dark_window_has_light_text(open_file: Open, file: Path) -> None:
+    page = open_file(file, colours="dark")
+    colours = page.evaluate(
+        "[getComputedStyle(document.body).color, getComputedStyle(document.documentElement).backgroundColor]"
+    )
+    ink, back = (sum(int(part) for part in re.findall(r"\d+", colour)[:3]) for colour in colours)
+    assert ink > 500 > 200 > back

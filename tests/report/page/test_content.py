@@ -1,0 +1,139 @@
+"""A page as a file: what is in it, that nothing in it can break out, and that it stays small."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import harness
+from harness.report import page as pages
+from harness.report.page import Page as Made
+from harness.report.page.compact import Texts, figure, rounded
+from harness.stats import Estimate
+from tests.report.page import made
+
+FOLDER = Path(harness.__file__).parent / "report" / "page"
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return made.html(made.hostile())
+
+
+def test_the_charting_library_is_the_pinned_one() -> None:
+    sums = (FOLDER / "vendor" / "SHA256SUMS").read_text(encoding="ascii").splitlines()
+    assert sorted(line.split()[1] for line in sums) == ["LICENSE", "NOTICE", "echarts.js"]
+    for line in sums:
+        wanted, name = line.split()
+        assert hashlib.sha256((FOLDER / "vendor" / name).read_bytes()).hexdigest() == wanted, name
+    assert "Apache License" in (FOLDER / "vendor" / "LICENSE").read_text(encoding="utf-8")
+
+
+def test_every_script_is_in_the_page_once_and_none_is_forgotten(text: str) -> None:
+    assert {path.name for path in FOLDER.glob("*.js")} == {name for name in pages.SCRIPTS if "/" not in name}
+    assert text.count("<script>") == text.count("</script>") - 1 == len(pages.SCRIPTS)
+
+
+def test_the_policy_names_each_script_by_its_hash_and_lets_nothing_be_fetched(text: str) -> None:
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    assert policy is not None
+    rules = dict(rule.split(" ", 1) for rule in policy[1].split("; "))
+    hashes = {
+        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+        for script in re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    }
+    assert set(rules["script-src"].split()) == hashes
+    assert rules["default-src"] == "'none'"
+    assert "connect-src" not in rules and "unsafe-eval" not in policy[1]
+    assert text.index("Content-Security-Policy") < text.index("<title>")
+
+
+def test_nothing_is_loaded_from_anywhere(text: str) -> None:
+    own = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
+    assert not re.search(r"<(link|img|iframe|object|embed|base)\b|@import|url\(", own)
+    assert not re.search(r"\b(fetch|XMLHttpRequest|WebSocket|EventSource|sendBeacon|importScripts)\b", own)
+    for path in FOLDER.glob("*.js"):
+        source = path.read_text(encoding="utf-8")
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", source)
+
+
+def test_no_text_ends_the_data(text: str) -> None:
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert data is not None
+    assert not set(data[1]) & set("<>&\u2028\u2029")
+    content = json.loads(data[1])
+    assert made.HOSTILE in content["texts"]
+    assert any("%%data%%" in each for each in content["texts"]), "what is filled in is not looked at again"
+
+
+def test_a_hostile_title_is_a_title() -> None:
+    content = pages.of(made.page_of(made.rows(3)[0], title='</title><script>alert(1)</script>"&'))
+    text = pages.render(content)
+    assert text.count("<title>&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;&quot;&amp;</title>") == 1
+
+
+def test_the_same_results_give_the_same_bytes(results: Made) -> None:
+    assert pages.render(pages.of(results)) == pages.render(pages.of(results))
+
+
+@pytest.mark.slow
+def test_five_hundred_rows_stay_below_five_megabytes() -> None:
+    rows, found = made.rows(500)
+    assert len(pages.render(pages.of(made.page_of(rows, found))).encode()) < 5_000_000
+
+
+def test_rows_without_anything_make_a_page() -> None:
+    assert pages.of(made.page_of([]))["rows"] == []
+
+
+def test_figures_are_cut_after_what_is_known() -> None:
+    texts = Texts()
+    assert figure(Estimate(1.5), texts) == [1.5]
+    assert figure(Estimate(0.123456789, 0.1, 0.2), texts, digits=3) == [0.123, 0.1, 0.2]
+    assert figure(Estimate(None, reason="why"), texts) == [None, None, None, 0]
+    assert figure(Estimate(None), texts) is None
+    assert texts.all() == ["why"]
+    assert [rounded(value, 3) for value in (1234567.0, 2.0, None)] == [1230000, 2, None]
+
+
+def test_the_page_knows_the_presets_cutoffs_and_pairs(results: Made) -> None:
+    content = pages.of(results)
+    assert [preset["name"] for preset in content["presets"]] == [preset.name for preset in made.PRESETS]
+    group = content["groups"][0]
+    assert set(group["cutoffs"]) == set(made.MEASURES)
+    assert all(0 < cutoff < 50 for cutoff in group["cutoffs"].values())
+    pairs, runs = group["relations"]["RR@10"]["pairs"], group["relations"]["RR@10"]["runs"]
+    count = max(runs.values()) + 1
+    assert len(pairs) == count**2 and set(pairs) <= set("bweu")
+    assert pairs[:: count + 1] == "e" * count, "each ranking is equal to itself"
+
+
+def test_a_terminal_gets_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.cli.report import report
+
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    shipped = str(FOLDER.parents[2] / "results" / "published" / "santhanam2023")
+    with pytest.raises(SystemExit) as ended:
+        report.main(["--format", "html", shipped], standalone_mode=False)
+    assert ended.value.code == 2
+
+
+def test_a_file_that_is_not_a_terminal_gets_one() -> None:
+    from click.testing import CliRunner
+
+    from harness.cli import main
+
+    shipped = str(FOLDER.parents[2] / "results" / "published" / "santhanam2023")
+    done = CliRunner().invoke(main, ["report", "--format", "html", shipped])
+    assert done.exit_code == 0 and done.stdout.startswith("<!doctype html>")
+
+
+def test_the_pictures_of_the_documentation_are_there_and_small() -> None:
+    pictures = sorted((FOLDER.parents[2] / "docs" / "pictures").glob("page*.png"))
+    assert len(pictures) >= 5
+    assert all(each.stat().st_size < 300_000 for each in pictures)

@@ -1,0 +1,127 @@
+"""Every number opens its evidence, and the evidence says where the number is from."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from harness.report.page import Page as Made
+from tests.report.page.test_access import cell
+
+pytestmark = pytest.mark.browser
+
+# An address that says which number's evidence is open.
+EVIDENCE = re.compile("[#&]e=")
+COLUMNS = (
+    "rank",
+    "instance",
+    "score",
+    "accuracy",
+    "latency",
+    "p95",
+    "cost",
+    "memory",
+    "index",
+    "front",
+    "outcome",
+    "validity",
+)
+
+
+def opened(page: Page, line: int, column: str) -> str:
+    cell(page, column, line).click()
+    expect(page.locator("#evidence")).to_be_visible()
+    return page.locator("#evidence").inner_text()
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_every_number_has_evidence(shared: Page, results: Made, column: str) -> None:
+    page = shared
+    page.evaluate("harnessPage.main.change(harnessPage.state.parse(''))")
+    text = opened(page, 1, column)
+    page.keyboard.press("Escape")
+    expect(page.locator("#evidence")).to_be_hidden()
+    first = page.evaluate("harnessPage.content.rows[harnessPage.main.view().rows[0]].key")
+    row = next(each for each in results.measured.rows if each.key == first)
+    assert row.machine is not None
+    for part in (*row.keys, row.machine.cpu_model, row.machine.kernel, row.system, row.profile):
+        assert part in text
+    assert f"harness run SUITE.toml --fresh --only '{row.system}/scifact/single_stream/{row.profile}'" in text
+    assert "made of" in text
+
+
+def test_a_score_shows_its_terms(page: Page) -> None:
+    text = opened(page, 1, "score")
+    view = page.evaluate(
+        """() => { const view = harnessPage.main.view(); const row = view.rows[0];
+          const of = (axis) => harnessPage.data.column(axis, view.settings).value[row];
+          return { score: view.score[row], rates: view.rankings[0].metrics.map((each) => each.rate.value),
+                   values: ["accuracy", "cost", "latency"].map(of) }; }"""
+    )
+    accuracy, cost, latency = view["values"]
+    by_hand = 0.5 * accuracy - 0.25 * cost / view["rates"][0] - 0.25 * latency / view["rates"][1]
+    assert view["score"] == pytest.approx(by_hand)
+    assert f"= {view['score']:.6g}" in text
+    assert "0.5 ×" in text and "exchange rate of cost" in text
+
+
+def test_a_cost_shows_its_formula_its_machine_and_the_price(page: Page) -> None:
+    text = opened(page, 1, "cost")
+    assert "US$ per million queries = mean latency (s) x US$ per hour / 3600 x 1,000,000" in text
+    assert "prices: aws us-east-1, on-demand, 2026-07-20" in text
+
+
+def test_samples_are_a_histogram_and_a_distribution(page: Page) -> None:
+    opened(page, 1, "latency")
+    for kind in ("histogram", "ecdf"):
+        assert page.locator(f'#evidence [data-chart="{kind}"] svg path').count() > 3
+    bins = page.evaluate(
+        """() => harnessPage.charts.bins(harnessPage.content.rows[harnessPage.main.view().rows[0]].quantiles, true)"""
+    )
+    assert sum(share for _, _, share in bins) == pytest.approx(100)
+    assert all(share >= 0 for _, _, share in bins)
+
+
+def test_a_failed_row_says_how_it_ended(page: Page) -> None:
+    page.locator("#outcome").select_option("oom")
+    text = opened(page, 1, "score")
+    assert "the kernel killed the job at the memory limit" in text
+    assert "No distribution: it has no samples" in text
+
+
+def test_a_noisy_row_shows_its_finding(page: Page) -> None:
+    page.locator("#validity").select_option("noisy")
+    assert "drift (noisy): drift: the slowest trial's mean is 1.53 times" in opened(page, 1, "validity")
+
+
+def test_a_contested_point_names_who_contests_it(page: Page) -> None:
+    page.locator('th[data-column="front"] button').click()
+    states = page.locator('#body td[data-column="front"]').all_inner_texts()
+    place = next((number for number, state in enumerate(states, 1) if "contested" in state), None)
+    assert place is not None
+    assert "by their values" in opened(page, place, "front")
+
+
+def test_escape_closes_it_and_gives_the_focus_back(page: Page) -> None:
+    opened(page, 3, "cost")
+    page.keyboard.press("Escape")
+    expect(page.locator("#evidence")).to_be_hidden()
+    expect(cell(page, "cost", 3)).to_be_focused()  # a moment after it is hidden
+    expect(page).not_to_have_url(EVIDENCE)
+
+
+def test_back_closes_the_evidence(page: Page) -> None:
+    opened(page, 2, "latency")
+    expect(page).to_have_url(EVIDENCE)
+    page.go_back()
+    expect(page.locator("#evidence")).to_be_hidden()
+
+
+def test_evidence_fits_a_narrow_window(page: Page) -> None:
+    page.set_viewport_size({"width": 320, "height": 640})
+    opened(page, 1, "score")
+    box = page.locator("#evidence").bounding_box()
+    assert box is not None and box["width"] <= 320 and box["height"] <= 640
+    assert page.locator("#evidence").evaluate("(each) => each.scrollWidth <= each.clientWidth")

@@ -1,0 +1,78 @@
+"""A stranger's names and texts are shown, and do nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.report.page import made
+from tests.report.page.conftest import Open
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def hostile(open_file: Open, hostile_file: Path) -> Page:
+    return open_file(hostile_file, "#d=scifact")
+
+
+def test_hostile_names_are_shown_as_text(hostile: Page) -> None:
+    assert made.HOSTILE in hostile.locator("#body").inner_text()
+    assert hostile.locator("#body script, #body img, main img, main script").count() == 0
+    assert hostile.evaluate("document.scripts.length") == hostile.evaluate(
+        "document.querySelectorAll('body > script').length"
+    )
+
+
+def test_every_evidence_of_them_is_text(hostile: Page) -> None:
+    lines = hostile.locator("#body tr", has_text=made.HOSTILE)
+    assert lines.count() == 2
+    for line in lines.all():
+        for button in line.locator("button").all():
+            button.click()
+            expect(hostile.locator("#evidence")).to_be_visible()
+            assert hostile.locator("#evidence img, #evidence script").count() == 0
+            hostile.keyboard.press("Escape")
+            expect(hostile.locator("#evidence")).to_be_hidden()
+    hostile.evaluate("harnessPage.charts.redraw()")
+    assert hostile.locator("figure img, figure script").count() == 0
+
+
+def test_the_command_quotes_a_hostile_name(hostile: Page) -> None:
+    found = hostile.evaluate(
+        """() => { harnessPage.content.rows[0].system = "a'; rm -rf ~; '"; const row = 0;
+          harnessPage.main.change({ evidence: { row, column: "rank" } });
+          return document.querySelector("#evidence pre").textContent; }"""
+    )
+    assert found.startswith("harness run SUITE.toml --fresh --only 'a'\\''; rm -rf ~; '\\''/")
+
+
+def test_a_sent_address_cannot_bring_a_script(open_file: Open, tmp_path: Path) -> None:
+    path = tmp_path / "quiet.html"
+    path.write_text(made.html(made.rows(5)[0]), encoding="utf-8")
+    page = open_file(path, "#q=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E&d=%3Cscript%3Ealert(1)%3C%2Fscript%3E")
+    assert page.locator("#query").input_value() == "<img src=x onerror=alert(1)>"
+    assert page.locator("main img").count() == 0
+
+
+def test_the_content_policy_stops_an_injected_script(browser: Browser, hostile_file: Path) -> None:
+    """Even a script that found its way into the page would not run, and nothing could be sent."""
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    refused: list[str] = []
+    page.on("console", lambda each: refused.append(each.text))
+    page.goto(hostile_file.as_uri())
+    ran = page.evaluate(
+        """async () => {
+          const script = document.createElement("script");
+          script.textContent = "window.ran = true";
+          document.body.append(script);
+          const sent = await fetch("data:text/plain,x").then(() => true, () => false);
+          return [window.ran === true, sent];
+        }"""
+    )
+    context.close()
+    assert ran == [False, False]
+    assert any("Content Security Policy" in each for each in refused)

@@ -1,0 +1,329 @@
+"""The page as people use it: it opens, sorts, filters, reprices, and its address is the view."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from harness.analysis.table import per_query_key
+from harness.report import page as pages
+from harness.report.page import Page as Made
+from tests.report.page import made
+from tests.report.page.conftest import Open
+
+pytestmark = pytest.mark.browser
+
+
+def column(page: Page, name: str) -> list[str]:
+    """The cells of a column as shown, each one's first line; failed rows have none of the numbers."""
+    cells = page.locator(f'#body tr [data-column="{name}"]').evaluate_all(
+        "(all) => all.filter((each) => each.tagName !== 'BUTTON').map((each) => each.innerText.split('\\n')[0].trim())"
+    )
+    return [str(cell) for cell in cells]
+
+
+def numbers(cells: list[str]) -> list[float]:
+    return [float(cell.replace(",", "")) for cell in cells if not cell.startswith("—")]
+
+
+def test_a_page_opens_with_the_ranking_of_the_largest_group(page: Page) -> None:
+    assert page.title() == "Made-up results"
+    ranks = numbers(column(page, "rank"))
+    assert ranks == sorted(ranks) and ranks[0] == 1
+    assert page.locator("figure").count() == 5
+    expect(page.locator("#summary")).to_contain_text("One point of accuracy is worth")
+
+
+@pytest.mark.parametrize("name", ["accuracy", "latency", "cost", "memory", "index", "score"])
+def test_a_header_sorts_by_its_column_and_again_the_other_way(page: Page, name: str) -> None:
+    header = page.locator(f'th[data-column="{name}"]')
+    header.locator("button").click()
+    better = "descending" if name in ("accuracy", "score") else "ascending"
+    assert header.get_attribute("aria-sort") == better
+    first = numbers(column(page, name))
+    assert first == sorted(first, reverse=better == "descending") and len(set(first)) > 1
+    header.locator("button").click()
+    other = numbers(column(page, name))
+    assert other == sorted(other, reverse=better == "ascending")
+    assert page.locator('th[aria-sort]:not([aria-sort="none"])').count() == 1
+    cells = column(page, name)
+    missing = [place for place, cell in enumerate(cells) if cell.startswith("—")]
+    assert missing == list(range(len(cells) - len(missing), len(cells))), "what is missing stands last either way"
+
+
+def test_a_filter_looks_into_system_profile_instance_and_outcome(page: Page) -> None:
+    box = page.locator("#query")
+    for words, name in (("hybrid", "system"), ("CPU2-mem32", "profile"), ("a1.", "instance"), ("oom", "outcome")):
+        box.fill(words)
+        cells = column(page, name)
+        assert cells and all(words.lower() in cell.lower() for cell in cells), name
+    box.fill("hybrid oom")
+    assert set(column(page, "outcome")) == {"oom"} and all("hybrid" in cell for cell in column(page, "system"))
+    box.fill("no such thing")
+    expect(page.locator("#count")).to_have_text("No row of 60 passes this filter.")
+    box.fill("")
+    expect(page.locator("#count")).to_contain_text("60 rows")
+
+
+def test_filters_leave_ranks_as_they_are(page: Page) -> None:
+    def ranks() -> dict[tuple[str, str], str]:
+        names = zip(column(page, "system"), column(page, "profile"), strict=True)
+        return dict(zip(names, column(page, "rank"), strict=True))
+
+    before = ranks()
+    page.locator("#validity").select_option("noisy")
+    assert set(column(page, "validity")) == {"noisy"}
+    shown = ranks()
+    assert shown and all(before.get(name, rank) == rank for name, rank in shown.items())
+    page.locator("#validity").select_option("")
+    page.locator("#outcome").select_option("oom")
+    assert set(column(page, "outcome")) == {"oom"}
+
+
+def test_failed_and_noisy_rows_stay_and_say_why(page: Page) -> None:
+    noisy = page.locator("#body tr.noisy").first
+    assert noisy.locator('td[data-column="validity"]').inner_text().split() == ["noisy", "drift"]
+    assert "0.00" not in column(page, "score")
+    page.locator("#page-last").click()
+    failed = page.locator("#body tr.failed")
+    assert failed.count() > 3
+    for line in failed.all()[:3]:
+        assert "the kernel killed the job" in line.inner_text() or "exit code" in line.inner_text()
+
+
+def test_what_is_missing_is_a_dash_with_its_reason_and_never_zero(page: Page) -> None:
+    page.locator("#outcome").select_option("ok")
+    missing = page.locator('td[data-column="memory"] button', has_text="—").first
+    mark = missing.locator("sup").inner_text()
+    reasons = page.locator("#footnotes li").all_inner_texts()
+    assert reasons[int(mark) - 1] == "not measured"
+    assert missing.get_attribute("aria-label") == "no number: not measured"
+    assert "0" not in column(page, "memory")
+
+
+def test_rows_are_shown_forty_to_a_page(open_file: Open, tmp_path: Path) -> None:
+    path = tmp_path / "many.html"
+    path.write_text(made.html(*made.rows(230)), encoding="utf-8")
+    page = open_file(path)
+    assert page.locator("#body tr").count() == 40
+    expect(page.locator("#page-of")).to_have_text("page 1 of 6")
+    seen = set(page.locator("#body tr").evaluate_all("(all) => all.map((each) => each.dataset.row)"))
+    for _ in range(5):
+        page.locator("#page-next").click()
+        seen |= set(page.locator("#body tr").evaluate_all("(all) => all.map((each) => each.dataset.row)"))
+    assert len(seen) == 230
+    assert page.locator("#page-next").get_attribute("aria-disabled") == "true"
+    expect(page.locator("#page-of")).to_have_text("page 6 of 6")
+    page.locator("#query").fill("bm25")
+    expect(page.locator("#page-of")).to_contain_text("page 1 of")
+
+
+def test_a_preset_sets_the_sliders_and_shows_that_it_is_chosen(page: Page) -> None:
+    before = column(page, "score")
+    page.get_by_role("button", name="latency first").click()
+    assert page.locator("#weight-latency").input_value() == "80"
+    assert page.get_by_role("button", name="latency first").get_attribute("aria-pressed") == "true"
+    assert page.get_by_role("button", name="balanced").get_attribute("aria-pressed") == "false"
+    assert column(page, "score") != before
+
+
+def test_sliders_always_sum_to_one(page: Page) -> None:
+    for axis, value in (("accuracy", "90"), ("cost", "100"), ("latency", "33"), ("accuracy", "0"), ("cost", "7")):
+        page.locator(f"#weight-{axis}").fill(value)
+        weights = page.evaluate("harnessPage.main.current().weights")
+        assert sum(weights) == 1000 and min(weights) >= 0
+        assert page.locator(f"#weight-{axis}-value").inner_text() == f"{value} %"
+
+
+def test_others_keep_their_proportion_while_one_slider_moves(page: Page) -> None:
+    page.evaluate("harnessPage.main.change({weights: [400, 400, 200]})")
+    slider = page.locator("#weight-accuracy")
+    for value in ("100", "10"):
+        slider.fill(value)
+    assert page.evaluate("harnessPage.main.current().weights") == [100, 600, 300]
+
+
+def test_other_prices_change_costs_ranks_and_the_picture_at_once(page: Page) -> None:
+    page.locator("#figure-front summary").click()
+    before = column(page, "cost"), column(page, "instance"), page.locator("#figure-front tbody").inner_text()
+    page.locator("#region").select_option("gcp/us-central1")
+    expect(page.locator("#summary")).to_contain_text("gcp us-central1, on-demand, 2025-03-06")
+    page.wait_for_function("(was) => document.querySelector('#figure-front tbody').innerText !== was", arg=before[2])
+    assert column(page, "cost") != before[0]
+    page.locator("#region").select_option("azure/eastus")
+    assert page.locator("#date").input_value() == "2023-12-18"
+    assert column(page, "instance") != before[1]
+    expect(page).to_have_url(re.compile("p=azure"))
+    page.locator("#region").select_option("aws/us-east-1")
+    assert page.locator("#date").input_value() == "2026-07-20"
+    page.locator("#date").select_option("2022-10-31")
+    expect(page.locator("#summary")).to_contain_text("2022-10-31")
+
+
+def test_another_measure_and_dataset(page: Page) -> None:
+    first = column(page, "accuracy")
+    page.locator("#measure").select_option(label="nDCG@10")
+    assert column(page, "accuracy") != first
+    assert page.locator('th[data-column="accuracy"]').inner_text().split("\n")[0].startswith("nDCG@10, points")
+    page.locator("#dataset").select_option("nfcorpus")
+    assert page.evaluate("harnessPage.main.view().groups.map((group) => group.dataset)") == ["nfcorpus"]
+    page.locator("#dataset").select_option("*")
+    assert page.locator('th[data-column="group"]').count() == 1
+    expect(page.locator("#count")).to_contain_text("120 rows")
+    assert column(page, "rank").count("1") == 1, "the other group's first stands on a later page"
+    expect(page.locator("#figure-front .why-not")).to_contain_text("Choose one comparison group")
+
+
+def test_the_address_is_the_view(page: Page, open_file: Open, file: Path) -> None:
+    page.locator("#dataset").select_option("nfcorpus")
+    page.locator("#mode").select_option("robust")
+    page.get_by_role("button", name="cost first").click()
+    page.locator("#date").select_option("2022-12-05")
+    page.locator("#across").select_option("latency")
+    page.locator('th[data-column="latency"] button').click()
+    page.locator("#query").fill("cpu")
+    page.locator("#query").blur()
+    page.locator("#outcome").select_option("ok")
+    page.locator('#body tr:nth-child(2) td[data-column="cost"] button').click()
+    fragment = str(page.evaluate("window.location.hash.slice(1)"))
+    for part in ("mode=robust", "w=0.1,0.8,0.1", "s=latency", "q=cpu", "o=ok", "x=latency", "e="):
+        assert part in fragment
+    sent = open_file(file, f"#{fragment}")
+    assert sent.evaluate("harnessPage.main.current()") == page.evaluate("harnessPage.main.current()")
+    assert sent.locator("#body").inner_text() == page.locator("#body").inner_text()
+    assert sent.locator("#evidence").inner_text() == page.locator("#evidence").inner_text()
+    assert sent.locator("#date").input_value() == "2022-12-05"
+    sent.reload()
+    assert sent.locator("#body").inner_text() == page.locator("#body").inner_text()
+
+
+def test_back_and_forward_restore_each_view(page: Page) -> None:
+    page.get_by_role("button", name="cost first").click()
+    page.locator('th[data-column="latency"] button').click()
+    page.go_back()
+    page.wait_for_function("harnessPage.main.current().sort === 'rank'")
+    assert page.evaluate("harnessPage.main.current().weights") == [100, 800, 100]
+    page.go_back()
+    page.wait_for_function("harnessPage.main.current().weights[0] === 500")
+    page.go_forward()
+    page.wait_for_function("harnessPage.main.current().weights[0] === 100")
+
+
+@pytest.mark.parametrize(
+    "fragment",
+    [
+        "#%",
+        "#w=1,2,3&mode=<script>&p=a,b,c,d&s=__proto__&n=-1&m=constructor&o=x&v=y&x=z&e=a,b&rcost=1e999&g=0&d=none",
+        "#w=NaN,0,0&w=0.5&n=99999999999999999999&rlatency=-5&rcost=0&e=,&i=2&hw=1-a",
+        "#w=,,&q=" + "x" * 500,
+        "#&&&===&=",
+    ],
+)
+def test_a_broken_fragment_falls_back(open_file: Open, file: Path, fragment: str) -> None:
+    page = open_file(file, fragment)
+    assert page.evaluate("harnessPage.main.current().weights") == [500, 250, 250]
+    assert page.evaluate("harnessPage.main.current().rates") == {"cost": None, "latency": None}
+    assert page.locator("#evidence").evaluate("(each) => each.open") is False
+    assert len(page.evaluate("harnessPage.main.current().query")) <= 200
+
+
+def test_a_page_beyond_the_last_is_the_last(open_file: Open, file: Path) -> None:
+    page = open_file(file, "#n=7")
+    expect(page.locator("#page-of")).to_have_text("page 2 of 2")
+    assert page.locator("#body tr").count() == 20
+
+
+def test_a_page_of_nothing_and_one_of_failures_alone(open_file: Open, tmp_path: Path) -> None:
+    failures = [row for row in made.rows(60)[0] if row.outcome.value != "ok"]
+    for name, rows in (("none", []), ("failed", failures)):
+        path = tmp_path / f"{name}.html"
+        path.write_text(pages.render(pages.of(made.page_of(rows))), encoding="utf-8")
+        page = open_file(path)
+        assert page.locator("#body tr").count() == len(rows)
+
+
+def test_a_row_of_one_pass_of_warm_up_says_so_beside_its_latency(open_file: Open, tmp_path: Path) -> None:
+    path = tmp_path / "cold.html"
+    rows, found = made.rows(8)
+    path.write_text(made.html([replace(row, one_pass_warmup=10) for row in rows], found), encoding="utf-8")
+    cell = open_file(path).locator("tr:not(.failed) td[data-column=latency]").first
+    expect(cell).to_contain_text("after 10 warm-up queries")
+
+
+def test_results_of_two_origins_with_one_key_stay_apart(open_file: Open, tmp_path: Path) -> None:
+    rows, found = made.rows(20)
+    merged = [replace(row, origin=origin) for origin in ("ours", "theirs") for row in rows]
+    samples = {per_query_key(row): found[row.key] for row in merged if row.key in found}
+    path = tmp_path / "merged.html"
+    path.write_text(made.html(merged, samples), encoding="utf-8")
+    page = open_file(path)
+    assert page.locator("#body tr").count() == 40
+    assert set(column(page, "origin")) == {"ours", "theirs"}
+    page.locator("#query").fill("theirs")
+    assert set(column(page, "origin")) == {"theirs"}
+    page.locator('#body tr:nth-child(2) button[data-column="score"]').click()
+    expect(page.locator("#evidence dl").nth(1)).to_contain_text("theirs")
+    expect(page).to_have_url(re.compile("e=theirs/"))
+
+
+def test_pictures_follow_what_is_chosen(page: Page) -> None:
+    chart = page.locator("#chart-front")
+    first = chart.get_attribute("aria-label")
+    page.locator("#across").select_option("latency")
+    page.wait_for_function(
+        "(was) => document.getElementById('chart-front').getAttribute('aria-label') !== was", arg=first
+    )
+    assert "front of accuracy and latency" in str(chart.get_attribute("aria-label")).lower()
+    for name in ("ecdf", "memory", "cost"):
+        page.locator(f"#figure-{name}").scroll_into_view_if_needed()
+        page.wait_for_selector(f"#chart-{name} svg path", state="attached")
+        page.locator(f"#figure-{name} summary").click()
+        expect(page.locator(f"#figure-{name} tbody tr").nth(1)).to_be_attached()  # made when it is opened
+        page.locator(f"#figure-{name} summary").click()
+
+
+def test_a_click_on_the_map_chooses_weights(page: Page) -> None:
+    page.wait_for_selector("#chart-winners svg path", state="attached")
+    box = page.locator("#chart-winners").bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 60)
+    weights = page.evaluate("harnessPage.main.current().weights")
+    assert weights[0] > 750 and sum(weights) == 1000
+    page.mouse.click(box["x"] + 5, box["y"] + 5)
+    assert page.evaluate("harnessPage.main.current().weights") == weights, "beside the triangle is no choice"
+
+
+def test_the_file_that_the_command_writes(open_file: Open, tmp_path: Path, results: Made) -> None:
+    from click.testing import CliRunner
+
+    from harness.cli import main
+
+    path = tmp_path / "page.html"
+    shipped = Path(__file__).parents[3] / "results" / "published" / "santhanam2023"
+    done = CliRunner().invoke(
+        main, ["report", str(shipped), "--format", "html", "-o", str(path), "--as-of", "2022-11-30"]
+    )
+    assert (done.exit_code, done.output) == (0, "")
+    page = open_file(path)
+    assert "2022-10-31" in page.locator("#summary").inner_text()
+    refused = CliRunner().invoke(main, ["report", str(shipped), "--format", "html", "--layout", "santhanam2023"])
+    assert refused.exit_code == 2 and refused.stderr.startswith(
+        "harness: --layout santhanam2023: a page has one layout"
+    )
+
+
+def test_a_page_opens_with_the_view_it_was_made_with(open_file: Open, results: Made, tmp_path: Path) -> None:
+    view = "w=0.200%2C0.300%2C0.500&mode=robust"
+    path = tmp_path / "view.html"
+    path.write_text(pages.render(pages.of(replace(results, view=view))), encoding="utf-8")
+    page = open_file(path)
+    assert page.evaluate("window.location.hash") in ("", "#")
+    state = "window.harnessPage.state.parse(window.location.hash)"
+    assert page.evaluate(f"[{state}.weights, {state}.mode]") == [[200, 300, 500], "robust"]
+    usual = "window.harnessPage.state.parse('#w=0.5,0.25,0.25&mode=reference')"
+    sent = page.evaluate(f"window.harnessPage.state.format({usual})")
+    assert sorted(sent.split("&")) == ["mode=reference", "w=0.5,0.25,0.25"]

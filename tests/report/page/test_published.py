@@ -1,0 +1,69 @@
+"""The published results' page: Figure 1, Figure 2 and Table 4 of the paper, as far as its printed figures go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from playwright.sync_api import Page
+
+from harness.analysis.published import tables
+from harness.cli import main
+from tests.report.page.conftest import Open
+
+pytestmark = pytest.mark.browser
+SHIPPED = Path(__file__).parents[3] / "results" / "published" / "santhanam2023"
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("published") / "page.html"
+    arguments = ["report", str(SHIPPED), "--format", "html", "-o", str(path), "--as-of", "2022-12-02"]
+    assert CliRunner().invoke(main, arguments).exit_code == 0
+    return path
+
+
+@pytest.fixture
+def published(open_file: Open, path: Path) -> Page:
+    return open_file(path)
+
+
+@pytest.mark.parametrize("dataset", ["msmarco", "xortydi"])
+def test_table_4_with_the_papers_rates(published: Page, dataset: str) -> None:
+    """Costs are made again from printed latencies here, so scores differ by more than those of printed costs do."""
+    published.locator("#dataset").select_option(dataset)
+    published.get_by_role("button", name="the paper's").click()
+    assert published.get_by_role("button", name="the paper's").get_attribute("aria-pressed") == "true"
+    shown = published.evaluate(
+        """() => { const view = harnessPage.main.view();
+          return view.rows.map((row) => { const { system, cpus, gpus, memory } = harnessPage.content.rows[row];
+            return [system, cpus, gpus, memory / 2 ** 30, view.score[row]]; }); }"""
+    )
+    scores = {tuple(each[:4]): each[4] for each in shown}
+    printed = tables.read(SHIPPED).table4[dataset]
+    assert len(printed) == len(scores)
+    for line in printed:
+        parts = {words.split()[1]: int(words.split()[0]) for words in line.hardware.split(", ")}
+        key = (line.system, parts["CPU"], parts.get("GPU", 0), parts["GB"])
+        assert scores[key] == pytest.approx(float(line.dynascore.value), abs=0.1), key
+
+
+def test_figure_1_has_the_papers_front(published: Page) -> None:
+    front = published.evaluate(
+        """() => { const view = harnessPage.main.view();
+          const front = view.rows.filter((row) => view.frontOf[row] !== "dominated");
+          return front.map((row) => harnessPage.content.rows[row].system); }"""
+    )
+    assert {"BM25", "BT-SPLADE-L", "ColBERTv2-S", "ColBERTv2-M"} == set(front)
+    assert "not measured here" not in published.locator("#figure-front").inner_text()
+
+
+def test_what_the_paper_does_not_print_says_so(published: Page) -> None:
+    assert "no samples: the paper prints the mean alone" in published.locator("#footnotes").inner_text()
+    published.locator("#figure-ecdf").scroll_into_view_if_needed()
+    published.wait_for_selector("#figure-ecdf .why-not:not([hidden])")
+    published.locator('#body tr:first-child button[data-column="cost"]').click()
+    text = published.locator("#evidence").inner_text()
+    assert "Published, not measured here: no environment is known." in text
+    assert "nothing here repeats it" in text

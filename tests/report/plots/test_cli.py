@@ -1,0 +1,92 @@
+"""`harness report --format png|svg|pdf`: files, their paths, and why others are not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from harness.cli import main
+from harness.cli import report as commands
+from harness.config import data_root
+from harness.launch.fake import FakeLauncher
+from harness.report import plots
+from harness.report.plots import theme
+from scripts.docs import make_pictures
+from tests.conftest import Bench
+
+PUBLISHED = data_root() / "results" / "published" / "santhanam2023"
+
+
+def ask(*words: object) -> Result:
+    return CliRunner().invoke(main, ["report", *map(str, words)], catch_exceptions=False)
+
+
+@pytest.mark.slow
+def test_pictures_go_into_a_folder_and_their_paths_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two kinds: tests/report/plots/test_pictures.py draws the others."""
+    monkeypatch.setattr(plots, "KINDS", ("winners", "memory"))
+    done = ask(PUBLISHED, "--format", "svg", "-o", tmp_path / "deep" / "pictures", "--cache", tmp_path / "cache")
+    assert done.exit_code == 0
+    paths = [Path(line) for line in done.stdout.splitlines()]
+    assert sorted(paths) == sorted((tmp_path / "deep" / "pictures").iterdir())
+    assert {path.name for path in paths} >= {
+        "msmarco-santhanam2023-memory.svg",
+        "msmarco-santhanam2023-winners.svg",
+        "xortydi-winners.svg",
+    }
+    assert "xortydi: no picture of memory limits: each system was measured at one limit only" in done.stderr
+
+
+def test_without_a_folder_it_says_so(tmp_path: Path) -> None:
+    done = ask(PUBLISHED, "--format", "png", "--cache", tmp_path)
+    assert done.exit_code == 2
+    assert done.stderr == "harness: --format png writes several files; name a folder for them with -o\n"
+
+
+def test_a_layout_is_of_tables(tmp_path: Path) -> None:
+    done = ask(PUBLISHED, "--format", "pdf", "-o", tmp_path, "--layout", "santhanam2023")
+    assert done.exit_code == 2 and "--layout santhanam2023 is the shape of a table" in done.stderr
+
+
+def test_a_file_in_the_way_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    done = ask(PUBLISHED, "--format", "png", "-o", tmp_path / "file", "--cache", tmp_path)
+    assert done.exit_code == 2 and len(done.stderr.splitlines()[-1:]) == 1
+    assert "cannot be written" in done.stderr and "Traceback" not in done.output
+
+
+def test_results_without_a_picture_end_with_1_and_say_why(bench: Bench, tmp_path: Path) -> None:
+    bench.run(FakeLauncher(), bench.suite("", systems=["planted"], profiles=["cpu1-mem1"]))
+    done = ask(bench.results, "--format", "png", "-o", tmp_path / "out", "--cache", bench.cache)
+    assert done.exit_code == 1 and done.stdout == ""
+    assert "tiny: no picture of cost and accuracy: no row of tiny can be ranked; planted: invalid" in done.stderr
+
+
+def test_the_command_knows_every_format() -> None:
+    assert commands.PICTURES == theme.FORMATS
+
+
+def test_latex_of_stored_and_published_results(bench: Bench, tmp_path: Path) -> None:
+    bench.run(FakeLauncher(), bench.suite("", systems=["planted"], profiles=["cpu1-mem1"]))
+    for asked in ([bench.results], [bench.results, "--layout", "santhanam2023"], [PUBLISHED]):
+        done = ask(*asked, "--format", "latex", "--cache", bench.cache)
+        assert (
+            done.exit_code == 0 and r"\begin{tabular}" in done.stdout and done.stdout.startswith("% Made by harness.")
+        )
+
+
+def test_a_leaderboard_as_latex(tmp_path: Path) -> None:
+    asked = ["leaderboard", str(PUBLISHED), "--dataset", "xortydi", "--format", "latex", "--cache", str(tmp_path)]
+    done = CliRunner().invoke(main, asked, catch_exceptions=False)
+    assert done.exit_code == 0 and r"1 & ColBERTv2-L & cpu16-mem64 &" in done.stdout
+
+
+def test_the_pages_show_every_picture_that_is_made_for_them() -> None:
+    page = "".join((make_pictures.FOLDER.parent / name).read_text() for name in ("pictures.md", "published.md"))
+    names = {f"{name}.png" for name in make_pictures.SHOWN}
+    assert names <= {path.name for path in make_pictures.FOLDER.iterdir()}
+    assert {f"{picture.name}.png" for picture in make_pictures.pictures()} == names
+    assert all(f"](pictures/{name})" in page for name in names)
+    assert all(path.stat().st_size < 200_000 for path in make_pictures.FOLDER.iterdir() if path.name in names)

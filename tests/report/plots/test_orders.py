@@ -1,0 +1,208 @@
+"""The picture of systems that change places: which rows are one system, which are left out, why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.analysis import robustness
+from harness.analysis.leaderboard import Asked
+from harness.analysis.robustness import Values
+from harness.analysis.table import Row, Table, Validity, per_query_key
+from harness.evaluation.per_query import PerQuery
+from harness.records import Outcome
+from harness.report.plots import album, order_flips, theme
+from harness.report.plots.row_plots import Missing, Rows
+from harness.stats import Estimate
+from tests.report.plots.conftest import made, row
+
+QUERIES = tuple(f"q{number:02}" for number in range(40))
+
+
+@pytest.fixture(autouse=True)
+def settings() -> Iterator[None]:
+    with theme.settings(9):
+        yield
+
+
+def values(seed: int, mean: float) -> np.ndarray[Any, Any]:
+    return np.clip(np.random.default_rng(seed).normal(mean, 0.3, len(QUERIES)), 0, 1)
+
+
+def of(row: Row, ids: tuple[str, ...] = QUERIES, **measures: Any) -> PerQuery:
+    """``RR`` stands for RR@10 and so on."""
+    return PerQuery(
+        per_query_key(row), ids, np.zeros(0), {f"{each}@10": np.asarray(of) for each, of in measures.items()}
+    )
+
+
+def rows_of(table: Table, *found: PerQuery, measure: str = "RR@10") -> Rows:
+    return Rows(table, {each.key: each for each in found}, Asked("scifact", measure), {}, "scifact")
+
+
+def drawn(rows: Rows) -> tuple[list[str], str, Any]:
+    """The systems' labels, all small print in one line, and the figure."""
+    figure = order_flips.make(rows)()
+    labels = [each.get_text() for each in figure.axes[0].get_yticklabels()]
+    return labels, " ".join(" ".join(each.get_text() for each in figure.texts).split()), figure
+
+
+def numbers(axes: Any) -> dict[tuple[float, float], str]:
+    return {text.get_position(): text.get_text() for text in axes.texts}
+
+
+A, B, C = (row(system, "cpu1-mem1", 0) for system in ("a", "b", "c"))
+A2 = row("a", "cpu1-mem2", 0)
+
+
+def test_the_matrix_is_that_of_the_values_alone() -> None:
+    rr = [values(seed, mean) for seed, mean in ((1, 0.4), (2, 0.5), (3, 0.45))]
+    ndcg = [values(seed, mean) for seed, mean in ((4, 0.6), (5, 0.5), (6, 0.4))]
+    table = replace(made([A, B, C]), measures=("RR@10", "nDCG@10"))
+    found = [of(each, RR=one, nDCG=other) for each, one, other in zip((A, B, C), rr, ndcg, strict=True)]
+    _, _, figure = drawn(rows_of(table, *found))
+    columns = {"RR@10": np.stack(rr, axis=1), "nDCG@10": np.stack(ndcg, axis=1)}
+    expected = robustness.of_values("x", Values(("a", "b", "c"), columns), robustness.Asked("RR@10", ("nDCG@10",)))
+    assert [each.cause.value for each in expected.conditions] == ["other queries", "another measure"]
+    for axes, condition in zip(figure.axes, expected.conditions, strict=False):
+        shares = {at: float(text) / 100 for at, text in numbers(axes).items()}
+        assert len(shares) == 3
+        for (other, one), share in shares.items():
+            assert share == pytest.approx(condition.flips[int(one)][int(other)], abs=0.0051)
+        assert axes.get_title(loc="left").endswith(condition.name)
+    assert not np.allclose(*(np.asarray(each.flips, dtype=float) for each in expected.conditions), equal_nan=True), (
+        "both panels would look alike"
+    )
+
+
+def test_profiles_that_gave_the_same_are_one_system_and_others_are_not() -> None:
+    one, other = values(1, 0.4), values(2, 0.6)
+    labels, text, _ = drawn(rows_of(made([A, A2, B]), of(A, RR=one), of(A2, RR=one), of(B, RR=other)))
+    assert labels == ["b  1", "a  2"]
+    assert "Rows of a system that are worth the same for every query are one." in text
+    labels, text, _ = drawn(rows_of(made([A, A2, B]), of(A, RR=one), of(A2, RR=one * 0.5), of(B, RR=other)))
+    assert labels == ["b  1", "a on cpu1-mem1  2", "a on cpu1-mem2  3"]
+    assert "are one." not in text
+    # Alike by one measure, apart by another: two rankings.
+    table = replace(made([A, A2, B]), measures=("RR@10", "P@10"))
+    found = [of(A, RR=one, P=one), of(A2, RR=one, P=other), of(B, RR=other, P=one)]
+    labels, _, figure = drawn(rows_of(table, *found))
+    assert labels == ["b  1", "a on cpu1-mem1  2", "a on cpu1-mem2  3"]
+    assert numbers(figure.axes[0])[1, 2] == "="
+
+
+def test_rows_of_one_name_are_told_apart() -> None:
+    again = [replace(A, suite="other", key="k1"), replace(A, suite="other", key="k2")]
+    found = [of(each, RR=values(seed, 0.2 * seed)) for seed, each in enumerate((A, *again), start=1)]
+    rows = rows_of(made([A, *again]), *found)
+    names = order_flips._names(rows.table.rows)
+    assert names == (f"a on cpu1-mem1, {A.suite}", "a on cpu1-mem1, k1", "a on cpu1-mem1, k2")
+    assert len({*drawn(rows)[0]}) == 3
+    assert len({*order_flips._names([A, A])}) == 2
+
+
+def test_what_is_not_drawn_is_named_with_its_reason() -> None:
+    oom = row("a", "cpu4-mem16", 0, outcome=Outcome.OOM, detail="killed", measures={}, latency_mean_s=Estimate(None))
+    invalid = row("c", "cpu1-mem1", 0, validity=Validity.INVALID)
+    unknown = row("d", "cpu1-mem1", 0)
+    found = [of(each, RR=values(seed, 0.5)) for seed, each in enumerate((A, B, invalid))]
+    labels, text, _ = drawn(rows_of(made([A, B, oom, invalid, unknown]), *found))
+    assert sorted(label[0] for label in labels) == ["a", "b"]
+    assert "a on cpu4-mem16 (oom); c on cpu1-mem1 (invalid: see its notes); d on cpu1-mem1 (no RR@10 by query)" in text
+    assert "Fewer judgements, which turn an order round as well, are drawn by harness robustness." in text
+
+
+def test_a_measure_that_makes_no_order_by_query_is_named_and_others_are_drawn() -> None:
+    table = replace(made([A, B]), measures=("RR@10", "P@10", "NumRet", "R@10"))
+    one, other = (of(each, RR=values(seed, 0.5), P=values(seed, 0.5)) for seed, each in enumerate((A, B)))
+    for each in (one, other):
+        each.measures["NumRet"] = np.full(len(QUERIES), 10.0)
+    one.measures["R@10"] = values(5, 0.5)
+    _, text, figure = drawn(rows_of(table, one, other))
+    panels = [axes.get_title(loc="left").rpartition("\n")[2] for axes in figure.axes]
+    assert [each for each in panels if each] == ["resampled", "P@10"]
+    assert "no picture of another measure: NumRet: it is no mean over queries." in text
+    assert "no picture of another measure: R@10: b on cpu1-mem1 has none by query." in text
+
+
+def test_queries_that_are_not_judged_for_every_system_are_out_for_all() -> None:
+    """Unjudged queries are no number and play no part; nor does the order in which rows hold their queries."""
+    one, other = values(1, 0.4), values(2, 0.5)
+    holes = other.copy()
+    holes[[3, 7]] = np.nan
+    backwards = of(B, QUERIES[::-1], RR=holes[::-1])
+    _, text, figure = drawn(rows_of(made([A, B]), of(A, RR=one), backwards))
+    assert "over 38 queries" in text and "Not judged for every system, left out: 2 queries." in text
+    kept = np.isfinite(holes)
+    found = [
+        of(A, tuple(np.asarray(QUERIES)[kept]), RR=one[kept]),
+        of(B, tuple(np.asarray(QUERIES)[kept]), RR=holes[kept]),
+    ]
+    _, text, whole = drawn(rows_of(made([A, B]), *found))
+    assert "Not judged" not in text
+    assert numbers(figure.axes[0]) == numbers(whole.axes[0]) != {}
+    # A query that nobody judged is not said to be left out: its row says so.
+    gone = [of(each, RR=np.where(kept, every, np.nan)) for each, every in ((A, one), (B, other))]
+    assert "Not judged" not in drawn(rows_of(made([A, B]), *gone))[1]
+
+
+SAME = values(1, 0.4)
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        (rows_of(made([A, B])), r"no row has what it takes \(a on cpu1-mem1: no RR@10 by query; 1 more\)"),
+        (rows_of(made([A, A2]), of(A, RR=SAME), of(A2, RR=SAME)), "an order needs two systems, there is a alone"),
+        (
+            rows_of(made([A, B]), of(A, QUERIES[:5], RR=SAME[:5]), of(B, QUERIES[:5], RR=SAME[5:10])),
+            "resampling needs 11 queries, there are 5",
+        ),
+        (
+            rows_of(made([A, B]), of(A, QUERIES[:20], RR=SAME[:20]), of(B, QUERIES[20:], RR=SAME[20:])),
+            "no query is judged for every system",
+        ),
+        (
+            rows_of(made([replace(A, qrels_sha256="x"), B]), of(A, RR=SAME), of(B, RR=SAME[::-1])),
+            "rows were judged by 2 different sets of judgements",
+        ),
+        (
+            rows_of(
+                replace(made([A, B]), measures=("SetF@10", "NumRet")),
+                *(PerQuery(per_query_key(each), QUERIES, np.zeros(0), {"NumRet": SAME}) for each in (A, B)),
+                measure="NumRet",
+            ),
+            "NumRet makes no order of them: it is no mean over queries",
+        ),
+    ],
+)
+def test_a_missing_picture_of_orders_says_why(rows: Rows, why: str) -> None:
+    with pytest.raises(Missing, match=f"^how often two systems change places: {why}"):
+        order_flips.make(rows)
+
+
+def test_of_few_queries_the_one_order_of_another_measure_is_shown() -> None:
+    table = replace(made([A, B]), measures=("RR@10", "P@10"))
+    found = [of(A, ("q1", "q2"), RR=[1, 1], P=[0, 0]), of(B, ("q1", "q2"), RR=[0, 0], P=[1, 1])]
+    _, text, figure = drawn(rows_of(table, *found))
+    assert numbers(figure.axes[0]) == {(0, 1): "100"}
+    assert "no picture of other queries: resampled: resampling needs 11 queries, there are 2." in text
+
+
+def test_published_rows_have_no_values_by_query(published: Table) -> None:
+    made_of = album.album(published, {}, Asked("", "RR@10"), ["flips"])
+    assert made_of.pictures == () and len(made_of.missing) > 1
+    assert all("no picture of how often two systems change places: no row has what" in each for each in made_of.missing)
+
+
+def test_a_tables_picture_is_named_by_its_place(table: Table, found: Mapping[str, PerQuery]) -> None:
+    (picture,) = album.album(table, found, Asked("", "RR@10"), ["flips"]).pictures
+    assert (picture.name, picture.kind) == ("scifact-flips", "flips")
+    figure = picture.draw()
+    # Six systems on four machines: the machine changes no ranking.
+    assert len(numbers(figure.axes[0])) == 15
+    assert figure.texts[0].get_text() == "scifact: share of draws in which two systems change places, by RR@10"

@@ -1,0 +1,138 @@
+"""Stored results as frames: the columns of the CSV, typed, with what is missing missing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import harness
+from harness import api
+from harness.analysis import results_folder
+from harness.errors import FileError, UsageError
+from harness.pricing import prices
+from harness.report import columns, csv_json
+from harness.report.job_columns import JOBS, SAMPLES, Kind
+from harness.results import reader
+from scripts.docs import generate
+from tests.support.results_folders import QUERIES, job, put
+
+SHIPPED = Path(__file__).parents[2] / "results" / "published" / "santhanam2023"
+
+
+def test_the_frame_is_the_csv_with_types(results: Path) -> None:
+    made = harness.load(results, measures=["RR@10", "P@1"], as_of="2022-12-05")
+    text = csv_json.render_csv(api.table(results, "RR@10 P@1", as_of="2022-12-05"))
+    lines = list(csv.reader(io.StringIO(text)))
+    assert list(made.columns) == lines[0]
+    assert len(made) == len(lines) - 1 == 6
+    for cells, (_, row) in zip(lines[1:], made.iterrows(), strict=True):
+        for name, cell in zip(lines[0], cells, strict=True):
+            value = row[name]
+            if cell == "":
+                assert pd.isna(value), name
+            elif isinstance(value, float):
+                assert repr(value) == cell, name
+            elif isinstance(value, pd.Timestamp):
+                assert value == pd.Timestamp(cell), name
+            else:
+                assert str(value) == cell, name
+    assert {str(dtype) for dtype in made.dtypes} >= {"string", "Float64", "Int64"}
+    assert str(made.started_at.dt.tz) == "UTC" and made.price_date.dt.year.eq(2022).all()
+
+
+def test_what_is_missing_is_never_0(results: Path) -> None:
+    made = harness.load(results).set_index(["system", "scenario"])
+    failed = made.loc[("greedy", "single_stream")]
+    assert failed["outcome"] == "oom"
+    for name in ("latency_mean_ms", "RR@10", "queries", "peak_anon_mib", "usd_per_million_queries"):
+        assert failed[name] is pd.NA, name
+    assert made.loc[("planted", "single_stream"), "throughput_qps"] is pd.NA
+    assert made.loc[("planted", "offline"), "throughput_qps"] > 0
+
+
+def test_units_prices_and_notes_travel_with_the_frame(results: Path) -> None:
+    attrs = harness.load(results, as_of="2022-12-05").attrs
+    assert attrs["units"]["latency_mean_ms"] == "ms" and attrs["units"].keys() == attrs["meanings"].keys()
+    assert attrs["prices"]["date"] == "2022-12-05" and attrs["prices"]["region"] == "us-east-1"
+    assert any(note.startswith("Latency mean") for note in attrs["notes"])
+
+
+def test_rows_are_kept_where_the_command_line_keeps_them(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = harness.load(results)
+    assert list((results.parent / "cache" / "tables").iterdir())
+    monkeypatch.setattr(reader, "read_jobs", lambda _: pytest.fail("rows were made again"))
+    pd.testing.assert_frame_equal(harness.load(str(results)), before)
+    with pytest.raises(pytest.fail.Exception):
+        harness.load(results, cache=results.parent / "elsewhere")
+
+
+def test_published_tables_are_rows_too() -> None:
+    made = harness.load(SHIPPED, as_of="2022-12-05")
+    first = made[(made.suite == "santhanam2023") & (made.system == "BM25")].iloc[0]
+    assert (first["RR@10"], first["latency_mean_ms"], first["instance_type"]) == (0.187, 11.0, "m6gd.medium")
+    assert made.started_at.isna().all() and made.p50_ms.isna().all()
+    with pytest.raises(UsageError, match="published tables have rows alone"):
+        harness.load_samples(SHIPPED)
+
+
+def test_every_raw_sample_has_its_job_beside_it(results: Path) -> None:
+    made = harness.load_samples(results)
+    jobs = reader.read_jobs(results)
+    assert len(made) == sum(len(each.samples()) for each in jobs)
+    assert {each.name for each in SAMPLES} <= set(made.columns)
+    assert made.attrs["units"]["latency_s"] == "s"
+    one = next(each for each in jobs if each.result.spec.cell.scenario == "server" and each.samples().num_rows)
+    mine = made[(made.key == one.result.key)]
+    raw = one.samples().to_pandas()
+    assert mine.latency_s.tolist() == [value / 1e9 for value in raw.latency_ns]
+    service_s = pd.array(raw.service_ns / 1e9, dtype="Float64")
+    pd.testing.assert_extension_array_equal(mine.service_s.array, service_s)
+    assert mine.service_s.notna().any()
+    single = made[(made.scenario == "single_stream") & (made.system == "planted")]
+    assert single.groupby("part").size().to_dict() == {"repeat": 8, "timed": 2 * (QUERIES - 2), "warmup": 4}
+    assert single.batch.isna().all() and set(single.trial) == {-2, -1, 0, 1}
+
+
+def test_damaged_samples_are_named(results: Path) -> None:
+    folder = job(results)
+    put(folder / reader.SAMPLES, b"no parquet")
+    with pytest.raises(FileError, match=f"{folder.name}/samples.parquet: cannot be read"):
+        harness.load_samples(results)
+
+
+def test_a_date_that_is_none_is_told(results: Path) -> None:
+    with pytest.raises(UsageError, match="'soon' is no date; write YYYY-MM-DD"):
+        harness.load(results, as_of="soon")
+
+
+def test_importing_the_package_imports_no_pandas() -> None:
+    said = "import sys, harness; print('pandas' in sys.modules, 'load' in dir(harness)); harness.loaf"
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=False)
+    assert done.stdout == "False True\n"
+    assert "module 'harness' has no attribute 'loaf'" in done.stderr
+
+
+def test_every_column_is_documented_with_unit_and_meaning(results: Path) -> None:
+    page = generate.columns_page()
+    stored = columns.of(api.table(results))
+    known = {f"`{each.name}`" for each in columns.listed(["<measure>"], ["<stage>"], origins=True)}
+    for each in (*columns.listed([], [], origins=True), *JOBS, *SAMPLES):
+        assert f"| `{each.name}` | {each.unit} | {each.kind.value} | {each.meaning} |" in page
+        assert each.meaning, each.name
+        if each.kind is Kind.NUMBER:
+            assert each.unit, f"{each.name}: a number without a unit"
+    of_all = {f"`{each.name}`" for each in stored}
+    measured = {f"`{name}{end}`" for name in ("RR@10", "Success@10", "nDCG@10") for end in ("", "_low", "_high")}
+    assert of_all - measured <= known
+
+
+def test_the_csv_has_no_column_that_the_list_has_not(results: Path) -> None:
+    table = results_folder.priced(results_folder.rows_of(results), api.row_pricing.tariff(prices.snapshot()))
+    header = csv_json.render_csv(table).splitlines()[0].split(",")
+    assert header == [each.name for each in columns.of(table)]

@@ -1,0 +1,282 @@
+"""Merged results are whole or absent, keep their origins apart, and are read as what they were."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness import api
+from harness.analysis import axes, rows
+from harness.analysis.table import Cause
+from harness.errors import FileError, StoreError, UsageError
+from harness.records import Outcome
+from harness.report import render, verify
+from harness.results import merge as merge_results
+from harness.results import merge as module
+from harness.results import origins, reader, seals
+from harness.results.reader import read_jobs
+from tests.support import sample_records
+from tests.support.results_folders import change, job, put, relist
+from tests.support.stored_jobs import Maker
+
+
+@pytest.fixture
+def two(results: Path) -> tuple[Path, Path]:
+    """The same suite of two people: same keys, another machine, another outcome of the clock."""
+    ours, theirs = Path("ours"), Path("theirs")
+    shutil.copytree(results, ours)
+    shutil.copytree(results, theirs)
+    for path in sorted(theirs.rglob(reader.RESULT)):
+        change(path.parent, lambda raw: raw["environment"].update(cpu_model="Another CPU"))
+    return ours, theirs
+
+
+def merge(*texts: str, out: str = "out") -> merge_results.Merged:
+    return merge_results.merge(merge_results.named(texts), Path(out))
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def test_origins_are_named_by_their_folders_or_as_one_says(two: tuple[Path, Path]) -> None:
+    made = merge("ours", "bob=theirs")
+    assert [(origin.name, origin.jobs) for origin in made.origins] == [("bob", 12), ("ours", 12)] and made.new
+    for name, source in (("ours", two[0]), ("bob", two[1])):
+        merged = tree(Path("out") / name)
+        read = origins.read(Path("out") / name)
+        assert read is not None and read.name == name
+        del merged[origins.FILE]
+        assert seals.read(Path("out") / name / "test-suite") == seals.read(source / "test-suite")
+        mine = {path: content for path, content in tree(source).items() if ".lock" not in path}
+        del merged["test-suite/manifest.txt"], mine["test-suite/manifest.txt"]
+        assert merged == mine
+    assert str(Path.cwd()) not in (Path("out") / "bob" / origins.FILE).read_text()
+
+
+def test_rows_of_two_origins_stay_apart_and_can_be_compared(two: tuple[Path, Path]) -> None:
+    merge("ours", "theirs")
+    table = api.table("out")
+    assert len(table.rows) == 12
+    named = {(row.origin, row.system, row.scenario) for row in table.rows}
+    assert len(named) == 12 and {row.attempts for row in table.rows} == {2}, "jobs of their own origin alone"
+    assert len({axes.of(row) for row in table.rows}) == 3, "one place for each scenario"
+    for row in table.rows:
+        assert row.machine is not None and (row.machine.cpu_model == "Another CPU") == (row.origin == "theirs")
+        assert not any("another environment" in note for note in row.notes)
+    markdown = render(table, "md")
+    assert "| system | scenario | origin |" in markdown
+    assert "- Rows of 2 origins were measured on different machines (ours: " in markdown
+    assert "; theirs: 2 CPUs of Another CPU): their times" in markdown.replace(
+        f"{table.rows[0].machine.host_cpus} CPUs",
+        "2 CPUs",  # type: ignore[union-attr]
+    )
+    assert " origin " in render(table, "terminal", width=200)
+    header = render(table, "csv").splitlines()[0].split(",")
+    assert header[header.index("suite") + 1] == "origin"
+    assert set(api.load("out").origin) == {"ours", "theirs"}
+
+
+def test_results_that_were_never_merged_have_no_origin(results: Path) -> None:
+    table = api.table(results)
+    assert {row.origin for row in table.rows} == {None}
+    assert "origin" not in render(table, "md") and "origin" not in render(table, "csv")
+
+
+def test_one_origin_alone_is_still_named(two: tuple[Path, Path]) -> None:
+    merge("ours", "theirs")
+    assert set(api.load("out/ours").origin) == {"ours"}
+    assert set(api.load("out/theirs/test-suite").origin) == {"theirs"}
+
+
+def test_per_query_values_of_two_origins_do_not_meet(two: tuple[Path, Path]) -> None:
+    merge("ours", "theirs")
+    made, found, _ = rows.measure_all(read_jobs(Path("out")))
+    ok = [row for row in made.rows if row.outcome is Outcome.OK]
+    assert len({each.key for each in found}) == len(found) == len(ok) == 6
+    assert len({row.key for row in ok}) == 3, "their keys are the same"
+
+
+def test_a_machine_is_slow_only_among_its_own_origin(make: Maker) -> None:
+    """Two machines of one kind are two: one that is twice as slow throughout has not been slow for a cell."""
+    jobs = []
+    for origin, cpu_s in (("ours", 0.010), ("theirs", 0.020)):
+        for number in range(4):
+            made = make(f"s{number}", changes={"canary": (sample_records.canary(cpu_s),) * 2})
+            jobs.append(dataclasses.replace(made, origin=origin))
+    assert not slow(jobs)
+    assert slow([dataclasses.replace(each, origin=None) for each in jobs])
+
+
+def slow(jobs: list[sample_records.FakeJob]) -> bool:
+    found = rows.measure(jobs).rows
+    return any(finding.cause is Cause.SLOW_MACHINE for row in found for finding in row.findings)
+
+
+def test_merging_again_does_nothing(two: tuple[Path, Path]) -> None:
+    merge("ours", "theirs")
+    before = {path: path.stat().st_ctime_ns for path in Path("out").rglob("*")}
+    assert not merge("ours", "theirs").new
+    assert {path: path.stat().st_ctime_ns for path in Path("out").rglob("*")} == before
+
+
+def test_merged_folders_keep_their_origins(two: tuple[Path, Path]) -> None:
+    merge("ours", "theirs")
+    shutil.copytree("ours", "third/results")
+    made = merge("out", "third/results", out="all")
+    assert [origin.name for origin in made.origins] == ["ours", "results", "theirs"]
+    assert tree(Path("all/ours")) == tree(Path("out/ours"))
+    assert len({row.origin for row in api.table("all").rows}) == 3
+    assert not merge("out", "third/results", out="all").new
+
+
+def test_names_are_made_unique(two: tuple[Path, Path]) -> None:
+    shutil.copytree("ours", "a/results")
+    shutil.copytree("theirs", "b/results")
+    assert [each.name for each in merge("a/results", "b/results").origins] == ["results", "results-2"]
+    merge("results=ours", out="one")
+    assert [each.name for each in merge("one", "b/results", out="two").origins] == ["results", "results-2"]
+    assert [each.name for each in merge("ours", "./ours", out="three").origins] == ["ours"], "one folder given twice"
+
+
+def test_equal_jobs_under_one_name_are_taken_once(two: tuple[Path, Path]) -> None:
+    shutil.rmtree(job(Path("theirs")).parents[1])
+    shutil.copytree("ours", "half")
+    shutil.rmtree(job(Path("half"), scenario="server").parents[1])
+    with pytest.raises(FileError, match=r"gone; follows: a job, by manifest\.txt.*nothing was written"):
+        merge("lab=ours", "lab=half")
+    relist(Path("half/test-suite"))
+    made = merge("lab=ours", "lab=half")
+    assert [(origin.name, origin.jobs) for origin in made.origins] == [("lab", 12)]
+    assert tree(Path("out/lab/test-suite/planted")) == tree(Path("ours/test-suite/planted"))
+
+
+def test_different_jobs_of_one_key_under_one_name_are_an_error(two: tuple[Path, Path]) -> None:
+    with pytest.raises(UsageError, match=r"different jobs of one key under the origin 'lab'.*another NAME=FOLDER"):
+        merge("lab=ours", "lab=theirs")
+    assert not Path("out").exists()
+
+
+def test_a_merged_folder_of_several_origins_takes_no_name(two: tuple[Path, Path]) -> None:
+    merge("ours", "theirs")
+    with pytest.raises(UsageError, match=r"holds several origins \(ours, theirs\)"):
+        merge("lab=out", out="all")
+    assert [each.name for each in merge("lab=out/ours", out="all").origins] == ["lab"]
+
+
+DAMAGE = {
+    "samples": lambda folder: put(folder / reader.SAMPLES, b"x"),
+    "record": lambda folder: put(folder / reader.RESULT, b"{"),
+    "missing": lambda folder: (folder / reader.LOG).unlink(),
+    "more": lambda folder: (folder / "more.txt").write_text("x"),
+    "key": lambda folder: change(folder, lambda raw: raw["spec"].update(seed=99)),
+    "place": lambda folder: folder.rename(folder.with_name("0" * 16)),
+    "judgements": lambda folder: put(next((folder.parents[4] / "qrels").iterdir()), b"x"),
+    "sample": lambda folder: put(next((folder.parents[4] / "samples").iterdir()), b"[]"),
+    "link": lambda folder: ((folder / reader.LOG).unlink(), (folder / reader.LOG).symlink_to("/etc/passwd")),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_source_stops_before_anything_is_written(two: tuple[Path, Path], damage: str) -> None:
+    DAMAGE[damage](job(two[1]))
+    with pytest.raises(FileError, match="nothing was written"):
+        merge("ours", "theirs")
+    assert {path.name for path in Path().iterdir()} == {"ours", "theirs", "results"}
+
+
+def test_what_is_there_already_is_left_alone(two: tuple[Path, Path]) -> None:
+    merge("ours", out="out")
+    with pytest.raises(FileError, match="is there already and is not what these sources make"):
+        merge("ours", "theirs", out="out")
+    Path("file").write_text("x")
+    with pytest.raises(FileError, match="is there already"):
+        merge("ours", out="file")
+    with pytest.raises(UsageError, match="lies within ours"):
+        merge("ours", out="ours/out")
+    with pytest.raises(FileError, match="none: no such folder"):
+        merge("ours", "none", out="other")
+    Path("empty").mkdir()
+    with pytest.raises(UsageError, match="empty: no stored job in it"):
+        merge("ours", "empty", out="other")
+    with pytest.raises(UsageError, match=r"'no name' is no name of an origin"):
+        merge("no name=ours", out="other")
+
+
+def test_files_are_linked_or_copied(two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    merge("ours")
+    linked = job(Path("out")) / reader.SAMPLES
+    assert linked.stat().st_ino == (job(two[0]) / reader.SAMPLES).stat().st_ino
+
+    def no_links(*_: object, **__: object) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    monkeypatch.setattr(module.os, "link", no_links)
+    merge("ours", out="copied")
+    assert tree(Path("copied")) == tree(Path("out"))
+    assert (job(Path("copied")) / reader.SAMPLES).stat().st_nlink == 1
+
+
+def test_a_disk_that_takes_nothing_leaves_nothing(two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "_take", full)
+    with pytest.raises(StoreError, match="out: cannot be written: No space left"):
+        merge("ours")
+    assert {path.name for path in Path().iterdir()} == {"ours", "theirs", "results"}
+
+
+_DIES = """
+import os, signal, sys
+from pathlib import Path
+from harness import merging
+from harness.merging import joining as module
+take, taken = module._take, []
+def slowly(source, target):
+    taken.append(take(source, target))
+    if len(taken) == 20:
+        os.kill(os.getpid(), signal.SIGKILL)
+module._take = slowly
+merging.merge(merging.named(["ours", "theirs"]), Path("out"))
+"""
+
+
+@pytest.mark.slow
+def test_a_kill_in_the_midst_leaves_nothing_that_looks_finished(two: tuple[Path, Path]) -> None:
+    done = subprocess.run([sys.executable, "-c", _DIES], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert not Path("out").exists() and list(Path().glob("out-*.partial"))
+    assert merge("ours", "theirs").new
+    assert not list(Path().glob("out*.partial")), "what the dead one left is gone"
+    assert not verify.verify(Path("out"), cache=Path("cache").absolute()).mismatches
+
+
+def test_a_changed_name_of_an_origin_makes_rows_anew(two: tuple[Path, Path]) -> None:
+    merge("ours")
+    assert set(api.load("out").origin) == {"ours"}
+    path = Path("out/ours") / origins.FILE
+    before = path.stat().st_ctime_ns
+    while path.stat().st_ctime_ns == before:  # the kernel's clock ticks every few milliseconds
+        time.sleep(0.001)
+        put(path, path.read_bytes().replace(b'"ours"', b'"mine"'))
+        os.sync()
+    assert set(api.load("out").origin) == {"mine"}
+
+
+def test_two_folders_cannot_have_one_origin(two: tuple[Path, Path]) -> None:
+    merge("ours")
+    shutil.copytree("out/ours", "out/again")
+    with pytest.raises(FileError, match="'ours' is also the name of"):
+        read_jobs(Path("out"))
+    put(Path("out/again") / origins.FILE, b'name = "../x"\njobs = 1\nsha256 = ""\n')
+    with pytest.raises(FileError, match="is no name of an origin"):
+        read_jobs(Path("out"))

@@ -1,0 +1,180 @@
+"""Which of a cell's stored jobs is shown, and what is said of those that are not."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.errors import FileError
+from harness.records import Envelope, Outcome
+from harness.results import attempts
+from tests.support import sample_records
+
+
+def test_a_single_attempt_is_shown_without_a_word() -> None:
+    only = sample_records.job(0, Outcome.OOM)
+    assert attempts.choose([only]) == ((only,), ())
+
+
+def test_order_plays_no_part() -> None:
+    tries = [
+        sample_records.job(0),
+        sample_records.job(1, Outcome.CRASH, repetition=1),
+        sample_records.job(2, trials=2),
+        sample_records.job(3, repetition=2),
+    ]
+    chosen = {attempts.choose(order)[0][0].result.key for order in itertools.permutations(tries)}
+    assert chosen == {tries[3].result.key}
+
+
+def test_of_one_spec_the_newest_ok_is_shown_and_newer_failures_are_told() -> None:
+    first, good, bad = (
+        sample_records.job(0),
+        sample_records.job(1, repetition=1),
+        sample_records.job(2, Outcome.TIMEOUT, detail="after 60 s", repetition=2),
+    )
+    (shown,), notes = attempts.choose([first, good, bad])
+    assert shown is good
+    assert notes == (
+        "newer attempt ended timeout on 2026-11-20T10:02:00+00:00 (after 60 s); the last ok is shown",
+        "the newest of 2 ok results of this cell; not pooled",
+    )
+
+
+def test_without_an_ok_the_newest_failure_is_shown() -> None:
+    crash, oom = sample_records.job(0, Outcome.CRASH), sample_records.job(1, Outcome.OOM, repetition=1)
+    assert attempts.choose([crash, oom]) == ((oom,), ())
+
+
+def test_of_one_spec_the_last_repetition_is_the_newest_whatever_the_clock_said() -> None:
+    before, after = sample_records.job(3, Outcome.CRASH), sample_records.job(1, Outcome.OOM, repetition=1)
+    shown, _ = attempts.choose([before, after])
+    assert shown == (after,)
+
+
+def test_the_newest_attempt_decides_the_spec() -> None:
+    old, repeated, changed = sample_records.job(0), sample_records.job(1, repetition=1), sample_records.job(2, trials=2)
+    (shown,), notes = attempts.choose([old, repeated, changed])
+    assert shown is changed
+    assert notes == ("2 results of other specs (protocol) are stored beside; not pooled",)
+
+
+def test_an_old_images_ok_does_not_hide_a_new_images_crash() -> None:
+    old, crash = sample_records.job(0), sample_records.job(1, Outcome.CRASH, image_digest="sha256:2", index_key="j")
+    (shown,), notes = attempts.choose([old, crash])
+    assert shown is crash
+    assert notes == ("1 result of another spec (image, index) is stored beside; not pooled",)
+
+
+def test_a_spec_that_came_back_is_shown_again_once_it_was_measured_again() -> None:
+    first, between, again = (
+        sample_records.job(0),
+        sample_records.job(1, trials=2),
+        sample_records.job(2, Outcome.CRASH, repetition=1),
+    )
+    (shown,), notes = attempts.choose([first, between, again])
+    assert shown is first
+    assert notes[0].startswith("newer attempt ended crash on 2026-11-20T10:02:00+00:00; the last ok is shown")
+    assert notes[1] == "1 result of another spec (protocol) is stored beside; not pooled"
+
+
+def test_keys_choose_whatever_the_times_are() -> None:
+    five, two = sample_records.job(0), sample_records.job(1, trials=2)
+    assert attempts.choose([five, two])[0] == (two,)
+    (shown,), notes = attempts.choose([five, two], {five.result.key, "of another cell"})
+    assert shown is five
+    assert notes == ("1 result of another spec (protocol) is stored beside; not pooled",)
+
+
+@pytest.mark.parametrize("keys", [None, (), ("of another cell",)])
+def test_without_a_key_of_theirs_attempts_are_chosen_by_time(keys: tuple[str, ...] | None) -> None:
+    five, two = sample_records.job(0), sample_records.job(1, trials=2)
+    assert attempts.choose([five, two], keys)[0] == (two,)
+
+
+def test_a_failure_that_is_asked_for_is_shown_and_what_came_later_is_told() -> None:
+    oom, good = sample_records.job(0, Outcome.OOM), sample_records.job(1, repetition=1)
+    (shown,), notes = attempts.choose([oom, good], [oom.result.key])
+    assert shown is oom
+    assert notes == ("newer attempt ended ok on 2026-11-20T10:01:00+00:00; the last oom is shown",)
+
+
+def test_a_failure_that_is_asked_for_tells_of_the_ok_before_it() -> None:
+    good, crash = sample_records.job(0), sample_records.job(1, Outcome.CRASH, repetition=1)
+    assert attempts.choose([good, crash], [crash.result.key]) == (
+        (crash,),
+        ("earlier attempt ended ok on 2026-11-20T10:00:00+00:00; the newer crash is shown",),
+    )
+
+
+def test_of_two_that_are_asked_for_the_newer_is_shown() -> None:
+    first, second, third = (
+        sample_records.job(0),
+        sample_records.job(1, repetition=1),
+        sample_records.job(2, repetition=2),
+    )
+    (shown,), notes = attempts.choose([first, second, third], [first.result.key, second.result.key])
+    assert shown is second
+    assert notes == ("one of 3 ok results of this cell; not pooled",)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"k": 5}, "hits asked for"),
+        ({"seed": 2, "sample_sha256": "t", "warmup_sha256": "v"}, "query sample, seed, warm-up queries"),
+        ({"envelope": Envelope("cpu1-mem1", 1, 2**29)}, "envelope"),
+        ({"params": {"k1": 1.2}}, "parameters"),
+        ({"qrels_sha256": "other"}, "judgements"),
+    ],
+)
+def test_the_footnote_says_in_what_other_specs_differ(changed: dict[str, Any], words: str) -> None:
+    _, notes = attempts.choose([sample_records.job(0, **changed), sample_records.job(1)])
+    assert notes == (f"1 result of another spec ({words}) is stored beside; not pooled",)
+
+
+def test_a_time_that_cannot_be_read_is_named() -> None:
+    broken = replace(sample_records.job(0), result=replace(sample_records.job(0).result, started_at="yesterday"))
+    with pytest.raises(FileError, match=r"/results/job: started_at 'yesterday' is no ISO time; mend result\.json"):
+        attempts.choose([broken, sample_records.job(1)])
+
+
+def five(**spec: Any) -> list[sample_records.FakeJob]:
+    return [sample_records.job(number, job=number, jobs=5, trials=1, **spec) for number in range(5)]
+
+
+def test_each_job_of_a_cell_is_shown_in_its_order() -> None:
+    jobs = five()
+    assert attempts.choose(reversed(jobs)) == (tuple(jobs), ())
+
+
+def test_each_job_number_has_attempts_of_its_own() -> None:
+    jobs = five()
+    crash = sample_records.job(7, Outcome.CRASH, detail="raised", job=2, jobs=5, trials=1, repetition=1)
+    better = sample_records.job(8, job=4, jobs=5, trials=1, repetition=1)
+    shown, notes = attempts.choose([*jobs, crash, better])
+    assert shown == (*jobs[:4], better)
+    assert notes == (
+        "trial 3 of 5: newer attempt ended crash on 2026-11-20T10:07:00+00:00 (raised); the last ok is shown",
+        "2 ok results for 1 of 5 trials: the newest of each is shown",
+    )
+
+
+def test_keys_choose_among_the_attempts_at_each_job() -> None:
+    old = five()
+    new = [sample_records.job(10 + number, job=number, jobs=5, trials=1, repetition=1) for number in range(5)]
+    assert attempts.choose([*old, *new])[0] == tuple(new)
+    keys = {job.result.key for job in (*old[:2], *new[2:])}
+    shown, notes = attempts.choose([*old, *new], keys)
+    assert shown == (*old[:2], *new[2:])
+    assert notes == ("10 ok results for 5 of 5 trials: one of each is shown",)
+
+
+def test_another_protocol_is_another_spec_whatever_its_job_number() -> None:
+    once = sample_records.job(30, jobs=1)
+    shown, notes = attempts.choose([*five(), once])
+    assert shown == (once,)
+    assert notes == ("5 results of other specs (protocol) are stored beside; not pooled",)

@@ -1,0 +1,407 @@
+"""A stored result is whole, is never overwritten, and stays readable."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import fcntl
+import gzip
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pyarrow as pa
+import pytest
+
+from harness.errors import FileError, StoreError
+from harness.records import EffectiveEnvelope, Outcome, Phase, Probe, ScenarioParams, to_json
+from harness.results import seals
+from harness.results.reader import MOST_SAMPLE_BYTES, RESULT, cell_path, read_jobs, read_result
+from harness.results.schema import (
+    CanaryReading,
+    Counters,
+    Ec2Instance,
+    Environment,
+    GpuReading,
+    GpuUse,
+    IndexFacts,
+    Memory,
+    Placement,
+    Result,
+    ResultSpec,
+    job_key,
+)
+from harness.results.store import Store
+from tests.support.job_fixtures import SEEN
+from tests.support.sample_records import GOLDEN_SPEC
+
+GOLDEN = {version: Path(__file__).parents[1] / "golden" / f"result.v{version}.json" for version in (1, 2, 3, 4, 5)}
+SCHEMA = {version: Path(__file__).parents[2] / "docs" / f"result.v{version}.schema.json" for version in (1, 2, 3, 4, 5)}
+HOST = Environment("a cpu", "x86_64", 2, 1 << 34, "6.18", 1, "20.10.24", "0.1.0", "abc")
+TABLE = pa.table({"query_id": ["q0"], "trial": pa.array([0], pa.int32()), "warmup": [False], "latency_ns": [5]})
+
+
+def result(repetition: int = 0, **change: Any) -> Result:
+    spec = replace(GOLDEN_SPEC, repetition=repetition)
+    made = Result(job_key(spec), spec, Outcome.OK, None, "2026-11-05T10:00:00.000+00:00", 2.0, HOST)
+    return replace(made, **change)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path, "demo")
+
+
+def put(store: Store, made: Result) -> Path:
+    return store.put(made, TABLE, b"q0 Q0 d0 1 2.0 bm25\n", b"log\n").folder
+
+
+def test_a_job_comes_back_as_it_was_stored(tmp_path: Path, store: Store) -> None:
+    with store.held():
+        folder = put(store, result())
+    assert folder == tmp_path / "demo" / "bm25" / "tiny" / "single_stream" / "cpu1-mem1" / job_key(GOLDEN_SPEC)
+    assert folder == tmp_path / cell_path(GOLDEN_SPEC.cell) / job_key(GOLDEN_SPEC)
+    (job,) = read_jobs(tmp_path)
+    assert job.folder == folder and job.result.files.keys() == {"log.txt.gz", "run.trec.gz", "samples.parquet"}
+    assert replace(job.result, files={}, seal=None) == result()
+    assert job.samples().equals(TABLE)
+    assert job.run_path is not None and gzip.decompress(job.run_path.read_bytes()) == b"q0 Q0 d0 1 2.0 bm25\n"
+    assert gzip.decompress((folder / "log.txt.gz").read_bytes()) == b"log\n"
+    assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == [".lock", "bm25", "manifest.txt"]
+
+
+def test_a_job_that_finished_no_query_has_a_table_without_rows(tmp_path: Path, store: Store) -> None:
+    with store.held():
+        store.put(result(outcome=Outcome.CRASH), None, None, b"")
+    (job,) = read_jobs(tmp_path)
+    assert job.samples().schema.equals(TABLE.schema) and job.samples().num_rows == 0
+    assert job.run_path is None
+
+
+def test_nothing_is_ever_overwritten(tmp_path: Path, store: Store) -> None:
+    with store.held():
+        folder = put(store, result())
+        before = (folder / RESULT).read_bytes()
+        with pytest.raises(StoreError, match="exists already; nothing is ever overwritten"):
+            put(store, result(wall_s=99.0))
+        put(store, result(repetition=1))
+    assert (folder / RESULT).read_bytes() == before
+    assert len(read_jobs(tmp_path)) == 2
+
+
+def test_a_run_lists_the_job_that_a_killed_one_had_stored(tmp_path: Path, store: Store) -> None:
+    with store.held():
+        folders = [put(store, result(repetition)) for repetition in range(3)]
+    manifest = tmp_path / "demo" / seals.MANIFEST
+    listed = {str(folder.relative_to(tmp_path / "demo")): read_result(folder / RESULT).seal for folder in folders}
+    assert seals.read(tmp_path / "demo") == listed
+    manifest.write_text("".join(manifest.read_text().splitlines(keepends=True)[:-1]))
+    with store.held():
+        assert seals.read(tmp_path / "demo") == listed
+    manifest.unlink()
+    edited = json.loads((folders[1] / RESULT).read_text())
+    (folders[1] / RESULT).write_text(json.dumps({**edited, "wall_s": 1.0}))
+    with store.held():
+        pass
+    assert (seals.read(tmp_path / "demo") or {}).keys() == listed.keys() - {
+        str(folders[1].relative_to(tmp_path / "demo"))
+    }
+
+
+def test_a_damaged_manifest_stops_a_run_in_one_line(tmp_path: Path, store: Store) -> None:
+    with store.held():
+        put(store, result())
+    with (tmp_path / "demo" / seals.MANIFEST).open("a") as file:
+        file.write("0123\n")
+    with pytest.raises(StoreError, match=r"manifest\.txt: damaged: line 2 is no seal and folder; remove"), store.held():
+        pass
+
+
+def test_a_sample_that_nobody_would_read_again_is_not_stored(store: Store) -> None:
+    with store.held(), pytest.raises(StoreError, match=r"33 MiB, at most 32 are read; lower protocol.sample"):
+        store.keep_inputs(b"", "q", {"s": "x" * (MOST_SAMPLE_BYTES + 1)})
+
+
+@pytest.mark.parametrize("left", [0, 90, 150])
+def test_a_manifest_that_a_full_disk_cut_is_made_whole(tmp_path: Path, store: Store, left: int) -> None:
+    """Empty, its only line cut, and its second."""
+    with store.held():
+        put(store, result())
+        put(store, result(1))
+    path = tmp_path / "demo" / seals.MANIFEST
+    whole = path.read_bytes()
+    path.write_bytes(whole[:left])
+    with store.held():
+        assert path.read_bytes() == whole
+    path.write_bytes(whole[:left] + "é".encode()[:1])
+    seals.append(tmp_path / "demo", "another", "0" * 64)
+    assert "another" in (seals.read(tmp_path / "demo") or {})
+
+
+def test_a_job_is_whole_or_absent(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(source: Path, target: Path) -> None:
+        assert (source / RESULT).exists() and not target.exists()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "rename", die)
+    with pytest.raises(KeyboardInterrupt), store.held():
+        put(store, result())
+    assert read_jobs(tmp_path) == ()
+
+
+def test_what_a_dead_run_left_in_the_making_is_no_result_and_goes(tmp_path: Path, store: Store) -> None:
+    left = store.staging / "put-x"
+    left.mkdir(parents=True)
+    (left / RESULT).write_text(to_json(result()))
+    assert read_jobs(tmp_path) == () == read_jobs(tmp_path / "demo")
+    with store.held():
+        assert list(store.staging.iterdir()) == []
+    assert not store.staging.exists()
+
+
+def test_a_second_run_is_refused_in_one_line(tmp_path: Path, store: Store) -> None:
+    code = (
+        "from harness.results.store import Store; from pathlib import Path\n"
+        f"with Store(Path({str(tmp_path)!r}), 'demo').held(): pass"
+    )
+    with store.held():
+        with pytest.raises(StoreError, match="demo: another run holds it; wait for its end"), store.held():
+            pass
+        assert store.staging.is_dir(), "the loser took nothing away"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert "another run holds it" in done.stderr
+    with store.held():
+        pass
+
+
+def test_a_folder_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
+    (tmp_path / "demo").write_text("a file")
+    with pytest.raises(StoreError, match=r"demo: cannot be written: .*; choose"), Store(tmp_path, "demo").held():
+        pass
+
+
+def test_a_read_only_folder_is_said_at_once() -> None:
+    there = Store(Path("/sys"), "demo")  # not even root may
+    with pytest.raises(StoreError, match=r"/sys/demo: cannot be written: .*; choose"), there.held():
+        pass
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    with store.held():
+        monkeypatch.setattr(Path, "write_bytes", full)
+        with pytest.raises(StoreError, match="No space left on device; what was finished is kept"):
+            put(store, result())
+    assert read_jobs(tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "damaged: Expecting value"),
+        (b'{"schema_version": 1', "damaged: Expecting"),
+        (b"\xff", "damaged: 'utf-8' codec"),
+        (b"[]", "damaged: 'list' object"),
+        (b"[" * 100_000, "damaged: more than 64 levels deep"),
+        (b"{}", "schema version None, this harness reads 1 to 5; update harness"),
+        (b'{"schema_version": 6}', "schema version 6, this harness reads 1 to 5; update harness"),
+        (b'{"schema_version": 1}', "damaged: key 'key': "),
+    ],
+)
+def test_a_damaged_result_is_one_clear_line(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "demo" / RESULT
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(FileError) as caught:
+        read_jobs(tmp_path)
+    assert str(caught.value).startswith(f"{path}: {said}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_value_in_a_result_is_named(tmp_path: Path) -> None:
+    raw = json.loads(GOLDEN[2].read_text())
+    raw["spec"]["cell"]["system"] = 7
+    (tmp_path / RESULT).write_text(json.dumps(raw))
+    with pytest.raises(FileError, match=r"damaged: key 'spec.cell.system': .*; move its folder away"):
+        read_result(tmp_path / RESULT)
+
+
+def test_a_place_without_results_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="no results here; run a suite first"):
+        read_jobs(tmp_path / "none")
+
+
+def test_what_judges_the_runs_is_kept_beside_them_once(tmp_path: Path, store: Store) -> None:
+    with store.held():
+        store.keep_inputs(b"q0 0 d0 1\n", "a" * 64, {"b" * 64: '[{"query_id": "q0", "text": "x"}]'})
+        store.keep_inputs(b"other", "a" * 64, {"b" * 64: "other"})
+        put(store, result(spec=replace(GOLDEN_SPEC, qrels_sha256="a" * 64, sample_sha256="b" * 64)))
+    (job,) = read_jobs(tmp_path)
+    assert gzip.decompress(job.qrels_path().read_bytes()) == b"q0 0 d0 1\n"
+    assert job.sample_ids() == ("q0",)
+    (tmp_path / "demo" / "samples" / f"{'b' * 64}.json").unlink()
+    with pytest.raises(FileError, match=r"b.json: the query sample cannot be read"):
+        job.sample_ids()
+
+
+def test_scratch_is_empty_each_time_and_gone_at_the_end(store: Store) -> None:
+    with store.held():
+        with store.scratch("x") as folder:
+            (folder / "out").mkdir()
+        assert not folder.exists()
+        with store.scratch("x") as again:
+            assert again == folder and list(again.iterdir()) == []
+
+
+# What version 1 could hold, and what versions 2 and 3 could beside it.
+FULL = result(
+    outcome=Outcome.OOM,
+    detail="the kernel killed the job at the memory limit of 1024 MiB",
+    effective=replace(SEEN, threads={"torch_intraop": 1}, numa_nodes=None),
+    index=IndexFacts(2.5, 1 << 20, 100 << 20, None, "1" * 64, GOLDEN_SPEC.envelope),
+    memory=Memory(
+        peak_anon_bytes=100 << 20,
+        peak_cgroup_bytes=150 << 20,
+        peak_anon_by_phase_bytes={"load": 1 << 20},
+        source="cgroup v1",
+        samples=77,
+        sample_interval_s=0.02,
+    ),
+    load_s=0.5,
+    first_query_s=0.025,
+    phases=(Phase("load", 1_000, 2_000),),
+    throttled_periods=0,
+    oom_kills=1,
+    exit_code=137,
+    image_bytes=306_000_000,
+    device="cpu",
+    libraries={"faiss": "1.15.1"},
+    warmup_done=40,
+    warmup_steady=True,
+    trials_finished=1,
+    ranking_disagreements=0,
+    files={"log.txt.gz": "2" * 64},
+    key="6f18959845167027",
+    schema_version=1,
+)
+NEW_SPEC = replace(
+    GOLDEN_SPEC,
+    jobs=5,
+    job=2,
+    repeats=20,
+    result_cache=True,
+    scenario_params=ScenarioParams(None, 0.05, 95.0),
+    warmup_cap=9,
+)
+FULL_2 = replace(
+    FULL,
+    spec=NEW_SPEC,
+    key="471090ed28220fc3",
+    effective=replace(SEEN, threads={"torch_intraop": 1}),
+    memory=replace(FULL.memory, peak_mapped_bytes=3 << 20, peak_gpu_bytes=4 << 20),
+    canary=(
+        CanaryReading(
+            "before", 10, 0.2, 0.01, 0.02, 0.003, 0.5, 2400.0, 0.0, GpuReading(345, ("gpu_idle", "sw_power_cap"), 36)
+        ),
+    ),
+    counters=Counters(10.0, 9.5, 0.25, 0.0, 0.125, 0.0, 0, 12),
+    gpu=GpuUse(9.5, 712.5, 38, 1965.0, {"gpu_idle": 3, "sw_power_cap": 1}, 1, 5 << 20),
+    placement=Placement((2, 3), (0,), True, (0, 1), True),
+    page_cache="dropped",
+    probes=(Probe(0, 12.5, 300, 0.04, 2, True, False),),
+    rate_qps=12.5,
+    corpus_documents=5183,
+    schema_version=2,
+)
+FULL_3 = replace(
+    FULL_2,
+    index=replace(FULL.index, resumed_s=1.5),
+    stand_in="a small model, trained for a minute",
+    schema_version=3,
+)
+EC2_SPEC = replace(NEW_SPEC, instance_type="c7g.large")
+FULL_4 = replace(
+    FULL_3,
+    spec=EC2_SPEC,
+    key="6084321c765e23e3",
+    shared_host=True,
+    instance=Ec2Instance("i-0", "c7g.large", "us-east-1a", "ami-0", "spot", "a-group", "h-0", "Neoverse-V1"),
+    schema_version=4,
+)
+HELD_OUT_SPEC = replace(EC2_SPEC, held_out=2)
+FULL_5 = replace(
+    FULL_4,
+    spec=HELD_OUT_SPEC,
+    key=job_key(HELD_OUT_SPEC),
+    compiled_s=0.25,
+    seal="2" * 64,
+    schema_version=5,
+)
+
+
+@pytest.mark.parametrize(("version", "meant"), [(1, FULL), (2, FULL_2), (3, FULL_3), (4, FULL_4), (5, FULL_5)])
+def test_the_golden_result_of_each_version_is_read_for_ever(version: int, meant: Result) -> None:
+    """Never change those files: they stand for all that was ever stored.  Convert old versions when reading."""
+    assert read_result(GOLDEN[version]) == meant
+
+
+def test_no_field_is_left_out_of_the_golden_result() -> None:
+    raw = json.loads(GOLDEN[5].read_text())
+    records: list[tuple[dict[str, Any], type]] = [
+        (raw, Result),
+        (raw["index"], IndexFacts),
+        (raw["spec"], ResultSpec),
+        (raw["spec"]["scenario_params"], ScenarioParams),
+        (raw["memory"], Memory),
+        (raw["effective"], EffectiveEnvelope),
+        (raw["canary"][0], CanaryReading),
+        (raw["canary"][0]["gpu"], GpuReading),
+        (raw["gpu"], GpuUse),
+        (raw["instance"], Ec2Instance),
+        (raw["counters"], Counters),
+        (raw["placement"], Placement),
+        (raw["probes"][0], Probe),
+    ]
+    for record, cls in records:
+        assert record.keys() == {field.name for field in dataclasses.fields(cls)}
+
+
+def test_what_an_old_version_did_not_hold_is_not_measured_never_0() -> None:
+    old = read_result(GOLDEN[1])
+    assert old.memory.peak_mapped_bytes is None and old.rate_qps is None and old.placement is None
+    assert old.corpus_documents is None
+    assert old.index is not None and old.index.resumed_s is None
+    assert old.stand_in is None and read_result(GOLDEN[2]).stand_in is None
+    assert old.instance is None and read_result(GOLDEN[3]).spec.instance_type is None
+    assert old.effective is not None and old.effective.numa_nodes is None
+    assert old.canary == () and old.counters == Counters() and old.gpu is None
+    assert (old.spec.jobs, old.spec.job, old.spec.repeats) == (1, 0, 0), "as every job of that version was"
+
+
+@pytest.mark.parametrize("made", [FULL_4, result()])
+def test_what_is_stored_follows_the_published_schema(tmp_path: Path, store: Store, made: Result) -> None:
+    schema = json.loads(SCHEMA[4].read_text())
+    with store.held():
+        stored = json.loads((put(store, replace(made, key="k")) / RESULT).read_text())
+    jsonschema.validate(stored, schema)
+    for version, path in GOLDEN.items():
+        jsonschema.validate(json.loads(path.read_text()), json.loads(SCHEMA[version].read_text()))
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**stored, "outcome": "blank"}, schema)
+
+
+def test_a_file_system_without_locks_is_not_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", fails)
+    with pytest.raises(StoreError, match="cannot be locked: No locks available"), Store(tmp_path, "demo").held():
+        pass

@@ -1,0 +1,437 @@
+"""Sound results follow; each thing that does not is named with both values, and the rest is still verified."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from harness import api
+from harness.analysis import leaderboard as boards
+from harness.analysis import results_folder, row_cache
+from harness.errors import FileError, UsageError
+from harness.evaluation import per_query
+from harness.report import kept_reports, paper, render
+from harness.report import leaderboard as leaderboard_report
+from harness.report import verify as verify_report
+from harness.report.verify import Mismatch
+from harness.results import merge as merge_results
+from harness.results import origins, reader, seals
+from tests.support.results_folders import change, job, put, replace
+
+SHIPPED = Path(__file__).parents[3] / "results" / "published" / "santhanam2023"
+GOLDEN = Path(__file__).parents[2] / "golden"
+
+
+def verify(results: Path, against: Path | None = None) -> tuple[Mismatch, ...]:
+    return verify_report.verify(results, cache=results.parent / "cache", against=against).mismatches
+
+
+def test_sound_results_verify(results: Path) -> None:
+    found = verify_report.verify(results, cache=results.parent / "cache")
+    assert found.mismatches == () and found.looked_at == "12 jobs, 36 files"
+
+
+def test_results_are_sound_from_any_folder_in_them(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in (results / "test-suite", job(results).parent, job(results)):
+        assert verify(folder) == ()
+    monkeypatch.chdir(job(results).parent)
+    assert verify(Path()) == ()
+
+
+def _samples(edit: Callable[[dict[str, list[Any]]], object]) -> Callable[[Path], None]:
+    """Other samples, with the checksum that belongs to them."""
+
+    def damage(folder: Path) -> None:
+        columns = pq.read_table(folder / reader.SAMPLES).to_pydict()
+        edit(columns)
+        schema = pq.read_schema(folder / reader.SAMPLES)
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table(columns, schema=schema), sink)
+        replace(folder, reader.SAMPLES, sink.getvalue().to_pybytes())
+
+    return damage
+
+
+def _run(edit: Callable[[str], str]) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        text = edit(gzip.decompress((folder / reader.RUN).read_bytes()).decode())
+        replace(folder, reader.RUN, gzip.compress(text.encode()))
+
+    return damage
+
+
+def _set(**facts: Any) -> Callable[[Path], None]:
+    return lambda folder: change(folder, lambda raw: raw.update(facts))
+
+
+def _without_last(columns: dict[str, list[Any]]) -> None:
+    place = max(place for place, trial in enumerate(columns["trial"]) if trial >= 0)
+    for values in columns.values():
+        del values[place]
+
+
+def _first(columns: dict[str, list[Any]], name: str, value: Any) -> None:
+    columns[name][columns["trial"].index(0)] = value
+
+
+# What is damaged in the job; the place below it, what is stored, what follows.
+DAMAGE: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
+    "log": (lambda f: put(f / reader.LOG, b"x"), "log.txt.gz", "sha256 ", ", by its result.json"),
+    "missing": (
+        lambda f: (f / reader.LOG).unlink(),
+        "log.txt.gz",
+        "cannot be read: No such file",
+        "a file of sha256",
+    ),
+    "more": (lambda f: (f / "more").write_text(""), "more", "is there", "no such file"),
+    "folder for file": (
+        lambda f: ((f / reader.LOG).unlink(), (f / reader.LOG).mkdir()),
+        "log.txt.gz",
+        "cannot be read",
+        "a file of sha256",
+    ),
+    "outside": (
+        lambda f: change(f, lambda raw: raw["files"].update({"../x": "0"})),
+        "result.json: files",
+        "../x",
+        "files beside it",
+    ),
+    "record": (lambda f: put(f / reader.RESULT, b'{"x'), "result.json", "damaged", "a readable result"),
+    "version": (_set(schema_version=99), "result.json", "schema version 99", "a readable result"),
+    "time": (_set(started_at="noon"), "result.json", "started_at 'noon' is no ISO time", "a readable result"),
+    "no record": (lambda f: (f / reader.RESULT).unlink(), "", "files of a job", "result.json beside them"),
+    "spec": (lambda f: change(f, lambda raw: raw["spec"].update(k=4)), "result.json: key", "", "the hash of its spec"),
+    "place": (
+        lambda f: change(f, lambda raw: raw["spec"]["cell"].update(profile="cpu9")),
+        ": folder",
+        "cpu1-mem256m",
+        "cpu9",
+    ),
+    "trials": (_set(trials_finished=7), "result.json: trials_finished", "7", "1, by samples.parquet"),
+    "warm-up": (_set(warmup_done=7), "result.json: warmup_done", "7", "2, by samples.parquet"),
+    "first query": (_set(first_query_s=0.25), "result.json: first_query_s", "0.25", ", by samples.parquet"),
+    "resumed": (
+        lambda f: change(f, lambda raw: raw["index"].update(resumed_s=99.0)),
+        "result.json: index.resumed_s",
+        "99.0",
+        "0 to 2.0",
+    ),
+    "samples": (
+        lambda f: replace(f, reader.SAMPLES, b"x"),
+        "samples.parquet",
+        "cannot be read",
+        "what can be read",
+    ),
+    "negative": (
+        _samples(lambda c: _first(c, "latency_ns", -5)),
+        "samples.parquet: latency_ns",
+        "1 such as -5",
+        "at least 1 ns",
+    ),
+    "lost sample": (_samples(_without_last), "samples.parquet", "1 samples missing", "38 queries in each of 1 trials"),
+    "strange sample": (
+        _samples(lambda c: _first(c, "query_id", "q99")),
+        "samples.parquet",
+        "1 samples too many, e.g. query 'q99' of trial 0",
+        "38 queries",
+    ),
+    "strange trial": (_samples(lambda c: _first(c, "trial", 9)), "samples.parquet: trial", "9", "0 to 0"),
+    "repeats": (
+        _samples(lambda c: c["trial"].__setitem__(c["trial"].index(-2), -1)),
+        "samples.parquet: repeats",
+        "3 of 2 queries",
+        "2 of each of 2",
+    ),
+    "column": (
+        lambda f: replace(f, reader.SAMPLES, _parquet({"trial": [0]})),
+        "samples.parquet",
+        "cannot be read",
+        "what can be read",
+    ),
+    "run": (
+        lambda f: replace(f, reader.RUN, b"x"),
+        "run.trec.gz",
+        "damaged, or named wrongly",
+        "what can be read",
+    ),
+    "stranger": (
+        _run(lambda text: text + "q99 Q0 d1 1 1.0 x\n"),
+        "run.trec.gz",
+        "1 queries such as 'q99'",
+        "queries of its sample alone",
+    ),
+    "deep": (_run(lambda text: text + "q0 Q0 d9 4 0.5 x\n"), "run.trec.gz", "4 hits for query 'q0'", "at most 3"),
+    "order": (_run(lambda text: text + "q0 Q0 d9 4 9.5 x\n"), "run.trec.gz", "more than the", "what can be read"),
+}
+
+
+def _parquet(columns: dict[str, list[Any]]) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), sink)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_each_damage_is_named_at_its_place(results: Path, name: str) -> None:
+    damage, place, stored, follows = DAMAGE[name]
+    folder, other = job(results), job(results, "greedy")
+    damage(folder)
+    put(other / reader.LOG, b"x")  # the rest is still verified
+    found = verify(results)
+    below = folder.relative_to(results)
+    here = [each for each in found if each.place.startswith((f"{below}/", f"{below}:")) or each.place == str(below)]
+    assert {each.place for each in found if each not in here} == {f"{other.relative_to(results)}/log.txt.gz"}
+    wanted = [each for each in here if place in each.place.removeprefix(str(below))]
+    assert any(stored in each.stored and follows in each.follows for each in wanted), list(map(str, found))
+    assert all("\n" not in str(each) for each in found)
+
+
+SPOILT: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "half": lambda content: content[: len(content) // 2],
+    "flipped": lambda content: content[:-9] + bytes([content[-9] ^ 0xFF]) + content[-8:],
+    "null": lambda _: b"null",
+    "list": lambda _: b"[]",
+    "object": lambda _: b"{}",
+    "deep": lambda _: b"[" * 100_000,
+    "not text": lambda _: b"\xff\xfe" * 100,
+}
+
+
+@pytest.mark.parametrize("way", SPOILT)
+def test_no_spoilt_file_ends_it(results: Path, way: str) -> None:
+    """With a checksum that fits, too: then what is in it is looked at."""
+    folder = job(results)
+    suite = folder.parents[4]
+    for path in (*folder.iterdir(), *(suite / "qrels").iterdir(), *(suite / "samples").iterdir()):
+        content, record = path.read_bytes(), (folder / reader.RESULT).read_bytes()
+        manifest = (suite / seals.MANIFEST).read_bytes()
+        spoilt = SPOILT[way](content)
+        put(path, spoilt)
+        assert verify(folder), f"{path.name} {way}"
+        if path.parent == folder and path.name not in (reader.RESULT, reader.LOG):
+            replace(folder, path.name, spoilt)
+            assert verify(folder), f"{path.name} {way}, with its checksum"
+            put(folder / reader.RESULT, record)
+            put(suite / seals.MANIFEST, manifest)
+        put(path, content)
+    assert verify(folder) == ()
+
+
+def test_probes_follow_from_their_samples(results: Path) -> None:
+    folder = job(results, scenario="server")
+    change(folder, lambda raw: raw["probes"][0].update(late=raw["probes"][0]["late"] + 1, latency_s=9.0))
+    change(folder, lambda raw: raw.update(rate_qps=12345.0))
+    found = {each.place.partition("result.json: ")[2]: each for each in verify(results)}
+    assert found.keys() == {"probe 1: late", "probe 1: latency_s", "rate_qps"}
+    assert found["rate_qps"].stored == "12345.0" and "passed twice" in found["rate_qps"].follows
+
+
+def test_inputs_are_what_their_names_say(results: Path) -> None:
+    (qrels,) = (results / "test-suite" / "qrels").iterdir()
+    (sample,) = (results / "test-suite" / "samples").iterdir()
+    whole, listed = qrels.read_bytes(), json.loads(sample.read_text())
+    put(qrels, gzip.compress(gzip.decompress(whole) + b"q1 0 d2 1\n"))
+    (found,) = verify(results)
+    assert found.place == f"test-suite/qrels/{qrels.name}" and found.follows.endswith("by its name")
+    put(qrels, gzip.compress(gzip.decompress(whole), compresslevel=1))
+    assert verify(results) == (), "packed otherwise, it is the same"
+    put(sample, json.dumps(listed[:-1]).encode())
+    places = [each.place for each in verify(results)]
+    assert f"test-suite/samples/{sample.name}" in places
+    assert any(place.endswith("result.json: spec.sample_size") for place in places)
+    qrels.unlink()
+    assert any("run.trec.gz" in each.place and "no such file" in each.stored for each in verify(results))
+
+
+def test_what_is_kept_is_compared_with_rows_made_anew(results: Path) -> None:
+    cache = results.parent / "cache"
+    results_folder.rows_of(results, cache=cache)
+    results_folder.rows_of(results, ("P@1",), cache=cache)
+    assert len(list(row_cache.kept(results, cache))) == 4, "whole rows, and what prices need, of both measures"
+    assert verify(results) == ()
+    for each in row_cache.kept(results, cache):
+        assert each.rows is not None
+        if each.rows.measures == ("P@1",) and not each.for_prices:
+            other = api.results_folder.rows_of(SHIPPED)
+            row_cache._write(each.path, each.path.read_text().split()[0], row_cache._adapter().dump_json(other))
+            path = each.path.with_suffix(".queries.parquet")
+            assert each.by_query is not None
+            (key, one), *_ = each.by_query.items()
+            changed = per_query.PerQuery(key, one.query_ids, one.latency_s + 1, one.measures, one.quantiles_s)
+            per_query.write(path, [changed, *list(each.by_query.values())[1:]], each.path.read_text().split()[0])
+    found = [str(each) for each in verify(results)]
+    assert any("BM25" in each and "stored: a row; follows: none" in each for each in found)
+    (kept,) = [each for each in row_cache.kept(results, cache) if each.by_query and "BM25" in str(each.rows)]
+    assert all(each.startswith(f"kept rows {kept.path.name}") for each in found)
+
+
+def test_figures_that_were_kept_by_another_way_are_named(results: Path) -> None:
+    cache = results.parent / "cache"
+    made = results_folder.rows_of(results, cache=cache)
+    (kept,) = [each for each in row_cache.kept(results, cache) if not each.for_prices]
+    stamp = kept.path.read_text().split()[0]
+    text = json.loads(kept.path.read_text().partition("\n")[2])
+    row = next(each for each in text["rows"] if each["scenario"] == "single_stream" and each["outcome"] == "ok")
+    row["latency_mean_s"]["value"] = 0.5
+    row_cache._write(kept.path, stamp, json.dumps(text).encode())
+    (found,) = verify(results)
+    value = next(each for each in made.rows if each.key == row["key"]).latency_mean_s.value
+    assert found.place.endswith("container: latency_mean_s: value".replace("container", row["isolation"]))
+    assert (found.stored, found.follows) == ("0.5", str(value))
+    kept.path.write_text(f"{stamp} damaged\n")
+    assert [each.stored for each in verify(results)] == ["damaged"]
+
+
+def test_overheads_of_one_profile_are_compared_each_with_itself() -> None:
+    """The null system of several scenarios, in another order."""
+    overhead = [{"suite": "s", "profile": "cpu1-mem1", "isolation": "container", "key": key} for key in ("1", "2")]
+    assert not list(kept_reports.compared("kept", {"overhead": overhead}, {"overhead": overhead[::-1]}))
+    assert list(kept_reports.compared("kept", {"overhead": overhead}, {"overhead": overhead[:1]}))
+
+
+def report(results: Path, **market: Any) -> Path:
+    path = results.parent / "report.json"
+    path.write_text(render(api.table(results, "RR@10 P@1", **market), "json"))
+    return path
+
+
+def test_a_report_follows_at_its_own_prices_and_measures(results: Path) -> None:
+    path = report(results, as_of="2022-12-05")
+    assert verify(results, path) == ()
+    content = json.loads(path.read_text())
+    (place, row), *_ = [(n, each) for n, each in enumerate(content["rows"]) if each["outcome"] == "ok"]
+    row["usd_per_million_saturated" if row["scenario"] != "single_stream" else "usd_per_million"]["value"] = 1.0
+    row["validity"] = "clean"
+    row["notes"].append("another sentence")
+    content["price_date"] = "2022-12-06"
+    gone = content["rows"].pop(1 - place)
+    path.write_text(json.dumps(content))
+    found = {each.place: each for each in verify(results, path)}
+    said = {place.rpartition("fake")[2] for place in found}
+    assert {": validity", "", "report.json: price_date"} <= said
+    assert any("usd_per_million" in place and "value" in place for place in found) and len(found) == 4
+    assert any(gone["system"] in each.place and each.stored == "no row" for each in found.values())
+
+
+def leaderboard(results: Path, **asked: Any) -> Path:
+    table = api.table(results, "RR@10")
+    found = results_folder.per_query_of(results, ("RR@10",))
+    board = boards.build(table, found, boards.Asked("msmarco", "RR@10", **asked))
+    path = Path("board.json").absolute()
+    path.write_text(leaderboard_report.as_json(board))
+    return path
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"mode": "robust", "cutoff": 0.5, "suite": "santhanam2023"},
+        {"amrs": {"latency": 33.0507}, "weights": {"accuracy": 0.9, "latency": 0.1}, "front": ("accuracy", "latency")},
+        {"rank_by": "cost", "bounds": (boards.Bound("accuracy", at_least=30.0),), "scenario": "single_stream"},
+    ],
+)
+def test_a_leaderboard_follows_as_it_was_asked_for(tmp_path: Path, asked: dict[str, Any], monkeypatch: Any) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    path = leaderboard(SHIPPED, **asked)
+    assert len(verify(SHIPPED, path)) == 12, "the errata alone"
+    content = json.loads(path.read_text())
+    content["rows"][0]["rank"] = 99
+    content["rows"][1]["figures"]["accuracy"]["value"] += 0.1
+    path.write_text(json.dumps(content))
+    found = verify(SHIPPED, path)[12:]
+    assert [each.place.rpartition(": ")[2] for each in found] == ["rank", "value"] and found[0].stored == "99"
+
+
+def test_an_older_report_lacks_what_it_did_not_know(results: Path) -> None:
+    path = report(results)
+    content = json.loads(path.read_text())
+    content["report_version"] = 3
+    del content["rounded_to"]
+    for row in content["rows"]:
+        del row["origin"]
+    path.write_text(json.dumps(content))
+    assert verify(results, path) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[1]", "is no report"),
+        ("{", "cannot be read"),
+        ("{}", "is no report that can be made again"),
+        ('{"report_version": 99}', "version 99, this harness reads 1 to"),
+        ('{"report_version": 4, "rows": []}', "damaged: KeyError 'measures'"),
+        ('{"report_version": 4, "rows": {}, "price_provider": "aws"}', "damaged"),
+    ],
+)
+def test_what_is_no_report_is_said(results: Path, text: str, said: str) -> None:
+    path = Path("report.json")
+    path.write_text(text)
+    with pytest.raises(UsageError, match=said):
+        verify(results, path)
+
+
+def test_nothing_to_verify_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no stored job in it"):
+        verify(tmp_path)
+    with pytest.raises(FileError, match="no results here"):
+        verify(tmp_path / "none")
+
+
+def test_published_tables_have_their_errata_and_reports() -> None:
+    found = verify(SHIPPED)
+    assert len(found) == 12 and str(found[0]).startswith("Table 3a row 10 (DPR, 16 CPU, 32 GiB): cost: stored: 19 ms")
+
+
+def test_a_report_of_published_tables_follows(tmp_path: Path) -> None:
+    from harness.analysis.published import tables as published
+    from harness.pricing import prices
+
+    read = published.read(SHIPPED)
+    path = tmp_path / "report.json"
+    path.write_text(paper.render(read, read.follows(), prices.snapshot(), "json"))
+    assert len(verify(SHIPPED, path)) == 12
+    content = json.loads(path.read_text())
+    content["rows"][-1]["cost_recomputed"] += 0.01
+    path.write_text(json.dumps(content))
+    assert "cost_recomputed" in verify(SHIPPED, path)[-1].place
+    path.write_text('{"published": {}, "prices": []}')
+    with pytest.raises(FileError, match="damaged: no prices in it"):
+        verify(SHIPPED, path)
+
+
+def test_merged_results_are_what_was_merged(results: Path) -> None:
+    shutil.copytree(results, "theirs")
+    merge_results.merge(merge_results.named([str(results), "theirs"]), Path("out"))
+    assert verify(Path("out").absolute()) == ()
+    assert verify(Path("out").absolute() / "theirs" / "test-suite") == (), "a part says nothing of the whole"
+    gone = str(job(Path("out/theirs")).relative_to("out"))
+    shutil.rmtree(Path("out") / gone)
+    found = {each.place: each for each in verify(Path("out").absolute())}
+    assert found.keys() == {"theirs/origin.toml: jobs", "theirs/origin.toml: sha256", gone}
+    assert (found["theirs/origin.toml: jobs"].stored, found["theirs/origin.toml: jobs"].follows[:2]) == ("12", "11")
+    put(Path("out/theirs") / origins.FILE, b"no toml")
+    found = {each.place: each for each in verify(Path("out").absolute())}
+    assert "theirs/origin.toml" in found
+    assert not any(place.startswith("results/") for place in found)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_keys_of_older_versions_follow_from_their_own_specs(tmp_path: Path, version: int) -> None:
+    raw = json.loads((GOLDEN / f"result.v{version}.json").read_text())
+    cell = raw["spec"]["cell"]
+    folder = tmp_path.joinpath(*(cell[name] for name in ("suite", "system", "dataset", "scenario", "profile")))
+    (folder / raw["key"]).mkdir(parents=True)
+    (folder / raw["key"] / reader.RESULT).write_text(json.dumps(raw))
+    assert not [each for each in verify(tmp_path) if "key" in each.place or "folder" in each.place]

@@ -1,0 +1,89 @@
+"""scripts/test, with commands that note that they were run in place of the real ones."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.proxy import wait_until
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "test"
+
+# pytest ends in order on Ctrl-C, with a code of its own.
+PYTEST = f"""#!{sys.executable}
+import sys, time
+with open("runs", "a") as log:
+    log.write(" ".join(sys.argv[1:]) + "\\n")
+try:
+    time.sleep(60 if "slow" in open("how").read() else 0)
+except KeyboardInterrupt:
+    sys.exit(2)
+sys.exit("fails" in open("how").read())
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A checkout in which nothing takes time."""
+    for name in ("scripts", "tests", ".venv/bin"):
+        (tmp_path / name).mkdir(parents=True)
+    shutil.copy(SCRIPT, tmp_path / "scripts")
+    (tmp_path / "tests" / "test_some.py").write_text("pytestmark = pytest.mark.docker")
+    for name, text in (
+        (".venv/bin/python", PYTEST),
+        (".venv/bin/harness", "#!/bin/sh\n"),
+        ("scripts/test-tools", "#!/bin/sh\n"),
+    ):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    return tmp_path
+
+
+def started(place: Path, how: str, *what: str) -> subprocess.Popen[bytes]:
+    (place / "how").write_text(how)
+    (place / "memory").mkdir()
+    with (place / "said").open("wb") as said:
+        return subprocess.Popen(
+            [place / "scripts" / "test", *what],
+            env={**os.environ, "TMPDIR": str(place / "memory")},
+            stdout=said,
+            start_new_session=True,
+        )
+
+
+def runs(place: Path) -> list[str]:
+    path = place / "runs"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_the_test_script_runs_what_needs_an_engine_last(place: Path) -> None:
+    assert started(place, "quick").wait(60) == 0
+    first, last = runs(place)
+    assert "not (docker or browser or latex) and not soak" in first and "tests/test_some.py" not in first
+    assert last.endswith("-m (docker or browser or latex) and not soak tests/test_some.py")
+    assert list((place / "memory").iterdir()) == [], "nothing temporary is left"
+
+
+@pytest.mark.parametrize(("how", "code", "line"), [("quick", 0, "soak: all limits hold"), ("fails", 1, "soak: FAILED")])
+def test_the_soak_runs_calibration_alone_and_ends_with_a_verdict(place: Path, how: str, code: int, line: str) -> None:
+    assert started(place, how, "soak").wait(60) == code
+    assert runs(place) == [
+        "-m pytest -n 2 -m soak --ignore tests/experiments/calibration",
+        "-m pytest -m soak tests/experiments/calibration",
+    ]
+    assert (place / "said").read_text().splitlines()[-1] == line
+
+
+def test_the_test_script_ends_on_ctrl_c_instead_of_going_on(place: Path) -> None:
+    process = started(place, "slow")
+    wait_until(lambda: len(runs(place)) == 1, "the first run")
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(60) == 130
+    assert len(runs(place)) == 1
+    assert list((place / "memory").iterdir()) == []

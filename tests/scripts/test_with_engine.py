@@ -1,0 +1,271 @@
+"""scripts/with-engine against a stand-in dockerd that answers on a socket of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "with-engine"
+
+# Started without env(1), so that the kernel knows the process as "dockerd".
+DOCKERD = (
+    f"#!{sys.executable}\n"
+    + """\
+import os, signal, socket, sys
+arguments = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+path = arguments["--host"].removeprefix("unix://")
+folder = os.path.dirname(path)
+with open(os.path.join(folder, "starts"), "a") as log:
+    log.write(f"{os.getpid()}\\n")
+if os.path.exists(os.path.join(folder, "broken")):
+    sys.exit("planted: cannot start")
+with open(arguments["--pidfile"], "x") as file:
+    file.write(str(os.getpid()))
+signal.signal(signal.SIGTERM, lambda *_: (os.remove(path), os._exit(0)))
+if os.path.exists(path):
+    os.remove(path)
+server = socket.socket(socket.AF_UNIX)
+server.bind(path)
+server.listen()
+while True:
+    asker, _ = server.accept()
+    asker.recv(1000)
+    asker.sendall(b"HTTP/1.0 200 OK\\r\\n\\r\\nOK")
+    asker.close()
+"""
+)
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may start an engine")
+
+
+@dataclass
+class Stage:
+    """A place where the script finds the stand-in."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    def start(self, *command: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(SCRIPT), *command],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        with self.start(*command) as process:
+            out, err = process.communicate(timeout=30)
+        return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+    def engines(self) -> list[int]:
+        """Process ids of all engines that were ever started here."""
+        starts = self.folder / "starts"
+        return [int(line) for line in starts.read_text().split()] if starts.exists() else []
+
+    def all_ended(self) -> bool:
+        return not [pid for pid in self.engines() if lives(pid)]
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def eventually(condition: Callable[[], bool], timeout_s: float = 20) -> None:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "dockerd").write_text(DOCKERD)
+    (programs / "dockerd").chmod(0o755)
+    place = Stage(
+        tmp_path,
+        {
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "DOCKER_HOST": f"unix://{tmp_path}/engine.sock",
+            "HARNESS_ENGINE_RUN": str(tmp_path / "run"),
+        },
+    )
+    yield place
+    for pid in place.engines():
+        if lives(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+@needs_root
+@pytest.mark.parametrize("code", [0, 7])
+def test_with_engine_starts_one_keeps_the_exit_code_and_stops_it(stage: Stage, code: int) -> None:
+    done = stage.run("sh", "-c", f"test -S {stage.folder}/engine.sock && echo ran; exit {code}")
+    assert (done.returncode, done.stdout) == (code, "ran\n")
+    assert len(stage.engines()) == 1
+    assert stage.all_ended()
+
+
+@needs_root
+@pytest.mark.parametrize("missing", [(), ("dockerd",), ("mmdebstrap",), ("venv", "dockerd", "mmdebstrap")])
+def test_what_is_about_to_be_installed_is_said_in_one_line(stage: Stage, missing: tuple[str, ...]) -> None:
+    programs = stage.folder / "bin"
+    (programs / "dockerd").unlink()
+    for name in ("bash", "python3", "apt-get", "dockerd", "mmdebstrap", "sed", "cat"):
+        if name not in missing:
+            (programs / name).symlink_to(
+                sys.executable if name == "python3" else "/bin/true" if name[0] in "adm" else f"/bin/{name}"
+            )
+    (programs / "python").write_text(f"#!/bin/sh\nexit {int('venv' in missing)}\n")
+    (programs / "python").chmod(0o755)
+    done = subprocess.run(
+        ["/bin/bash", str(SCRIPT), "--installs", str(programs / "python")],
+        env={**stage.environment, "PATH": str(programs)},
+        cwd=stage.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    later = "mmdebstrap if no registry has the base image"
+    said = {
+        (): "",
+        ("dockerd",): "docker.io iptables",
+        ("mmdebstrap",): later,
+        ("venv", "dockerd", "mmdebstrap"): f"python3-venv docker.io iptables, and {later}",
+    }[missing]
+    assert done.stderr == (said and f"with-engine: apt-get will install as root: {said}\n") and done.stdout == ""
+
+
+@needs_root
+def test_one_that_answers_already_is_left_alone(stage: Stage) -> None:
+    foreign = subprocess.Popen(
+        ["dockerd", "--host", stage.environment["DOCKER_HOST"], "--pidfile", str(stage.folder / "foreign.pid")],
+        env=stage.environment,
+    )
+    eventually((stage.folder / "engine.sock").exists)
+    done = stage.run("echo", "ran")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
+    assert stage.engines() == [foreign.pid]
+    assert foreign.poll() is None
+    foreign.terminate()
+    foreign.wait()
+
+
+@needs_root
+def test_two_share_one_and_the_last_stops_it(stage: Stage) -> None:
+    hold = stage.folder / "hold"
+    hold.touch()
+    long = stage.start("sh", "-c", f"while [ -e {hold} ]; do sleep 0.05; done; test -S {stage.folder}/engine.sock")
+    short = stage.start("true")
+    assert short.wait(30) == 0
+    eventually(lambda: len(list((stage.folder / "run" / "users").iterdir())) == 1)
+    assert not stage.all_ended()
+    hold.unlink()
+    assert long.wait(30) == 0  # its engine was there to its end
+    assert len(stage.engines()) == 1
+    assert stage.all_ended()
+    for process in (long, short):
+        process.communicate()
+
+
+@needs_root
+def test_what_dead_ones_left_behind_does_not_matter(stage: Stage) -> None:
+    (stage.folder / "run" / "users").mkdir(parents=True)
+    # Numbers that other processes have by now: this one.
+    (stage.folder / "run" / "dockerd.pid").write_text(str(os.getpid()))
+    (stage.folder / "run" / "users" / str(os.getpid())).write_text("bash-of-old\n")
+    (stage.folder / "engine.sock").touch()
+    assert stage.run("true").returncode == 0
+    assert len(stage.engines()) == 1
+    assert stage.all_ended()
+
+
+@needs_root
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_command_and_the_engine(stage: Stage, number: signal.Signals) -> None:
+    process = stage.start("sh", "-c", "echo up; exec sleep 60")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(number)
+    assert process.wait(30) == 128 + number
+    assert stage.all_ended()
+    process.communicate()
+
+
+@needs_root
+def test_an_engine_that_does_not_start_is_told_with_its_last_words(stage: Stage) -> None:
+    (stage.folder / "broken").touch()
+    done = stage.run("true")
+    assert done.returncode == 1
+    assert "planted: cannot start" in done.stderr
+    assert "dockerd did not start" in done.stderr
+
+
+RESTART = f'"{SCRIPT}" --restartable && "{SCRIPT}" --restart'
+
+
+@needs_root
+def test_the_command_may_restart_the_engine_that_was_started_for_it(stage: Stage) -> None:
+    done = stage.run("sh", "-c", f"{RESTART} && test -S {stage.folder}/engine.sock && echo back")
+    assert (done.returncode, done.stdout) == (0, "back\n"), done.stderr
+    first, second = stage.engines()
+    assert first != second
+    assert stage.all_ended(), "the second one is stopped at the end as the first one would have been"
+    assert not (stage.folder / "run" / "dockerd.pid").exists()
+
+
+@needs_root
+def test_a_restart_that_fails_is_told(stage: Stage) -> None:
+    done = stage.run("sh", "-c", f"touch {stage.folder}/broken; {RESTART}")
+    assert done.returncode == 1 and "dockerd did not start" in done.stderr
+    assert stage.all_ended()
+
+
+@needs_root
+def test_an_engine_that_others_use_as_well_is_not_restarted(stage: Stage) -> None:
+    long = stage.start("sleep", "60")
+    eventually(lambda: len(list((stage.folder / "run" / "users").glob("*"))) == 1)
+    done = stage.run("sh", "-c", RESTART)
+    assert (done.returncode, "others use the engine as well" in done.stderr) == (1, True), done.stderr
+    alone = stage.run("--restart")
+    assert (alone.returncode, "others use the engine as well" in alone.stderr) == (1, True)
+    assert len(stage.engines()) == 1
+    long.send_signal(signal.SIGTERM)
+    long.communicate()
+
+
+def test_an_engine_that_was_not_started_here_is_not_restarted(stage: Stage) -> None:
+    for host in (stage.environment["DOCKER_HOST"], "tcp://127.0.0.1:1"):
+        stage.environment["DOCKER_HOST"] = host
+        for option in ("--restart", "--restartable"):
+            done = stage.run(option)
+            assert (done.returncode, "was not started here" in done.stderr) == (1, True)
+
+
+def test_an_engine_elsewhere_is_not_ours_to_start(stage: Stage) -> None:
+    stage.environment["DOCKER_HOST"] = "tcp://127.0.0.1:1"
+    assert stage.run("echo", "ran").stdout == "ran\n"
+    assert stage.engines() == []
+
+
+def test_no_command_is_a_usage_error(stage: Stage) -> None:
+    done = stage.run()
+    assert done.returncode == 1
+    assert "usage" in done.stderr

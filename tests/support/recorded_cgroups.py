@@ -1,0 +1,51 @@
+"""What was recorded of real containers, as files again."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parents[1] / "data"
+V2 = FOLDER / "cgroup-v2"
+DRIVERS = ("cgroupfs", "systemd")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A moment of a recorded container, as files under ``root``, seen from the host or from inside."""
+
+    root: Path
+    membership: str
+
+    @property
+    def cgroups(self) -> Path:
+        """In place of ``/sys/fs/cgroup``."""
+        return self.root / "sys" / "fs" / "cgroup"
+
+    @property
+    def proc(self) -> Path:
+        """In place of ``/proc``."""
+        return self.root / "proc"
+
+
+def unfold(root: Path, recording: str) -> Seen:
+    """Make the files that ``tail -n +1`` printed, e.g. those of ``systemd/limited/busy.host``."""
+    membership = None
+    for name, content in re.findall(
+        r"==> /(\S+) <==\n(.*?)(?=\n==> |\Z)", (V2 / recording).read_text(encoding="ascii"), re.DOTALL
+    ):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="ascii")
+        if re.fullmatch(r"proc/(self|\d+)/cgroup", name):
+            membership = content
+    assert membership is not None, recording
+    return Seen(root, membership)
+
+
+def docker_says(recording: str) -> Any:
+    """What the engine said of a container (``systemd/limited/container``), or of its use at a moment (``.../busy``)."""
+    return json.loads((V2 / f"{recording}.docker.json").read_text(encoding="utf-8"))

@@ -1,0 +1,81 @@
+"""A small results folder with all scenarios and outcomes, made once; and ways to damage a copy of it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness.launch.base import Job
+from harness.launch.fake import FakeLauncher
+from harness.records import Outcome
+from harness.results import seals
+from harness.results.reader import RESULT
+from tests.conftest import Bench, protocol, write_dataset
+
+QUERIES = 40
+_SCENARIOS = "[offline]\nbatch_size = 3\n[server]\nlatency_target_s = 0.1\nlatency_percentile = 50\n"
+
+
+def make(bench: Bench) -> None:
+    """Two systems in three scenarios, two jobs each; one of the two runs out of memory."""
+    large = write_dataset(bench.folder / "large")
+    topics = [{"_id": f"q{n}", "text": f"where is number {n}"} for n in range(QUERIES)]
+    (large / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in topics))
+    (large / "qrels.trec").write_text("".join(f"q{n} 0 d1 1\n" for n in range(QUERIES)))
+    bench.plant("greedy")
+    path = bench.suite(
+        protocol(2, repeats=2) + _SCENARIOS,
+        systems=["planted", "greedy"],
+        datasets=["./large"],
+        scenarios=["single_stream", "offline", "server"],
+    )
+
+    def script(job: Job) -> Outcome:
+        return Outcome.OOM if job.spec.system == "greedy" and job.spec.kind == "search" else Outcome.OK
+
+    bench.run(FakeLauncher(script), path)
+
+
+def job(results: Path, system: str = "planted", scenario: str = "single_stream", number: int = 0) -> Path:
+    """The folder of one job."""
+    found = [
+        path.parent
+        for path in sorted(results.rglob(RESULT))
+        if (spec := json.loads(path.read_text())["spec"])["cell"]["system"] == system
+        and spec["cell"]["scenario"] == scenario
+        and spec["job"] == number
+    ]
+    return found[0]
+
+
+def change(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Another record, sealed and listed as it is now.  The file is a new one: others may be linked to the old."""
+    raw = json.loads((folder / RESULT).read_text())
+    edit(raw)
+    with contextlib.suppress(ValueError):  # JSON has no word for it
+        raw["seal"] = seals.of(raw)
+    put(folder / RESULT, json.dumps(raw).encode())
+    relist(folder.parents[4])
+
+
+def relist(suite: Path) -> None:
+    """Make a suite's manifest anew, of the jobs that lie there."""
+    records = {path.parent: json.loads(path.read_text()) for path in sorted(suite.rglob(RESULT))}
+    listed = {str(folder.relative_to(suite)): raw["seal"] for folder, raw in records.items()}
+    put(suite / seals.MANIFEST, seals.text(listed).encode())
+
+
+def replace(folder: Path, name: str, content: bytes) -> None:
+    """Another file, with the checksum that belongs to it."""
+    put(folder / name, content)
+    change(folder, lambda raw: raw["files"].update({name: hashlib.sha256(content).hexdigest()}))
+
+
+def put(path: Path, content: bytes) -> None:
+    """A new file in the place of another."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(content)

@@ -1,0 +1,245 @@
+"""Makes records for tests of everything behind the store: one spec, one result, jobs, samples, a table's row."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from harness.analysis import timings
+from harness.analysis.table import Machine, Price, Row, Table, Validity
+from harness.records import Envelope, Isolation, Outcome
+from harness.results.schema import (
+    CanaryReading,
+    Cell,
+    Counters,
+    Environment,
+    GpuUse,
+    Placement,
+    Result,
+    ResultSpec,
+    job_key,
+)
+
+ENVIRONMENT = Environment("CPU", "x86_64", 4, 2**34, "6.1", 1, "20.10", "0.1", None)
+MACHINE = Machine("AMD EPYC 9B14", "x86_64", "6.18.5", 1, "20.10.24", "0.1.0", "0123456789abcdef", (), None, 4)
+PLACEMENT = Placement((0,), (0,), True, (1, 2, 3), True)
+# Never to be changed: golden files hold it, and a golden key is made of it.
+GOLDEN_SPEC = ResultSpec(
+    cell=Cell("demo", "bm25", "tiny", "single_stream", "cpu1-mem1"),
+    protocol="santhanam2023",
+    envelope=Envelope("cpu1-mem1", 1, 1 << 30),
+    isolation=Isolation.CONTAINER,
+    params={"k1": 0.9},
+    image_digest="sha256:1",
+    index_key="i",
+    corpus_sha256="c",
+    qrels_sha256="q",
+    sample_sha256="s",
+    warmup_sha256="w",
+    sample_size=4,
+    warmup_queries=2,
+    trials=2,
+    k=3,
+    seed=7,
+)
+# What the paper's protocol asks for.
+SPEC = replace(
+    GOLDEN_SPEC,
+    cell=Cell("s", "bm25", "scifact", "single_stream", "cpu1-mem1"),
+    params={},
+    sample_size=300,
+    warmup_queries=10,
+    trials=5,
+    k=10,
+    seed=1,
+)
+
+
+@dataclass(frozen=True)
+class FakeJob:
+    """A stored job in memory and, where there is one, a folder."""
+
+    result: Result
+    folder: Path = Path("/results/job")
+    table: pa.Table | None = field(default=None, compare=False)
+    queries: tuple[str, ...] = ()
+    origin: str | None = None
+
+    def samples(self) -> pa.Table:
+        assert self.table is not None, "nothing here should read samples"
+        return self.table
+
+    @property
+    def run_path(self) -> Path | None:
+        path = self.folder / "run.trec.gz"
+        return path if path.exists() else None
+
+    def qrels_path(self) -> Path:
+        return self.folder.parent / "qrels.trec.gz"
+
+    def sample_ids(self) -> tuple[str, ...]:
+        return self.queries
+
+    def rank(self, rankings: dict[str, Sequence[str]]) -> None:
+        """Write the run."""
+        lines = [
+            f"{query} Q0 {document} {rank} {-rank}.0 x\n"
+            for query, documents in rankings.items()
+            for rank, document in enumerate(documents, 1)
+        ]
+        (self.folder / "run.trec.gz").write_bytes(gzip.compress("".join(lines).encode()))
+
+
+def at(minute: int) -> str:
+    """Return the time ``minute`` minutes past ten, as a result writes it."""
+    return f"2026-11-20T10:{minute:02}:00+00:00"
+
+
+def result(outcome: Outcome = Outcome.OK, *, detail: str | None = None, minute: int = 0, **changes: Any) -> Result:
+    """A result with nothing to be said against; keys of the spec and of the result may be changed alike."""
+    spec = replace(SPEC, **{key: changes.pop(key) for key in list(changes) if key in ResultSpec.__dataclass_fields__})
+    whole = Result(
+        key=job_key(spec),
+        spec=spec,
+        outcome=outcome,
+        detail=detail,
+        started_at=at(minute),
+        wall_s=9.0,
+        environment=ENVIRONMENT,
+        throttled_periods=0,
+        trials_finished=spec.trials if outcome is Outcome.OK else 0,
+        ranking_disagreements=0 if outcome is Outcome.OK else None,
+        placement=PLACEMENT,
+        page_cache="dropped",
+        counters=quiet(),
+    )
+    return replace(whole, **changes)
+
+
+def job(minute: int = 0, outcome: Outcome = Outcome.OK, *, detail: str | None = None, **changes: Any) -> FakeJob:
+    """An attempt that started ``minute`` minutes past ten; what it measured cannot be read."""
+    return FakeJob(result(outcome, detail=detail, minute=minute, **changes))
+
+
+def row(**changes: Any) -> Row:
+    """A clean, ok row without figures and without a price."""
+    plain = Row(
+        suite="quickstart",
+        system="bm25",
+        dataset="scifact",
+        scenario="single_stream",
+        profile="cpu1-mem1",
+        isolation=Isolation.CONTAINER,
+        outcome=Outcome.OK,
+        detail=None,
+        validity=Validity.CLEAN,
+        key="0011223344556677",
+        started_at=at(0),
+        machine=MACHINE,
+        cpus=1,
+        memory_limit_bytes=1 << 30,
+        gpus=0,
+        price=None,
+        price_note=None,
+        k=10,
+        sample_sha256="s",
+        corpus_sha256="c",
+        qrels_sha256="q",
+    )
+    return replace(plain, **changes)
+
+
+def price(instance_type: str, usd_per_hour: float, cpus: int, memory_bytes: int) -> Price:
+    """An arm64 type on demand, as known in July."""
+    where = ("us-east-1", "on-demand")
+    return Price(instance_type, "arm64", cpus, memory_bytes, *where, usd_per_hour, "2026-07-20")
+
+
+def table(rows: Sequence[Row], measures: tuple[str, ...] = ("RR@10",), **changes: Any) -> Table:
+    """A table whose prices are those of ``price``."""
+    formula = "US$ per million = time x money"
+    return Table(tuple(rows), measures, "aws", "us-east-1", "2026-07-20", "made up", formula, **changes)
+
+
+def canary(cpu_s: float = 0.010, memory_s: float = 0.020, disk_s: float | None = 0.005) -> CanaryReading:
+    return CanaryReading("between", 0, 0.1, cpu_s, memory_s, disk_s)
+
+
+def gpu(**changes: Any) -> GpuUse:
+    """Return NVML's counts of a GPU that a job had to itself for ten seconds."""
+    calm = GpuUse(
+        wall_s=10.0,
+        energy_j=700.0,
+        readings=40,
+        sm_clock_mhz=1980.0,
+        clock_reasons={"gpu_idle": 12},
+        foreign_processes=0,
+        foreign_bytes=0,
+    )
+    return replace(calm, **changes)
+
+
+def quiet(**changes: Any) -> Counters:
+    """Return the kernel's counts on a quiet machine, for one CPU and ten seconds."""
+    calm = Counters(
+        wall_s=10.0,
+        cpu_s=9.5,
+        foreign_cpu_s=0.1,
+        steal_s=0.01,
+        wait_s=0.05,
+        throttled_s=0.0,
+        swap_bytes=0,
+        major_faults=0,
+    )
+    return replace(calm, **changes)
+
+
+def samples(
+    latency_s: NDArray[np.float64],
+    *,
+    first_trial: int = 0,
+    names: Sequence[str] | None = None,
+    seed: int | None = None,
+    repeats: Sequence[tuple[int, float]] = (),
+    **columns: Sequence[int | None],
+) -> pa.Table:
+    """Return a job's samples: warm-up that took hours, the trials, repeats.
+
+    Args:
+        latency_s: shape (trials, queries).
+        first_trial: number of the first of them.
+        names: of the queries.
+        seed: each trial asks in a random order of its own; ``None``: in the order of the names.
+        repeats: query and seconds, each asked twice in a row.
+        columns: further whole numbers of the timed rows, in the order of writing.
+    """
+    trials, queries = latency_s.shape
+    names = names or [f"q{number:04}" for number in range(queries)]
+    rng = np.random.default_rng(seed)
+    rows = [("w", -1, 3600.0)] * 10
+    for trial in range(trials):
+        order = range(queries) if seed is None else rng.permutation(queries)
+        rows += [(names[query], first_trial + trial, float(latency_s[trial, query])) for query in order]
+    rows += [(names[query], -2, seconds) for query, seconds in repeats for _ in range(2)]
+    before, after = [None] * 10, [None] * (2 * len(repeats))
+    return pa.table(
+        {
+            "query_id": [name for name, _, _ in rows],
+            "trial": pa.array([trial for _, trial, _ in rows], pa.int32()),
+            "warmup": [trial == -1 for _, trial, _ in rows],
+            "latency_ns": pa.array([round(seconds * 1e9) for _, _, seconds in rows], pa.int64()),
+            **{name: pa.array([*before, *values, *after], pa.int64()) for name, values in columns.items()},
+        }
+    )
+
+
+def timed(*tables: pa.Table) -> timings.Timings:
+    """The samples of one cell's jobs, numbered as they come."""
+    return timings.read(enumerate(tables))

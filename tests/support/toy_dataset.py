@@ -1,0 +1,34 @@
+"""An engine without packages and assets, whose image is made in a second."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.launch.images.catalog import System
+from harness.launch.images.system_files import Asset
+from tests.support import job_fixtures
+
+_DOCKERFILE = """\
+ARG BASE
+FROM ${BASE}
+COPY adapter.py /opt/adapter/adapter.py
+COPY driver /opt/harness
+"""
+
+
+def make(folder: Path) -> System:
+    """The engine in a folder below, named for the folder so that tests beside each other share no image."""
+    name = folder.name.replace("_", "-").lower()
+    place = folder / f"toys-{name}"
+    place.mkdir()
+    (place / "Dockerfile").write_text(_DOCKERFILE)
+    (place / "adapter.py").write_text("ENGINE = None\n")
+    (place / "requirements.lock").write_text("")
+    (place / "engine.toml").write_text('description = "toys"\n')
+    return job_fixtures.system(f"toy-{name}", engine=place.name, engine_dir=place)
+
+
+def with_asset(system: System, sha: str, folder: str = "model") -> System:
+    """With one file of weights."""
+    asset = Asset.model_validate({"folder": folder, "licence": "MIT", "sha256": {"file": sha}})
+    return system.model_copy(update={"system_assets": (asset,)})
