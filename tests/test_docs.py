@@ -123,7 +123,9 @@ def test_the_readmes_table_has_the_columns_and_notes_of_today(bench: Bench) -> N
 
 def test_the_example_on_the_page_on_cost_is_what_is_printed() -> None:
     page = " ".join((ROOT / "docs" / "method" / "cost.md").read_text(encoding="utf-8").split())
-    (command,) = [line[2:] for line in (ROOT / "docs" / "method" / "cost.md").read_text().splitlines() if line.startswith("$ ")]
+    (command,) = [
+        line[2:] for line in (ROOT / "docs" / "method" / "cost.md").read_text().splitlines() if line.startswith("$ ")
+    ]
     folder = str(ROOT / "results" / "published" / "santhanam2023")
     done = CliRunner().invoke(main, [part if "/" not in part else folder for part in command.split()[1:]])
     said = done.stdout.splitlines()[2:6]
