@@ -18,7 +18,7 @@ from typing import Any
 MAX_PROBES = 32
 
 
-# Version of the container contract (spec.json, out/): see docs/container-contract.md.
+# Version of the container contract (spec.json, out/): see docs/reference/container-contract.md.
 PROTOCOL_VERSION = 1
 
 Scalar = str | int | float | bool

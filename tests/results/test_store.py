@@ -40,7 +40,7 @@ from tests.support.job_fixtures import SEEN
 from tests.support.sample_records import GOLDEN_SPEC
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "result.v1.json"
-SCHEMA = Path(__file__).parents[2] / "docs" / "result.v1.schema.json"
+SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "schema" / "result.v1.schema.json"
 HOST = Environment("a cpu", "x86_64", 2, 1 << 34, "6.18", 1, "20.10.24", "0.1.0", "abc")
 TABLE = pa.table({"query_id": ["q0"], "trial": pa.array([0], pa.int32()), "warmup": [False], "latency_ns": [5]})
 
