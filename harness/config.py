@@ -200,7 +200,7 @@ def _inner_model(annotation: Any) -> Any:
 
 @functools.cache
 def data_root() -> Path:
-    """The folder that holds ``images/``, ``instance_profiles/`` and ``datasets/``."""
+    """Return the folder that holds ``images/``, ``instance_profiles/``, ``datasets/`` and the studies."""
     package = Path(__file__).resolve().parent
     shipped = package / "shipped"  # where a wheel puts them
     return shipped if shipped.is_dir() else package.parent
