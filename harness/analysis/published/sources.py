@@ -8,12 +8,12 @@ from pathlib import Path
 
 from pydantic import Field
 
-from harness.config import Declared, read_toml, validate
+from harness.config import ConfigModel, read_toml, validate
 
 NAME = "published.toml"
 
 
-class Prices(Declared):
+class Prices(ConfigModel):
     """The price list that the paper's costs follow."""
 
     provider: str
@@ -22,7 +22,7 @@ class Prices(Declared):
     as_of: datetime.date
 
 
-class Protocol(Declared):
+class Protocol(ConfigModel):
     """How the latencies of Table 3 were measured."""
 
     warmup_queries: int = Field(ge=0)
@@ -32,7 +32,7 @@ class Protocol(Declared):
     k: int = Field(gt=0)
 
 
-class Files(Declared):
+class Files(ConfigModel):
     """The tables that hold for all datasets."""
 
     table1: str
@@ -40,7 +40,7 @@ class Files(Declared):
     table3c: str
 
 
-class Dataset(Declared):
+class Dataset(ConfigModel):
     """One dataset: its name here, its name in the paper, its part of Tables 3 and 4.
 
     ``amrs``: the exchange rates that its scores were made with (units of each metric for a point of accuracy).
@@ -55,7 +55,7 @@ class Dataset(Declared):
     amrs: dict[str, float] = Field(default_factory=dict)
 
 
-class Source(Declared):
+class Source(ConfigModel):
     """Which row of Table 1 gives a row of Table 2 its latency, and which system of Table 3 it is (if known)."""
 
     system: str
@@ -64,7 +64,7 @@ class Source(Declared):
     table3: str | None = None
 
 
-class About(Declared):
+class About(ConfigModel):
     """The whole file."""
 
     name: str
@@ -103,4 +103,4 @@ def read(folder: Path) -> About:
         FileError: it is missing or wrong; names the key.
     """
     path = folder / NAME
-    return validate(About, read_toml(path, strangers=True), path)
+    return validate(About, read_toml(path, untrusted=True), path)

@@ -221,7 +221,7 @@ def _lines(model: type[Model], path: Path, decimals: dict[str, int]) -> tuple[Mo
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror}; bring the file back") from error
     found = []
-    for place, cells in config.rows(path, ",".join(model.model_fields), content):
+    for place, cells in config.csv_rows(path, ",".join(model.model_fields), content):
         try:
             line = model.model_validate({column: text or None for column, text in cells.items()})
         except ValidationError as error:
