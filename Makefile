@@ -47,7 +47,7 @@ bench-reprice: .venv/ready
 bench-frechet: .venv/ready
 	$(BIN)/python -m benchmarks.frechet
 
-# The figures of docs/frechet.md: systems of different strength on SciFact, and what a distance makes of them.
+# The figures of docs/method/frechet.md: systems of different strength on SciFact, and what a distance makes of them.
 frechet: installs .venv/ready
 	scripts/with-engine scripts/frechet
 

@@ -18,7 +18,7 @@ from typing import Any
 MAX_PROBES = 32
 
 
-# Version of the container contract (spec.json, out/): see docs/container-contract.md.  History:
+# Version of the container contract (spec.json, out/): see docs/reference/container-contract.md.  History:
 #   1  first version
 #   2  first_trial, repeats, pause, scenario_params and cpuset in spec.json; probes, rate_qps and
 #      effective.numa_nodes in measurement.json

@@ -3,7 +3,7 @@
     python -m instance_profiles.fetch_prices list [--region us-east-1]     no account needed
     python -m instance_profiles.fetch_prices spot [--region us-east-1]     needs AWS credentials
 
-``docs/prices.md`` says what comes out.  Needs ``ijson`` and ``boto3`` (development packages of this project).
+``docs/reference/prices.md`` says what comes out.  Needs ``ijson`` and ``boto3`` (development packages of this project).
 """
 
 from __future__ import annotations

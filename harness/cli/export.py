@@ -49,7 +49,7 @@ def export(
 ) -> None:
     """Write the stored RESULTS (a folder; default: results) for other programs.
 
-    parquet, sqlite and csv hold the table, with the columns of docs/columns.md; ir_metadata is a folder with a YAML
+    parquet, sqlite and csv hold the table, with the columns of docs/reference/columns.md; ir_metadata is a folder with a YAML
     file (https://www.ir-metadata.org) and the run of each job.
     """
     if samples and form != "sqlite":

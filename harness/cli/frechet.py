@@ -101,7 +101,7 @@ def frechet(
 
     RUNS: a folder of results (default: results), or run files with --qrels.  FD@k compares the embeddings of all judged
     relevant documents with those of all that a system has in its first k: 0 where they spread alike, and smaller is
-    better.  See docs/frechet.md for what it cannot see.
+    better.  See docs/method/frechet.md for what it cannot see.
     """
     from harness.evaluation import run_notes
     from harness.evaluation.frechet.systems import Settings

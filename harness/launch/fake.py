@@ -199,7 +199,7 @@ class _Samples:
         return probe.passed
 
     def _sample(self, trial: int, query: Query, latency_ns: int, **extra: int) -> None:
-        self._out.sample(trial, query.query_id, latency_ns, {}, self._hits, **extra)
+        self._out.write_sample(trial, query.query_id, latency_ns, {}, self._hits, **extra)
 
     def _service_ns(self, query: Query, trial: int) -> int:
         return _latency_ns(self._spec.system, query, trial)

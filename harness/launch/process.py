@@ -103,7 +103,7 @@ class ProcessLauncher:
         if folder.is_dir():
             return prepared
         if system.lacking:
-            raise ImageError(f"system {system.name!r}: {system.lacking}; take another host (docs/platforms.md)")
+            raise ImageError(f"system {system.name!r}: {system.lacking}; take another host (docs/guides/platforms.md)")
         assets.check_pinned(system.name, system.system_assets)  # before the packages, which take their time
         partial = filesystem.staging_path(folder)
         partial.mkdir(parents=True)

@@ -1,6 +1,6 @@
 """Dated price snapshots, read from ``instance_profiles/prices/``: append-only, each with its checksum.
 
-How they come about, and how to fetch a new one: ``docs/prices.md``.
+How they come about, and how to fetch a new one: ``docs/reference/prices.md``.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def snapshot(
             return found
     raise UsageError(
         f"no {term} prices of {known[0].region}{f' until {as_of}' if as_of else ''} are here; "
-        "fetch some (docs/prices.md), or choose another --term"
+        "fetch some (docs/reference/prices.md), or choose another --term"
     )
 
 

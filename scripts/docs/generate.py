@@ -29,12 +29,12 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 def pages() -> dict[str, str]:
     """File name -> text of every generated page."""
     return {
-        f"result.v{SCHEMA_VERSION}.schema.json": result_schema(),
-        "suite-reference.md": suite_reference(),
-        "system-reference.md": system_reference(),
-        "commands.md": commands(),
-        "columns.md": columns_page(),
-        "published.md": published_page.page(),
+        f"reference/schema/result.v{SCHEMA_VERSION}.schema.json": result_schema(),
+        "reference/suite.md": suite_reference(),
+        "reference/system.md": system_reference(),
+        "reference/commands.md": commands(),
+        "reference/columns.md": columns_page(),
+        "reference/published.md": published_page.page(),
     }
 
 
@@ -51,7 +51,7 @@ def suite_reference() -> str:
     return (
         "# Suite reference\n\nGenerated from `harness/jobs/suite.py` by `make docs`.\n\n"
         "A suite is a TOML file; `name` is the file's name unless it is set. Examples: `suites/quickstart.toml`, and"
-        " `suites/scenarios.toml` with its [page](scenarios.md), and `suites/santhanam2023-msmarco.toml`, which is no"
+        " `suites/scenarios.toml` with its [page](../method/scenarios.md), and `suites/santhanam2023-msmarco.toml`, which is no"
         " whole product.\n"
         + _section("Top level", Suite)
         + _section("`[protocol]`", Protocol)
@@ -100,7 +100,7 @@ def columns_page() -> str:
     return (
         "# Columns\n\nGenerated from `harness/report/columns.py` and `harness/report/job_columns.py` by `make docs`.\n\n"
         "Any cell may be missing: empty in CSV, `<NA>` or `NaT` in frames, `NULL` in SQLite; never 0. How figures are"
-        " made: [results.md](results.md), [cost.md](cost.md). How to get them: [exchange.md](exchange.md).\n"
+        " made: [results.md](results.md), [cost.md](../method/cost.md). How to get them: [exchange.md](../guides/exchange.md).\n"
         + _columns(
             "Rows",
             "`harness report --format csv`, `harness.load`, `harness export`. One row for each cell. `<measure>` stands"

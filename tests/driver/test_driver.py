@@ -15,7 +15,7 @@ import pytest
 
 from harness.driver import cgroup, driver
 from harness.driver.adapter import Corpus
-from harness.driver.driver import Places
+from harness.driver.driver import JobPaths
 from harness.driver.output import EVENTS, MEASUREMENT, SAMPLES, Output
 from harness.jobs.suite import Suite
 from harness.records import PROTOCOL_VERSION, Cpuset, Hit, Isolation, JobSpec, Query, ScenarioParams, to_json
@@ -287,8 +287,8 @@ def test_offline_and_server_jobs_run_to_their_end(job: Job) -> None:
 
 
 def test_a_container_has_fixed_places() -> None:
-    places = Places({})
-    assert [str(path) for path in (places.job, places.corpus, places.index, places.assets)] == [
+    paths = JobPaths({})
+    assert [str(path) for path in (paths.job, paths.corpus, paths.index, paths.assets)] == [
         "/job",
         "/corpus/corpus.jsonl",
         "/index",

@@ -40,7 +40,10 @@ from tests.support.job_fixtures import SEEN
 from tests.support.sample_records import GOLDEN_SPEC
 
 GOLDEN = {version: Path(__file__).parents[1] / "golden" / f"result.v{version}.json" for version in (1, 2, 3, 4, 5)}
-SCHEMA = {version: Path(__file__).parents[2] / "docs" / f"result.v{version}.schema.json" for version in (1, 2, 3, 4, 5)}
+SCHEMA = {
+    version: Path(__file__).parents[2] / "docs" / "reference" / "schema" / f"result.v{version}.schema.json"
+    for version in (1, 2, 3, 4, 5)
+}
 HOST = Environment("a cpu", "x86_64", 2, 1 << 34, "6.18", 1, "20.10.24", "0.1.0", "abc")
 TABLE = pa.table({"query_id": ["q0"], "trial": pa.array([0], pa.int32()), "warmup": [False], "latency_ns": [5]})
 

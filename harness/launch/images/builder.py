@@ -112,7 +112,7 @@ def _check_made_for(system: System) -> None:
         known = " and ".join(platforms.PLATFORMS)
         raise ImageError(f"system {system.name!r}: images are made for {known}, this engine is {system.platform}")
     if system.lacking:
-        raise ImageError(f"system {system.name!r}: {system.lacking}; take another platform (docs/platforms.md)")
+        raise ImageError(f"system {system.name!r}: {system.lacking}; take another platform (docs/guides/platforms.md)")
 
 
 @dataclass(frozen=True)

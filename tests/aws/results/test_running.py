@@ -500,7 +500,7 @@ def test_a_viability_search_goes_on_from_s3(bench: Bench, bucket: Bucket, harnes
 def test_the_policy_on_the_page_permits_what_is_done_and_no_more(
     run: Call, bench: Bench, harness: Call, bucket: Bucket, requests: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs" / "s3.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "s3.md").read_text(encoding="utf-8")
     policy = json.loads(page.partition("```json\n")[2].partition("```")[0])
     permitted = {
         action
