@@ -43,7 +43,7 @@ def test_every_command_has_help_and_stands_in_the_readme() -> None:
 def test_every_key_that_people_write_is_described() -> None:
     for model in (
         suite.Suite,
-        suite.Protocol,
+        suite.SuiteProtocol,
         suite.Offline,
         suite.Server,
         suite.Restriction,

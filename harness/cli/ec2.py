@@ -101,7 +101,7 @@ def template(
 def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> list[str]:
     """Return the instance types of the suites' profiles, or of all profiles, and those named."""
     from harness.jobs import machines, suite
-    from harness.jobs.machines import Choice
+    from harness.jobs.machines import MachineChoice
     from harness.pricing import hardware_profiles, instances, prices
 
     snapshot = prices.snapshot(region=f"aws/{region}", term="on-demand")
@@ -109,10 +109,10 @@ def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> lis
         machines.check_known(name, instances.read("aws"))
     found = set(named)
     for path in suites:
-        found |= {box.name for box in machines.of_suite(suite.load(path), snapshot, Choice()).values()}
+        found |= {box.name for box in machines.of_suite(suite.load(path), snapshot, MachineChoice()).values()}
     for name, envelope in ({} if suites else hardware_profiles.profiles()).items():
         with suppress(UsageError):  # no type of the region has room for it
-            found.add(machines.choose({name: envelope}, snapshot, Choice(), {})[name].name)
+            found.add(machines.choose({name: envelope}, snapshot, MachineChoice(), {})[name].name)
     return sorted(found)
 
 

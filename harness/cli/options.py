@@ -25,7 +25,7 @@ from harness.untrusted import one_line
 
 if TYPE_CHECKING:
     from harness.datasets import Dataset
-    from harness.jobs.inputs import Options
+    from harness.jobs.inputs import RunOptions
     from harness.launch.base import Launcher
     from harness.pricing.prices import Snapshot
 
@@ -96,11 +96,11 @@ def platform_option(what: str) -> Callable[[Callable[..., None]], Callable[..., 
     return click.option("--platform", metavar="linux/amd64|linux/arm64", callback=parsed, help=what)
 
 
-def run_options(suite: Path, results: Path, only: str | None, fresh: bool, cache: Path) -> Options:
+def run_options(suite: Path, results: Path, only: str | None, fresh: bool, cache: Path) -> RunOptions:
     """What a run is told, with folders that do not hang on where we are."""
-    from harness.jobs.inputs import Options
+    from harness.jobs.inputs import RunOptions
 
-    return Options(results.absolute(), cache.expanduser().absolute(), suite.absolute().parent, only, fresh)
+    return RunOptions(results.absolute(), cache.expanduser().absolute(), suite.absolute().parent, only, fresh)
 
 
 def chosen_launcher(name: str, cache: Path, models: Path | None, emulated: str | None = None) -> Launcher:

@@ -14,7 +14,7 @@ from harness import datasets, filesystem
 from harness.errors import JobError
 from harness.jobs import indexes
 from harness.jobs.collect import Collected, collect
-from harness.launch.base import Job, Launcher, Limits, Prepared
+from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
 from harness.launch.images.catalog import System
 from harness.progress import Progress, Screen
 from harness.records import Envelope, JobSpec, Outcome, Query, ScenarioParams
@@ -171,7 +171,7 @@ def _search(
         warmup=tuple(Query(f"w{query.query_id}", f"old {query.text}") for query in queries),
         sample=queries,
     )
-    job = Job(spec, prepared, folder, corpus.folder, index, _LIMITS, index_is_copy=writes)
+    job = LaunchRequest(spec, prepared, folder, corpus.folder, index, _LIMITS, index_is_copy=writes)
     return collect(job, launcher.launch(job, _ignore), corpus.unknown)
 
 

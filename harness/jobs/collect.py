@@ -18,7 +18,7 @@ from harness.driver import envelope
 from harness.driver.output import MEASUREMENT, WARMUP_TRIAL
 from harness.jobs import claims, job_samples
 from harness.jobs.job_samples import Sample
-from harness.launch.base import Ended, Job, Stopped
+from harness.launch.base import Ended, LaunchRequest, Stopped
 from harness.records import JobSpec, Measurement, Outcome, to_json
 from harness.results.reader import check_facts
 from harness.results.schema import Counters, GpuUse, Memory
@@ -164,7 +164,7 @@ class Collected:
         return [sample for sample in self.samples if sample.trial >= 0]
 
 
-def collect(job: Job, ended: Ended, unknown_ids: Callable[[set[str]], set[str]]) -> Collected:
+def collect(job: LaunchRequest, ended: Ended, unknown_ids: Callable[[set[str]], set[str]]) -> Collected:
     """Judge a job by what it left and by how it was seen to end.
 
     Args:
@@ -205,7 +205,7 @@ def _negative(measurement: Measurement | None) -> str | None:
 
 
 def _judge(
-    job: Job, ended: Ended, measurement: Measurement | None, unreadable: str | None
+    job: LaunchRequest, ended: Ended, measurement: Measurement | None, unreadable: str | None
 ) -> tuple[Outcome, str | None]:
     """The outcome, from the strongest evidence to the weakest."""
     inside_kills = measurement.oom_kills if measurement else None
@@ -246,7 +246,7 @@ def _judge(
     return Outcome.OK, None
 
 
-def _stopped(job: Job, ended: Ended, stopped: Stopped) -> tuple[Outcome, str]:
+def _stopped(job: LaunchRequest, ended: Ended, stopped: Stopped) -> tuple[Outcome, str]:
     """Why it was stopped; for want of memory, where that is why it took so long."""
     starved = at_limit(ended, job.spec.envelope.memory_bytes) if stopped.outcome is Outcome.TIMEOUT else None
     if starved is None:
@@ -254,7 +254,7 @@ def _stopped(job: Job, ended: Ended, stopped: Stopped) -> tuple[Outcome, str]:
     return Outcome.OOM, f"{stopped.detail} at the memory limit: {starved}"
 
 
-def _measurement(job: Job) -> tuple[Measurement | None, str | None]:
+def _measurement(job: LaunchRequest) -> tuple[Measurement | None, str | None]:
     try:
         text = read_start(job.out / MEASUREMENT, _MEASUREMENT_BYTES)
     except OSError:

@@ -17,7 +17,7 @@ from harness import filesystem
 from harness.datasets import Corpus
 from harness.errors import JobError
 from harness.jobs.collect import collect
-from harness.launch.base import Job, Launcher, Limits, Prepared
+from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
 from harness.launch.watch import most_index_bytes
 from harness.progress import Progress
 from harness.records import Envelope, JobSpec, Measurement, Outcome, to_json
@@ -131,7 +131,7 @@ def build(
             isolation=launcher.isolation,
             corpus_size=corpus.size,
         )
-        job = Job(spec, prepared, made, corpus.folder, data, limits)
+        job = LaunchRequest(spec, prepared, made, corpus.folder, data, limits)
         ended = launcher.launch(job, progress)
         collected = collect(job, ended, corpus.unknown)
         check_room(cache)  # also where all is said to be well: an indexer may have lost what did not fit

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from harness.driver.hits import BadAnswer, check
 from harness.driver.output import REPEAT_TRIAL, SAMPLES, WARMUP_TRIAL
 from harness.driver.scenarios import repeated
-from harness.launch.base import Job
+from harness.launch.base import LaunchRequest
 from harness.records import Hit, JobSpec, Measurement
 from harness.untrusted import MAX_TEXT, bounded_lines, max_line_bytes, max_samples, max_trials, one_line, open_regular
 
@@ -46,7 +46,7 @@ class Sample:
         return replace(self, hits=[])
 
 
-def read(job: Job) -> tuple[list[Sample], set[str], str | None]:
+def read(job: LaunchRequest) -> tuple[list[Sample], set[str], str | None]:
     """All samples up to the first wrong one, every document id in them, and what is wrong with that one."""
     known = {query.query_id for query in (*job.spec.warmup, *job.spec.sample)}
     samples: list[Sample] = []

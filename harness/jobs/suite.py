@@ -19,7 +19,7 @@ _PROTOCOLS: dict[str, dict[str, Any]] = {
 }
 
 
-class Protocol(ConfigModel):
+class SuiteProtocol(ConfigModel):
     """How a cell is measured.  A named protocol gives the defaults; each key can be set in the suite."""
 
     name: Literal["interleaved", "santhanam2023"] = Field(
@@ -108,7 +108,7 @@ class Restriction(ConfigModel):
         return _each_once(value)
 
 
-class Ec2(ConfigModel):
+class Ec2Settings(ConfigModel):
     """What ``--launcher ec2`` and ``--launcher batch`` run on, where it is not to be what profiles are priced on."""
 
     instances: dict[str, str] = Field(
@@ -149,7 +149,7 @@ class Suite(ConfigModel):
     measures: tuple[str, ...] = Field(
         default=("RR@10", "Success@10", "nDCG@10"), min_length=1, description="as ir_measures writes them"
     )
-    protocol: Protocol = Field(default=Protocol(), description="how jobs measure")
+    protocol: SuiteProtocol = Field(default=SuiteProtocol(), description="how jobs measure")
     offline: Offline = Field(default=Offline(), description="the `offline` scenario's parameters")
     server: Server = Field(default=Server(), description="the `server` scenario's parameters")
     overhead: bool = Field(
@@ -159,7 +159,7 @@ class Suite(ConfigModel):
         default=(), description="profiles for some systems only, where the suite is not the whole product"
     )
     expect: tuple[Expectation, ...] = Field(default=(), description="outcomes foreseen that are not ok")
-    ec2: Ec2 = Field(default=Ec2(), description="what runs it on AWS")
+    ec2: Ec2Settings = Field(default=Ec2Settings(), description="what runs it on AWS")
 
     @field_validator("systems", "datasets", "profiles", "scenarios")
     @classmethod

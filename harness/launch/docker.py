@@ -21,7 +21,7 @@ from harness.driver.procfs import KeptOpen, read_text
 from harness.errors import EngineError, ImageError
 from harness.filesystem import has_died
 from harness.launch import cpu_placement, docker_arguments, host, limit_check
-from harness.launch.base import Ended, Job, Prepared, Report, Stopped
+from harness.launch.base import Ended, LaunchRequest, Prepared, Report, Stopped
 from harness.launch.docker_arguments import LABEL, LOG_BYTES, NOBODY, Waiting, arguments
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import builder, emulation
@@ -31,7 +31,7 @@ from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.counters import CgroupCounters, CounterTrace
 from harness.launch.monitor.memory import CgroupMemory, MemoryTrace
 from harness.launch.monitor.sampler import Sampler
-from harness.launch.watch import Looks, Watch, follow
+from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
 from harness.records import Envelope, Isolation, Outcome
 from harness.results.schema import Placement
@@ -109,7 +109,7 @@ class DockerLauncher:
             raise ImageError(f"system {system.name!r}: its image declares VOLUME {', '.join(volumes)}; remove it")
         return _prepared(system, image)
 
-    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Progress], None]) -> Ended:
         """Run one container from start to end and remove it.
 
         Raises:
@@ -123,7 +123,7 @@ class DockerLauncher:
             with host.aside(placement), engine_errors():
                 return self._launch(job, placement, progress)
 
-    def _launch(self, job: Job, placement: Placement, progress: Callable[[Progress], None]) -> Ended:
+    def _launch(self, job: LaunchRequest, placement: Placement, progress: Callable[[Progress], None]) -> Ended:
         with _deferred_interrupts():  # else a container might be made that nobody knows of
             container = self.client.containers.create(**arguments(job, placement))
         try:
@@ -140,12 +140,12 @@ class DockerLauncher:
     def _run(
         self,
         container: Container,
-        job: Job,
+        job: LaunchRequest,
         placement: Placement,
         progress: Callable[[Progress], None],
         gpus: gpu.JobGpus | None,
     ) -> Ended:
-        looks = Looks(self._canary, placement, job, gpus)
+        looks = CanaryLog(self._canary, placement, job, gpus)
         looks.look("before")
         started = time.monotonic()
         refused = _start(container)
@@ -154,7 +154,7 @@ class DockerLauncher:
         waiting = Waiting(container)
         group = _group(container)
         with _sampling(group, placement, gpus) as sampler:
-            watch = Watch(job)
+            watch = JobWatch(job)
             stopped = limit_check.refusal(group, job.spec.envelope, placement.cpuset) or follow(
                 watch, waiting.ended, progress, looks, sampler, lambda: limit_check.moved(group, placement.cpuset)
             )
@@ -201,7 +201,7 @@ def _prepared(system: System, image: builder.Image) -> Prepared:
     return Prepared(system.made_for(image.platform), image.digest, image.digest, image.size_bytes)
 
 
-def _open_to_job_user(job: Job) -> None:
+def _open_to_job_user(job: LaunchRequest) -> None:
     """Let the job's user read its spec and write its ``out/``, whatever our umask is."""
     job.folder.chmod(0o755)
     (job.folder / "spec.json").chmod(0o644)

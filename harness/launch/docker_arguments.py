@@ -15,7 +15,7 @@ from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
 from harness.errors import EngineError, ImageError
 from harness.filesystem import this_process
-from harness.launch.base import Job, Prepared, thread_environment
+from harness.launch.base import LaunchRequest, Prepared, thread_environment
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import emulation, platforms
 from harness.results.schema import Placement
@@ -29,7 +29,7 @@ LOG_BYTES = 10 << 20
 _SCRATCH_BYTES = 64 << 20
 
 
-def arguments(job: Job, placement: Placement) -> dict[str, Any]:
+def arguments(job: LaunchRequest, placement: Placement) -> dict[str, Any]:
     """Every limit of the envelope as arguments of the engine's create call (measuring rules 1, 2, 3 and 5)."""
     envelope = job.spec.envelope
     mounts = [
@@ -65,7 +65,7 @@ def arguments(job: Job, placement: Placement) -> dict[str, Any]:
     }
 
 
-def _file_limit(job: Job) -> list[Ulimit]:
+def _file_limit(job: LaunchRequest) -> list[Ulimit]:
     """No single file of a search job can outgrow what the whole job may leave; an index may be large."""
     if job.spec.kind == "build":
         return []

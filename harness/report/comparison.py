@@ -21,16 +21,8 @@ from harness.stats import Estimate
 from harness.untrusted import one_line
 
 FORMATS = ("md", "csv", "json")
-# Version of the JSON.  History:
-#   1  first version
-#   2  what is compared together is tested and corrected: "tested", "p_holm", "won", "lost" and "tied" of each
-#      difference, "comparisons_tested", a verdict more; "summary" and "changed_most" of each comparison; "a" and "b"
-#      of run files have no more than "system"
-#   3  "comparisons_tested", and with it each "p_holm", counts what is the same on several profiles once; "a" and "b" of
-#      run files have "set_apart", all queries that notes name the first of
-#   4  one test: "tested" has "p" and "least", the least p that so many queries can give, no bootstrap's p and no
-#      "exact"; a measure's interval is that test's; "notes" of all that was compared
-COMPARISON_VERSION = 5
+# Version of the JSON.
+COMPARISON_VERSION = 1
 # The longest text of a query that a table shows; JSON has all of it.
 _LONGEST_TEXT = 100
 # More pairs of run files are one table.

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from harness import cli
-from harness.jobs.suite import Ec2, Expectation, Offline, Protocol, Restriction, Server, Suite
+from harness.jobs.suite import Ec2Settings, Expectation, Offline, Restriction, Server, Suite, SuiteProtocol
 from harness.launch.images.system_files import Asset, EngineFile, NotFor, SystemFile
 from harness.report import columns, job_columns
 from harness.report.job_columns import Described
@@ -54,12 +54,12 @@ def suite_reference() -> str:
         " `suites/scenarios.toml` with its [page](../method/scenarios.md), and `suites/santhanam2023-msmarco.toml`, which is no"
         " whole product.\n"
         + _section("Top level", Suite)
-        + _section("`[protocol]`", Protocol)
+        + _section("`[protocol]`", SuiteProtocol)
         + _section("`[offline]`", Offline)
         + _section("`[server]`", Server)
         + _section("`[[restrict]]`", Restriction)
         + _section("`[[expect]]`", Expectation)
-        + _section("`[ec2]`", Ec2)
+        + _section("`[ec2]`", Ec2Settings)
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.jobs.collect import Collected, collect
-from harness.launch.base import Ended, Job, Stopped
+from harness.launch.base import Ended, LaunchRequest, Stopped
 from harness.launch.monitor.counters import CounterTrace, Reading
 from harness.launch.monitor.gpu_trace import GpuTrace, Moment, Others
 from harness.launch.monitor.memory import MemoryTrace
@@ -43,7 +43,7 @@ class Left:
     """A job folder as a job left it: well, unless a test says otherwise."""
 
     def __init__(self, folder: Path) -> None:
-        self.job = Job(SPEC, PREPARED, folder, folder, folder)
+        self.job = LaunchRequest(SPEC, PREPARED, folder, folder, folder)
         self.job.out.mkdir()
         self.measurement, self.samples = self.job.out / "measurement.json", self.job.out / "samples.jsonl"
         self.measured(MEASURED)

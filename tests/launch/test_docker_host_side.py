@@ -27,7 +27,7 @@ from harness.filesystem import this_process
 from harness.jobs import collect
 from harness.launch import cpu_placement
 from harness.launch import docker as module
-from harness.launch.base import Ended, Job, Limits, Prepared, Stopped
+from harness.launch.base import Ended, LaunchRequest, Limits, Prepared, Stopped
 from harness.launch.docker import DockerLauncher
 from harness.progress import Progress
 from harness.records import Envelope, Outcome, Phase
@@ -94,7 +94,7 @@ class Rig:
         (folder / "spec.json").write_text("{}")
         spec = replace(FULL_SPEC, envelope=Envelope("cpu1", 1, memory_mib << 20), pause=True)
         prepared: Prepared = self.launcher.prepare(self.system, lambda _: None)
-        job = Job(spec, prepared, folder, corpus or folder / "corpus", folder / "index", limits)
+        job = LaunchRequest(spec, prepared, folder, corpus or folder / "corpus", folder / "index", limits)
         return self.launcher.launch(job, seen)
 
 

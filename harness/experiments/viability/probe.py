@@ -11,7 +11,7 @@ from harness import datasets
 from harness.datasets import Dataset, QuerySample
 from harness.errors import JobError, StoreError, UsageError
 from harness.jobs import environment, orchestrator
-from harness.jobs.inputs import Inputs, Options, plan_with
+from harness.jobs.inputs import Inputs, RunOptions, plan_with
 from harness.jobs.plan import NO_IMAGE
 from harness.jobs.suite import Suite
 from harness.launch.base import Launcher, Prepared
@@ -103,7 +103,7 @@ class Probing:
         self.subject = subject
         self.screen = screen
         self.measured = 0
-        self._options = Options(results, cache, results, fresh=True, shelf=shelf)
+        self._options = RunOptions(results, cache, results, fresh=True, shelf=shelf)
         self._launcher = launcher
         self._images: dict[str, Prepared] = {}
         self._ready(subject.system)

@@ -28,8 +28,8 @@ from harness.aws.results.names import Place
 from harness.aws.results.publish import Publisher
 from harness.errors import AwsError, StoreError
 from harness.jobs import orchestrator, suite
-from harness.jobs.inputs import Options
-from harness.jobs.orchestrator import Summary
+from harness.jobs.inputs import RunOptions
+from harness.jobs.orchestrator import RunSummary
 from harness.launch.fake import FakeLauncher
 from harness.progress import Screen
 from tests.aws import server
@@ -155,12 +155,12 @@ def dying(patch: pytest.MonkeyPatch, number: int, kind: BaseException, *, after:
     return count
 
 
-def directly(bench: Bench, bucket: Bucket, cache: Path, below: str = "") -> Summary:
+def directly(bench: Bench, bucket: Bucket, cache: Path, below: str = "") -> RunSummary:
     """The run alone, without the table after it."""
     path = bench.suite(profiles=["cpu1-mem256m", "cpu2-mem4"])
     place = Place(parse_uri(HERE), cache)
     publisher = Publisher(place, bucket.connections, Watch())
-    options = Options(place.folder / below, cache, path.parent, shelf=publisher)
+    options = RunOptions(place.folder / below, cache, path.parent, shelf=publisher)
     return orchestrator.run(suite.load(path), options, FakeLauncher(), Screen(Console(quiet=True)))
 
 
