@@ -124,7 +124,7 @@ def escape(text: str) -> str:
 
     What prints more than ``LONGEST`` characters is cut: TeX cannot measure a caption that is a few metres long.
     """
-    text = unicodedata.normalize("NFC", one_line(text, MAX_TEXT, MAX_TEXT))
+    text = unicodedata.normalize("NFC", one_line(text, MAX_TEXT))
     printed = itertools.accumulate(length(glyph(character)) for character in text)
     kept = sum(end < MAX_TEXT for end in printed)
     return " ".join(_word(word) for word in (text if kept >= len(text) - 1 else f"{text[:kept]}…").split(" "))
