@@ -20,7 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from harness import config
 from harness.analysis.table import Measurements, Row, Validity
-from harness.config import Declared, read_toml, validate
+from harness.config import ConfigModel, read_toml, validate
 from harness.errors import FileError
 from harness.pricing import prices
 from harness.pricing.cost import GIB
@@ -39,7 +39,7 @@ _MAX_BYTES = 8 << 20
 _PRINTED = re.compile(r"[0-9]{1,9}(\.([0-9]{1,6}))?", flags=re.ASCII)
 
 
-class PriceList(Declared):
+class PriceList(ConfigModel):
     """The price list that the paper's costs follow."""
 
     provider: str
@@ -48,7 +48,7 @@ class PriceList(Declared):
     as_of: datetime.date
 
 
-class PrintedProtocol(Declared):
+class PrintedProtocol(ConfigModel):
     """The protocol that measured the latencies of Table 3."""
 
     warmup_queries: int = Field(ge=0)
@@ -58,7 +58,7 @@ class PrintedProtocol(Declared):
     k: int = Field(gt=0)
 
 
-class TableFiles(Declared):
+class TableFiles(ConfigModel):
     """File names of the tables that hold for all datasets."""
 
     table1: str
@@ -66,7 +66,7 @@ class TableFiles(Declared):
     table3c: str
 
 
-class PaperDataset(Declared):
+class PaperDataset(ConfigModel):
     """One dataset: its name here, its name in the paper, its part of Tables 3 and 4.
 
     ``amrs``: the exchange rates that its scores were made with (units of each metric for a point of accuracy).
@@ -81,7 +81,7 @@ class PaperDataset(Declared):
     amrs: dict[str, float] = Field(default_factory=dict)
 
 
-class LatencySource(Declared):
+class LatencySource(ConfigModel):
     """The row of Table 1 that gives a row of Table 2 its latency, and its system in Table 3 (if known)."""
 
     system: str
@@ -90,7 +90,7 @@ class LatencySource(Declared):
     table3: str | None = None
 
 
-class About(Declared):
+class About(ConfigModel):
     """The content of ``published.toml``."""
 
     name: str
@@ -351,7 +351,7 @@ def read(folder: Path) -> Published:
     Raises:
         FileError: a file is missing or wrong; names the file, the line and the column.
     """
-    about = validate(About, read_toml(folder / NAME, strangers=True), folder / NAME)
+    about = validate(About, read_toml(folder / NAME, untrusted=True), folder / NAME)
 
     def table(model: type[Model], name: str) -> tuple[Model, ...]:
         return _lines(model, folder / name, about.decimals)
@@ -379,7 +379,7 @@ def _lines(model: type[Model], path: Path, decimals: dict[str, int]) -> tuple[Mo
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror}; bring the file back") from error
     lines = []
-    for place, cells in config.rows(path, ",".join(model.model_fields), content):
+    for place, cells in config.csv_rows(path, ",".join(model.model_fields), content):
         try:
             line = model.model_validate({column: text or None for column, text in cells.items()})
         except ValidationError as error:

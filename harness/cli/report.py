@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from harness.analysis.rejudge import Instead
     from harness.analysis.table import Measurements, Table
     from harness.evaluation.per_query import PerQuery
-    from harness.jobs.orchestrator import Summary
+    from harness.jobs.orchestrator import RunSummary
     from harness.report.page import KnownRates
 
 
@@ -278,7 +278,7 @@ def per_query_of(
     return results_folder.per_query_of(results, measures, cache=cache.expanduser().absolute(), instead=instead)
 
 
-def finish(place: Opened, suite: str, measures: tuple[str, ...], summary: Summary) -> None:
+def finish(place: Opened, suite: str, measures: tuple[str, ...], summary: RunSummary) -> None:
     """Print the table, write the report, and say where everything lies."""
     from rich.console import Console
 

@@ -22,7 +22,7 @@ NOW = datetime.date(2026, 7, 20)
 
 
 def page() -> str:
-    """``docs/published.md``."""
+    """``docs/reference/published.md``."""
     published = published_tables.read(data_root() / "results" / "published" / "santhanam2023")
     follows, now = published.follows(), prices.snapshot(NOW)
     wrong = find_errata(published, follows)
@@ -85,17 +85,17 @@ printed cost agrees if some number in that interval rounds to it. Fractions are 
 
 _FIGURES = """## Figures 1 and 2, and Table 4
 
-At the paper's prices and exchange rates; what the marks mean is in [pictures.md](pictures.md), where the rates are
-from in [leaderboards.md](leaderboards.md). A page in which weights, prices and rates can be moved:
+At the paper's prices and exchange rates; what the marks mean is in [pictures.md](../guides/pictures.md), where the rates
+are from in [leaderboards.md](../method/leaderboards.md). A page in which weights, prices and rates can be moved:
 `harness report results/published/santhanam2023 --format html -o page.html`.
 
-![Figure 1: cost and accuracy on MS MARCO](pictures/msmarco-santhanam2023-cost.png)
+![Figure 1: cost and accuracy on MS MARCO](../assets/msmarco-santhanam2023-cost.png)
 
-![Figure 1: cost and accuracy on XOR-TyDi](pictures/xortydi-cost.png)
+![Figure 1: cost and accuracy on XOR-TyDi](../assets/xortydi-cost.png)
 
-![Figure 2: the weights under which each row wins on MS MARCO](pictures/msmarco-santhanam2023-winners.png)
+![Figure 2: the weights under which each row wins on MS MARCO](../assets/msmarco-santhanam2023-winners.png)
 
-![Figure 2: the weights under which each row wins on XOR-TyDi](pictures/xortydi-winners.png)"""
+![Figure 2: the weights under which each row wins on XOR-TyDi](../assets/xortydi-winners.png)"""
 
 
 _ERRATA = """A contradiction is one of these:

@@ -60,7 +60,7 @@ def test_some_order_gives_the_published_rates(outcomes: dict[str, Sums], dataset
 
 
 def test_what_other_orders_would_have_given(outcomes: dict[str, Sums]) -> None:
-    """The figures that docs/leaderboards.md prints."""
+    """The figures that docs/method/leaderboards.md prints."""
     low, high = outcomes["msmarco"].min(axis=0), outcomes["msmarco"].max(axis=0)
     assert [f"{value:.3g}" for value in (*low, *high)] == ["1.6", "1.03", "422", "182"]
     low, high = outcomes["xortydi"].min(axis=0), outcomes["xortydi"].max(axis=0)
