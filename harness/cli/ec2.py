@@ -63,7 +63,7 @@ def up(
     connections, place = _connected(region), parse_uri(work)
     here = _region(connections)
     types = _types(suites, instances, here)
-    owner = clients.owner(connections, config.default())
+    owner = clients.owner(connections, config.cache_folder())
     account.up(connections, place, here, owner, types, click.echo, subnet=subnet, agent_image=agent_image)
     there = f" --subnet {subnet}" if subnet else ""
     click.echo(f"next: harness run SUITE --launcher ec2 --work {place}{there} --dry-run")
@@ -128,7 +128,7 @@ def down(work: str, region: str | None, results_too: bool) -> None:
     from harness.aws.ec2 import account
 
     connections = _connected(region)
-    owner = clients.owner(connections, config.default())
+    owner = clients.owner(connections, config.cache_folder())
     account.down(connections, parse_uri(work), _region(connections), owner, click.echo, results_too=results_too)
 
 
@@ -204,7 +204,7 @@ def _found(connections: Connections, region: str | None, all_owners: bool) -> tu
     from harness.aws import clients
     from harness.aws.ec2 import instances
 
-    owner = clients.owner(connections, config.default())
+    owner = clients.owner(connections, config.cache_folder())
     return instances.look(connections, region, None if all_owners else owner), owner
 
 

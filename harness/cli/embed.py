@@ -20,7 +20,7 @@ from harness.cli.options import (
     results_option,
 )
 from harness.errors import UsageError
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 if TYPE_CHECKING:
     from harness.jobs.encode import TextSet
@@ -104,7 +104,7 @@ def embed(
     with closing(chosen_launcher(launcher, place, models)) as chosen:
         made = encode.encode(declared, wanted, into, encode.EncodingSetup(chosen, place, screen, Limits(), envelope))
     size = f"{len(made.found.ids):,} {asked} vectors of {made.found.vectors.shape[1]} dimensions"
-    click.echo(printable(f"{made.path}: {size} by {system}, {made.added:,} of them new"))
+    click.echo(one_line(f"{made.path}: {size} by {system}, {made.added:,} of them new"))
 
 
 def _role(role: str | None, dataset: str | None, texts: Path | None) -> str:

@@ -68,7 +68,7 @@ def run_inputs(inputs: Inputs, options: RunOptions, launcher: Launcher, screen: 
     swept = launcher.sweep()
     if swept:
         screen.say(f"removed {swept} containers that a dead run had left")
-    filesystem.sweep_all(options.cache)
+    filesystem.remove_all_leftovers(options.cache)
     with store.held():
         keep_inputs(inputs, store)
         return _Run(inputs, options, launcher, screen, store).run()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -14,11 +16,10 @@ import requests
 from docker.errors import DockerException
 from docker.models.containers import Container
 
-from harness import filesystem
 from harness.driver import cgroup
 from harness.driver.procfs import KeptOpen, read_text
 from harness.errors import EngineError, ImageError
-from harness.filesystem import dead
+from harness.filesystem import has_died
 from harness.launch import cpu_placement, docker_arguments, host, limit_check
 from harness.launch.base import Ended, LaunchRequest, Prepared, Report, Stopped
 from harness.launch.docker_arguments import LABEL, LOG_BYTES, NOBODY, Waiting, arguments
@@ -35,6 +36,7 @@ from harness.progress import Progress
 from harness.records import Envelope, Isolation, Outcome
 from harness.results.schema import Placement
 
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 # What the engine says when the fault is the image's (its entry point, its user), not its own.
 _NO_START = ("OCI runtime", "executable file not found", "no such file or directory", "permission denied", "No command")
 
@@ -122,7 +124,7 @@ class DockerLauncher:
                 return self._launch(job, placement, progress)
 
     def _launch(self, job: LaunchRequest, placement: Placement, progress: Callable[[Progress], None]) -> Ended:
-        with filesystem.held_back():  # else a container might be made that nobody knows of
+        with _deferred_interrupts():  # else a container might be made that nobody knows of
             container = self.client.containers.create(**arguments(job, placement))
         try:
             # GPUs before the start: the baseline is what they hold without the job.
@@ -184,7 +186,7 @@ class DockerLauncher:
         removed = 0
         with engine_errors():
             for container in self.client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True):
-                if dead(container.labels[LABEL]):
+                if has_died(container.labels[LABEL]):
                     _remove(container)
                     removed += 1
         return removed
@@ -278,9 +280,27 @@ def _log(container: Container) -> bytes:
 
 def _remove(container: Container) -> None:
     try:
-        with filesystem.held_back():
+        with _deferred_interrupts():
             container.remove(force=True, v=True)
     except docker.errors.NotFound:
         pass
     except (DockerException, requests.RequestException) as error:
         raise EngineError(f"container {container.name} could not be removed: {error}; remove it by hand") from error
+
+
+@contextmanager
+def _deferred_interrupts() -> Iterator[None]:
+    """Defer stop signals until the block has ended; only the main thread gets any."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    deferred = [number for number in _STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    handlers = {number: signal.signal(number, lambda given, _: received.append(given)) for number in deferred}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if received:
+        raise KeyboardInterrupt

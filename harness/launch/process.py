@@ -35,7 +35,7 @@ from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
 from harness.records import Envelope, Isolation, Outcome
 from harness.results.schema import Placement
-from harness.untrusted import plain
+from harness.untrusted import MAX_TEXT, one_line
 
 # An interpreter that has the engine's packages already, used for every system instead of an environment of ours.
 PYTHON_VARIABLE = "HARNESS_PYTHON"
@@ -105,7 +105,7 @@ class ProcessLauncher:
         if system.lacking:
             raise ImageError(f"system {system.name!r}: {system.lacking}; take another host (docs/guides/platforms.md)")
         assets.check_pinned(system.name, system.system_assets)  # before the packages, which take their time
-        partial = filesystem.in_the_making(folder)
+        partial = filesystem.staging_path(folder)
         partial.mkdir(parents=True)
         joined = [self.prepare(each, report) for each in system.components]
         for path in (each for each in system.engine_dir.iterdir() if each.is_file()):
@@ -213,7 +213,7 @@ class ProcessLauncher:
             check=False,
         )
         if done.returncode:
-            filesystem.refuse_full(f"{target}: pip cannot install", done.stderr)
+            filesystem.raise_if_disk_full(f"{target}: pip cannot install", done.stderr)
             last = " ".join(done.stderr.split())[-500:]
             raise ImageError(f"system {system.name}: its packages could not be installed: {last}")
 
@@ -239,7 +239,7 @@ class ProcessLauncher:
         )
         if done.returncode:
             last = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
-            raise ImageError(f"system {system.name}: its files could not be made ready: {plain(last)}")
+            raise ImageError(f"system {system.name}: its files could not be made ready: {one_line(last, MAX_TEXT)}")
 
     def _environment(self, job: LaunchRequest) -> dict[str, str]:
         folder = Path(job.prepared.reference)
@@ -281,7 +281,7 @@ def _entries(job: LaunchRequest) -> dict[str, tuple[int, int]]:
     """Return size and time of change of each file and folder of an index that the job may only read."""
     if job.may_write_index:
         return {}
-    found = ((entry.path, entry.stat(follow_symlinks=False)) for entry in filesystem.files(job.index_dir))
+    found = ((entry.path, entry.stat(follow_symlinks=False)) for entry in filesystem.walk(job.index_dir))
     return {os.path.relpath(path, job.index_dir): (seen.st_size, seen.st_mtime_ns) for path, seen in found}
 
 
@@ -290,7 +290,7 @@ def _changed(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int
     if before == after:
         return None
     name = min(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-    what = f"the search wrote into its index ({plain(name)}), which is read-only in a container"
+    what = f"the search wrote into its index ({one_line(name, MAX_TEXT)}), which is read-only in a container"
     return Stopped(Outcome.BAD_OUTPUT, f"{what}; the next run builds it anew")
 
 

@@ -26,7 +26,7 @@ from harness.launch.monitor.sampler import Sampler
 from harness.progress import Progress
 from harness.records import Outcome, to_json
 from harness.results.schema import CanaryReading, Placement
-from harness.untrusted import most_output_bytes, most_trials, open_regular
+from harness.untrusted import max_output_bytes, max_trials, open_regular
 
 GO = "go-"  # the file that holds the queries of a stretch; its number follows
 _CHUNK = 1 << 20
@@ -67,7 +67,7 @@ class JobWatch:
     def __init__(self, job: LaunchRequest) -> None:
         self._job = job
         self._limits = job.limits
-        self._most_bytes = most_output_bytes(job.spec)
+        self._most_bytes = max_output_bytes(job.spec)
         self._most_index_bytes = most_index_bytes(job) if job.spec.kind == "build" else None
         self._enough_disk = _free_bytes(job.out) > _LEAST_FREE_BYTES
         self._out = job.out  # made once: these are looked at several times a second
@@ -75,7 +75,7 @@ class JobWatch:
         self._events = FollowedFile(job.out / EVENTS)
         self._samples = FollowedFile(job.out / SAMPLES)
         self._started = self._step = time.monotonic()
-        self._most_trials = most_trials(job.spec)
+        self._most_trials = max_trials(job.spec)
         self._asked = self._answered = -1  # the last stretch that the job asked for, and that it was handed
         self._went_ns = self._gone_ns = 0  # before and after the last queries were written
         self._quiet_ns = 0  # until when the job had written no more events than were read

@@ -18,7 +18,7 @@ from harness.report.csv_json import written
 from harness.report.markdown import escape, grid
 from harness.report.sheet import MISSING, number
 from harness.stats import Estimate
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 FORMATS = ("md", "csv", "json")
 # Version of the JSON.
@@ -189,7 +189,7 @@ def _p(value: float | None) -> str:
 
 
 def _changed_cells(each: Changed) -> tuple[str, ...]:
-    text = printable(each.text)
+    text = one_line(each.text)
     text = text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1].rstrip()}…"
     query = escape(each.query_id)
     return query, escape(text) or MISSING, f"{each.a:.3f}", f"{each.b:.3f}", f"{each.difference:+.3f}"

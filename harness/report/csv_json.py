@@ -10,7 +10,7 @@ import json
 from harness.analysis.table import Table
 from harness.report import columns
 from harness.report.columns import Value
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 # MERGED harness.report.csv_json: A table as CSV: one column a figure, units in the names, full precision, empty where
 # missing.
@@ -37,7 +37,7 @@ def written(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        text = printable(value)
+        text = one_line(value)
         return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
     return repr(value)
 

@@ -13,7 +13,7 @@ import pytest
 
 from harness import datasets
 from harness.errors import JobError, StoreError
-from harness.filesystem import me
+from harness.filesystem import this_process
 from harness.jobs import indexes
 from harness.launch.base import Ended, Launcher, LaunchRequest, Limits
 from harness.launch.fake import FakeLauncher
@@ -175,8 +175,11 @@ def test_the_hash_names_content_and_places(bench: Bench) -> None:
 
 def test_what_a_dead_build_left_goes_and_a_living_ones_stays(bench: Bench) -> None:
     folder = bench.cache / "indexes"
-    mine = f"{me()}.partial"
-    dead, elsewhere = f"{me().rpartition('_')[0]}_1.partial", f"elsewhere_{me().partition('_')[2]}.partial"
+    mine = f"{this_process()}.partial"
+    dead, elsewhere = (
+        f"{this_process().rpartition('_')[0]}_1.partial",
+        f"elsewhere_{this_process().partition('_')[2]}.partial",
+    )
     for name in (f"key.{dead}", f"key.{mine}", f"key.{elsewhere}", f"other.{dead}", f"other.{mine}"):
         (folder / name / "data").mkdir(parents=True)
     build(bench, FakeLauncher(), system="null")

@@ -23,7 +23,7 @@ import docker
 import pytest
 
 from harness.errors import EngineError
-from harness.filesystem import me
+from harness.filesystem import this_process
 from harness.jobs import collect
 from harness.launch import cpu_placement
 from harness.launch import docker as module
@@ -347,7 +347,7 @@ def test_an_engine_that_goes_away_ends_the_run_in_one_line_and_the_next_run_clea
     door.open()
     # To a later process, this one is dead; all others are what they are.
     dead = module.dead
-    monkeypatch.setattr(module, "dead", lambda owner: owner == me() or dead(owner))
+    monkeypatch.setattr(module, "dead", lambda owner: owner == this_process() or dead(owner))
     try:
         assert rig.launcher.sweep() >= 1
     finally:

@@ -148,7 +148,7 @@ class Worker:
                 for image in part.images:
                     fetcher.image(engine, image)
         datasets = self._home / _DATASETS
-        filesystem.remove(datasets)
+        filesystem.remove_tree(datasets)
         for name, each in part.datasets.items():
             fetcher.dataset(each, datasets / name)
         for key, each in part.indexes.items():
@@ -350,7 +350,7 @@ class Uploader(RunCallbacks):
     def _note(self, **changes: Any) -> None:
         self.status = replace(self.status, **changes)
         # A status that cannot be written hinders no job.
-        with contextlib.suppress(HarnessError), filesystem.writing(self._file) as path:
+        with contextlib.suppress(HarnessError), filesystem.atomic_write(self._file) as path:
             path.write_bytes(dump(self.status))
 
 

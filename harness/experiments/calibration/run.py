@@ -63,7 +63,7 @@ def calibrate(options: RunOptions, wanted: Wanted, launcher: Launcher, screen: S
             f"calibration needs enforced limits, {launcher.isolation.value} holds none; use --launcher docker"
         )
     groups = chosen(wanted.only)
-    with filesystem.temporary(SYSTEM) as folder:
+    with filesystem.temporary_folder(SYSTEM) as folder:
         planted = fixtures.dataset(folder, options.cache)
         run = _Run(options, launcher, screen, planted, groups, wanted)
         return run.run()

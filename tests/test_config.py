@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from harness.config import Declared, read_toml, validate
+from harness.config import ConfigModel, read_toml, validate
 from harness.errors import FileError
 
 FILE = Path("some.toml")
 
 
-class Leaf(Declared):
+class Leaf(ConfigModel):
     depth: int
     ratio: float = 1.0
 
 
-class Tree(Declared):
+class Tree(ConfigModel):
     title: str
     leaf: Leaf | None = None
     leaves: tuple[Leaf, ...] = ()
