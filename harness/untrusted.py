@@ -38,7 +38,11 @@ def printable(text: str) -> str:
     White space runs become one space; control, bidirectional and other invisible characters are written
     as escapes, so that no text can move a cursor or reorder what is around it.
     """
-    text = " ".join(text.split())
+    return escaped(" ".join(text.split()))
+
+
+def escaped(text: str) -> str:
+    """Write characters that are not printable as escapes."""
     if text.isprintable():
         return text
     return "".join(

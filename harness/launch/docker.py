@@ -31,7 +31,7 @@ from harness.launch.monitor.counters import CgroupCounters, CounterTrace
 from harness.launch.monitor.memory import CgroupMemory, MemoryTrace
 from harness.launch.monitor.sampler import Sampler
 from harness.launch.watch import Looks, Watch, follow
-from harness.progress import Progress
+from harness.progress import Step
 from harness.records import Envelope, Isolation, Outcome
 from harness.results.schema import Placement
 
@@ -107,7 +107,7 @@ class DockerLauncher:
             raise ImageError(f"system {system.name!r}: its image declares VOLUME {', '.join(volumes)}; remove it")
         return _prepared(system, image)
 
-    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: Job, progress: Callable[[Step], None]) -> Ended:
         """Run one container from start to end and remove it.
 
         Raises:
@@ -121,7 +121,7 @@ class DockerLauncher:
             with host.aside(placement), engine_errors():
                 return self._launch(job, placement, progress)
 
-    def _launch(self, job: Job, placement: Placement, progress: Callable[[Progress], None]) -> Ended:
+    def _launch(self, job: Job, placement: Placement, progress: Callable[[Step], None]) -> Ended:
         with filesystem.held_back():  # else a container might be made that nobody knows of
             container = self.client.containers.create(**arguments(job, placement))
         try:
@@ -140,7 +140,7 @@ class DockerLauncher:
         container: Container,
         job: Job,
         placement: Placement,
-        progress: Callable[[Progress], None],
+        progress: Callable[[Step], None],
         gpus: gpu.JobGpus | None,
     ) -> Ended:
         looks = Looks(self._canary, placement, job, gpus)

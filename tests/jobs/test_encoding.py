@@ -25,7 +25,7 @@ from harness.jobs.encode import Texts, Workshop
 from harness.launch.base import Ended, Job, Limits
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
-from harness.progress import Progress, Screen
+from harness.progress import Screen, Step
 from tests.conftest import TOPICS, Bench, write_dataset
 
 SYSTEM = catalog.system("minilm")
@@ -48,7 +48,7 @@ def write_index(folder: Path, ids: list[str], vectors: Any, **facts: object) -> 
 class Encoder(FakeLauncher):
     """Builds an index of what a text is long."""
 
-    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: Job, progress: Callable[[Step], None]) -> Ended:
         ended = super().launch(job, progress)
         lines = (job.corpus_dir / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
         found = [json.loads(line) for line in lines]
