@@ -8,14 +8,16 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import signal
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import click
 from rich.console import Console
 
 import harness
-from harness import filesystem, progress
+from harness import progress
 from harness.cli.options import one_line_errors
 
 # Each command and its function; a command's module is imported when the command is called.
@@ -101,4 +103,11 @@ class _Unimported(click.Command):
 @click.version_option(harness.__version__, prog_name="harness")
 def main() -> None:
     """Measure what a retrieval system costs and what it is worth."""
-    filesystem.stop_as_ctrl_c_does()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    """End the command as Ctrl-C does, with all its cleaning up."""
+    raise KeyboardInterrupt

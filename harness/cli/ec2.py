@@ -20,7 +20,7 @@ from harness.cli.options import agree
 from harness.cli.output import columns
 from harness.errors import AwsError, UsageError
 from harness.jobs import machines, suite
-from harness.jobs.machines import Choice
+from harness.jobs.machines import MachineChoice
 from harness.pricing import hardware_profiles, prices
 from harness.pricing import instances as types_of_instances
 
@@ -63,7 +63,7 @@ def up(
     connections, place = Connections(region), parse_uri(work)
     here = _region(connections)
     types = _types(suites, instances, here)
-    owner = clients.owner(connections, config.default())
+    owner = clients.owner(connections, config.cache_folder())
     account.up(connections, place, here, owner, types, click.echo, subnet=subnet, agent_image=agent_image)
     there = f" --subnet {subnet}" if subnet else ""
     click.echo(f"next: harness run SUITE --launcher ec2 --work {place}{there} --dry-run")
@@ -101,10 +101,10 @@ def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> lis
         machines.check_known(name, types_of_instances.read("aws"))
     found = set(named)
     for path in suites:
-        found |= {box.name for box in machines.of_suite(suite.load(path), snapshot, Choice()).values()}
+        found |= {box.name for box in machines.of_suite(suite.load(path), snapshot, MachineChoice()).values()}
     for name, envelope in ({} if suites else hardware_profiles.profiles()).items():
         with suppress(UsageError):  # no type of the region has room for it
-            found.add(machines.choose({name: envelope}, snapshot, Choice(), {})[name].name)
+            found.add(machines.choose({name: envelope}, snapshot, MachineChoice(), {})[name].name)
     return sorted(found)
 
 
@@ -115,7 +115,7 @@ def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> lis
 def down(work: str, region: str | None, results_too: bool) -> None:
     """Remove what `harness ec2 up` made.  Refuses while an instance is alive, in any region."""
     connections = Connections(region)
-    owner = clients.owner(connections, config.default())
+    owner = clients.owner(connections, config.cache_folder())
     account.down(connections, parse_uri(work), _region(connections), owner, click.echo, results_too=results_too)
 
 
@@ -178,7 +178,7 @@ def _region(connections: Connections) -> str:
 
 
 def _found(connections: Connections, region: str | None, all_owners: bool) -> tuple[Found, str]:
-    owner = clients.owner(connections, config.default())
+    owner = clients.owner(connections, config.cache_folder())
     return instances.look(connections, region, None if all_owners else owner), owner
 
 

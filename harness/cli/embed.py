@@ -17,12 +17,12 @@ from harness.errors import UsageError
 from harness.evaluation import embeddings, judged_runs
 from harness.evaluation.embeddings import Embeddings
 from harness.jobs import encode
-from harness.jobs.encode import Texts
+from harness.jobs.encode import TextSet
 from harness.launch.base import Limits
 from harness.launch.images import catalog
 from harness.pricing import hardware_profiles
 from harness.progress import Screen
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 
 @click.command()
@@ -90,10 +90,10 @@ def embed(
         return output or embeddings.place(Path(results), made)
 
     with closing(chosen_launcher(launcher, folder, models)) as chosen:
-        workshop = encode.Workshop(chosen, folder, Screen(Console(stderr=True)), Limits(), envelope)
+        workshop = encode.EncodingSetup(chosen, folder, Screen(Console(stderr=True)), Limits(), envelope)
         made = encode.encode(declared, selected, path_of, workshop)
     size = f"{len(made.found.ids):,} {role} vectors of {made.found.vectors.shape[1]} dimensions"
-    click.echo(printable(f"{made.path}: {size} by {system}, {made.added:,} of them new"))
+    click.echo(one_line(f"{made.path}: {size} by {system}, {made.added:,} of them new"))
 
 
 def _role(role: str | None, dataset: str | None, texts: Path | None) -> str:
@@ -104,20 +104,20 @@ def _role(role: str | None, dataset: str | None, texts: Path | None) -> str:
 
 def _texts(
     dataset: str | None, texts: Path | None, role: str, runs: tuple[Path | str, str | None, int | None], cache: Path
-) -> Texts:
+) -> TextSet:
     """Return the texts to encode: of documents those that the runs retrieved, or all without a depth."""
     if texts is not None:
-        return encode.Texts(texts.name, encode.texts_of(judged_runs.read_queries(texts), cache), role, None)
+        return encode.TextSet(texts.name, encode.texts_of(judged_runs.read_queries(texts), cache), role, None)
     assert dataset is not None
     loaded = datasets.load(datasets.find(dataset, Path.cwd()), cache)
     if role == encode.QUERY:
         queries = {query.query_id: query.text for query in loaded.queries}
         name = f"the queries of {loaded.name}"
-        return encode.Texts(name, encode.texts_of(queries, cache), role, None)
+        return encode.TextSet(name, encode.texts_of(queries, cache), role, None)
     results, only, depth = runs
     if depth is None:
-        return encode.Texts(loaded.name, loaded.corpus, role, None)
+        return encode.TextSet(loaded.name, loaded.corpus, role, None)
     folder = readable(results, cache)
     assert folder is not None
     stored = encode.of_runs(runs_of_results(folder, only), loaded.corpus, loaded.name)
-    return encode.Texts(loaded.name, loaded.corpus, role, encode.needed(stored, depth))
+    return encode.TextSet(loaded.name, loaded.corpus, role, encode.needed(stored, depth))

@@ -16,7 +16,7 @@ from harness.report import export as result_exports
 from harness.report import verify as verify_report
 from harness.results import merge as merge_results
 from harness.results import reader
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 
 @click.command()
@@ -43,8 +43,8 @@ def export(
 ) -> None:
     """Write the stored RESULTS (a folder; default: results) for other programs.
 
-    parquet, sqlite and csv hold the table, with the columns of docs/columns.md; ir_metadata is a folder with a YAML
-    file (https://www.ir-metadata.org) and the run of each job.
+    parquet, sqlite and csv hold the table, with the columns of docs/reference/columns.md; ir_metadata is a folder with
+    a YAML file (https://www.ir-metadata.org) and the run of each job.
     """
     if samples and form != "sqlite":
         raise UsageError("--samples goes with --format sqlite; harness.load_samples gives them as a frame")
@@ -118,7 +118,7 @@ def verify(results: Path, against: Path | None, cache: Path) -> None:
     with bar("verifying", "jobs") as step:
         verified = verify_report.verify(results, cache=absolute(cache), against=against, progress=step)
     for mismatch in verified.mismatches:
-        click.echo(printable(as_given(str(mismatch), cache)))
+        click.echo(one_line(as_given(str(mismatch), cache)))
     if verified.mismatches:
         click.echo(f"{verified.looked_at}: {len(verified.mismatches):,} do not follow", err=True)
         sys.exit(1)

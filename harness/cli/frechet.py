@@ -21,7 +21,7 @@ from harness.evaluation.frechet.systems import Distances, Settings, check_source
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.progress import task
 from harness.report.frechet import render
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 _MOST = {"1": 1, "5": 5, "10": 10, "all": None}
 # Fewer have no 95 %.
@@ -100,7 +100,7 @@ def frechet(
 
     RUNS: a folder of results (default: results), or run files with --qrels.  FD@k compares the embeddings of all judged
     relevant documents with those of all that a system has in its first k: 0 where they spread alike, and smaller is
-    better.  See docs/frechet.md for what it cannot see.
+    better.  See docs/method/frechet.md for what it cannot see.
     """
     if 0 < bootstraps < _LEAST_BOOTSTRAPS:
         raise UsageError(
@@ -120,7 +120,7 @@ def frechet(
                 if len(samples) == 1:
                     raise
                 failed = True  # the other samples may do
-                click.echo(f"harness: {printable(str(error))}", err=True)
+                click.echo(f"harness: {one_line(str(error))}", err=True)
     if made:
         show(render(made, form), output)
     sys.exit(1 if failed else 0)
@@ -192,7 +192,7 @@ def _measured(
     values = {name: evaluation.values for name, evaluation in evaluations.items()}
     reasons = [f"{name}: {why}" for evaluation in evaluations.values() for name, why in evaluation.reasons.items()]
     for reason in dict.fromkeys(reasons):
-        click.echo(printable(f"{runs.dataset}: {reason}"), err=True)
+        click.echo(one_line(f"{runs.dataset}: {reason}"), err=True)
     with task(f"{runs.dataset}: {vectors.encoder}") as step:
         made = distances(runs, vectors, cutoffs, settings, lambda done, total: step(done, total, "resamples"))
     return made, values

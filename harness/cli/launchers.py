@@ -10,7 +10,7 @@ from harness import datasets
 from harness.cli.locations import absolute
 from harness.datasets import Dataset
 from harness.errors import UsageError
-from harness.jobs.inputs import Options
+from harness.jobs.inputs import RunOptions
 from harness.launch import docker, fake, process
 from harness.launch.base import Launcher
 from harness.progress import bar
@@ -50,9 +50,9 @@ def chosen_launcher(name: str, cache: Path, models: Path | None, emulated: str |
     return fake.FakeLauncher()
 
 
-def run_options(suite: Path, results: Path, only: str | None, fresh: bool, cache: Path) -> Options:
+def run_options(suite: Path, results: Path, only: str | None, fresh: bool, cache: Path) -> RunOptions:
     """Return a run's options, with absolute paths."""
-    return Options(results.absolute(), absolute(cache), suite.absolute().parent, only, fresh)
+    return RunOptions(results.absolute(), absolute(cache), suite.absolute().parent, only, fresh)
 
 
 def load_dataset(name: str, cache: Path) -> Dataset:

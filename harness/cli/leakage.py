@@ -22,7 +22,7 @@ from harness.evaluation.query_similarity import check_texts, wordless
 from harness.evaluation.run_notes import count_named
 from harness.progress import bar, silent
 from harness.report.leakage import render
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 # A bar is shown from this number of cosines on.
 _MANY = 10**8
@@ -87,7 +87,7 @@ def leakage(
         blank = wordless(trained, str(training), "name a file of training queries, or vectors with --embeddings")
         if blank:
             click.echo(
-                printable(f"{training}: {count_named(blank)} queries have no word and are like no other"), err=True
+                one_line(f"{training}: {count_named(blank)} queries have no word and are like no other"), err=True
             )
     vectors = (vector_files.read(embeddings[0]), vector_files.read(embeddings[1])) if embeddings else None
     samples = judged(runs, qrels, queries, only, cache)

@@ -6,7 +6,9 @@ import dataclasses
 import datetime
 import errno
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,13 +18,13 @@ from typing import Any
 
 import click
 
-from harness import config, filesystem
+from harness import config
 from harness.aws.clients import is_s3
 from harness.errors import HarnessError, UnknownName, UsageError
 from harness.launch.images import platforms
 from harness.pricing import prices
 from harness.pricing.prices import Snapshot
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
@@ -39,7 +41,7 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except HarnessError as error:
-        click.echo(f"harness: {printable(str(error))}", err=True)  # it may quote an image
+        click.echo(f"harness: {one_line(str(error))}", err=True)  # it may quote an image
         sys.exit(error.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has had enough
@@ -52,7 +54,8 @@ def one_line_errors() -> Iterator[None]:
         click.echo(f"harness: {place}: {error.strerror}; {remedy}", err=True)
         sys.exit(1)
     except KeyboardInterrupt:
-        filesystem.ignore_ctrl_c()
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # this process is ending already
         click.echo("harness: stopped; what was finished is kept, and the same command goes on from there", err=True)
         sys.exit(130)
 
@@ -170,7 +173,7 @@ def _check_path(text: str) -> None:
     try:
         length = len(str(Path(text).absolute()).encode("utf-8"))
     except UnicodeEncodeError:
-        raise click.BadParameter(f"{printable(text)}: is not UTF-8; choose another folder") from None
+        raise click.BadParameter(f"{one_line(text)}: is not UTF-8; choose another folder") from None
     if length > _MOST_PATH_BYTES or any(len(os.fsencode(part)) > _MOST_NAME_BYTES for part in Path(text).parts):
         raise click.BadParameter(
             f"has {length:,} bytes; at most {_MOST_PATH_BYTES:,}, {_MOST_NAME_BYTES} a name, leave room for a job"
@@ -193,8 +196,8 @@ cache_option = click.option(
     "--cache",
     type=_cache_path,
     metavar="PATH",
-    envvar=config.VARIABLE,
-    default=config.usual(),
+    envvar=config.CACHE_VARIABLE,
+    default=config.default_cache_folder(),
     help="Where downloads, corpora and indexes are kept.  [default: ~/.cache/ir-harness; env: HARNESS_CACHE]",
 )
 models_option = click.option(

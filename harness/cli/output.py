@@ -15,7 +15,7 @@ from harness.cli.options import Decorator
 from harness.errors import UsageError
 from harness.evaluation.per_query import PerQuery
 from harness.report.plots import KINDS, album
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 FORMATS = ("md", "csv", "json")
 PAGE = "html"
@@ -65,9 +65,9 @@ def draw(
         raise UsageError(f"--format {form} writes several files; name a folder for them with -o")
     drawn = album.album(table, per_query, query, kinds)
     for reason in drawn.missing:
-        click.echo(printable(reason), err=True)
+        click.echo(one_line(reason), err=True)
     for path in album.write(drawn.pictures, output, form):
-        click.echo(printable(str(path)))
+        click.echo(one_line(str(path)))
     if not drawn.pictures:
         sys.exit(1)
 
@@ -78,7 +78,7 @@ def write(path: Path, text: str) -> None:
         with path.open("w", encoding="utf-8") as stream:  # a rename would replace the device by a file
             stream.write(text)
         return
-    with filesystem.writing(path) as partial:
+    with filesystem.atomic_write(path) as partial:
         partial.write_text(text, encoding="utf-8")
 
 

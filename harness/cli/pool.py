@@ -18,7 +18,7 @@ from harness.evaluation import input_files, judged_runs, pool_files, run_notes
 from harness.evaluation import pool as pool_evaluation
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.pool import Pool
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 _SHOWN = 3
 
@@ -79,7 +79,7 @@ def pool(
     show(stream.getvalue(), output)
     _summarise(made)
     for remark in dict.fromkeys(remark for each in found for remark in each.said):
-        click.echo(printable(remark), err=True)
+        click.echo(one_line(remark), err=True)
     _name_strangers(found)
 
 
@@ -113,7 +113,7 @@ def _unjudged(
 def _name_strangers(found: Sequence[JudgedRuns]) -> None:
     """Print notes on runs' queries that are not in the pool."""
     for note in (note for runs in found for note in run_notes.of_strangers(runs)):
-        click.echo(f"  {printable(note)}", err=True)
+        click.echo(f"  {one_line(note)}", err=True)
 
 
 def _summarise(made: Pool) -> None:
@@ -128,7 +128,7 @@ def _summarise(made: Pool) -> None:
                 f"{each.unjudged:,} of {each.hits:,} hits unjudged ({each.unjudged / each.hits:.1%}); mean over queries"
                 f" {each.share:.1%}"
             )
-        click.echo(f"  {printable(name)}: {share}", err=True)
+        click.echo(f"  {one_line(name)}: {share}", err=True)
 
 
 def _holder(named: str | None, found: tuple[JudgedRuns, ...], cache: Path) -> Dataset:

@@ -21,7 +21,7 @@ from harness.evaluation.pool_files import Judged
 from harness.evaluation.qrels_merge import Line
 from harness.evaluation.qrels_provenance import Merge
 from harness.report.markdown import escape, grid
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 _SHOWN = 3
 
@@ -70,10 +70,10 @@ def add(
     if given is None:
         given = qrels_merge.as_judged(file)
         if dataset is None and Path(base).is_file():
-            click.echo(printable(f"{file}: its ids are taken as they are; --dataset checks them"), err=True)
+            click.echo(one_line(f"{file}: its ids are taken as they are; --dataset checks them"), err=True)
     lines, before, place = _base(base, cache)
     for remark in qrels_merge.remarks(place, lines) if place is not None else ():
-        click.echo(printable(remark), err=True)
+        click.echo(one_line(remark), err=True)
     if output.exists() and (place is None or not output.samefile(place)):
         raise UsageError(f"{output}: is there already; name another file, or add to it with --to {output}")
     if dataset is not None or place is None:
@@ -134,7 +134,7 @@ def _report(done: Merge, output: Path) -> None:
         counts.append(
             f"{len(done.conflicts):,} differ ({'new' if done.resolved == 'override' else 'old'} grades stand)"
         )
-    click.echo(printable(f"{output}: {', '.join(counts)}; iteration {done.iteration} by {done.source}"))
+    click.echo(one_line(f"{output}: {', '.join(counts)}; iteration {done.iteration} by {done.source}"))
 
 
 @qrels.command("show")

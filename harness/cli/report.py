@@ -6,16 +6,15 @@ from pathlib import Path
 
 import click
 
-from harness.analysis import rejudge
+from harness.analysis import published, rejudge
 from harness.analysis.leaderboard import Asked
-from harness.analysis.published import sources, tables
 from harness.cli.locations import mirrored
 from harness.cli.options import PriceSelection, cache_option, parse_measures, price_options, results_argument
 from harness.cli.output import FORMATS, PAGE, PICTURES, draw, format_option, picture_output_option, show, show_page
 from harness.cli.stored_results import StoredResults, judging_options
 from harness.errors import UsageError
 from harness.evaluation import measure_names
-from harness.report import paper, render
+from harness.report import render, study
 
 # Each layout and its default measures.
 MEASURES = {"rows": " ".join(measure_names.DEFAULT), "santhanam2023": "RR@10 Success@10"}
@@ -73,8 +72,15 @@ def report(
         if layout != "rows":
             raise UsageError(f"--layout {layout} is the shape of a table; leave it out to draw pictures")
         draw(stored.table(), stored.per_query(), Asked("", names[0]), form, output)
-    elif layout == "rows" and override is None and sources.is_in(results):
-        published = tables.read(results)
-        show(paper.render(published, published.follows(), selection.snapshot(), form), output)
     else:
-        show(render(stored.table(distances=True), form, layout=layout), output)
+        text = _published(results, form, selection) if layout == "rows" and override is None else None
+        show(text or render(stored.table(distances=True), form, layout=layout), output)
+
+
+def _published(results: Path, form: str, selection: PriceSelection) -> str | None:
+    """Write published tables in their paper's shape; ``None``: the folder holds jobs, or no study knows the paper."""
+    if not published.is_in(results):
+        return None
+    paper = published.read(results)
+    known = study.of(paper)
+    return None if known is None else known.render_paper(paper, paper.follows(), selection.snapshot(), form)

@@ -20,7 +20,7 @@ from harness.evaluation.judged_runs import JudgedRuns
 from harness.progress import bar
 from harness.report.plots import order_flips
 from harness.report.robustness import render
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 
 def _names(_context: click.Context, _parameter: click.Parameter, given: str) -> tuple[str, ...]:
@@ -108,10 +108,10 @@ def _draw(examined: Sequence[Robustness], output: Path, form: str) -> None:
         for condition in sample.conditions:
             if condition.reason:
                 text = f"{sample.dataset}: no matrix of {condition.cause.value}, {condition.name}: {condition.reason}"
-                click.echo(printable(text), err=True)
+                click.echo(one_line(text), err=True)
     paths = [*order_flips.write(examined, output, form)]
     for path in paths:
-        click.echo(printable(str(path)))
+        click.echo(one_line(str(path)))
     if not paths:
         sys.exit(1)
 
@@ -124,5 +124,5 @@ def _examine(samples: Sequence[JudgedRuns], options: Asked) -> list[Robustness]:
         with bar(f"robustness {sample.dataset}", "judging") as step:
             examined.append(examining.examine(sample, options, step))
     for sample in alone:
-        click.echo(printable(f"{sample.dataset}: left out, {', '.join(sample.runs)} is its only system"), err=True)
+        click.echo(one_line(f"{sample.dataset}: left out, {', '.join(sample.runs)} is its only system"), err=True)
     return examined

@@ -37,8 +37,8 @@ from harness.cli.stored_results import StoredResults
 from harness.errors import UsageError
 from harness.evaluation import measure_names
 from harness.jobs import inputs, orchestrator
-from harness.jobs.inputs import Options
-from harness.jobs.orchestrator import Summary
+from harness.jobs.inputs import RunOptions
+from harness.jobs.orchestrator import RunSummary
 from harness.jobs.plan import states
 from harness.jobs.suite import Suite, load
 from harness.launch.docker import DockerLauncher
@@ -205,8 +205,8 @@ def run(
 
 
 def _run_in_cloud(
-    launcher: str, suite: Suite, options: Options, cloud: CloudOptions, models: Path | None
-) -> tuple[Summary | None, Sequence[str]]:
+    launcher: str, suite: Suite, options: RunOptions, cloud: CloudOptions, models: Path | None
+) -> tuple[RunSummary | None, Sequence[str]]:
     """Run a suite on EC2 or Batch; return its summary, if it has any job, and its errors."""
     if launcher == "batch":
         cloud.refuse("batch", "region", "instance", "max_usd", "burstable", "architecture", "yes", "dry_run")
@@ -249,7 +249,7 @@ def _run_in_cloud(
     return done.summary if any_job else None, (*done.summary.complaints, *done.complaints)
 
 
-def _finish(location: ResultsLocation, suite: str, measures: tuple[str, ...], summary: Summary) -> None:
+def _finish(location: ResultsLocation, suite: str, measures: tuple[str, ...], summary: RunSummary) -> None:
     """Print the table, write the report and the page, and print their paths."""
     folder = location.folder / suite
     stored = StoredResults(folder, measures, location.cache, keys=summary.keys)

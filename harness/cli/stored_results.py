@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from harness.analysis import rejudge, results_folder, row_pricing
-from harness.analysis.published import sources, tables
+from harness.analysis import published, rejudge, results_folder, row_pricing
 from harness.analysis.rejudge import Instead
 from harness.analysis.stored_runs import runs_of_results
 from harness.analysis.table import Measurements, Table
@@ -183,9 +182,9 @@ def _is_results(runs: tuple[Path | str, ...]) -> bool:
 
 def _paper(folder: Path) -> tuple[str | None, tuple[str, ...], tuple[KnownRates, ...]]:
     """Return the title, citation and exchange rates of the paper whose tables a folder holds."""
-    if not sources.is_in(folder):
+    if not published.is_in(folder):
         return None, (), ()
-    paper = tables.read(folder).about
+    paper = published.read(folder).about
     rates = tuple(KnownRates("the paper's", data.name, "RR@10", data.amrs) for data in paper.datasets if data.amrs)
     who = f"{paper.authors[0].split()[-1]} et al." if len(paper.authors) > 2 else " and ".join(paper.authors)
     return f"{who} {paper.year}, as published", (paper.citation(), f"Licence of the figures: {paper.licence}"), rates

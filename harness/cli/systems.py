@@ -86,7 +86,7 @@ def conformance(
         if cannot:
             raise UsageError(f"{cannot}; choose another --profile")
         chosen.sweep()  # first, because containers of dead runs may still write to their folders
-        with filesystem.temporary("conformance") as folder:
+        with filesystem.temporary_folder("conformance") as folder:
             for check in examine(chosen, declared, envelope, folder, Screen(Console(stderr=True))):
                 failed += not check.ok
                 detail = f": {check.detail}" if check.detail else ""

@@ -34,7 +34,7 @@ from harness.experiments.viability.session import Question, Viability
 from harness.experiments.viability.smallest import check_step, smallest
 from harness.launch.images import catalog
 from harness.progress import Screen
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def viable(
                 errors.append(error)
     click.echo(render.verdicts(found, snapshot, form), nl=False)
     for refused in errors:
-        text = f"harness: {printable(str(refused))}; evidence: {asking.probing.folder}"
+        text = f"harness: {one_line(str(refused))}; evidence: {asking.probing.folder}"
         click.echo(as_given(text, bench.cache), err=True)
     if errors:
         sys.exit(max(refused.exit_code for refused in errors))

@@ -79,7 +79,7 @@ class JobPaths:
 
 
 @dataclass
-class Report:
+class GrowingMeasurement:
     """The measurement so far, so that a crash loses nothing that was known."""
 
     measurement: Measurement
@@ -99,7 +99,7 @@ def main() -> int:
     spec = spec_from_json((paths.job / "spec.json").read_text(encoding="utf-8"))
     with closing(Output(paths.job / "out")) as out:
         effective = envelope.read()
-        report = Report(Measurement(Outcome.OK, None, effective))
+        report = GrowingMeasurement(Measurement(Outcome.OK, None, effective))
         try:
             _verify(envelope.mismatches(spec.envelope, effective, spec.isolation, spec.cpuset))
             (run_build if spec.kind == "build" else run_search)(spec, paths, out, report)
@@ -123,7 +123,7 @@ def main() -> int:
     return 0 if report.measurement.outcome is Outcome.OK else 1
 
 
-def run_build(spec: JobSpec, paths: JobPaths, out: Output, report: Report) -> None:
+def run_build(spec: JobSpec, paths: JobPaths, out: Output, report: GrowingMeasurement) -> None:
     """Build the index under the clock, then verify it."""
     with out.phase("build", spec.corpus_size):
         start = perf_counter_ns()
@@ -139,7 +139,7 @@ def run_build(spec: JobSpec, paths: JobPaths, out: Output, report: Report) -> No
     report.note(libraries=adapter.libraries(), device=adapter.device())
 
 
-def run_search(spec: JobSpec, paths: JobPaths, out: Output, report: Report) -> None:
+def run_search(spec: JobSpec, paths: JobPaths, out: Output, report: GrowingMeasurement) -> None:
     """Load the index, run the scenario, close the adapter."""
     with out.phase("load"):
         start = perf_counter_ns()

@@ -18,19 +18,11 @@ from harness.report.csv_json import written
 from harness.report.markdown import escape, grid
 from harness.report.sheet import MISSING, number
 from harness.stats import Estimate
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 FORMATS = ("md", "csv", "json")
-# Version of the JSON.  History:
-#   1  first version
-#   2  what is compared together is tested and corrected: "tested", "p_holm", "won", "lost" and "tied" of each
-#      difference, "comparisons_tested", a verdict more; "summary" and "changed_most" of each comparison; "a" and "b"
-#      of run files have no more than "system"
-#   3  "comparisons_tested", and with it each "p_holm", counts what is the same on several profiles once; "a" and "b" of
-#      run files have "set_apart", all queries that notes name the first of
-#   4  one test: "tested" has "p" and "least", the least p that so many queries can give, no bootstrap's p and no
-#      "exact"; a measure's interval is that test's; "notes" of all that was compared
-COMPARISON_VERSION = 5
+# Version of the JSON.
+COMPARISON_VERSION = 1
 # The longest text of a query that a table shows; JSON has all of it.
 _LONGEST_TEXT = 100
 # More pairs of run files are one table.
@@ -197,7 +189,7 @@ def _p(value: float | None) -> str:
 
 
 def _changed_cells(each: Changed) -> tuple[str, ...]:
-    text = printable(each.text)
+    text = one_line(each.text)
     text = text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1].rstrip()}…"
     query = escape(each.query_id)
     return query, escape(text) or MISSING, f"{each.a:.3f}", f"{each.b:.3f}", f"{each.difference:+.3f}"

@@ -234,8 +234,7 @@ def _count(number_of: int, word: str) -> str:
 # empty or ``null`` with their reasons.
 
 
-# Version of the JSON.  History:
-#   1  first version
+# Version of the JSON.
 LEADERBOARD_VERSION = 1
 
 

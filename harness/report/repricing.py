@@ -22,12 +22,8 @@ from harness.stats import Estimate
 # MERGED harness.report.repricing: A repricing -> CSV and JSON, for programs.
 
 
-# Version of the JSON and CSV formats.  History:
-#   1  first version
-#   2  rows: stand_in.  Everything in 1 kept its name and meaning.
-#   3  rows: origin.  Everything in 2 kept its name and meaning.
-#   4  rows: cheapest_before; flips and best compare it with cheapest.  Everything else in 3 kept its name and meaning.
-VERSION = 4
+# Version of the JSON and CSV formats.
+VERSION = 1
 Column = tuple[str, Callable[[Change], Value]]
 # The four prices of each row, by the names that programs read.
 _WAYS: dict[str, Callable[[Change], Priced]] = {

@@ -15,10 +15,8 @@ from harness.report.markdown import escape, grid
 from harness.report.sheet import MISSING
 
 FORMATS = ("md", "csv", "json")
-# Version of the JSON.  History:
-#   1  first version
-#   2  error of each condition
-ROBUSTNESS_VERSION = 2
+# Version of the JSON.
+ROBUSTNESS_VERSION = 1
 # So many standard errors on either side hold 95 %.
 _Z = 1.959963984540054
 # A matrix of more systems than these is no table that people read.

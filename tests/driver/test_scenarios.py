@@ -13,7 +13,7 @@ import pytest
 from harness.driver.output import EVENTS, MEASUREMENT, Output
 from harness.driver.scenarios import Done, closed_loop, handed, repeated
 from harness.jobs.job_samples import incomplete, read
-from harness.launch.base import Job, Prepared
+from harness.launch.base import LaunchRequest, Prepared
 from harness.records import Hit, Measurement, Outcome, Query, ScenarioParams
 from tests.driver.test_passes import SAMPLE, WARMUP, Clock, Timed, batched, clock, run, spec, timed
 
@@ -96,7 +96,7 @@ def test_the_end_of_a_trial_says_what_it_claims(tmp_path: Path, clock: Clock) ->
 def test_what_is_written_is_what_the_host_asks_for(tmp_path: Path, clock: Clock, job: Any) -> None:
     (tmp_path / "out").mkdir()
     run(tmp_path / "out", timed(clock), job)
-    found, doc_ids, wrong = read(Job(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
+    found, doc_ids, wrong = read(LaunchRequest(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
     assert wrong is None and doc_ids == {"d1", "d2"}
     assert incomplete(job, Measurement(Outcome.OK, None, None), found) is None
 
