@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from harness import datasets
-from harness.cli import embed, main, options
+from harness.cli import embed, launchers, main
 from harness.errors import FileError, JobError, UsageError
 from harness.evaluation import embeddings
 from harness.evaluation.embeddings import Embeddings, sha256_of_texts
@@ -182,7 +182,7 @@ def _linked(path: Path) -> None:
 def harness(bench: Bench, launcher: Encoder, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """The command line, whose launcher builds such indexes."""
     monkeypatch.chdir(bench.folder)
-    for module in (options, embed):
+    for module in (launchers, embed):
         monkeypatch.setattr(module, "chosen_launcher", lambda *_: launcher)
 
     def call(*arguments: str) -> Result:
