@@ -42,7 +42,7 @@ Model = TypeVar("Model", bound=ConfigModel)
 
 @functools.cache
 def data_root() -> Path:
-    """Return the folder of ``images/``, ``instance_profiles/`` and ``datasets/``."""
+    """Return the folder of ``images/``, ``instance_profiles/``, ``datasets/`` and the studies."""
     package = Path(__file__).resolve().parent
     shipped = package / "shipped"  # in a wheel
     return shipped if shipped.is_dir() else package.parent

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from harness.analysis import results_folder, robustness, row_pricing
+from harness.analysis import published, results_folder, robustness, row_pricing
 from harness.analysis.leaderboard import Asked
-from harness.analysis.published import tables as published
 from harness.config import data_root
 from harness.evaluation import judged_runs, qrels_subsample
 from harness.report.plots import album, order_flips, theme

@@ -15,13 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness import report
-from harness.analysis import leaderboard, results_folder, row_pricing
-from harness.analysis.published import tables as published
+from harness.analysis import leaderboard, published, results_folder, row_pricing
 from harness.analysis.table import Table
 from harness.config import data_root
 from harness.pricing import prices
 from harness.records import Outcome
-from harness.report import latex, paper
+from harness.report import latex
 from harness.report import leaderboard as leaderboard_report
 from tests.report.conftest import measured
 
@@ -74,7 +73,7 @@ def test_every_shape_of_measured_and_published_tables_compiles(table: Table, tmp
         report.render(table, "latex", layout="santhanam2023"),
         report.render(rows, "latex"),
         report.render(rows, "latex", layout="santhanam2023"),
-        paper.render(papers, papers.follows(), snapshot, "latex"),
+        report.study.load("santhanam2023").render_paper(papers, papers.follows(), snapshot, "latex"),
     ]
     log = compiled(tmp_path, printed)
     assert "Undefined" not in log and "multiply defined" not in log.replace("`tab:harness-1'", "")

@@ -18,7 +18,7 @@ from harness.analysis import leaderboard as boards
 from harness.analysis import results_folder, row_cache
 from harness.errors import FileError, UsageError
 from harness.evaluation import per_query
-from harness.report import kept_reports, paper, render
+from harness.report import kept_reports, render, study
 from harness.report import leaderboard as leaderboard_report
 from harness.report import verify as verify_report
 from harness.report.verify import Mismatch
@@ -383,12 +383,12 @@ def test_published_tables_have_their_errata_and_reports() -> None:
 
 
 def test_a_report_of_published_tables_follows(tmp_path: Path) -> None:
-    from harness.analysis.published import tables as published
+    from harness.analysis import published
     from harness.pricing import prices
 
     read = published.read(SHIPPED)
     path = tmp_path / "report.json"
-    path.write_text(paper.render(read, read.follows(), prices.snapshot(), "json"))
+    path.write_text(study.load("santhanam2023").render_paper(read, read.follows(), prices.snapshot(), "json"))
     assert len(verify(SHIPPED, path)) == 12
     content = json.loads(path.read_text())
     content["rows"][-1]["cost_recomputed"] += 0.01

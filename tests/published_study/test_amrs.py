@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from harness.analysis.published.tables import Published
-from tests.analysis.published.test_table4 import RATES, UNROUNDED
+from harness.analysis.published import Published
+from tests.published_study.test_table4 import RATES, UNROUNDED
 
 Sums = NDArray[np.float64]
 

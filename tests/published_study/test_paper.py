@@ -7,25 +7,24 @@ import datetime
 import io
 import json
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from harness.analysis.published import tables
+from harness.analysis import published as published_tables
 from harness.cli import main
 from harness.errors import UnknownName
 from harness.pricing import prices
-from harness.report import paper
+from results.published.santhanam2023.study import paper
+from tests.support.published import SHIPPED, copy
 
-SHIPPED = Path(__file__).resolve().parents[2] / "results" / "published" / "santhanam2023"
 NOW = datetime.date(2026, 7, 20)
 
 
 def rendered(form: str, folder: Path = SHIPPED) -> str:
-    published = tables.read(folder)
+    published = published_tables.read(folder)
     return paper.render(published, published.follows(), prices.snapshot(NOW), form)
 
 
@@ -56,7 +55,7 @@ def test_the_tables_stand_in_the_papers_shape(text: str) -> None:
 
 
 def test_every_score_of_table_4_stands_beside_the_one_made_again(text: str) -> None:
-    published = tables.read(SHIPPED)
+    published = published_tables.read(SHIPPED)
     for dataset in published.about.datasets:
         lines = grid(text, f"Table {dataset.table4}")[1:]
         assert [(line[1], line[3]) for line in lines] == [
@@ -68,7 +67,7 @@ def test_every_score_of_table_4_stands_beside_the_one_made_again(text: str) -> N
 
 
 def test_every_printed_figure_is_there(text: str) -> None:
-    published = tables.read(SHIPPED)
+    published = published_tables.read(SHIPPED)
     for dataset in published.about.datasets:
         shown = [row[-3:] for row in grid(text, f"Table {dataset.table3}")[1:]]
         printed = [
@@ -137,7 +136,7 @@ def test_the_paper_as_json_holds_every_row_and_erratum() -> None:
 
 
 def test_json_takes_no_control_character_to_a_terminal(tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(SHIPPED, tmp_path / "paper"))
+    folder = copy(tmp_path)
     toml = folder / "published.toml"
     hostile = "Moving \x9b31m\u202eBeyond"
     toml.write_text(toml.read_text().replace('title = "Moving Beyond', f'title = "{hostile}'), encoding="utf-8")
@@ -146,7 +145,7 @@ def test_json_takes_no_control_character_to_a_terminal(tmp_path: Path) -> None:
 
 
 def test_a_type_that_is_gone_is_told_with_its_successor_or_that_there_is_none() -> None:
-    published, now = tables.read(SHIPPED), prices.snapshot(NOW)
+    published, now = published_tables.read(SHIPPED), prices.snapshot(NOW)
 
     def told(*kept: str) -> str:
         left = tuple(item for item in now.prices if item[0].instance_type in kept)
@@ -170,7 +169,7 @@ def test_an_unknown_format_is_named() -> None:
 
 
 def test_a_strangers_folder_is_shown_and_does_nothing(tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(SHIPPED, tmp_path / "paper"))
+    folder = copy(tmp_path)
     path = folder / "table2_minimum_viable.csv"
     path.write_text(path.read_text().replace("DESSERT,", "<b>|x,"), encoding="utf-8")
     toml = folder / "published.toml"
@@ -191,7 +190,7 @@ def test_the_command_prints_it_and_takes_other_prices(tmp_path: Path) -> None:
 
 
 def test_a_damaged_folder_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(SHIPPED, tmp_path / "paper"))
+    folder = copy(tmp_path)
     (folder / "table1_posthoc.csv").unlink()
     done = CliRunner().invoke(main, ["report", str(folder)], catch_exceptions=False)
     assert (done.exit_code, done.stdout) == (2, "")

@@ -1,4 +1,4 @@
-"""Published tables for programs: one CSV line a row of Tables 1 to 3, or all of it as JSON."""
+"""Write the paper's tables for programs: one CSV line a row of Tables 1 to 3, or everything as JSON."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import io
 import json
 from typing import Any
 
-from harness.analysis.published import errata, repricing
-from harness.analysis.published.rounding import Printed
-from harness.analysis.published.tables import Line, Published
+from harness.analysis.published import Printed, Published, TableLine
 from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
 from harness.report.columns import Value
 from harness.report.csv_json import written
 
-# The columns of a cost that is made again; a row of Table 1 has none of them.
+from .costs import RepricedCost, reprice
+from .errata import find_errata
+
+# Columns of a recomputed cost; a row of Table 1 has none of them.
 _COST = (
     "usd_per_hour",
     "price_date",
@@ -49,7 +50,7 @@ _PRINTED = (
 
 
 def as_csv(published: Published, follows: Snapshot, now: Snapshot) -> str:
-    """One line a row of Tables 1 to 3: printed figures as printed, what follows in full precision, empty if missing."""
+    """Write one line a row: printed figures as printed, recomputed ones in full precision, empty if missing."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     columns = ("table", "row", "dataset", *_PRINTED, *_COST, "errata")
@@ -60,9 +61,9 @@ def as_csv(published: Published, follows: Snapshot, now: Snapshot) -> str:
 
 
 def as_json(published: Published, follows: Snapshot, now: Snapshot) -> str:
-    """Everything: the source, rows of Tables 1 to 3, Tables 3c and 4, and the errata.  Missing is null.
+    """Write the source, rows of Tables 1 to 3, Tables 3c and 4, and the errata.  Missing is null.
 
-    ASCII alone is written, so that a stranger's control characters reach no terminal.
+    Only ASCII is written, so that control characters of foreign text reach no terminal.
     """
     whole = {
         "published": published.about.model_dump(mode="json"),
@@ -72,7 +73,7 @@ def as_json(published: Published, follows: Snapshot, now: Snapshot) -> str:
         "table4": {name: [_plain(line) for line in lines] for name, lines in published.table4.items()},
         "errata": [
             {
-                "kind": each.kind.value,
+                "kind": each.kind,
                 "table": each.table,
                 "row": each.number,
                 "name": each.row,
@@ -80,7 +81,7 @@ def as_json(published: Published, follows: Snapshot, now: Snapshot) -> str:
                 "follows": each.follows,
                 "evidence": each.evidence,
             }
-            for each in errata.errata(published, follows)
+            for each in find_errata(published, follows)
         ],
     }
     return json.dumps(whole, indent=2, ensure_ascii=True) + "\n"
@@ -92,11 +93,9 @@ def _rows(published: Published, follows: Snapshot, now: Snapshot) -> list[dict[s
         {"table": "1", "row": number, "dataset": first.name, **_plain(line)}
         for number, line in enumerate(published.table1, start=1)
     ]
-    wrong = [
-        (each.table, each.number, f"E{number}") for number, each in enumerate(errata.errata(published, follows), 1)
-    ]
+    wrong = [(each.table, each.number, f"E{number}") for number, each in enumerate(find_errata(published, follows), 1)]
     datasets = {each.table3: each for each in published.about.datasets}
-    for each in repricing.moved(published, follows, now):
+    for each in reprice(published, follows, now):
         cost, dataset = each.cost, datasets.get(each.cost.table)
         accuracy = published.accuracy(cost.system, dataset) if dataset else cost.taken_from
         line = published.table3[dataset.name][cost.number - 1] if dataset else published.table2[cost.number - 1]
@@ -116,7 +115,7 @@ def _rows(published: Published, follows: Snapshot, now: Snapshot) -> list[dict[s
     return found
 
 
-def _priced(moved: repricing.Moved, follows: Snapshot, now: Snapshot) -> dict[str, Value]:
+def _priced(moved: RepricedCost, follows: Snapshot, now: Snapshot) -> dict[str, Value]:
     cost, rent = moved.cost, moved.rent
     values = (
         float(cost.usd_per_hour),
@@ -138,8 +137,8 @@ def _priced(moved: repricing.Moved, follows: Snapshot, now: Snapshot) -> dict[st
     return dict(zip(_COST, values, strict=True))
 
 
-def _plain(line: Line) -> dict[str, Value]:
-    """A row as its file has it: printed figures stay text, as their digits say how they are rounded."""
+def _plain(line: TableLine) -> dict[str, Value]:
+    """Return a row as its file has it: printed figures stay text, because their digits tell the rounding."""
     return {
         column: str(value) if isinstance(value := getattr(line, column), Printed) else value
         for column in type(line).model_fields

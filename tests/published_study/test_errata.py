@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from harness.analysis.published.errata import errata
-from harness.analysis.published.tables import Published
+from harness.analysis.published import Published
 from harness.pricing.prices import Snapshot
-from tests.analysis.published.conftest import Spoil
+from results.published.santhanam2023.study import find_errata
+from results.published.santhanam2023.study.errata import as_csv
+from tests.published_study.conftest import Spoil
+from tests.support.published import SHIPPED
 
 PINNED = [
     ("cost", "3a", 10, "DPR, 16 CPU, 32 GiB", "19 ms, US$ 2.97"),
@@ -26,15 +28,21 @@ PINNED = [
 
 
 def listed(published: Published, snapshot: Snapshot) -> list[tuple[str, str, int, str, str]]:
-    return [(each.kind.value, each.table, each.number, each.row, each.printed) for each in errata(published, snapshot)]
+    return [(each.kind, each.table, each.number, each.row, each.printed) for each in find_errata(published, snapshot)]
 
 
 def test_the_list_is_this_one(published: Published, follows: Snapshot) -> None:
     assert listed(published, follows) == PINNED
 
 
+def test_the_recorded_errata_are_these(published: Published, follows: Snapshot) -> None:
+    found = find_errata(published, follows)
+    assert published.errata == found
+    assert (SHIPPED / "errata.csv").read_text(encoding="utf-8") == as_csv(found)
+
+
 def test_each_says_what_follows_and_from_what(published: Published, follows: Snapshot) -> None:
-    found = {(each.kind.value, each.row): each for each in errata(published, follows)}
+    found = {(each.kind, each.row): each for each in find_errata(published, follows)}
     cost = found["cost", "DPR, 16 CPU, 32 GiB"]
     assert cost.follows == "US$ 3.06 (2.9806 to 3.1417 for all latencies that round to 19 ms)"
     assert cost.evidence.endswith("the printed cost would need 18.40 to 18.47 ms")
@@ -107,10 +115,10 @@ def test_a_slower_measurement_on_more_hardware_is_found(
     published: Published, altered: Spoil, follows: Snapshot
 ) -> None:
     """BT-SPLADE-L takes 33 ms on 16 CPUs: within the rounding of Table 1's 32 ms.  34 ms are not."""
-    (before,) = (each for each in errata(published, follows) if each.kind.value == "latency" and each.number == 5)
+    (before,) = (each for each in find_errata(published, follows) if each.kind == "latency" and each.number == 5)
     assert "16 CPU" not in before.evidence
     slower = altered("table3a_msmarco.csv", "c7g.4xlarge,33,5.38", "c7g.4xlarge,34,5.48")
-    (after,) = (each for each in errata(slower, follows) if each.kind.value == "latency" and each.number == 5)
+    (after,) = (each for each in find_errata(slower, follows) if each.kind == "latency" and each.number == 5)
     assert "34 ms (3a: 16 CPU, 32 GiB)" in after.evidence and after.follows.startswith("34 ms or more")
 
 

@@ -1,4 +1,4 @@
-"""What :mod:`harness.report.table3` shows and in which order, and the same for programs: CSV and JSON."""
+"""Order the rows of :mod:`.table3`, and write them for programs: CSV and JSON."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Block:
 
 
 def blocks(table: Table) -> tuple[Block, ...]:
-    """The rows that the paper's table has a place for, by suite and dataset."""
+    """Group the single-stream rows, which the paper's table shows, by suite and dataset."""
     found: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in table.rows:
         if row.scenario == "single_stream":
@@ -57,7 +57,7 @@ def blocks(table: Table) -> tuple[Block, ...]:
 
 
 def left_out(table: Table) -> tuple[str, ...]:
-    """A sentence on the rows that the table has no place for."""
+    """Say how many rows the table cannot show."""
     others = Counter(row.scenario for row in table.rows if row.scenario != "single_stream")
     if not others:
         return ()
@@ -66,27 +66,27 @@ def left_out(table: Table) -> tuple[str, ...]:
 
 
 def ordered(rows: Iterable[Row]) -> list[Row]:
-    """By system, as the paper has them."""
+    """Sort rows by system, in the paper's order."""
     return sorted(rows, key=lambda row: (_place(row.system.lower()), row.system))
 
 
 def _place(system: str) -> int:
-    """Where the paper has a system; ``dpr-small`` stands where ``dpr`` does."""
+    """Return a system's place in the paper's order; ``dpr-small`` has that of ``dpr``."""
     return next((place for place, name in enumerate(_ORDER) if f"{system}-".startswith(f"{name}-")), len(_ORDER))
 
 
 def scale(measure: str) -> float:
-    """What its values are multiplied with: 100 where they are printed in per cent."""
+    """Return the factor of a measure's values: 100 if the paper prints per cent."""
     return 100 if re.split(r"[@(]", measure)[0] in _SHARES else 1
 
 
 def named(measure: str) -> str:
-    """A measure's name among columns for programs, with its unit."""
+    """Name a measure's column, with its unit."""
     return f"{measure}_percent" if scale(measure) == 100 else measure
 
 
 def as_csv(table: Table) -> str:
-    """One line for each row: the columns of the paper's tables first; full precision, empty where missing."""
+    """Write one line a row: the columns of the paper's tables first; full precision, empty if missing."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     columns = _columns(table)
@@ -96,9 +96,9 @@ def as_csv(table: Table) -> str:
 
 
 def as_json(table: Table) -> str:
-    """The tables, a list for each dataset, with the reasons of missing numbers; what is missing is null.
+    """Write a list of rows for each dataset, with the reasons of missing numbers, which are null.
 
-    ASCII alone is written, so that a stranger's control characters reach no terminal.
+    Only ASCII is written, so that control characters of foreign text reach no terminal.
     """
     whole = {
         "layout": "santhanam2023",
@@ -124,7 +124,7 @@ def _hardware(row: Row) -> tuple[Any, ...]:
 
 
 def _columns(table: Table) -> list[tuple[str, Get]]:
-    """The names that the paper's own tables have as data (``results/published``), then what those lack."""
+    """List the columns of the paper's tables as data (``results/published``), then further ones."""
     return [
         ("system", lambda row: row.system),
         ("gpu", lambda row: row.gpus),
@@ -155,7 +155,7 @@ def _columns(table: Table) -> list[tuple[str, Get]]:
 
 
 def _gib(size: int) -> int | float:
-    """As the paper's tables have it: a whole number where it is one."""
+    """Return GiB as the paper's tables do: a whole number where it is one."""
     return size // GIB if size % GIB == 0 else size / GIB
 
 
@@ -168,7 +168,7 @@ def _measure(name: str) -> tuple[str, Get]:
 
 
 def _whole(row: Row, table: Table) -> dict[str, Any]:
-    """As a line of the CSV, with why a number is missing and what is said of the row."""
+    """Return a line of the CSV with the reasons of missing numbers and the row's notes."""
     figures = {
         "latency_ms": row.latency_mean_s,
         "cost_usd_per_million": row.usd_per_million,

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis import leaderboard, results_folder, row_pricing
+from harness.analysis import published as published_tables
 from harness.analysis.leaderboard import Asked, Leaderboard
-from harness.analysis.published import published_rows
-from harness.analysis.published.tables import Published, Scored
+from harness.analysis.published import Published, Scored
 from harness.analysis.table import Table
 from harness.pricing.prices import Snapshot
 from harness.stats import Estimate
@@ -29,7 +29,7 @@ DATASETS = tuple(RATES)
 
 @pytest.fixture(scope="module")
 def table(published: Published, follows: Snapshot) -> Table:
-    return results_folder.priced(published_rows.measurements(published, follows), row_pricing.tariff(follows))
+    return results_folder.priced(published_tables.measurements(published, follows), row_pricing.tariff(follows))
 
 
 def printed_costs(table: Table, published: Published, dataset: str) -> Table:

@@ -1,8 +1,8 @@
-"""Measured rows in the shape of Table 3 of Santhanam et al. 2023: latency and cost by hardware, then accuracy.
+"""Write measured rows in the shape of Table 3: latency and cost by hardware, then accuracy.
 
-One table for each dataset (of each suite), in which a hardware stands once, at the first of its systems; below them
-all, a line for each system with its accuracy and the size of its index.  What the paper has no place for stands behind
-its own columns.  A cell without a number says why there is none.
+One table for each dataset (of each suite), in which the first system of a hardware names it; below them, a line for
+each system with its accuracy and the size of its index.  Figures that the paper has no column for follow its columns.
+A cell without a number gives the reason.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from harness.analysis.table import Row, Table, Validity
 from harness.errors import UnknownName
 from harness.pricing.cost import BUILD_FORMULA, GIB, STORAGE_FORMULA
 from harness.records import Isolation, Outcome
-from harness.report import table3_data
 from harness.report.latex import HEAD
 from harness.report.layout import shared_notes
 from harness.report.sections import LATEX, MARKDOWN, Dialect, Section
 from harness.report.sheet import MIB, MISSING, Escape, Footnotes, decimals_of, named, number, stand_ins
-from harness.report.table3_data import Block, blocks, left_out, ordered, scale
 from harness.stats import Estimate
+
+from . import table3_records
+from .table3_records import Block, blocks, left_out, ordered, scale
 
 FORMATS = ("md", "csv", "json", "latex")
 
-# Notes on figures that this table has not.
+# Notes on figures that this table does not show.
 _NOT_SHOWN = (PERCENTILE_METHOD, MEMORY_METHOD, f"Index build: {BUILD_FORMULA}", f"Index storage: {STORAGE_FORMULA}")
 _DOUBTED = (Validity.NOISY, Validity.INVALID)
 
@@ -39,7 +40,7 @@ def render(table: Table, format: str) -> str:
     Raises:
         UnknownName: there is no such format.
     """
-    writers = {"md": _markdown, "csv": table3_data.as_csv, "json": table3_data.as_json, "latex": _latex}
+    writers = {"md": _markdown, "csv": table3_records.as_csv, "json": table3_records.as_json, "latex": _latex}
     if format not in writers:
         raise UnknownName("format", format, FORMATS)
     return writers[format](table)
@@ -70,14 +71,14 @@ def _written(table: Table, dialect: Dialect) -> str:
 
 
 def _common(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Notes that all of several rows have; they are said below them once."""
+    """Return the notes that all of several rows share, to be printed once below them."""
     if len(rows) < 2:
         return ()
     return tuple(note for note in rows[0].notes if all(note in row.notes for row in rows))
 
 
 def _latencies(block: Block, notes: Footnotes, escape: Escape) -> Section:
-    """Table 3a or 3b, and what holds for all of its rows."""
+    """Show Table 3a or 3b, with the notes that all of its rows share."""
     said, machine_of = shared_notes(block.rows)
     common = _common(block.rows)
     bounds = any(_has_bounds(row) for row in block.rows)
@@ -115,7 +116,7 @@ def _system(row: Row, escape: Escape) -> str:
 
 
 def _latency(row: Row, notes: Footnotes, told: Sequence[str | None], escape: Escape) -> str:
-    """The mean, or how the cell ended; and whatever doubts it."""
+    """Write the mean or the outcome, with the verdict and its notes."""
     doubt = f" {row.validity.value}" if row.validity in _DOUBTED else ""
     if row.outcome is not Outcome.OK:
         detail = f"{row.outcome.value}: {row.detail or 'no detail was stored'}"
@@ -139,7 +140,7 @@ def _has_bounds(row: Row) -> bool:
 
 
 def _interval(row: Row, escape: Escape) -> str:
-    """Ends of the mean's interval, in the mean's decimals."""
+    """Write the ends of the mean's interval, in the mean's decimals."""
     mean = row.latency_mean_s
     if mean.value is None or mean.low is None or mean.high is None:
         return MISSING if row.outcome is Outcome.OK else escape(row.outcome.value)
@@ -148,7 +149,7 @@ def _interval(row: Row, escape: Escape) -> str:
 
 
 def _accuracy(found: Sequence[Block], measures: Sequence[str], notes: Footnotes, escape: Escape) -> Section:
-    """Table 3c, and the size of the indexes."""
+    """Show Table 3c with the sizes of the indexes."""
     several = len(found) > 1
     headers, readers = ["system"], []
     for block in found:
@@ -170,7 +171,7 @@ def _accuracy(found: Sequence[Block], measures: Sequence[str], notes: Footnotes,
     return Section(title, (), tuple(headers), (False, *(True for _ in readers)), tuple(cells))
 
 
-# What a row has of a column: the number, as it is shown, or why there is none.
+# A row's number in a column, as shown, or the reason why it is missing.
 _Read = Callable[[Row], tuple[float | None, str | None]]
 
 
@@ -187,7 +188,7 @@ def _index(row: Row) -> tuple[float | None, str | None]:
 
 
 def _one(rows: Sequence[Row], read: _Read, why: str, notes: Footnotes, escape: Escape) -> str:
-    """What the rows of a system have in common, or from where to where they go; those in no doubt count first."""
+    """Write the value that a system's rows share, or their range; invalid rows count only if all are."""
     ended = [row for row in rows if row.outcome is Outcome.OK]
     if not rows:
         return MISSING + notes.mark("not measured on this dataset")
@@ -200,6 +201,6 @@ def _one(rows: Sequence[Row], read: _Read, why: str, notes: Footnotes, escape: E
         return MISSING + notes.mark(*(reason for _, reason in values))
     decimals = 1 if read is not _index else decimals_of(max(known))
     least, most = (f"{end(known):.{decimals}f}" for end in (min, max))
-    # How fast it was says nothing of an index.
+    # Invalid latencies do not make an index size doubtful.
     doubt = "" if valid or read is _index else f" {Validity.INVALID.value}"
     return least + doubt if least == most else f"{least}–{most}{doubt}{notes.mark(why)}"
