@@ -32,7 +32,7 @@ from harness.launch.monitor.counters import ProcessCounters
 from harness.launch.monitor.memory import ProcessMemory
 from harness.launch.monitor.sampler import Sampler
 from harness.launch.watch import CanaryLog, JobWatch, follow
-from harness.progress import Progress
+from harness.progress import Step
 from harness.records import Envelope, Isolation, Outcome
 from harness.results.schema import Placement
 from harness.untrusted import MAX_TEXT, one_line
@@ -122,7 +122,7 @@ class ProcessLauncher:
         partial.rename(folder)
         return prepared
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
         """Run one child to its end; its whole process group goes with it."""
         with (
             cpu_placement.placed(job.spec.envelope.cpus) as placement,

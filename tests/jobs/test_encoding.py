@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from harness import datasets
-from harness.cli import embed, main, options
+from harness.cli import embed, launchers, main
 from harness.errors import FileError, JobError, UsageError
 from harness.evaluation import embeddings
 from harness.evaluation.embeddings import Embeddings, sha256_of_texts
@@ -25,7 +25,7 @@ from harness.jobs.encode import EncodingSetup, TextSet
 from harness.launch.base import Ended, LaunchRequest, Limits
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
-from harness.progress import Progress, Screen
+from harness.progress import Screen, Step
 from tests.conftest import TOPICS, Bench, write_dataset
 
 SYSTEM = catalog.system("minilm")
@@ -48,7 +48,7 @@ def write_index(folder: Path, ids: list[str], vectors: Any, **facts: object) -> 
 class Encoder(FakeLauncher):
     """Builds an index of what a text is long."""
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
         ended = super().launch(job, progress)
         lines = (job.corpus_dir / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
         found = [json.loads(line) for line in lines]
@@ -182,7 +182,7 @@ def _linked(path: Path) -> None:
 def harness(bench: Bench, launcher: Encoder, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """The command line, whose launcher builds such indexes."""
     monkeypatch.chdir(bench.folder)
-    for module in (options, embed):
+    for module in (launchers, embed):
         monkeypatch.setattr(module, "chosen_launcher", lambda *_: launcher)
 
     def call(*arguments: str) -> Result:
