@@ -135,7 +135,7 @@ def _stored(
     instead: Instead | None,
 ) -> list[Comparison]:
     from harness.analysis import comparison
-    from harness.analysis.paired_differences import Asked
+    from harness.analysis.paired_differences import QueryChoice
 
     ours = stored_table(results, names, market, cache, instead=instead)
     theirs, found = ours, per_query_of(results, names, cache, instead)
@@ -152,7 +152,7 @@ def _stored(
             step(number, len(pairs))
             if count and one.sample_sha256 not in texts:
                 texts[one.sample_sha256] = _texts(results, one)
-            asked = Asked(chosen, count, texts.get(one.sample_sha256, {})) if chosen else None
+            asked = QueryChoice(chosen, count, texts.get(one.sample_sha256, {})) if chosen else None
             each, other = comparison.of(found, one), comparison.of(found_there, two)
             made.append(comparison.compare(one, two, each, other, ours.measures, asked))
     return made
@@ -222,7 +222,7 @@ def _run_files(
 ) -> tuple[list[Comparison], Sequence[str]]:
     """Compare pairs of run files; with what is to know of all of them."""
     from harness.analysis import comparison
-    from harness.analysis.paired_differences import Asked
+    from harness.analysis.paired_differences import QueryChoice
     from harness.evaluation import evaluate_runs, judged_runs, measure_names, run_notes
 
     measures = measure_names.parse(names)
@@ -234,7 +234,7 @@ def _run_files(
     with bar("compare", "judging") as step:
         values = evaluate_runs.query_values(runs, measures, step)
     chosen = _chosen(by, values.measures)
-    asked = Asked(chosen, count, runs.queries) if chosen else None
+    asked = QueryChoice(chosen, count, runs.queries) if chosen else None
     made = []
     for pair in files.pairs:
         one, two = (name_of[path.resolve()] for path in pair)

@@ -89,7 +89,7 @@ def leaderboard(
     """
     from harness.analysis import axes
     from harness.analysis import leaderboard as boards
-    from harness.analysis.leaderboard import Asked
+    from harness.analysis.leaderboard import LeaderboardQuery
 
     measures, instead = measures_for(measure), instead_of(qrels, without_queries)
     table = stored_table(results, measures, market, cache, instead=instead)
@@ -97,7 +97,7 @@ def leaderboard(
         dataset = _only({row.dataset for row in table.rows})
     if cutoff is not None and not math.isfinite(cutoff):
         raise UsageError("--cutoff is no number; write points of accuracy, e.g. 0.5")
-    asked = Asked(
+    asked = LeaderboardQuery(
         dataset=dataset,
         measure=measure,
         weights=_weights(weights),

@@ -14,7 +14,7 @@ from harness.untrusted import one_line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.analysis.leaderboard import Asked
+    from harness.analysis.leaderboard import LeaderboardQuery
     from harness.analysis.table import Table
     from harness.evaluation.per_query import PerQuery
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def draw(
     table: Table,
     found: Mapping[str, PerQuery],
-    asked: Asked,
+    asked: LeaderboardQuery,
     form: str,
     output: Path | None,
     kinds: Sequence[str] | None = None,

@@ -120,10 +120,10 @@ def _draw(
     instead: Instead | None,
 ) -> None:
     """All pictures that the results have."""
-    from harness.analysis.leaderboard import Asked
+    from harness.analysis.leaderboard import LeaderboardQuery
 
     table = stored_table(results, measures, market, cache, instead=instead)
-    draw(table, per_query_of(results, measures, cache, instead), Asked("", measures[0]), form, output)
+    draw(table, per_query_of(results, measures, cache, instead), LeaderboardQuery("", measures[0]), form, output)
 
 
 def show(text: str, output: Path | None) -> None:

@@ -45,7 +45,7 @@ def reprice(
     from harness.report.repricing import render
 
     now = market.snapshot()
-    before = repricing.other(now, against.date() if against else None)
+    before = repricing.other_prices(now, against.date() if against else None)
     measured = stored_rows(results, asked_measures(measures), cache, for_prices=True)
     found = repricing.compare(measured, row_pricing.tariff(before), row_pricing.tariff(now))
     show(render(found, form), output)

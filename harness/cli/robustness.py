@@ -18,7 +18,7 @@ from harness.untrusted import one_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.analysis.robustness import Asked, Robustness
+    from harness.analysis.robustness import Robustness, RobustnessOptions
     from harness.evaluation.judged_runs import JudgedRuns
 
 
@@ -77,13 +77,13 @@ def robustness(
     how many draws they stand the other way round, for each system between which ranks it moves, and for each way of
     asking how far its order agrees (Kendall's tau).  With png, svg or pdf: a matrix picture into the folder of -o.
     """
-    from harness.analysis.robustness import Asked
+    from harness.analysis.robustness import RobustnessOptions
     from harness.evaluation import qrels_subsample
 
     if form in PICTURES and output is None:
         raise UsageError(f"--format {form} writes files; name a folder for them with -o")
     keeps = tuple(dict.fromkeys(qrels_subsample.parse(each) for each in keep))
-    asked = Asked(measure, tuple(against.split()), keeps, resamples, draws, seed)
+    asked = RobustnessOptions(measure, tuple(against.split()), keeps, resamples, draws, seed)
     found = _examine(judged(runs, qrels, queries, only, cache, without_queries), asked)
     if form in PICTURES:
         from harness.report.plots import order_flips
@@ -105,7 +105,7 @@ def robustness(
     show(render(found, form), output)
 
 
-def _examine(sets: Sequence[JudgedRuns], asked: Asked) -> list[Robustness]:
+def _examine(sets: Sequence[JudgedRuns], asked: RobustnessOptions) -> list[Robustness]:
     """All that have an order; a line on stderr for each other one, unless there are only such."""
     from harness.analysis import robustness as examining
 

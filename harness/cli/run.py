@@ -140,7 +140,7 @@ def _contested(suite: Path | None, stored: Path, cache: Path) -> tuple[Path | No
 
     measures = tuple(MEASURES["rows"].split())
     table = stored_table(stored, measures, Market(), cache)
-    cells = pareto_front.contested(table, per_query_of(stored, measures, cache), measures[0])
+    cells = pareto_front.contested_cells(table, per_query_of(stored, measures, cache), measures[0])
     if suite is not None:
         name = load(suite).name
         return suite, frozenset(cell for cell in cells if cell.suite == name)
