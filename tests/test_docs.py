@@ -35,9 +35,9 @@ def test_generated_pages_are_fresh(name: str) -> None:
 
 def test_every_command_has_help_and_stands_in_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for name, command in main.commands.items():
+    for name, command in generate.commands_of(main):
         assert command.help, name
-        assert f"harness {name}" in readme, name
+        assert " " in name or f"harness {name}" in readme, name
 
 
 def test_every_key_that_people_write_is_described() -> None:
