@@ -102,7 +102,8 @@ def compare(
     may be globs in quotes: each file of A with each of B.  Of one glob, or of more than two files, all pairs.
     """
     from harness.analysis import comparison
-    from harness.report.comparison import render
+    from harness.report import writers
+    from harness.report.comparison import comparison_document
 
     names = asked_measures(measures)
     said: Sequence[str] = ()
@@ -119,7 +120,7 @@ def compare(
         a, b = compared[0], compared[-1]
         instead = instead_of(qrels, without_queries)
         made = _stored(a, b, results, others, names, by, changed, market, cache, instead)
-    show(render(comparison.corrected(made), form, said), output)
+    show(writers.write(comparison_document(comparison.corrected(made), said), form), output)
 
 
 def _stored(

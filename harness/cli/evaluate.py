@@ -49,14 +49,16 @@ def evaluate(
     Scores decide the order and ranks play no part; equal scores are ordered by document id, the largest first.
     """
     from harness.evaluation import evaluate_runs, judged_runs, measure_names
-    from harness.report import evaluation
+    from harness.report import writers
+    from harness.report.evaluation import evaluation_document
 
     parsed = measure_names.parse(asked_measures(measures))
     texts = judged_runs.read_queries(queries) if queries else None
     with _watching(len(runs)) as (reading, judged):
         (found,) = of_files(qrels, runs, texts, without_queries, reading)
         worth = evaluate_runs.measure_runs(found, parsed, judged)
-    show(evaluation.render(worth, evaluate_runs.of_judgements(found, parsed), form, by_query=by_query), output)
+    document = evaluation_document(worth, evaluate_runs.of_judgements(found, parsed), by_query=by_query)
+    show(writers.write(document, form), output)
 
 
 @contextmanager

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from harness.analysis.table import Table
     from harness.results.reader import StoredJob
 
-# As harness.report.export.FORMATS, which is imported when something is exported.
 FORMATS = ("parquet", "sqlite", "csv", "ir_metadata")
 
 
@@ -71,30 +70,28 @@ def _priced(results: Path, measures: tuple[str, ...], market: Market, cache: Pat
 
 
 def _table(results: Path, form: str, output: Path, samples: bool, table: Table) -> None:
-    from harness.report import export as result_exports
+    from harness.report.export import export_csv, export_parquet, export_sqlite
 
     if form == "csv":
-        result_exports.csv(table, output)
+        export_csv(table, output)
     elif form == "parquet":
-        result_exports.parquet(table, output)
+        export_parquet(table, output)
     else:
         jobs = _jobs(results)
         if samples and not jobs:
             raise UsageError(f"{results}: published tables have no samples; leave --samples out")
-        result_exports.sqlite(table, jobs, output, samples=samples)
+        export_sqlite(table, jobs, output, samples=samples)
 
 
 def _ir_metadata(results: Path, measures: tuple[str, ...], output: Path, name: str | None, team: str | None) -> None:
-    from harness.report import export as result_exports
+    from harness.report.ir_metadata import Actor, export_ir_metadata
 
     jobs = _jobs(results)
     if not jobs:
         raise UsageError(f"{results}: no stored job in it, and published tables have no runs to describe")
-    actor = result_exports.Actor(name, team) if name or team else None
+    actor = Actor(name, team) if name or team else None
     with _bar("exporting") as step:
-        result_exports.ir_metadata(
-            results, jobs, measures, output, actor=actor, done=lambda done: step(done, len(jobs))
-        )
+        export_ir_metadata(results, jobs, measures, output, actor=actor, done=lambda done: step(done, len(jobs)))
 
 
 def _jobs(results: Path) -> tuple[StoredJob, ...]:
@@ -140,10 +137,10 @@ def verify(results: Path, against: Path | None, cache: Path) -> None:
 
     One line for each that does not follow: its place, what is stored, what follows. Exit code 1 if there is any.
     """
-    from harness.report import verify as verify_report
+    from harness.report.verify import verify_results
 
     with _bar("verifying") as step:
-        found = verify_report.verify(results, cache=cache.expanduser().absolute(), against=against, progress=step)
+        found = verify_results(results, cache=cache.expanduser().absolute(), against=against, progress=step)
     for mismatch in found.mismatches:
         click.echo(printable(as_given(str(mismatch), cache)))
     if found.mismatches:

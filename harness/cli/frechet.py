@@ -105,7 +105,8 @@ def frechet(
     """
     from harness.evaluation import run_notes
     from harness.evaluation.frechet.systems import Settings
-    from harness.report.frechet import render
+    from harness.report import writers
+    from harness.report.frechet import frechet_document
 
     if 0 < bootstraps < _LEAST_BOOTSTRAPS:
         raise UsageError(
@@ -127,7 +128,7 @@ def frechet(
                 failed = True  # the other samples may do
                 click.echo(f"harness: {printable(str(error))}", err=True)
     if made:
-        show(render(made, form), output)
+        show(writers.write(frechet_document(made), form), output)
     sys.exit(1 if failed else 0)
 
 

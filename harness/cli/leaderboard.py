@@ -90,6 +90,8 @@ def leaderboard(
     from harness.analysis import axes
     from harness.analysis import leaderboard as boards
     from harness.analysis.leaderboard import Asked
+    from harness.report import writers
+    from harness.report.leaderboard import leaderboard_document
 
     measures, instead = measures_for(measure), instead_of(qrels, without_queries)
     table = stored_table(results, measures, market, cache, instead=instead)
@@ -124,22 +126,7 @@ def leaderboard(
         view = html_page.fragment(asked, board.place)
         show_page(page(results, measures, market, cache, view=view, instead=instead), output)
         return
-    show(_render(board, form), output)
-
-
-def _render(board: object, form: str) -> str:
-    from harness.analysis.leaderboard import Leaderboard
-    from harness.report import latex, markdown
-    from harness.report import leaderboard as leaderboard_report
-
-    assert isinstance(board, Leaderboard)
-    if form == "csv":
-        return leaderboard_report.as_csv(board)
-    if form == "json":
-        return leaderboard_report.as_json(board)
-    if form == "latex":
-        return latex.written(leaderboard_report.lay_out(board, latex.escape))
-    return markdown.written(leaderboard_report.lay_out(board, markdown.escape))
+    show(writers.write(leaderboard_document(board), form), output)
 
 
 def _only(datasets: set[str]) -> str:

@@ -78,7 +78,8 @@ def leakage(
     from harness.evaluation import judged_runs, measure_names
     from harness.evaluation.query_similarity import wordless
     from harness.evaluation.run_notes import count_named
-    from harness.report.leakage import render
+    from harness.report import writers
+    from harness.report.leakage import leakage_document
 
     if threshold is not None and embeddings is None:
         raise UsageError("--threshold is of cosines, which need vectors: name those with --embeddings, or leave it out")
@@ -101,7 +102,7 @@ def leakage(
     made = [_of(each, taught, vectors, least, asked) for each in found]
     if leaked is not None:
         write(leaked, _lines(dict.fromkeys(query for each in made for query in each.leaked)))
-    show(render(made, form), output)
+    show(writers.write(leakage_document(made), form), output)
 
 
 def _lines(ids: Iterable[str]) -> str:

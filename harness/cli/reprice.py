@@ -42,13 +42,14 @@ def reprice(
     """
     from harness.analysis import reprice as repricing
     from harness.analysis import row_pricing
-    from harness.report.repricing import render
+    from harness.report import writers
+    from harness.report.repricing import repricing_document
 
     now = market.snapshot()
     before = repricing.other(now, against.date() if against else None)
     measured = stored_rows(results, asked_measures(measures), cache, for_prices=True)
     found = repricing.compare(measured, row_pricing.tariff(before), row_pricing.tariff(now))
-    show(render(found, form), output)
+    show(writers.write(repricing_document(found), form), output)
 
 
 COMMANDS = (reprice,)

@@ -100,9 +100,10 @@ def robustness(
         if not paths:
             sys.exit(1)
         return
-    from harness.report.robustness import render
+    from harness.report import writers
+    from harness.report.robustness import robustness_document
 
-    show(render(found, form), output)
+    show(writers.write(robustness_document(found), form), output)
 
 
 def _examine(sets: Sequence[JudgedRuns], asked: Asked) -> list[Robustness]:

@@ -10,13 +10,10 @@ import functools
 import itertools
 import re
 import unicodedata
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from harness.analysis.table import Row, Table
-from harness.report.layout import lay_out
-from harness.report.sheet import MISSING, Grid, Sheet
+from harness.report.document import MISSING, Grid, Section
 from harness.untrusted import LONGEST, one_line
 
 # MERGED harness.report.latex: A stranger's text as inert LaTeX: ASCII alone, of commands that the kernel of LaTeX has
@@ -195,37 +192,31 @@ _PLAIN = (r"\par\medskip\noindent\begin{minipage}{\linewidth}", r"\end{minipage}
 _IN_PLACE = (f"{_PLAIN[0]}\\makeatletter\\def\\@captype{{table}}\\makeatother", _PLAIN[1])
 
 
-def render(table: Table) -> str:
-    """LaTeX: a table for each dataset, suite and scenario, with its footnotes; then what holds for all.
+def write_sections(sections: Iterable[Section], label: str = "tab:harness") -> str:
+    """Return finished sections as a fragment; the tables of a single section may float.
 
-    Columns that are empty or the same in every row are left out and named.  Deterministic; ASCII; ends with a newline.
+    Columns that are empty or the same in every row of a section's first grid are left out and named.
     """
-    groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
-    for row in table.rows:
-        groups[row.dataset, row.suite, row.scenario].append(row)
-    if not groups:
-        return f"{HEAD}No stored results.\n"
+    every = list(sections)
+    single = len(every) == 1
     parts = [HEAD.rstrip("\n")]
-    for number, rows in enumerate(groups.values(), start=1):
-        parts.append(_body(lay_out(replace(table, rows=tuple(rows), notes=()), escape), f"tab:harness-{number}"))
-    parts.append(listed([escape(note) for note in table.notes]))
+    for number, section in enumerate(every, start=1):
+        parts += _body(section, label if single else f"{label}-{number}", floating=single)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def written(sheet: Sheet, label: str = "tab:harness") -> str:
-    """A sheet whose texts :func:`harness.report.latex.escape` has made harmless, as LaTeX; its one table may float."""
-    return f"{HEAD}\n{_body(sheet, label, floating=True)}\n"
-
-
-def _body(sheet: Sheet, label: str, *, floating: bool = False) -> str:
-    """The tables, footnotes and notes of a sheet."""
-    shown, left_out = _that_differ(sheet)
-    parts = [captioned(shown, label, floating=floating)]
-    if sheet.below is not None:
-        parts.append(captioned(sheet.below, f"{label}-below", floating=floating))
-    marked = [f"[{mark}] {text}" for mark, text in enumerate(sheet.footnotes, start=1)]
-    parts.append(listed((*marked, *sheet.notes, *left_out)))
-    return "\n\n".join(part for part in parts if part)
+def _body(section: Section, label: str, *, floating: bool) -> Iterator[str]:
+    """Yield the paragraphs, tables and list of a section."""
+    yield from map(finished, section.lead)
+    left_out: list[str] = []
+    if section.grids:
+        first, left_out = _that_differ(section.grids[0])
+        yield captioned(first, label, floating=floating)
+    for grid in section.grids[1:]:
+        yield captioned(grid, f"{label}-below", floating=floating)
+    yield from map(finished, section.after)
+    marked = [f"[{mark}] {text}" for mark, text in enumerate(section.footnotes, start=1)]
+    yield listed((*marked, *section.notes, *left_out))
 
 
 def _that_differ(cells: Grid) -> tuple[Grid, list[str]]:

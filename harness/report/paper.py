@@ -11,11 +11,11 @@ from harness.errors import UnknownName
 from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
 from harness.report import paper_data
+from harness.report.document import MISSING, Escape
 from harness.report.latex import HEAD
 from harness.report.paper_scores import scores
 from harness.report.paper_tables import listed, tables
 from harness.report.sections import LATEX, MARKDOWN, Dialect, Section
-from harness.report.sheet import MISSING, Escape
 
 FORMATS = ("md", "csv", "json", "latex")
 _COST = "US$ per million queries = mean latency x US$ per hour / 3600 x 1,000,000"

@@ -11,8 +11,8 @@ from harness.analysis.published.sources import Dataset
 from harness.analysis.published.tables import Published, Scored
 from harness.analysis.table import Table
 from harness.pricing.prices import Snapshot
+from harness.report.document import MISSING, Escape
 from harness.report.sections import Section
-from harness.report.sheet import MISSING, Escape
 from harness.stats import Estimate
 
 

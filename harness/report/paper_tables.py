@@ -8,8 +8,8 @@ from harness.analysis.published import errata
 from harness.analysis.published.rounding import Printed
 from harness.analysis.published.sources import Dataset
 from harness.analysis.published.tables import Accuracy, Hardware, Published, Timed
+from harness.report.document import MISSING, Escape
 from harness.report.sections import Section
-from harness.report.sheet import MISSING, Escape
 
 
 def tables(published: Published, wrong: tuple[errata.Erratum, ...], escape: Escape) -> tuple[Section, ...]:

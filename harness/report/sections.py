@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from harness.report import latex, markdown
+from harness.report import latex, writers
+from harness.report.document import Escape, Grid
 from harness.report.latex import escape as tex
 from harness.report.latex import finished
-from harness.report.sheet import Escape, Grid
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def as_markdown(section: Section, level: int) -> str:
     """A section as Markdown whose columns also line up in a terminal."""
     parts = [*([f"{'#' * level} {section.title}"] if section.title else []), *section.notes]
     if section.headers:
-        parts.append("\n".join(markdown.grid(section.headers, section.numeric, section.cells, padded=True)))
+        parts.append("\n".join(writers.markdown_grid(section.headers, section.numeric, section.cells, padded=True)))
     parts += section.after
     if section.items:
         parts.append("\n".join(f"- {item}" for item in section.items))
@@ -60,5 +60,5 @@ def as_latex(section: Section, level: int) -> str:
     return "\n\n".join(parts)
 
 
-MARKDOWN = Dialect(markdown.escape, as_markdown)
+MARKDOWN = Dialect(writers.markdown_escape, as_markdown)
 LATEX = Dialect(tex, as_latex)

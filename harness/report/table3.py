@@ -15,10 +15,10 @@ from harness.errors import UnknownName
 from harness.pricing.cost import BUILD_FORMULA, GIB, STORAGE_FORMULA
 from harness.records import Isolation, Outcome
 from harness.report import table3_data
+from harness.report.document import MIB, MISSING, Escape, Footnotes, decimals_of, named, number, stand_ins
 from harness.report.latex import HEAD
-from harness.report.layout import shared_notes
+from harness.report.main_table import shared_notes
 from harness.report.sections import LATEX, MARKDOWN, Dialect, Section
-from harness.report.sheet import MIB, MISSING, Escape, Footnotes, decimals_of, named, number, stand_ins
 from harness.report.table3_data import Block, blocks, left_out, ordered, scale
 from harness.stats import Estimate
 

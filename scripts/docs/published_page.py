@@ -13,8 +13,8 @@ from harness.pricing import prices
 from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
 from harness.report import paper, paper_scores, paper_tables
-from harness.report.markdown import escape
 from harness.report.sections import Section, as_markdown
+from harness.report.writers import markdown_escape
 
 # The page stays as it is when a newer price list arrives.
 NOW = datetime.date(2026, 7, 20)
@@ -27,14 +27,14 @@ def page() -> str:
     wrong = errata.errata(published, follows)
     parts = (
         _head(published),
-        as_markdown(paper.recomputed(published, follows, escape), level=2),
+        as_markdown(paper.recomputed(published, follows, markdown_escape), level=2),
         _FIGURES,
-        *(as_markdown(each, level=3) for each in paper_scores.scores(published, follows, escape)),
+        *(as_markdown(each, level=3) for each in paper_scores.scores(published, follows, markdown_escape)),
         f"## {len(wrong)} errata\n\n{_ERRATA}",
-        as_markdown(Section("", items=paper_tables.listed(wrong, escape).items), level=2),
+        as_markdown(Section("", items=paper_tables.listed(wrong, markdown_escape).items), level=2),
         _changed(published, follows, now),
-        as_markdown(paper.rented(published, follows, now, escape), level=3),
-        as_markdown(paper.repriced(published, follows, now, escape), level=3),
+        as_markdown(paper.rented(published, follows, now, markdown_escape), level=3),
+        as_markdown(paper.repriced(published, follows, now, markdown_escape), level=3),
     )
     return "\n\n".join(parts) + "\n"
 

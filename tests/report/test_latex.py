@@ -22,7 +22,7 @@ from harness.config import data_root
 from harness.pricing import prices
 from harness.records import Outcome
 from harness.report import latex, paper
-from harness.report import leaderboard as leaderboard_report
+from harness.report.leaderboard import leaderboard_document
 from tests.report.conftest import measured
 
 pytestmark = pytest.mark.latex
@@ -180,7 +180,7 @@ def test_a_leaderboard_is_one_table_that_floats(tmp_path: Path) -> None:
     folder = data_root() / "results" / "published" / "santhanam2023"
     rows = results_folder.priced(results_folder.rows_of(folder), row_pricing.tariff(prices.snapshot()))
     board = leaderboard.build(rows, {}, leaderboard.Asked("msmarco", "RR@10"))
-    text = latex.written(leaderboard_report.lay_out(board, latex.escape), "tab:msmarco")
+    text = latex.write_sections(leaderboard_document(board).sections(latex.escape), "tab:msmarco")
     assert text.count(r"\label{tab:msmarco}") == 1 and "weights \\ensuremath{\\pm}" in text
     compiled(tmp_path, [text])
     one = latex.grid(("system", "rank"), (False, True), [("bm25", "1")], "A caption", "tab:one")

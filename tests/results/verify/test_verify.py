@@ -18,10 +18,9 @@ from harness.analysis import leaderboard as boards
 from harness.analysis import results_folder, row_cache
 from harness.errors import FileError, UsageError
 from harness.evaluation import per_query
-from harness.report import kept_reports, paper, render
-from harness.report import leaderboard as leaderboard_report
-from harness.report import verify as verify_report
-from harness.report.verify import Mismatch
+from harness.report import paper, render, writers
+from harness.report.leaderboard import leaderboard_document
+from harness.report.verify import Mismatch, compare_rows, verify_results
 from harness.results import merge as merge_results
 from harness.results import origins, reader, seals
 from tests.support.results_folders import change, job, put, replace
@@ -31,11 +30,11 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 
 
 def verify(results: Path, against: Path | None = None) -> tuple[Mismatch, ...]:
-    return verify_report.verify(results, cache=results.parent / "cache", against=against).mismatches
+    return verify_results(results, cache=results.parent / "cache", against=against).mismatches
 
 
 def test_sound_results_verify(results: Path) -> None:
-    found = verify_report.verify(results, cache=results.parent / "cache")
+    found = verify_results(results, cache=results.parent / "cache")
     assert found.mismatches == () and found.looked_at == "12 jobs, 36 files"
 
 
@@ -294,8 +293,8 @@ def test_figures_that_were_kept_by_another_way_are_named(results: Path) -> None:
 def test_overheads_of_one_profile_are_compared_each_with_itself() -> None:
     """The null system of several scenarios, in another order."""
     overhead = [{"suite": "s", "profile": "cpu1-mem1", "isolation": "container", "key": key} for key in ("1", "2")]
-    assert not list(kept_reports.compared("kept", {"overhead": overhead}, {"overhead": overhead[::-1]}))
-    assert list(kept_reports.compared("kept", {"overhead": overhead}, {"overhead": overhead[:1]}))
+    assert not list(compare_rows("kept", {"overhead": overhead}, {"overhead": overhead[::-1]}))
+    assert list(compare_rows("kept", {"overhead": overhead}, {"overhead": overhead[:1]}))
 
 
 def report(results: Path, **market: Any) -> Path:
@@ -327,7 +326,7 @@ def leaderboard(results: Path, **asked: Any) -> Path:
     found = results_folder.per_query_of(results, ("RR@10",))
     board = boards.build(table, found, boards.Asked("msmarco", "RR@10", **asked))
     path = Path("board.json").absolute()
-    path.write_text(leaderboard_report.as_json(board))
+    path.write_text(writers.write(leaderboard_document(board), "json"))
     return path
 
 
