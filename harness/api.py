@@ -97,7 +97,7 @@ def stored(results: Place, *, cache: Place | None = None) -> tuple[StoredJob, ..
 
 
 def _cache(cache: Place | None) -> Path:
-    return config.default() if cache is None else Path(cache).expanduser().absolute()
+    return config.cache_folder() if cache is None else Path(cache).expanduser().absolute()
 
 
 def _folder(results: Place, cache: Path, say: Callable[[str], None]) -> Path:

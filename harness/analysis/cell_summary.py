@@ -23,7 +23,7 @@ from harness.results.attempts import AnyJob
 from harness.results.reader import most_hits
 from harness.results.schema import Result
 from harness.stats import Estimate
-from harness.untrusted import sha256_of
+from harness.untrusted import sha256
 
 # The percentiles that a table shows.
 SHOWN = ("p50", "p95", "p99")
@@ -229,7 +229,7 @@ def _disagreements(jobs: Sequence[AnyJob]) -> int | None:
     if len(known) < 2:
         return None
     try:
-        if len({sha256_of(path) for path in known}) == 1:
+        if len({sha256(path) for path in known}) == 1:
             return 0  # nearly always; reading them as rankings takes a hundred times as long
         most = max(most_hits(job.result.spec) for job in jobs)
         rankings = [trec.read_run(path, most).rankings for path in known]

@@ -69,10 +69,10 @@ def _published(folder: Path) -> Measurements | None:
     """The rows of a paper; ``None``: the folder holds none."""
     if not _is_published(folder):
         return None
-    from harness.analysis.published import published_rows, tables
+    from harness.analysis import published
 
-    published = tables.read(folder)
-    return published_rows.measurements(published, published.follows())
+    paper = published.read(folder)
+    return published.measurements(paper, paper.follows())
 
 
 def _as_printed(folder: Path) -> UsageError:
@@ -80,9 +80,9 @@ def _as_printed(folder: Path) -> UsageError:
 
 
 def _is_published(folder: Path) -> bool:
-    from harness.analysis.published import sources
+    from harness.analysis import published
 
-    return sources.is_in(folder)
+    return published.is_in(folder)
 
 
 def priced(measured: Measurements, tariff: Tariff) -> Table:

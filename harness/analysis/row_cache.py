@@ -110,7 +110,7 @@ def _computed(root: Path, path: Path, stamp: str, compute: Compute, say: Callabl
             _write(path, stamp, _adapter().dump_json(made.rows, exclude_defaults=True))
             part = _adapter().dump_json(priceable(made.rows), exclude_defaults=True)
             _write(path.with_suffix(_PRICEABLE), stamp, part)
-            with filesystem.scratch(path.parent, path.stem) as scratch:
+            with filesystem.scratch_folder(path.parent, path.stem) as scratch:
                 whole = scratch / path.with_suffix(_BY_QUERY).name
                 per_query.write(whole, made.queries, stamp)
                 whole.replace(path.with_suffix(_BY_QUERY))
@@ -263,7 +263,7 @@ def _rows(body: bytes) -> Measurements | None:
 
 def _write(path: Path, stamp: str, body: bytes) -> None:
     """Whole or absent, whoever else writes it at the same time."""
-    with filesystem.scratch(path.parent, path.stem) as scratch:
+    with filesystem.scratch_folder(path.parent, path.stem) as scratch:
         whole = scratch / path.name
         whole.write_bytes(f"{stamp} {hashlib.sha256(body).hexdigest()}\n".encode("ascii") + body)
         whole.replace(path)

@@ -5,10 +5,12 @@ Exit codes: 0 done, 1 something failed and is stored, 2 usage, 130 stopped.
 
 from __future__ import annotations
 
+import signal
+from types import FrameType
+
 import click
 
 import harness
-from harness import filesystem
 from harness.cli import (
     batch,
     compare,
@@ -36,7 +38,14 @@ from harness.cli import (
 @click.version_option(harness.__version__, prog_name="harness")
 def main() -> None:
     """Measure what a retrieval system costs and what it is worth."""
-    filesystem.stop_as_ctrl_c_does()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    """End the command as Ctrl-C does, with all its cleaning up."""
+    raise KeyboardInterrupt
 
 
 _MODULES = (

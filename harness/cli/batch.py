@@ -97,7 +97,7 @@ def up(connections: Connections, wanted: Requirements, subnets: tuple[str, ...])
         raise UsageError(
             f"{work} has no stack of roles in {region}; an administrator makes it: `harness ec2 up {work}`"
         )
-    owner = clients.owner(connections, config.default())
+    owner = clients.owner(connections, config.cache_folder())
     suite_stack.up(connections, wanted, found, owner, subnets, click.echo)
     click.echo(
         f"costs nothing until `harness run ... --launcher batch`; `harness batch down {wanted.suite}` removes it"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from harness.aws.cloud_run.run import Service
     from harness.cli.locations import Opened
-    from harness.jobs.inputs import Options
+    from harness.jobs.inputs import RunOptions
     from harness.jobs.suite import Suite
 
 LAUNCHERS = ("ec2", "batch")
@@ -133,7 +133,7 @@ def agree(yes: bool, question: str) -> None:
 
 
 def run_elsewhere(
-    launcher: str, suite: Suite, options: Options, cloud: CloudOptions, models: Path | None, place: Opened
+    launcher: str, suite: Suite, options: RunOptions, cloud: CloudOptions, models: Path | None, place: Opened
 ) -> int:
     """Run a suite on EC2 or Batch and print the table; return the exit code."""
     from rich.console import Console

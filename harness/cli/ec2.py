@@ -63,7 +63,7 @@ def up(
     connections, place = _connected(region), parse_uri(work)
     here = _region(connections)
     types = _types(suites, instances, here)
-    owner = clients.owner(connections, config.default())
+    owner = clients.owner(connections, config.cache_folder())
     account.up(connections, place, here, owner, types, click.echo, subnet=subnet, agent_image=agent_image)
     there = f" --subnet {subnet}" if subnet else ""
     click.echo(f"next: harness run SUITE --launcher ec2 --work {place}{there} --dry-run")
@@ -101,7 +101,7 @@ def template(
 def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> list[str]:
     """Return the instance types of the suites' profiles, or of all profiles, and those named."""
     from harness.jobs import machines, suite
-    from harness.jobs.machines import Choice
+    from harness.jobs.machines import MachineChoice
     from harness.pricing import hardware_profiles, instances, prices
 
     snapshot = prices.snapshot(region=f"aws/{region}", term="on-demand")
@@ -109,10 +109,10 @@ def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> lis
         machines.check_known(name, instances.read("aws"))
     found = set(named)
     for path in suites:
-        found |= {box.name for box in machines.of_suite(suite.load(path), snapshot, Choice()).values()}
+        found |= {box.name for box in machines.of_suite(suite.load(path), snapshot, MachineChoice()).values()}
     for name, envelope in ({} if suites else hardware_profiles.profiles()).items():
         with suppress(UsageError):  # no type of the region has room for it
-            found.add(machines.choose({name: envelope}, snapshot, Choice(), {})[name].name)
+            found.add(machines.choose({name: envelope}, snapshot, MachineChoice(), {})[name].name)
     return sorted(found)
 
 
@@ -128,7 +128,7 @@ def down(work: str, region: str | None, results_too: bool) -> None:
     from harness.aws.ec2 import account
 
     connections = _connected(region)
-    owner = clients.owner(connections, config.default())
+    owner = clients.owner(connections, config.cache_folder())
     account.down(connections, parse_uri(work), _region(connections), owner, click.echo, results_too=results_too)
 
 
@@ -204,7 +204,7 @@ def _found(connections: Connections, region: str | None, all_owners: bool) -> tu
     from harness.aws import clients
     from harness.aws.ec2 import instances
 
-    owner = clients.owner(connections, config.default())
+    owner = clients.owner(connections, config.cache_folder())
     return instances.look(connections, region, None if all_owners else owner), owner
 
 

@@ -20,10 +20,10 @@ from harness.cli.options import (
     results_option,
 )
 from harness.errors import UsageError
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 if TYPE_CHECKING:
-    from harness.jobs.encode import Texts
+    from harness.jobs.encode import TextSet
 
 
 @click.command()
@@ -102,9 +102,9 @@ def embed(
         return output or embeddings.place(Path(results), made)
 
     with closing(chosen_launcher(launcher, place, models)) as chosen:
-        made = encode.encode(declared, wanted, into, encode.Workshop(chosen, place, screen, Limits(), envelope))
+        made = encode.encode(declared, wanted, into, encode.EncodingSetup(chosen, place, screen, Limits(), envelope))
     size = f"{len(made.found.ids):,} {asked} vectors of {made.found.vectors.shape[1]} dimensions"
-    click.echo(printable(f"{made.path}: {size} by {system}, {made.added:,} of them new"))
+    click.echo(one_line(f"{made.path}: {size} by {system}, {made.added:,} of them new"))
 
 
 def _role(role: str | None, dataset: str | None, texts: Path | None) -> str:
@@ -115,27 +115,27 @@ def _role(role: str | None, dataset: str | None, texts: Path | None) -> str:
 
 def _texts(
     dataset: str | None, texts: Path | None, role: str, runs: tuple[Path | str, str | None, int | None], cache: Path
-) -> Texts:
+) -> TextSet:
     """What is to be encoded; of documents those of the runs, unless their depth is ``None``."""
     from harness import datasets
     from harness.evaluation import judged_runs
     from harness.jobs import encode
 
     if texts is not None:
-        return encode.Texts(texts.name, encode.texts_of(judged_runs.read_queries(texts), cache), role, None)
+        return encode.TextSet(texts.name, encode.texts_of(judged_runs.read_queries(texts), cache), role, None)
     assert dataset is not None
     loaded = datasets.load(datasets.find(dataset, Path.cwd()), cache)
     if role == encode.QUERY:
         queries = {query.query_id: query.text for query in loaded.queries}
         name = f"the queries of {loaded.name}"
-        return encode.Texts(name, encode.texts_of(queries, cache), role, None)
+        return encode.TextSet(name, encode.texts_of(queries, cache), role, None)
     results, only, depth = runs
     if depth is None:
-        return encode.Texts(loaded.name, loaded.corpus, role, None)
+        return encode.TextSet(loaded.name, loaded.corpus, role, None)
     folder = readable(results, cache)
     assert folder is not None
     stored = encode.of_runs(runs_of_results(folder, only), loaded.corpus, loaded.name)
-    return encode.Texts(loaded.name, loaded.corpus, role, encode.needed(stored, depth))
+    return encode.TextSet(loaded.name, loaded.corpus, role, encode.needed(stored, depth))
 
 
 COMMANDS = (embed,)

@@ -14,7 +14,7 @@ from harness.cli.locations import as_given, mirrored, named_as_given, source
 from harness.cli.options import Market, asked_measures, cache_option, market_options, one_line_errors, results_argument
 from harness.cli.report import measures_option
 from harness.errors import UsageError
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 if TYPE_CHECKING:
     from harness.analysis.table import Table
@@ -48,7 +48,7 @@ def export(
 ) -> None:
     """Write the stored RESULTS (a folder; default: results) for other programs.
 
-    parquet, sqlite and csv hold the table, with the columns of docs/columns.md; ir_metadata is a folder with a YAML
+    parquet, sqlite and csv hold the table, with the columns of docs/reference/columns.md; ir_metadata is a folder with a YAML
     file (https://www.ir-metadata.org) and the run of each job.
     """
     if samples and form != "sqlite":
@@ -142,7 +142,7 @@ def verify(results: Path, against: Path | None, cache: Path) -> None:
     with _bar("verifying") as step:
         found = verify_results(results, cache=cache.expanduser().absolute(), against=against, progress=step)
     for mismatch in found.mismatches:
-        click.echo(printable(as_given(str(mismatch), cache)))
+        click.echo(one_line(as_given(str(mismatch), cache)))
     if found.mismatches:
         click.echo(f"{found.looked_at}: {len(found.mismatches):,} do not follow", err=True)
         sys.exit(1)

@@ -14,7 +14,7 @@ from harness.cli.options import cache_option, one_line_errors
 from harness.cli.report import FORMATS, output_option, show
 from harness.cli.run_options import judged, runs_arguments
 from harness.errors import UsageError
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,7 +101,7 @@ def frechet(
 
     RUNS: a folder of results (default: results), or run files with --qrels.  FD@k compares the embeddings of all judged
     relevant documents with those of all that a system has in its first k: 0 where they spread alike, and smaller is
-    better.  See docs/frechet.md for what it cannot see.
+    better.  See docs/method/frechet.md for what it cannot see.
     """
     from harness.evaluation import run_notes
     from harness.evaluation.frechet.systems import Settings
@@ -126,7 +126,7 @@ def frechet(
                 if len(found) == 1:
                     raise
                 failed = True  # the other samples may do
-                click.echo(f"harness: {printable(str(error))}", err=True)
+                click.echo(f"harness: {one_line(str(error))}", err=True)
     if made:
         show(writers.write(frechet_document(made), form), output)
     sys.exit(1 if failed else 0)
@@ -209,7 +209,7 @@ def _measured(
     judged = {name: evaluate(run, runs.qrels, runs.query_ids, parsed) for name, run in runs.runs.items()}
     values = {name: each.values for name, each in judged.items()}
     for said in dict.fromkeys(f"{name}: {why}" for each in judged.values() for name, why in each.reasons.items()):
-        click.echo(printable(f"{runs.dataset}: {said}"), err=True)  # why a measure beside has no value
+        click.echo(one_line(f"{runs.dataset}: {said}"), err=True)  # why a measure beside has no value
     with Screen(Console(stderr=True)).task(f"{runs.dataset}: {found.encoder}") as watcher:
         made = distances(
             runs, found, cutoffs, settings, lambda done, total: watcher(Progress("resamples", done, total))

@@ -14,7 +14,7 @@ from harness.cli.options import asked_measures, cache_option, one_line_errors, w
 from harness.cli.report import FORMATS, measures_option, output_option, show
 from harness.cli.run_options import judged, runs_arguments
 from harness.errors import UsageError
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 if TYPE_CHECKING:
     from harness.evaluation.embeddings import Embeddings
@@ -92,7 +92,7 @@ def leakage(
         blank = wordless(taught, str(training), "name a file of training queries, or vectors with --embeddings")
         if blank:
             click.echo(
-                printable(f"{training}: {count_named(blank)} queries have no word and are like no other"), err=True
+                one_line(f"{training}: {count_named(blank)} queries have no word and are like no other"), err=True
             )
     vectors = (files.read(embeddings[0]), files.read(embeddings[1])) if embeddings else None
     found = judged(runs, qrels, queries, only, cache)

@@ -149,9 +149,9 @@ def watching(title: str) -> Iterator[Watch]:
 
 
 def _say(text: str) -> None:
-    from harness.untrusted import printable
+    from harness.untrusted import one_line
 
-    click.echo(printable(text), err=True)
+    click.echo(one_line(text), err=True)
 
 
 def _absolute(cache: Path) -> Path:

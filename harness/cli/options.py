@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime
 import errno
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,11 +21,11 @@ from harness import config, filesystem
 from harness.aws.clients import is_s3
 from harness.errors import HarnessError, UnknownName, UsageError
 from harness.launch.images import platforms
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 if TYPE_CHECKING:
     from harness.datasets import Dataset
-    from harness.jobs.inputs import Options
+    from harness.jobs.inputs import RunOptions
     from harness.launch.base import Launcher
     from harness.pricing.prices import Snapshot
 
@@ -94,11 +96,11 @@ def platform_option(what: str) -> Callable[[Callable[..., None]], Callable[..., 
     return click.option("--platform", metavar="linux/amd64|linux/arm64", callback=parsed, help=what)
 
 
-def run_options(suite: Path, results: Path, only: str | None, fresh: bool, cache: Path) -> Options:
+def run_options(suite: Path, results: Path, only: str | None, fresh: bool, cache: Path) -> RunOptions:
     """What a run is told, with folders that do not hang on where we are."""
-    from harness.jobs.inputs import Options
+    from harness.jobs.inputs import RunOptions
 
-    return Options(results.absolute(), cache.expanduser().absolute(), suite.absolute().parent, only, fresh)
+    return RunOptions(results.absolute(), cache.expanduser().absolute(), suite.absolute().parent, only, fresh)
 
 
 def chosen_launcher(name: str, cache: Path, models: Path | None, emulated: str | None = None) -> Launcher:
@@ -181,7 +183,7 @@ def _check_path(text: str) -> None:
     try:
         length = len(str(Path(text).absolute()).encode("utf-8"))
     except UnicodeEncodeError:
-        raise click.BadParameter(f"{printable(text)}: is not UTF-8; choose another folder") from None
+        raise click.BadParameter(f"{one_line(text)}: is not UTF-8; choose another folder") from None
     if length > _MOST_PATH_BYTES or any(len(os.fsencode(part)) > _MOST_NAME_BYTES for part in Path(text).parts):
         raise click.BadParameter(
             f"has {length:,} bytes; at most {_MOST_PATH_BYTES:,}, {_MOST_NAME_BYTES} a name, leave room for a job"
@@ -222,8 +224,8 @@ cache_option = click.option(
     "--cache",
     type=_cache_path,
     metavar="PATH",
-    envvar=config.VARIABLE,
-    default=config.usual(),
+    envvar=config.CACHE_VARIABLE,
+    default=config.default_cache_folder(),
     help="Where downloads, corpora and indexes are kept.  [default: ~/.cache/ir-harness; env: HARNESS_CACHE]",
 )
 models_option = click.option(
@@ -249,7 +251,7 @@ def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except HarnessError as error:
-            click.echo(f"harness: {printable(str(error))}", err=True)  # it may quote an image
+            click.echo(f"harness: {one_line(str(error))}", err=True)  # it may quote an image
             sys.exit(error.exit_code)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has had enough
@@ -262,7 +264,8 @@ def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
             click.echo(f"harness: {place}: {error.strerror}; {remedy}", err=True)
             sys.exit(1)
         except KeyboardInterrupt:
-            filesystem.ignore_ctrl_c()
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # this process is ending already
             click.echo("harness: stopped; what was finished is kept, and the same command goes on from there", err=True)
             sys.exit(130)
 
@@ -275,7 +278,7 @@ def write(path: Path, text: str) -> None:
         with path.open("w", encoding="utf-8") as stream:  # a rename would put a file in a device's place
             stream.write(text)
         return
-    with filesystem.writing(path) as partial:
+    with filesystem.atomic_write(path) as partial:
         partial.write_text(text, encoding="utf-8")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.errors import UsageError
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,8 +34,8 @@ def draw(
 
     made = album.album(table, found, asked, kinds or KINDS)
     for why in made.missing:
-        click.echo(printable(why), err=True)
+        click.echo(one_line(why), err=True)
     for path in album.write(made.pictures, output, form):
-        click.echo(printable(str(path)))
+        click.echo(one_line(str(path)))
     if not made.pictures:
         sys.exit(1)

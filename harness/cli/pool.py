@@ -14,7 +14,7 @@ from harness.cli.report import output_option, show
 from harness.cli.run_options import judged, runs_arguments
 from harness.errors import UnknownName, UsageError
 from harness.evaluation import input_files
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,7 +86,7 @@ def pool(
     show(stream.getvalue(), output)
     _summarise(made)
     for remark in dict.fromkeys(remark for each in found for remark in each.said):
-        click.echo(printable(remark), err=True)
+        click.echo(one_line(remark), err=True)
     _name_strangers(found)
 
 
@@ -126,7 +126,7 @@ def _name_strangers(found: Sequence[JudgedRuns]) -> None:
     from harness.evaluation import run_notes
 
     for said in (said for each in found for said in run_notes.of_strangers(each)):
-        click.echo(f"  {printable(said)}", err=True)
+        click.echo(f"  {one_line(said)}", err=True)
 
 
 def _summarise(made: Pool) -> None:
@@ -141,7 +141,7 @@ def _summarise(made: Pool) -> None:
                 f"{each.unjudged:,} of {each.hits:,} hits unjudged ({each.unjudged / each.hits:.1%}); mean over queries"
                 f" {each.share:.1%}"
             )
-        click.echo(f"  {printable(name)}: {share}", err=True)
+        click.echo(f"  {one_line(name)}: {share}", err=True)
 
 
 def _holder(named: str | None, found: tuple[JudgedRuns, ...], cache: Path) -> Dataset:

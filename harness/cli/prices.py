@@ -114,7 +114,7 @@ def prices() -> None:
         if age > stored.OLD:
             click.echo(
                 f"warning: the newest {term} prices of {region} are {age} days old (more than {stored.OLD}); "
-                "add newer ones: docs/prices.md says how",
+                "add newer ones: docs/reference/prices.md says how",
                 err=True,
             )
 

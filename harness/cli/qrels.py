@@ -15,7 +15,7 @@ from harness.cli import options as datasets
 from harness.cli.options import cache_option, one_line_errors
 from harness.cli.report import output_option, show
 from harness.errors import UnknownName, UsageError
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 if TYPE_CHECKING:
     from harness.datasets import Dataset
@@ -73,10 +73,10 @@ def add(
     if given is None:
         given = qrels_merge.as_judged(file)
         if dataset is None and Path(base).is_file():
-            click.echo(printable(f"{file}: its ids are taken as they are; --dataset checks them"), err=True)
+            click.echo(one_line(f"{file}: its ids are taken as they are; --dataset checks them"), err=True)
     lines, before, place = _base(base, cache)
     for remark in qrels_merge.remarks(place, lines) if place is not None else ():
-        click.echo(printable(remark), err=True)
+        click.echo(one_line(remark), err=True)
     if output.exists() and (place is None or not output.samefile(place)):
         raise UsageError(f"{output}: is there already; name another file, or add to it with --to {output}")
     if dataset is not None or place is None:
@@ -139,7 +139,7 @@ def _report(done: Merge, output: Path) -> None:
     said = [f"{done.added:,} added", f"{done.same:,} the same as before", f"{done.unfilled:,} not filled in"]
     if done.conflicts:
         said.append(f"{len(done.conflicts):,} differ ({'new' if done.resolved == 'override' else 'old'} grades stand)")
-    click.echo(printable(f"{output}: {', '.join(said)}; iteration {done.iteration} by {done.source}"))
+    click.echo(one_line(f"{output}: {', '.join(said)}; iteration {done.iteration} by {done.source}"))
 
 
 @qrels.command("show")

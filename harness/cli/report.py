@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from harness.analysis.rejudge import Instead
     from harness.analysis.table import Measurements, Table
     from harness.evaluation.per_query import PerQuery
-    from harness.jobs.orchestrator import Summary
+    from harness.jobs.orchestrator import RunSummary
     from harness.report.page import KnownRates
 
 
@@ -157,15 +157,16 @@ def _stored(
 
 
 def _published(results: Path, form: str, market: Market) -> str | None:
-    """The tables of a paper, where the folder holds those and no jobs."""
-    from harness.analysis.published import sources, tables
+    """Write published tables in their paper's shape; ``None``: the folder holds jobs, or no study knows the paper."""
+    from harness.analysis import published
 
-    if not sources.is_in(results):
+    if not published.is_in(results):
         return None
-    from harness.report import paper
+    from harness.report import study
 
-    published = tables.read(results)
-    return paper.render(published, published.follows(), market.snapshot(), form)
+    paper = published.read(results)
+    known = study.of(paper)
+    return None if known is None else known.render_paper(paper, paper.follows(), market.snapshot(), form)
 
 
 def page(
@@ -201,13 +202,13 @@ def page(
 
 def _published_as(results: Path) -> tuple[str | None, tuple[str, ...], tuple[KnownRates, ...]]:
     """The name of the paper whose tables the folder holds, what it is, and the exchange rates of its scores."""
-    from harness.analysis.published import sources, tables
+    from harness.analysis import published
 
-    if not sources.is_in(results):
+    if not published.is_in(results):
         return None, (), ()
     from harness.report.page import KnownRates
 
-    paper = tables.read(results).about
+    paper = published.read(results).about
     rates = tuple(KnownRates("the paper's", each.name, "RR@10", each.amrs) for each in paper.datasets if each.amrs)
     who = f"{paper.authors[0].split()[-1]} et al." if len(paper.authors) > 2 else " and ".join(paper.authors)
     return f"{who} {paper.year}, as published", (paper.citation(), f"Licence of the figures: {paper.licence}"), rates
@@ -277,7 +278,7 @@ def per_query_of(
     return results_folder.per_query_of(results, measures, cache=cache.expanduser().absolute(), instead=instead)
 
 
-def finish(place: Opened, suite: str, measures: tuple[str, ...], summary: Summary) -> None:
+def finish(place: Opened, suite: str, measures: tuple[str, ...], summary: RunSummary) -> None:
     """Print the table, write the report, and say where everything lies."""
     from rich.console import Console
 

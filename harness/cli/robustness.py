@@ -13,7 +13,7 @@ from harness.cli.report import FORMATS, PICTURES, show
 from harness.cli.run_options import judged, runs_arguments, without_queries_option
 from harness.errors import UsageError
 from harness.progress import bar
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,10 +93,10 @@ def robustness(
             for condition in each.conditions:
                 if condition.reason:
                     why = f"{each.dataset}: no matrix of {condition.cause.value}, {condition.name}: {condition.reason}"
-                    click.echo(printable(why), err=True)
+                    click.echo(one_line(why), err=True)
         paths = [*order_flips.write(found, output, form)]
         for path in paths:
-            click.echo(printable(str(path)))
+            click.echo(one_line(str(path)))
         if not paths:
             sys.exit(1)
         return
@@ -116,7 +116,7 @@ def _examine(sets: Sequence[JudgedRuns], asked: Asked) -> list[Robustness]:
         with bar(f"robustness {each.dataset}", "judging") as step:
             found.append(examining.examine(each, asked, step))
     for each in alone:
-        click.echo(printable(f"{each.dataset}: left out, {', '.join(each.runs)} is its only system"), err=True)
+        click.echo(one_line(f"{each.dataset}: left out, {', '.join(each.runs)} is its only system"), err=True)
     return found
 
 

@@ -36,7 +36,7 @@ from harness.errors import UsageError
 from harness.results.schema import Cell
 
 if TYPE_CHECKING:
-    from harness.jobs.inputs import Options
+    from harness.jobs.inputs import RunOptions
     from harness.launch.base import Launcher
 
 
@@ -113,7 +113,7 @@ def run(
     sys.exit(1 if summary.unforeseen else 0)
 
 
-def _do_part(file: Path, options: Options, launcher: Launcher) -> bool:
+def _do_part(file: Path, options: RunOptions, launcher: Launcher) -> bool:
     """Do one part of another machine's plan; return whether every job is uploaded."""
     from harness.aws.clients import Connections, parse_uri
     from harness.aws.cloud_run import worker
@@ -217,7 +217,7 @@ def conformance(
         if cannot:
             raise UsageError(f"{cannot}; choose another --profile")
         chosen.sweep()  # before the folders of dead runs go: their containers may still write into those
-        with filesystem.temporary("conformance") as folder:
+        with filesystem.temporary_folder("conformance") as folder:
             for check in examine(chosen, declared, envelope, folder, Screen(Console(stderr=True))):
                 failed += not check.ok
                 detail = f": {check.detail}" if check.detail else ""

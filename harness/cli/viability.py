@@ -25,7 +25,7 @@ from harness.cli.options import (
     results_option,
 )
 from harness.errors import HarnessError
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 if TYPE_CHECKING:
     from harness.experiments.viability.acceptance import Criteria
@@ -186,7 +186,7 @@ def viable(bench: Bench, cpus: str, gpus: int, wanted: Wanted, step: str, market
 
     click.echo(render.verdicts(found, snapshot, form), nl=False)
     for why in refused:
-        said = f"harness: {printable(str(why))}; evidence: {asking.probing.folder}"
+        said = f"harness: {one_line(str(why))}; evidence: {asking.probing.folder}"
         click.echo(as_given(said, bench.cache), err=True)
     if refused:
         sys.exit(max(why.exit_code for why in refused))

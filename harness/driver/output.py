@@ -68,7 +68,7 @@ class Output:
         """Ask the host for the queries of this number."""
         self._event(pause=number, t_ns=perf_counter_ns())
 
-    def sample(
+    def write_sample(
         self,
         trial: int,
         query_id: str,

@@ -57,7 +57,7 @@ class Asker:
     def one_by_one(self, trial: int, queries: Sequence[Query]) -> int:
         """Ask each query once, one at a time; return the nanoseconds that all took."""
         # Outside: attribute look-ups are ours.
-        clock, search, k = perf_counter_ns, self._adapter.search, self._spec.k
+        clock, search, k, out = perf_counter_ns, self._adapter.search, self._spec.k, self._out
         total_ns = 0
         for query in queries:
             text = query.text
@@ -66,7 +66,7 @@ class Asker:
             answer = search(text, k)  # inside: query text in, ranked ids and scores out, and nothing else
             latency_ns = clock() - start
             # Outside: checking, writing and collecting garbage are the harness's work, not the system's.
-            self.keep(trial, query, latency_ns, answer, self.stages_ns())
+            out.write_sample(trial, query.query_id, latency_ns, self.stages_ns(), self.hits_of(trial, query, answer))
             total_ns += latency_ns
             del answer
             gc.collect()
@@ -96,7 +96,8 @@ class Asker:
             stages_ns, number = self.stages_ns(), self._batches.get(trial, 0)
             self._batches[trial] = number + 1
             for query, answer in zip(batch, answers, strict=True):
-                self.keep(trial, query, latency_ns, answer, stages_ns, batch=number)
+                hits = self.hits_of(trial, query, answer)
+                self._out.write_sample(trial, query.query_id, latency_ns, stages_ns, hits, batch=number)
             total_ns += latency_ns
             del answers
             gc.collect()
@@ -106,18 +107,19 @@ class Asker:
         """What the adapter says of its last search."""
         return {name: round(seconds * 1e9) for name, seconds in self._adapter.stages_s().items()}
 
-    def keep(
-        self, trial: int, query: Query, latency_ns: int, answer: object, stages_ns: dict[str, int], **extra: int
-    ) -> None:
-        """Check an answer and write its sample; BadAnswer where it breaks the contract.
+    def hits_of(self, trial: int, query: Query, answer: object) -> list[tuple[str, float]]:
+        """Check an answer against the contract, and return its hits.
 
         Warm-up repeats its queries thousands of times: their hits are written once.
+
+        Raises:
+            BadAnswer: the answer breaks the contract.
         """
         hits = check(answer, self._spec.k, self._fewest)
         if trial == WARMUP_TRIAL:
             hits = [] if query.query_id in self._warmed else hits
             self._warmed.add(query.query_id)
-        self._out.sample(trial, query.query_id, latency_ns, stages_ns, hits, **extra)
+        return hits
 
 
 # MERGED harness.driver.scenarios: When is a system warm?  Passes over the same queries, until a stretch of work is
@@ -231,24 +233,6 @@ def handed(spec: JobSpec, number: int) -> list[Query]:
     return trial_order(spec.sample, spec.seed, spec.first_trial + number - 1)
 
 
-def single_stream(adapter: Adapter, spec: JobSpec, out: Output, hand: Hand | None = None) -> Done:
-    """Warm up, run the trials one query at a time, then ask some queries twice in a row."""
-    asker, hand = Asker(adapter, spec, out), hand or partial(handed, spec)
-    done = _closed_loop(asker.one_by_one, spec, out, hand)
-    if spec.repeats:
-        again = hand(spec.trials + 1)
-        # After the trials: a cache that these questions fill can make no trial faster.
-        with out.phase("repeat", 2 * len(again)):
-            for query in again:
-                asker.one_by_one(REPEAT_TRIAL, (query, query))
-    return done
-
-
-def offline(adapter: Adapter, spec: JobSpec, out: Output, hand: Hand | None = None) -> Done:
-    """Warm up and run the trials, in batches of ``scenario_params.batch_size``."""
-    return _closed_loop(Asker(adapter, spec, out).in_batches, spec, out, hand or partial(handed, spec))
-
-
 def repeated(spec: JobSpec) -> list[Query]:
     """The queries that are asked twice in a row after the trials."""
     return trial_order(spec.sample, spec.seed, REPEAT_TRIAL)[: spec.repeats]
@@ -262,8 +246,10 @@ def warmed(ask: Pass, spec: JobSpec, out: Output, compiled_ns: CompilerClock) ->
         return warm_up(lambda: ask(WARMUP_TRIAL, spec.warmup), queries, spec.warmup_cap if queries else 0, compiled_ns)
 
 
-def _closed_loop(ask: Pass, spec: JobSpec, out: Output, hand: Hand) -> Done:
-    compiled_ns = CompilerClock()
+def closed_loop(adapter: Adapter, spec: JobSpec, out: Output, hand: Hand | None = None) -> Done:
+    """Warm up, run the trials query by query or in batches, then repeat some queries."""
+    asker, hand, compiled_ns = Asker(adapter, spec, out), hand or partial(handed, spec), CompilerClock()
+    ask = asker.in_batches if spec.scenario == "offline" else asker.one_by_one
     _, steady = warmed(ask, spec, out, compiled_ns)
     compiled_s = 0.0
     for number in range(spec.trials):
@@ -273,4 +259,10 @@ def _closed_loop(ask: Pass, spec: JobSpec, out: Output, hand: Hand) -> Done:
         with out.phase(f"trial-{trial}", len(queries)) as phase:
             phase.claimed_ns = ask(trial, queries)
         compiled_s += (compiled_ns() - before_ns) / 1e9
+    if spec.repeats and spec.scenario == "single_stream":
+        again = hand(spec.trials + 1)
+        # After the trials: a cache that these questions fill can make no trial faster.
+        with out.phase("repeat", 2 * len(again)):
+            for query in again:
+                asker.one_by_one(REPEAT_TRIAL, (query, query))
     return Done(steady, compiled_s=compiled_s if compiled_ns.seen else None)

@@ -152,7 +152,8 @@ class _Arrivals:
         self._out.progress(0)  # from here on the host counts samples
         for turn, (query, each) in enumerate(zip(self._queries, served, strict=True)):
             extra = {"scheduled_ns": each.scheduled_ns, "service_ns": each.service_ns}
-            self._asker.keep(self._trial, query, each.latency_ns, self._answers[turn], self._stages[turn], **extra)
+            stages_ns, hits = self._stages[turn], self._asker.hits_of(self._trial, query, self._answers[turn])
+            self._out.write_sample(self._trial, query.query_id, each.latency_ns, stages_ns, hits, **extra)
             self._answers[turn] = None
         gc.collect()
         return served

@@ -14,7 +14,7 @@ from harness import datasets
 from harness.datasets import Dataset, QuerySample
 from harness.errors import UsageError
 from harness.evaluation import measure_names
-from harness.jobs.assignment import Share
+from harness.jobs.assignment import AssignedWork
 from harness.jobs.plan import DatasetFacts, Planned, cells, plan
 from harness.jobs.suite import Suite, dataset_name
 from harness.launch.base import Launcher, Limits
@@ -30,7 +30,7 @@ from harness.stats import MIN_QUERIES
 
 
 @dataclass(frozen=True)
-class Options:
+class RunOptions:
     """The options of a run, from the command line.
 
     ``cells``: these alone, of those that ``only`` matches; ``shelf``: where results go besides ``results``.
@@ -46,7 +46,7 @@ class Options:
     retry_noisy: int = 0
     cells: frozenset[Cell] | None = None
     shelf: Shelf | None = None
-    share: Share | None = None
+    share: AssignedWork | None = None
     instance_types: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -101,7 +101,7 @@ class Inputs:
         return {each.image: each for cell in cells for each in (self.system(cell), self.builder(cell))}
 
 
-def gather(suite: Suite, options: Options, screen: Screen | None = None) -> Inputs:
+def gather(suite: Suite, options: RunOptions, screen: Screen | None = None) -> Inputs:
     """Find and check all that the suite names.
 
     Args:
@@ -146,7 +146,7 @@ def gather(suite: Suite, options: Options, screen: Screen | None = None) -> Inpu
     return Inputs(suite, wanted, systems, profiles, loaded, samples)
 
 
-def _load(declared: str, options: Options, screen: Screen | None) -> Dataset:
+def _load(declared: str, options: RunOptions, screen: Screen | None) -> Dataset:
     """Load a dataset, with a bar while a large corpus is made ready."""
     place = datasets.find(declared, options.suite_dir)
     watchers: list[Watcher] = []
@@ -191,7 +191,7 @@ def not_pinned(inputs: Inputs) -> list[str]:
     return list(dict.fromkeys(filter(None, lines)))
 
 
-def planned(inputs: Inputs, options: Options, launcher: Launcher) -> list[Planned]:
+def planned(inputs: Inputs, options: RunOptions, launcher: Launcher) -> list[Planned]:
     """List the jobs of a suite, done and to do, without changing anything."""
     folder = options.results / inputs.suite.name
     stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []

@@ -14,7 +14,7 @@ from harness.driver.cgroup import UNLIMITED
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL, Output
 from harness.driver.rate_search import Served, Unreachable, arrivals_ns, highest_rate, judge, out_of_reach
 from harness.driver.scenarios import repeated, trial_order
-from harness.launch.base import Ended, Handed, Job, Prepared, Report, Stopped
+from harness.launch.base import Ended, Handed, LaunchRequest, Prepared, Report, Stopped
 from harness.launch.images.catalog import System
 from harness.launch.monitor.memory import MemoryTrace
 from harness.progress import Progress
@@ -31,10 +31,10 @@ from harness.records import (
     digest,
 )
 
-Script = Callable[[Job], Outcome]
+Script = Callable[[LaunchRequest], Outcome]
 
 
-def _always_ok(_job: Job) -> Outcome:
+def _always_ok(_job: LaunchRequest) -> Outcome:
     return Outcome.OK
 
 
@@ -45,7 +45,7 @@ class FakeLauncher:
 
     def __init__(self, script: Script = _always_ok) -> None:
         self._script = script
-        self.launched: list[Job] = []
+        self.launched: list[LaunchRequest] = []
 
     def check(self) -> None:
         """Always there."""
@@ -68,7 +68,7 @@ class FakeLauncher:
         assert found is not None
         return found
 
-    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Progress], None]) -> Ended:
         """Write what the script says."""
         self.launched.append(job)
         outcome = self._script(job)
@@ -105,7 +105,7 @@ class FakeLauncher:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _write(self, job: Job) -> tuple[Handed, ...]:
+    def _write(self, job: LaunchRequest) -> tuple[Handed, ...]:
         spec = job.spec
         if spec.kind == "build":
             (job.index_dir / "index").write_text("fake\n", encoding="utf-8")
@@ -199,7 +199,7 @@ class _Samples:
         return probe.passed
 
     def _sample(self, trial: int, query: Query, latency_ns: int, **extra: int) -> None:
-        self._out.sample(trial, query.query_id, latency_ns, {}, self._hits, **extra)
+        self._out.write_sample(trial, query.query_id, latency_ns, {}, self._hits, **extra)
 
     def _service_ns(self, query: Query, trial: int) -> int:
         return _latency_ns(self._spec.system, query, trial)

@@ -15,18 +15,10 @@ from harness.analysis.table import Validity
 from harness.records import Outcome
 from harness.report.document import MISSING, Document, Escape, GridColumn, Section, Value, grid_of, number
 from harness.stats import Estimate
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
-# Version of the JSON.  History:
-#   1  first version
-#   2  what is compared together is tested and corrected: "tested", "p_holm", "won", "lost" and "tied" of each
-#      difference, "comparisons_tested", a verdict more; "summary" and "changed_most" of each comparison; "a" and "b"
-#      of run files have no more than "system"
-#   3  "comparisons_tested", and with it each "p_holm", counts what is the same on several profiles once; "a" and "b" of
-#      run files have "set_apart", all queries that notes name the first of
-#   4  one test: "tested" has "p" and "least", the least p that so many queries can give, no bootstrap's p and no
-#      "exact"; a measure's interval is that test's; "notes" of all that was compared
-COMPARISON_VERSION = 5
+# Version of the JSON.
+COMPARISON_VERSION = 1
 # The longest text of a query that a table shows; JSON has all of it.
 _LONGEST_TEXT = 100
 # More pairs of run files are one table.
@@ -205,7 +197,7 @@ def _count(line: Difference, which: int) -> str:
 
 
 def _shortened(text: str) -> str:
-    text = printable(text)
+    text = one_line(text)
     return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1].rstrip()}…"
 
 

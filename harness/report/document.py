@@ -56,6 +56,20 @@ class Section:
     notes: tuple[str, ...] = ()
 
 
+def grid_section(
+    title: str,
+    lead: tuple[str, ...],
+    headers: tuple[str, ...],
+    numeric: tuple[bool, ...],
+    cells: tuple[tuple[str, ...], ...],
+    *,
+    after: tuple[str, ...] = (),
+    keys: int = 1,
+) -> Section:
+    """Return a section with one grid and no caption."""
+    return Section(title, lead, (Grid("", headers, numeric, cells, keys),), after)
+
+
 @dataclass(frozen=True)
 class Document:
     """A report in three shapes, each built when it is written.

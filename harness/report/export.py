@@ -1,6 +1,6 @@
 """Data frames of rows, jobs and samples, and their files: Parquet, SQLite and CSV.
 
-Columns, units and meanings are those of ``docs/columns.md``.  What is missing is ``<NA>`` (``NaT`` for times), never 0.
+Columns, units and meanings are those of ``docs/reference/columns.md``.  What is missing is ``<NA>`` (``NaT`` for times), never 0.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def _described(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
 def new_file(out: Path) -> Iterator[Path]:
     """Where to write a file that becomes ``out`` when all went well; errors as :func:`new_folder`."""
     _refuse(out, out.exists())
-    with _disk_errors(out), filesystem.scratch(out.absolute().parent, out.name) as scratch:
+    with _disk_errors(out), filesystem.scratch_folder(out.absolute().parent, out.name) as scratch:
         partial = scratch / out.name
         yield partial
         partial.replace(out)
@@ -204,7 +204,7 @@ def new_folder(out: Path) -> Iterator[Path]:
         StoreError: it cannot be written.
     """
     _refuse(out, out.exists() and not (out.is_dir() and not any(out.iterdir())))
-    with _disk_errors(out), filesystem.scratch(out.absolute().parent, out.name) as scratch:
+    with _disk_errors(out), filesystem.scratch_folder(out.absolute().parent, out.name) as scratch:
         partial = scratch / "whole"
         partial.mkdir()
         yield partial

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.report.document import MISSING, Grid, Section
-from harness.untrusted import LONGEST, one_line
+from harness.untrusted import MAX_TEXT, one_line
 
 # MERGED harness.report.latex: A stranger's text as inert LaTeX: ASCII alone, of commands that the kernel of LaTeX has
 # in every font encoding.
@@ -119,11 +119,11 @@ _LONG, _SOON, _AT_LAST = 24, 8, 16
 def escape(text: str) -> str:
     """A stranger's text on one line, to stand in a paragraph, a cell or a caption.
 
-    What prints more than ``LONGEST`` characters is cut: TeX cannot measure a caption that is a few metres long.
+    What prints more than ``MAX_TEXT`` characters is cut: TeX cannot measure a caption that is a few metres long.
     """
-    text = unicodedata.normalize("NFC", one_line(text))
+    text = unicodedata.normalize("NFC", one_line(text, MAX_TEXT))
     printed = itertools.accumulate(length(glyph(character)) for character in text)
-    kept = sum(end < LONGEST for end in printed)
+    kept = sum(end < MAX_TEXT for end in printed)
     return " ".join(_word(word) for word in (text if kept >= len(text) - 1 else f"{text[:kept]}…").split(" "))
 
 
@@ -246,29 +246,6 @@ def _that_differ(cells: Grid) -> tuple[Grid, list[str]]:
     return shown, said
 
 
-def grid(
-    headers: Sequence[str],
-    numeric: Sequence[bool],
-    cells: Sequence[Sequence[str]],
-    caption: str,
-    label: str,
-    *,
-    keys: int = 1,
-) -> str:
-    r"""One table with a caption: a ``table``, or where it takes several parts, each where it is written.
-
-    Args:
-        headers: any texts.
-        numeric: the columns that stand to the right.
-        cells: rows of finished texts: escaped, but for our own dashes and marks.
-        caption: finished, as the cells.
-        label: for ``\ref``; of a table in several parts the first one has it.
-        keys: how many leading columns name a row; each part of a wide table has them.
-    """
-    rows = tuple(tuple(row) for row in cells)
-    return captioned(Grid(caption, tuple(headers), tuple(numeric), rows, keys), label, floating=True)
-
-
 def captioned(cells: Grid, label: str, *, floating: bool = False) -> str:
     """A table that is laid out, with its caption and label.
 
@@ -286,9 +263,16 @@ def captioned(cells: Grid, label: str, *, floating: bool = False) -> str:
     return "\n\n".join(written)
 
 
-def in_place(cells: Grid) -> str:
-    """A table without a caption that stands where it is written."""
-    return "\n\n".join("\n".join((_PLAIN[0], *part.lines, _PLAIN[1])) for part in _parts(cells))
+def write_in_place(section: Section, level: int) -> str:
+    """Return a finished section under a heading; its tables stand between its paragraphs and have no number."""
+    heading = ("section", "section", "subsection", "subsubsection")[min(level, 3)]
+    parts = [f"\\{heading}*{{{finished(section.title)}}}"] if section.title else []
+    parts += map(finished, section.lead)
+    for grid in section.grids:
+        parts += ("\n".join((_PLAIN[0], *part.lines, _PLAIN[1])) for part in _parts(grid))
+    parts += map(finished, section.after)
+    parts += [listed(section.notes)] if section.notes else []
+    return "\n\n".join(parts)
 
 
 def listed(items: Sequence[str]) -> str:

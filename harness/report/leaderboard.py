@@ -30,8 +30,7 @@ from harness.report.document import (
 from harness.report.main_table import shared_notes
 from harness.stats import Estimate
 
-# Version of the JSON.  History:
-#   1  first version
+# Version of the JSON.
 LEADERBOARD_VERSION = 1
 _DOUBTED = (Validity.NOISY, Validity.INVALID)
 

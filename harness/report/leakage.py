@@ -12,10 +12,8 @@ from harness.evaluation.run_notes import count_named
 from harness.report.document import MISSING, Document, Escape, GridColumn, Section, Value, fixed, grid_of
 from harness.stats import INTERVAL_MIN_QUERIES
 
-# Version of the JSON.  History:
-#   1  first version
-#   2  the ids of queries that were not compared
-LEAKAGE_VERSION = 2
+# Version of the JSON.
+LEAKAGE_VERSION = 1
 # Pairs that people are shown; programs get all.
 _LISTED = 50
 

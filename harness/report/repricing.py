@@ -25,12 +25,8 @@ from harness.report.document import (
 from harness.report.main_table import names
 from harness.stats import Estimate
 
-# Version of the JSON and CSV formats.  History:
-#   1  first version
-#   2  rows: stand_in.  Everything in 1 kept its name and meaning.
-#   3  rows: origin.  Everything in 2 kept its name and meaning.
-#   4  rows: cheapest_before; flips and best compare it with cheapest.  Everything else in 3 kept its name and meaning.
-VERSION = 4
+# Version of the JSON and CSV.
+VERSION = 1
 # A table of every pair that flipped says no more than the first few of very many.
 _MOST = 50
 Column = tuple[str, Callable[[Change], Value]]

@@ -9,10 +9,8 @@ from typing import Any
 from harness.analysis.robustness import Condition, Robustness, Standing
 from harness.report.document import MISSING, Document, Escape, Grid, GridColumn, Section, Value, grid_of
 
-# Version of the JSON.  History:
-#   1  first version
-#   2  error of each condition
-ROBUSTNESS_VERSION = 2
+# Version of the JSON.
+ROBUSTNESS_VERSION = 1
 # So many standard errors on either side hold 95 %.
 _Z = 1.959963984540054
 # A matrix of more systems than these is no table that people read.

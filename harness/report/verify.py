@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from harness.analysis import leaderboard, results_folder, row_cache, row_pricing, rows
+from harness.analysis import published as published_tables
 from harness.analysis.cell_cache import Made
 from harness.analysis.leaderboard import Asked, Bound
-from harness.analysis.published import published_rows, sources, tables
-from harness.analysis.published.errata import errata
-from harness.analysis.published.tables import Published
+from harness.analysis.published import Published
 from harness.analysis.table import Table
 from harness.errors import FileError, HarnessError, UsageError
 from harness.evaluation.per_query import PerQuery
 from harness.pricing import prices
 from harness.pricing.prices import Snapshot
-from harness.report import paper, writers
+from harness.report import study, writers
 from harness.report.leaderboard import LEADERBOARD_VERSION, leaderboard_document
 from harness.report.main_table import REPORT_VERSION, table_document
+from harness.report.study import Study
 from harness.results import integrity, origins, reader, seals
 from harness.results import integrity as single
 from harness.results.integrity_samples import Mismatch, Runs, below, differences
@@ -182,14 +182,14 @@ def check_report(report: Report, measured: Measured) -> Iterator[Mismatch]:
         raise UsageError(f"{report.path}: is no report that can be made again; give what {_WROTE}")
     newest, make = KINDS[kind]
     version = report.content[kind]
-    if type(version) is not int or not 1 <= version <= newest:
-        raise UsageError(f"{report.path}: version {version!r}, this harness reads 1 to {newest}; update harness")
+    if type(version) is not int or version != newest:
+        raise UsageError(f"{report.path}: version {version!r}, this harness reads {newest}; update harness")
     try:
         again = make(report, measured)
     # A key is missing, or its value is of another type than any report's.
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FileError(f"{report.path}: damaged: {type(error).__name__} {error}; give what {_WROTE}") from error
-    return compare_rows(report.path.name, report.content, {**again, kind: version})
+    return compare_rows(report.path.name, report.content, again)
 
 
 def _report(report: Report, measured: Measured) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def _report(report: Report, measured: Measured) -> dict[str, Any]:
         measured,
     )
     again: dict[str, Any] = json.loads(writers.write_json(table_document(table)))
-    return _as_old(report, again)
+    return again
 
 
 def _leaderboard(report: Report, measured: Measured) -> dict[str, Any]:
@@ -221,10 +221,10 @@ def _leaderboard(report: Report, measured: Measured) -> dict[str, Any]:
     table = _table([measure], stored["prices"], measured)
     found = {each.key: each for each in measured([measure])[1]}
     again: dict[str, Any] = json.loads(writers.write_json(leaderboard_document(leaderboard.build(table, found, asked))))
-    return _as_old(report, again)
+    return again
 
 
-# How each kind of report is made again, by the key that tells it, with the newest version of it.
+# How each kind of report is made again, by the key that tells it, with its version.
 KINDS: dict[str, tuple[int, Callable[[Report, Measured], dict[str, Any]]]] = {
     "report_version": (REPORT_VERSION, _report),
     "leaderboard_version": (LEADERBOARD_VERSION, _leaderboard),
@@ -238,15 +238,6 @@ def _table(measures: Sequence[str], market: Mapping[str, Any], measured: Measure
     return results_folder.priced(measured(measures)[0], row_pricing.tariff(snapshot))
 
 
-def _as_old(report: Report, again: dict[str, Any]) -> dict[str, Any]:
-    """What the report could know when it was written: what an older version did not have does not contradict it."""
-    stored = report.content
-    names = {name for row in report.rows for name in row}
-    known = {name: again[name] for name in stored if name in again}
-    known["rows"] = [{name: row[name] for name in row if name in names or not names} for row in again["rows"]]
-    return known
-
-
 # MERGED harness.report.verify: Stored results against themselves: what does not follow from what is stored, place by
 # place.
 
@@ -256,27 +247,33 @@ def _as_old(report: Report, again: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_published(root: Path, reported: Report | None) -> Iterator[Mismatch]:
-    """The errata; and, where a report of these tables is given, what in it does not follow from them.
+    """Yield the errata, those that are not recorded, and the figures of a report that do not follow.
 
     Raises:
         FileError: a file is missing or wrong; names the file, the line and the column.
         UsageError: the report is of a kind that cannot be made again.
     """
-    published = tables.read(root)
-    follows = published.follows()
-    for each in errata(published, follows):
-        place = f"Table {each.table} row {each.number} ({each.row}): {each.kind.value}"
-        yield Mismatch(place, each.printed, f"{each.follows}; {each.evidence}")
+    published = published_tables.read(root)
+    follows, known = published.follows(), study.of(published)
+    for erratum in published.errata:
+        place = f"Table {erratum.table} row {erratum.number} ({erratum.row}): {erratum.kind}"
+        yield Mismatch(place, erratum.printed, f"{erratum.follows}; {erratum.evidence}")
+    if known is not None:
+        recorded, found = (
+            {f"{item.table}/{item.number}/{item.kind}": f"{item.printed}; {item.follows}" for item in errata}
+            for errata in (published.errata, known.find_errata(published, follows))
+        )
+        yield from differences(published_tables.ERRATA, recorded, found)
     if reported is None:
         return
-    if "published" in reported.content:
-        yield from _paper(reported, published, follows)
+    if "published" in reported.content and known is not None:
+        yield from _paper(reported, known, published, follows)
     else:
         # Published rows have their own measures, whatever is asked for.
-        yield from check_report(reported, lambda _: Made(published_rows.measurements(published, follows), ()))
+        yield from check_report(reported, lambda _: Made(published_tables.measurements(published, follows), ()))
 
 
-def _paper(reported: Report, published: Published, follows: Snapshot) -> Iterator[Mismatch]:
+def _paper(reported: Report, known: Study, published: Published, follows: Snapshot) -> Iterator[Mismatch]:
     """What ``harness report`` writes of such a folder."""
     asked = reported.content.get("prices")
     try:
@@ -286,7 +283,7 @@ def _paper(reported: Report, published: Published, follows: Snapshot) -> Iterato
     except (KeyError, TypeError, ValueError) as error:
         raise FileError(f"{reported.path}: damaged: {error}; make it again") from error
     now = prices.snapshot(as_of, region=region, term=term)
-    again = json.loads(paper.render(published, follows, now, "json"))
+    again = json.loads(known.render_paper(published, follows, now, "json"))
     yield from differences(reported.path.name, dict(reported.content), again)
 
 
@@ -320,7 +317,7 @@ def verify_results(
     if not root.is_dir():
         raise FileError(f"{root}: no results here; give the folder that holds them")
     reported = None if against is None else read_report(against)
-    if sources.is_in(root):
+    if published_tables.is_in(root):
         return Verified("published tables", tuple(check_published(root, reported)))
     folders = tuple(_folders(root))
     unreadable = [each for each in folders if isinstance(each, Mismatch)]

@@ -10,13 +10,13 @@ import functools
 import io
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from harness.errors import UnknownName
 from harness.report import latex
 from harness.report.document import Document, Grid, Section, Value
-from harness.untrusted import one_line, printable
+from harness.untrusted import MAX_TEXT, one_line
 
 FORMATS = ("md", "csv", "json", "latex", "terminal")
 _NARROWEST = 40
@@ -39,28 +39,27 @@ def write(document: Document, format: str, *, width: int = 80) -> str:
 
 def write_markdown(document: Document) -> str:
     """Return the sections as Markdown (GitHub's dialect), one below the other."""
-    return markdown_sections(document.sections(markdown_escape), padded=document.padded)
+    sections = document.sections(markdown_escape)
+    return "\n\n".join(markdown_section(section, padded=document.padded) for section in sections) + "\n"
 
 
-def markdown_sections(sections: Iterable[Section], *, padded: bool = True, heading: str = "**{}**") -> str:
-    """Return finished sections as Markdown; ``heading`` formats a title."""
-    blocks: list[str] = []
-    for section in sections:
-        blocks += [heading.format(section.title)] if section.title else []
-        blocks += section.lead
-        for grid in section.grids:
-            blocks += [f"**{grid.caption}**"] if grid.caption else []
-            blocks.append("\n".join(markdown_grid(grid.headers, grid.numeric, grid.cells, padded=padded)))
-        blocks += section.after
-        marked = [f"[{number}] {text}" for number, text in enumerate(section.footnotes, start=1)]
-        blocks += ["\n".join(f"- {text}" for text in (*marked, *section.notes))] if marked or section.notes else []
-    return "\n\n".join(blocks) + "\n"
+def markdown_section(section: Section, *, padded: bool = True, heading: str = "**{}**") -> str:
+    """Return a finished section as Markdown without a last newline; ``heading`` formats its title."""
+    blocks = [heading.format(section.title)] if section.title else []
+    blocks += section.lead
+    for grid in section.grids:
+        blocks += [f"**{grid.caption}**"] if grid.caption else []
+        blocks.append("\n".join(markdown_grid(grid.headers, grid.numeric, grid.cells, padded=padded)))
+    blocks += section.after
+    marked = [f"[{number}] {text}" for number, text in enumerate(section.footnotes, start=1)]
+    blocks += ["\n".join(f"- {text}" for text in (*marked, *section.notes))] if marked or section.notes else []
+    return "\n\n".join(blocks)
 
 
 @functools.lru_cache(maxsize=1 << 14)
 def markdown_escape(text: str) -> str:
     """Return foreign text as inert Markdown on one line: no table bars, HTML, links, code or emphasis."""
-    text = one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = one_line(text, MAX_TEXT).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = re.sub(r"([\\`*|~\[\]])", r"\\\1", text)
     # An underscore inside a word is no emphasis in this dialect; escaped, it would only be hard to read.
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
@@ -107,7 +106,7 @@ def csv_cell(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        text = printable(value)
+        text = one_line(value)
         return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
     return repr(value)
 
@@ -150,7 +149,7 @@ def write_terminal(document: Document, width: int = 80) -> str:
     console = Console(
         file=stream, width=width, color_system=None, force_terminal=False, legacy_windows=False, _environ={}
     )
-    for section in document.sections(one_line):
+    for section in document.sections(lambda text: one_line(text, MAX_TEXT)):
         for paragraph in (section.title, *section.lead):
             if paragraph:
                 console.print(Text(paragraph))

@@ -52,7 +52,7 @@ def check_gpus(torch: Any, gpus: int) -> None:
         if 10 * major + minor < oldest:
             raise RuntimeError(
                 f"{torch.cuda.get_device_name(number)} has compute capability {major}.{minor}, but torch"
-                f" {torch.__version__} is made for {oldest // 10}.{oldest % 10} and newer; see docs/gpu.md"
+                f" {torch.__version__} is made for {oldest // 10}.{oldest % 10} and newer; see docs/guides/gpu.md"
             )
 
 

@@ -1,4 +1,4 @@
-// BM25 in plain JavaScript.  Speaks the JSON lines of docs/container-contract.md: one request a line on standard input,
+// BM25 in plain JavaScript.  Speaks the JSON lines of docs/reference/container-contract.md: one request a line on standard input,
 // one reply a line on standard output.
 //
 // The index is one file of JSON lines: {ids, lengths}, then [term, [document, frequency, document, frequency, ...]].

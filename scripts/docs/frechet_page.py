@@ -1,4 +1,4 @@
-"""The tables and pictures of docs/frechet.md, from docs/frechet-scifact.json: ``python -m scripts.docs.frechet_page``.
+"""The tables and pictures of docs/method/frechet.md, from docs/assets/frechet-scifact.json: ``python -m scripts.docs.frechet_page``.
 
 A test holds the page against the tables.
 """
@@ -22,7 +22,7 @@ BLIND = ("bm25-shuffled", "random")
 
 def stored() -> dict[str, Any]:
     """What ``scripts/frechet`` found, by judged documents a query; ``other``: by another encoder."""
-    found: dict[str, Any] = json.loads((DOCS / "frechet-scifact.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads((DOCS / "assets" / "frechet-scifact.json").read_text(encoding="utf-8"))
     return found
 
 
@@ -105,7 +105,7 @@ def main() -> None:
     print(systems(samples[MOST]), taus(samples), sep="\n")
     sample = samples[MOST]
     for k in (1, 10):
-        path = DOCS / "pictures" / f"frechet-fd{k}.png"
+        path = DOCS / "assets" / f"frechet-fd{k}.png"
         with theme.settings(9):
             figure = draw(sample, k)
             figure.savefig(path, dpi=130)

@@ -8,15 +8,14 @@ from pathlib import Path
 
 from PIL import Image
 
-from harness.analysis import results_folder, robustness, row_pricing
+from harness.analysis import published, results_folder, robustness, row_pricing
 from harness.analysis.leaderboard import Asked
-from harness.analysis.published import tables as published
 from harness.config import data_root
 from harness.evaluation import judged_runs, qrels_subsample
 from harness.report.plots import album, order_flips, theme
 from scripts.docs import example_runs, measures_example
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "assets"
 SHOWN = (
     "msmarco-santhanam2023-cost",
     "msmarco-santhanam2023-instances",
@@ -41,7 +40,7 @@ def pictures() -> list[album.Picture]:
 
 
 def example() -> robustness.Robustness:
-    """What docs/significance.md shows."""
+    """What docs/method/significance.md shows."""
     with tempfile.TemporaryDirectory() as place:
         folder = example_runs.write(Path(place))
         runs = judged_runs.of_files(folder / "qrels.txt", [folder / f"{name}.run" for name in example_runs.SYSTEMS])
@@ -51,7 +50,7 @@ def example() -> robustness.Robustness:
 
 
 def worked_example() -> Path:
-    """What docs/measures.md shows."""
+    """What docs/method/measures.md shows."""
     with theme.settings(9):
         return theme.save(measures_example.draw(), FOLDER / f"{measures_example.NAME}.png")
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from harness.analysis import published as published_tables
 from harness.analysis import reprice, row_cache, row_pricing
-from harness.analysis.published import published_rows, tables
 from harness.analysis.reprice_records import CHEAPEST, SAME, Repricing
 from harness.analysis.table import Measurements, Row, Validity
 from harness.errors import UnknownName, UsageError
@@ -247,8 +247,8 @@ def test_the_papers_table_at_two_dates_says_the_same_in_both_directions_but_for_
     """One row of the paper's (a GPU type's cheapest stand-in) costs less now; no rank and no verdict moves."""
     dates = [DAY(2022, 12, 5), DAY(2026, 7, 20)]
     then, now = (row_pricing.tariff(prices.snapshot(each)) for each in (dates[::-1] if turned else dates))
-    published = tables.read(Path(__file__).parents[2] / "results" / "published" / "santhanam2023")
-    rows = published_rows.measurements(published, published.follows())
+    published = published_tables.read(Path(__file__).parents[2] / "results" / "published" / "santhanam2023")
+    rows = published_tables.measurements(published, published.follows())
     same, cheapest, gain, _ = reprice.compare(rows, then, now).summary
     assert "0 cost more and 0 less; 0 ranks changed" in same
     assert ("1 cost more and 0 less" if turned else "0 cost more and 1 less") in cheapest

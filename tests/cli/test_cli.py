@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from harness import filesystem
 from harness.cli import main, options
 from harness.errors import FileError, StoreError
-from harness.filesystem import me
+from harness.filesystem import this_process
+from harness.launch import docker
 from harness.launch.process import ProcessLauncher
 from tests.conftest import Bench
 
@@ -166,7 +166,7 @@ def test_conformance_says_ok_for_what_keeps_the_contract_and_fail_for_what_does_
 def test_conformance_ends_what_dead_runs_left_before_it_clears_up(
     harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left = tmp_path / f"harness-conformance-1.{me().rpartition('_')[0]}_1.partial"
+    left = tmp_path / f"harness-conformance-1.{this_process().rpartition('_')[0]}_1.partial"
     left.mkdir()
     seen: list[bool] = []
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -226,7 +226,7 @@ def test_a_path_that_no_job_could_use_is_a_usage_error(
 
 def test_signals_wait_until_what_must_not_be_cut_off_has_ended() -> None:
     ended = []
-    with pytest.raises(KeyboardInterrupt), filesystem.held_back():
+    with pytest.raises(KeyboardInterrupt), docker._deferred_interrupts():
         for _ in range(3):
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0.01)
@@ -238,7 +238,7 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
     """As under nohup, while a container is made."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with filesystem.held_back():
+        with docker._deferred_interrupts():
             os.kill(os.getpid(), signal.SIGHUP)
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:

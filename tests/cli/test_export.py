@@ -21,7 +21,7 @@ from tests.support.publisher import Made
 from tests.support.results_folders import change, job, put
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "exchange.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "guides" / "exchange.md").read_text(encoding="utf-8")
 SHIPPED = "results/published/santhanam2023"
 
 Call = Callable[..., Result]

@@ -18,7 +18,8 @@ from harness.evaluation import measure_names
 from harness.launch.fake import FakeLauncher
 from harness.records import Outcome
 from tests.conftest import Bench
-from tests.report.test_table3 import SHIPPED, shown
+from tests.published_study.test_table3 import shown
+from tests.support.published import SHIPPED
 from tests.support.stored_jobs import Maker
 
 

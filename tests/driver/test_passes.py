@@ -15,7 +15,7 @@ from harness.driver import scenarios
 from harness.driver.adapter import Adapter
 from harness.driver.hits import BadAnswer
 from harness.driver.output import SAMPLES, Output
-from harness.driver.scenarios import Done, offline, single_stream, trial_order
+from harness.driver.scenarios import Done, closed_loop, trial_order
 from harness.records import Envelope, Hit, JobSpec, Query, ScenarioParams
 from tests.driver.test_adapter import Least
 from tests.support import job_fixtures
@@ -65,7 +65,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def run(
-    folder: Path, adapter: Adapter, job: JobSpec, scenario: Callable[..., Done] = single_stream, **keys: Any
+    folder: Path, adapter: Adapter, job: JobSpec, scenario: Callable[..., Done] = closed_loop, **keys: Any
 ) -> tuple[list[dict[str, Any]], list[str]]:
     out = Output(folder)
     try:
@@ -94,7 +94,7 @@ def test_the_time_of_search_is_all_that_counts(tmp_path: Path, clock: Clock, mon
 
     monkeypatch.setattr(scenarios, "check", slow(scenarios.check))
     monkeypatch.setattr(scenarios.gc, "collect", slow(gc.collect))
-    monkeypatch.setattr(Output, "sample", slow(Output.sample))
+    monkeypatch.setattr(Output, "write_sample", slow(Output.write_sample))
     samples, _ = run(tmp_path, timed(clock), spec())
     assert {sample["latency_ns"] for sample in samples} == {5_000_000}
     assert clock.now > len(samples) * 4 * 3_600_000_000_000
@@ -189,7 +189,7 @@ THREES = ScenarioParams(batch_size=3)
 
 def test_each_query_of_a_batch_waits_for_the_whole_batch(tmp_path: Path, clock: Clock) -> None:
     adapter = batched(clock)
-    samples, _ = run(tmp_path, adapter, spec(trials=2, scenario="offline", scenario_params=THREES), offline)
+    samples, _ = run(tmp_path, adapter, spec(trials=2, scenario="offline", scenario_params=THREES))
     assert [len(texts) for texts in adapter.asked] == [2, 3, 3, 2, 3, 3, 2], "the last of a trial may be smaller"
     assert {sample["latency_ns"] for sample in samples} == {5_000_000}
     timed_rows = [(sample["trial"], sample["batch"]) for sample in samples if sample["trial"] >= 0]
@@ -201,13 +201,13 @@ def test_each_query_of_a_batch_waits_for_the_whole_batch(tmp_path: Path, clock: 
 
 def test_passes_of_a_batched_warm_up_are_told_apart(tmp_path: Path, clock: Clock) -> None:
     job = spec(scenario="offline", warmup_cap=6, scenario_params=ScenarioParams(batch_size=1))
-    samples, _ = run(tmp_path, batched(clock), job, offline)
+    samples, _ = run(tmp_path, batched(clock), job)
     assert [sample["batch"] for sample in samples if sample["trial"] == -1] == list(range(6))
 
 
 def test_an_engine_without_batches_is_asked_one_by_one(tmp_path: Path, clock: Clock) -> None:
     adapter = timed(clock)
-    samples, _ = run(tmp_path, adapter, spec(trials=1, scenario="offline", scenario_params=THREES), offline)
+    samples, _ = run(tmp_path, adapter, spec(trials=1, scenario="offline", scenario_params=THREES))
     assert len(adapter.searched) == 2 + 8
     latencies = [sample["latency_ns"] // 5_000_000 for sample in samples if sample["trial"] == 0]
     assert latencies == [3] * 6 + [2] * 2, "the batch's duration is the sum"
@@ -229,11 +229,11 @@ def test_a_bad_batch_is_a_bad_answer(tmp_path: Path, clock: Clock, answers: Any,
             return answers  # type: ignore[no-any-return]
 
     with pytest.raises(BadAnswer, match=message):
-        run(tmp_path, batched(clock, Wrong), spec(scenario="offline", scenario_params=THREES), offline)
+        run(tmp_path, batched(clock, Wrong), spec(scenario="offline", scenario_params=THREES))
 
 
 def test_the_clock_costs_a_query_next_to_nothing(tmp_path: Path) -> None:
-    """The window holds the call and two reads of the clock; benchmarks/driver_overhead.py measures it in microseconds."""
+    """The window holds the call and two clock reads; benchmarks/driver_overhead.py measures it."""
     reads = []
 
     class Counting(Least):

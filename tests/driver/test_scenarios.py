@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from harness.driver.output import EVENTS, MEASUREMENT, Output
-from harness.driver.scenarios import Done, handed, offline, repeated, single_stream
+from harness.driver.scenarios import Done, closed_loop, handed, repeated
 from harness.jobs.job_samples import incomplete, read
-from harness.launch.base import Job, Prepared
+from harness.launch.base import LaunchRequest, Prepared
 from harness.records import Hit, Measurement, Outcome, Query, ScenarioParams
 from tests.driver.test_passes import SAMPLE, WARMUP, Clock, Timed, batched, clock, run, spec, timed
 
@@ -55,22 +55,22 @@ def test_after_the_trials_some_queries_are_asked_twice_in_a_row(tmp_path: Path, 
     assert len(set(again)) == 3 and samples[-6:] == [sample for sample in samples if sample["trial"] == -2]
 
 
-@pytest.mark.parametrize("scenario", [single_stream, offline])
-def test_queries_are_asked_for_as_their_trial_begins(tmp_path: Path, clock: Clock, scenario: Any) -> None:
+@pytest.mark.parametrize("scenario", ["single_stream", "offline"])
+def test_queries_are_asked_for_as_their_trial_begins(tmp_path: Path, clock: Clock, scenario: str) -> None:
     """What is not known cannot be answered ahead: the driver itself has no query but those of warm-up."""
     adapter = timed(clock)
     asked_before: list[tuple[int, int]] = []
-    job = spec(repeats=2 if scenario is single_stream else 0)
+    job = spec(scenario=scenario, repeats=2 if scenario == "single_stream" else 0)
 
     def hand(number: int) -> list[Query]:
         asked_before.append((number, len(adapter.searched)))
         return handed(job, number)
 
-    samples, _ = run(tmp_path, adapter, replace(job, sample=()), scenario, hand=hand)
+    samples, _ = run(tmp_path, adapter, replace(job, sample=()), hand=hand)
     repeats = [(4, 2 + 24)] if job.repeats else []
     assert asked_before == [(1, 2), (2, 2 + 8), (3, 2 + 16), *repeats]
     (tmp_path / "at once").mkdir()
-    assert run(tmp_path / "at once", timed(clock), job, scenario)[0] == samples
+    assert run(tmp_path / "at once", timed(clock), job)[0] == samples
 
 
 def test_the_end_of_a_trial_says_what_it_claims(tmp_path: Path, clock: Clock) -> None:
@@ -78,25 +78,25 @@ def test_the_end_of_a_trial_says_what_it_claims(tmp_path: Path, clock: Clock) ->
     run(tmp_path, timed(clock), spec(trials=1, repeats=1))
     (tmp_path / "batches").mkdir()
     job = spec(trials=1, scenario="offline", scenario_params=ScenarioParams(batch_size=4))
-    run(tmp_path / "batches", batched(clock), job, offline)
+    run(tmp_path / "batches", batched(clock), job)
     for folder, claimed_ns in ((tmp_path, 40_000_000), (tmp_path / "batches", 10_000_000)):
         events = [json.loads(line) for line in (folder / EVENTS).read_text().splitlines()]
         assert [event["claimed_ns"] for event in events if event.get("end") == "trial-0"] == [claimed_ns]
 
 
 @pytest.mark.parametrize(
-    ("scenario", "job"),
+    "job",
     [
-        (single_stream, spec(first_trial=3, repeats=4)),
-        (offline, spec(scenario="offline", first_trial=1, scenario_params=ScenarioParams(batch_size=3))),
-        (single_stream, spec(warmup_cap=20)),
-        (offline, spec(scenario="offline", warmup_cap=20, scenario_params=ScenarioParams(batch_size=100))),
+        spec(first_trial=3, repeats=4),
+        spec(scenario="offline", first_trial=1, scenario_params=ScenarioParams(batch_size=3)),
+        spec(warmup_cap=20),
+        spec(scenario="offline", warmup_cap=20, scenario_params=ScenarioParams(batch_size=100)),
     ],
 )
-def test_what_is_written_is_what_the_host_asks_for(tmp_path: Path, clock: Clock, scenario: Any, job: Any) -> None:
+def test_what_is_written_is_what_the_host_asks_for(tmp_path: Path, clock: Clock, job: Any) -> None:
     (tmp_path / "out").mkdir()
-    run(tmp_path / "out", timed(clock), job, scenario)
-    found, doc_ids, wrong = read(Job(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
+    run(tmp_path / "out", timed(clock), job)
+    found, doc_ids, wrong = read(LaunchRequest(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
     assert wrong is None and doc_ids == {"d1", "d2"}
     assert incomplete(job, Measurement(Outcome.OK, None, None), found) is None
 
@@ -128,6 +128,6 @@ def test_the_cap_bounds_it_and_the_result_is_said(tmp_path: Path, clock: Clock, 
     assert isinstance(adapter, Warming)
     adapter.script = [90_000_000, 20_000_000, 5_000_000]
     out = Output(tmp_path)
-    done = single_stream(adapter, spec(warmup_cap=cap), out)
+    done = closed_loop(adapter, spec(warmup_cap=cap), out)
     out.close()
     assert done == Done(steady) and not (tmp_path / MEASUREMENT).exists()

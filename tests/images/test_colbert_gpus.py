@@ -37,6 +37,6 @@ def test_a_gpu_that_is_not_there_or_too_old_is_one_line(late_engine: ModuleType)
     with pytest.raises(RuntimeError, match=r"the envelope has 1 GPUs, but torch 2\.13\.0\+cu130 finds no CUDA device"):
         late_engine.check_gpus(torch(), 1)
     with pytest.raises(
-        RuntimeError, match=r"card 1 has compute capability 7\.0, .* made for 7\.5 and newer; see docs/gpu"
+        RuntimeError, match=r"card 1 has compute capability 7\.0, .* made for 7\.5 and newer; see docs/guides/gpu"
     ):
         late_engine.check_gpus(torch((9, 0), (7, 0)), 2)

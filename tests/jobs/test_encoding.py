@@ -21,8 +21,8 @@ from harness.evaluation.embeddings import Embeddings, sha256_of_texts
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Run
 from harness.jobs import encode, flat_index
-from harness.jobs.encode import Texts, Workshop
-from harness.launch.base import Ended, Job, Limits
+from harness.jobs.encode import EncodingSetup, TextSet
+from harness.launch.base import Ended, LaunchRequest, Limits
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.progress import Progress, Screen
@@ -48,7 +48,7 @@ def write_index(folder: Path, ids: list[str], vectors: Any, **facts: object) -> 
 class Encoder(FakeLauncher):
     """Builds an index of what a text is long."""
 
-    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Progress], None]) -> Ended:
         ended = super().launch(job, progress)
         lines = (job.corpus_dir / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
         found = [json.loads(line) for line in lines]
@@ -65,16 +65,16 @@ def launcher() -> Encoder:
 
 
 @pytest.fixture
-def workshop(bench: Bench, launcher: Encoder) -> Workshop:
-    return Workshop(launcher, bench.cache, Screen(Console(quiet=True)), Limits())
+def workshop(bench: Bench, launcher: Encoder) -> EncodingSetup:
+    return EncodingSetup(launcher, bench.cache, Screen(Console(quiet=True)), Limits())
 
 
-def wanted(bench: Bench, *ids: str) -> Texts:
+def wanted(bench: Bench, *ids: str) -> TextSet:
     corpus = datasets.load(bench.folder / "tiny", bench.cache).corpus
-    return Texts("tiny", corpus, "document", frozenset(ids) if ids else None)
+    return TextSet("tiny", corpus, "document", frozenset(ids) if ids else None)
 
 
-def test_vectors_are_kept_once_and_added_to(bench: Bench, workshop: Workshop, launcher: Encoder) -> None:
+def test_vectors_are_kept_once_and_added_to(bench: Bench, workshop: EncodingSetup, launcher: Encoder) -> None:
     def into(made: Embeddings) -> Path:
         return embeddings.place(bench.results, made)
 
@@ -95,13 +95,13 @@ def test_vectors_are_kept_once_and_added_to(bench: Bench, workshop: Workshop, la
     assert embeddings.kept(bench.results, "query", every.found.source) == ()
 
 
-def test_an_id_that_no_text_has_is_refused(bench: Bench, workshop: Workshop) -> None:
+def test_an_id_that_no_text_has_is_refused(bench: Bench, workshop: EncodingSetup) -> None:
     with pytest.raises(UsageError, match=r"1 ids are of no text in it, e\.g\. 'no'"):
         encode.encode(SYSTEM, wanted(bench, "d1", "no"), lambda _: bench.folder / "file", workshop)
     assert not (bench.folder / "file").exists()
 
 
-def test_a_file_of_something_else_is_not_overwritten(bench: Bench, workshop: Workshop) -> None:
+def test_a_file_of_something_else_is_not_overwritten(bench: Bench, workshop: EncodingSetup) -> None:
     other = Embeddings(("a",), np.ones((1, 3), dtype=np.float32), "minilm", "d" * 64, "document", "s")
     embeddings.write(bench.folder / "file", other)
     with pytest.raises(FileError, match="holds vectors of checkpoint_sha256"):
@@ -109,10 +109,10 @@ def test_a_file_of_something_else_is_not_overwritten(bench: Bench, workshop: Wor
     assert embeddings.read(bench.folder / "file").ids == ("a",)
 
 
-def test_queries_are_encoded_as_queries(bench: Bench, workshop: Workshop, launcher: Encoder) -> None:
+def test_queries_are_encoded_as_queries(bench: Bench, workshop: EncodingSetup, launcher: Encoder) -> None:
     prefixed = SYSTEM.model_copy(update={"search_params": {"query_tokens": 32, "query_prefix": "query: "}})
     corpus = encode.texts_of({"q1": "a", "q2": "a b"}, bench.cache)
-    made = encode.encode(prefixed, Texts("q", corpus, "query", None), lambda _: bench.folder / "file", workshop)
+    made = encode.encode(prefixed, TextSet("q", corpus, "query", None), lambda _: bench.folder / "file", workshop)
     assert made.found.source == sha256_of_texts({"q1": "a", "q2": "a b"}), "so it is known of which texts vectors are"
     assert made.found.role == "query" and made.found.ids == ("q1", "q2")
     assert made.found.vectors[0].tolist() == vector("query: a")

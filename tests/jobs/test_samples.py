@@ -13,7 +13,7 @@ from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL
 from harness.driver.scenarios import repeated
 from harness.jobs import job_samples
 from harness.jobs.job_samples import Sample
-from harness.launch.base import Job
+from harness.launch.base import LaunchRequest
 from harness.records import MAX_PROBES, JobSpec, Measurement, Outcome, Probe
 from tests.jobs.test_collect import SPEC, line
 from tests.support.job_fixtures import PREPARED
@@ -22,7 +22,7 @@ OK = Measurement(Outcome.OK, None, None)
 
 
 def read(folder: Path, spec: JobSpec, *lines: dict[str, Any]) -> tuple[list[Sample], set[str], str | None]:
-    job = Job(spec, PREPARED, folder, folder, folder)
+    job = LaunchRequest(spec, PREPARED, folder, folder, folder)
     job.out.mkdir(exist_ok=True)
     (job.out / "samples.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines), encoding="utf-8")
     return job_samples.read(job)
@@ -91,7 +91,7 @@ def test_stages_without_end_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_job_without_samples_has_none(tmp_path: Path) -> None:
-    job = Job(SPEC, PREPARED, tmp_path, tmp_path, tmp_path)
+    job = LaunchRequest(SPEC, PREPARED, tmp_path, tmp_path, tmp_path)
     assert job_samples.read(job) == ([], set(), None)
 
 

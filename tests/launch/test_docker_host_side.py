@@ -23,11 +23,11 @@ import docker
 import pytest
 
 from harness.errors import EngineError
-from harness.filesystem import me
+from harness.filesystem import this_process
 from harness.jobs import collect
 from harness.launch import cpu_placement
 from harness.launch import docker as module
-from harness.launch.base import Ended, Job, Limits, Prepared, Stopped
+from harness.launch.base import Ended, LaunchRequest, Limits, Prepared, Stopped
 from harness.launch.docker import DockerLauncher
 from harness.progress import Progress
 from harness.records import Envelope, Outcome, Phase
@@ -94,7 +94,7 @@ class Rig:
         (folder / "spec.json").write_text("{}")
         spec = replace(FULL_SPEC, envelope=Envelope("cpu1", 1, memory_mib << 20), pause=True)
         prepared: Prepared = self.launcher.prepare(self.system, lambda _: None)
-        job = Job(spec, prepared, folder, corpus or folder / "corpus", folder / "index", limits)
+        job = LaunchRequest(spec, prepared, folder, corpus or folder / "corpus", folder / "index", limits)
         return self.launcher.launch(job, seen)
 
 
@@ -347,7 +347,7 @@ def test_an_engine_that_goes_away_ends_the_run_in_one_line_and_the_next_run_clea
     door.open()
     # To a later process, this one is dead; all others are what they are.
     dead = module.dead
-    monkeypatch.setattr(module, "dead", lambda owner: owner == me() or dead(owner))
+    monkeypatch.setattr(module, "dead", lambda owner: owner == this_process() or dead(owner))
     try:
         assert rig.launcher.sweep() >= 1
     finally:

@@ -98,7 +98,7 @@ def test_csv_has_a_line_for_each_pair_under_each_condition() -> None:
 
 def test_robustness_is_written_as_json() -> None:
     content = json.loads(render([FOUND], "json"))
-    assert content["robustness_version"] == 2
+    assert content["robustness_version"] == 1
     (board,) = content["leaderboards"]
     assert [each["system"] for each in board["standings"]] == ["best*", "two", "=cmd"]
     assert board["conditions"][0]["flips"] == [list(line) for line in FLIPS]

@@ -93,11 +93,9 @@ def _swapped(results: Sequence[Result]) -> list[Finding]:
 
 
 def _unknown(results: Sequence[Result]) -> list[Finding]:
-    """Results before schema 2 counted nothing; only a container's counters can lie out of reach (a remote engine)."""
+    """Find containers without counters: theirs can lie out of reach (a remote engine)."""
     silent = [
-        result
-        for result in results
-        if result.counters == Counters() and result.schema_version >= 2 and result.spec.isolation is Isolation.CONTAINER
+        result for result in results if result.counters == Counters() and result.spec.isolation is Isolation.CONTAINER
     ]
     if not silent:
         return []
@@ -225,9 +223,8 @@ def _shared(results: Sequence[Result]) -> list[Finding]:
 
 
 def _pages(results: Sequence[Result]) -> list[Finding]:
-    """Only results since schema 2 say what was done to the page cache."""
-    kept = [result for result in results if result.schema_version >= 2 and result.page_cache is None]
-    if not kept:
+    """Find jobs whose index pages stayed in the page cache."""
+    if all(result.page_cache is not None for result in results):
         return []
     return [
         remark(

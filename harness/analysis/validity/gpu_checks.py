@@ -35,12 +35,12 @@ MIN_READINGS = 4
 
 
 def look(results: Sequence[Result]) -> list[Finding]:
-    """Judge what NVML said while a cell's jobs ran.  Results before schema 2 say nothing of their GPUs.
+    """Judge what NVML said while a cell's jobs ran.
 
     Args:
         results: the pooled jobs of one cell, all ``ok``.
     """
-    asked = [result for result in results if result.spec.envelope.gpus and result.schema_version >= 2]
+    asked = [result for result in results if result.spec.envelope.gpus]
     if not asked:
         return []
     return [

@@ -101,7 +101,7 @@ class _Round:
         }
         others = [stored for stored in listing.others.values() if not self._has(stored, thorough)]
         if absent or others:
-            with filesystem.scratch(self.place.cache / "s3" / ".partial", "sync") as scratch:
+            with filesystem.scratch_folder(self.place.cache / "s3" / ".partial", "sync") as scratch:
                 waiting: list[Future[None]] = [self.pool.submit(self._fetch, stored, scratch) for stored in others]
                 for folder, missing in absent.items():
                     waiting.append(self.pool.submit(self._fetch_job, listing.jobs[folder], missing, scratch))

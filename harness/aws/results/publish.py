@@ -82,7 +82,7 @@ class Publisher:
                 continue
             target = self._place.path(job.as_posix())
             if target.exists():  # a reader mirrored it since
-                filesystem.remove(folder)
+                filesystem.remove_tree(folder)
             else:
                 _move(folder, target)
         if found:

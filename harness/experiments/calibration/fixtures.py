@@ -19,7 +19,7 @@ from harness.experiments.calibration.truths import Ends
 from harness.jobs import plan
 from harness.jobs.inputs import Inputs
 from harness.jobs.suite import Suite
-from harness.launch.base import Ended, Job, Launcher, Prepared, Report
+from harness.launch.base import Ended, Launcher, LaunchRequest, Prepared, Report
 from harness.launch.images.catalog import System
 from harness.progress import Progress
 from harness.records import Envelope, Isolation, Outcome
@@ -40,7 +40,7 @@ while True:
 """
 
 # Sets a quota (microseconds, period) on a running job.
-Throttle = Callable[[Job, tuple[int, int]], None]
+Throttle = Callable[[LaunchRequest, tuple[int, int]], None]
 
 
 def dataset(folder: Path, cache: Path) -> Dataset:
@@ -154,7 +154,7 @@ class PlantingLauncher:
         self._image = self._image or self._inner.prepare(self._base, report)
         return replace(self._image, system=system)
 
-    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Progress], None]) -> Ended:
         """Run it; the quota comes once the envelope was verified and the first trial runs."""
         if job.spec.kind != "search":
             return self._inner.launch(job, progress)
@@ -178,7 +178,7 @@ class PlantingLauncher:
         self._inner.close()
 
 
-def throttle_container(job: Job, quota: tuple[int, int]) -> None:
+def throttle_container(job: LaunchRequest, quota: tuple[int, int]) -> None:
     """Set a CPU quota on the one running container of this job, as a neighbour or an administrator might."""
     import docker
 

@@ -20,8 +20,8 @@ from harness.experiments.calibration.observation import Seen
 from harness.experiments.calibration.table import Line
 from harness.experiments.calibration.truths import Memory, Verdict
 from harness.jobs import orchestrator
-from harness.jobs.inputs import Options
-from harness.jobs.suite import Protocol
+from harness.jobs.inputs import RunOptions
+from harness.jobs.suite import SuiteProtocol
 from harness.launch.base import Launcher
 from harness.launch.images import catalog
 from harness.progress import Progress, Screen
@@ -49,7 +49,7 @@ class Judged:
     disturbance: str | None
 
 
-def calibrate(options: Options, wanted: Wanted, launcher: Launcher, screen: Screen) -> list[Line]:
+def calibrate(options: RunOptions, wanted: Wanted, launcher: Launcher, screen: Screen) -> list[Line]:
     """Run the cases and judge them.
 
     Every repeat measures afresh; results lie under ``<results>/calibration/``.
@@ -63,7 +63,7 @@ def calibrate(options: Options, wanted: Wanted, launcher: Launcher, screen: Scre
             f"calibration needs enforced limits, {launcher.isolation.value} holds none; use --launcher docker"
         )
     groups = chosen(wanted.only)
-    with filesystem.temporary(SYSTEM) as folder:
+    with filesystem.temporary_folder(SYSTEM) as folder:
         planted = fixtures.dataset(folder, options.cache)
         run = _Run(options, launcher, screen, planted, groups, wanted)
         return run.run()
@@ -74,7 +74,7 @@ class _Run:
 
     def __init__(
         self,
-        options: Options,
+        options: RunOptions,
         launcher: Launcher,
         screen: Screen,
         planted: Dataset,
@@ -165,4 +165,4 @@ def _judge(case: Case, seen: Mapping[str, Seen], tries: int) -> Judged:
 
 def _jobs(group: Group) -> int:
     """Containers that a group takes."""
-    return len(group.cases) * Protocol.model_validate(group.protocol).jobs
+    return len(group.cases) * SuiteProtocol.model_validate(group.protocol).jobs

@@ -8,14 +8,14 @@ from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Literal
 
-from harness.config import NAME_PATTERN, Declared, data_root, read_toml, validate
+from harness.config import NAME_PATTERN, ConfigModel, data_root, read_toml, validate
 from harness.errors import FileError, UnknownName, did_you_mean
 from harness.launch.images.platforms import AMD64, debian
 from harness.launch.images.system_files import Asset, EngineFile, NotFor, SystemFile
 from harness.records import Scalar
 
 
-class System(Declared):
+class System(ConfigModel):
     """A system that can be measured: engine folder, parameters, assets, and the systems that it is made of.
 
     ``platform`` is what an image of it is for; launchers set theirs.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import re
 import tomllib
@@ -18,10 +17,6 @@ from harness.launch.images.system_files import Asset
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo, RepoSibling
-
-
-# MERGED harness.launch.images.pins: Pins as TOML: printed for people, and put into a system's file with nothing else of it
-# changed.
 
 
 _TABLE = "[[assets]]"
@@ -204,7 +199,7 @@ def from_hub(asset: Asset, *, newest: bool, report: Report) -> Asset:
                 f" has {has}; mend the names of {asset.folder!r}, or choose another revision"
             )
         _compare_licences(asset, info, report)
-        with filesystem.temporary("pin") as scratch:
+        with filesystem.temporary_folder("pin") as scratch:
             checked = {name: _hub_sha256(asset.hub, info.sha, found[name], scratch) for name in asset.names}
     for name, changed in _changed(asset, checked).items():
         if not newest:
@@ -228,7 +223,7 @@ def from_folder(asset: Asset, models: Path) -> Asset:
     missing = [name for name in asset.names if not (place / name).is_file()]
     if missing:
         raise UsageError(f"{place} has no {', '.join(missing)}; add them, or mend the names of {asset.folder!r}")
-    checked = {name: _sha256(place / name) for name in asset.names}
+    checked = {name: filesystem.sha256(place / name) for name in asset.names}
     for changed in _changed(asset, checked).values():
         raise UsageError(f"{place}: {changed}; replace the file by the one that is meant")
     return asset.pinned(asset.revision, checked)
@@ -255,7 +250,7 @@ def _hub_sha256(hub: str, revision: str, file: RepoSibling, scratch: Path) -> st
 
     if file.lfs is not None:
         return file.lfs.sha256
-    return _sha256(Path(hf_hub_download(hub, file.rfilename, revision=revision, local_dir=scratch)))
+    return filesystem.sha256(Path(hf_hub_download(hub, file.rfilename, revision=revision, local_dir=scratch)))
 
 
 def _compare_licences(asset: Asset, info: ModelInfo, report: Report) -> None:
@@ -287,8 +282,3 @@ def _hub_errors(hub: str) -> Iterator[None]:
     except (transport, OSError, ValueError) as error:
         why = re.sub(r"\s+", " ", str(error)) or type(error).__name__
         raise ImageError(f"the hub does not answer for {hub}: {why[:200]}; connect to it, or {instead}") from error
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from pathlib import Path
 
 import harness
+from harness import filesystem
 from harness.launch.images import base_image
 from harness.launch.images.catalog import System, images_dir
 from harness.launch.images.platforms import AMD64
@@ -44,7 +44,7 @@ def recipe(system: System) -> str:
     return digest(
         {
             "engine": engine_recipe(system),
-            "dockerfile": sha256(dockerfile(system)),
+            "dockerfile": filesystem.sha256(dockerfile(system)),
             "assets": _declared(system.system_assets),
             "prepare": [system.prepare, system.prepared_with] if system.system_assets else None,
             "components": [[each.name, each.engine, each.resumable_builds, recipe(each)] for each in system.components],
@@ -83,25 +83,18 @@ def driver_files() -> dict[str, Path]:
     return {path.relative_to(package.parent).as_posix(): path for path in files}
 
 
-def sha256(path: Path) -> str:
-    """Hash of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _parts_folder(path: Path, system: System) -> Path:
     return next(part.parent for part in system.parts if path.is_relative_to(part))
 
 
 def _hashes(files: dict[str, Path]) -> dict[str, str]:
-    return {name: sha256(path) for name, path in files.items()}
+    return {name: filesystem.sha256(path) for name, path in files.items()}
 
 
 def _declared(assets: tuple[Asset, ...]) -> dict[str, str]:
     return {f"{asset.folder}/{name}": sha for asset in assets for name, sha in asset.sha256.items()}
 
 
-# MERGED harness.launch.images.recipes: What a system that joins others is told of each: ``components.json`` in its
 # image, or beside its adapter.
 
 
@@ -116,7 +109,7 @@ def told(system: System, environments: list[dict[str, str]]) -> str:
             "name": each.name,
             "engine": each.engine,
             # Two engines that put theirs into one place would else be one, unnoticed.
-            "adapter_sha256": sha256(each.engine_dir / "adapter.py"),
+            "adapter_sha256": filesystem.sha256(each.engine_dir / "adapter.py"),
             "resumable_builds": each.resumable_builds,
             "environment": environment,
         }

@@ -19,7 +19,7 @@ from harness.analysis.pareto import BETTER, EQUAL, WORSE, Relations
 from harness.analysis.table import Row, Table, per_query_key
 from harness.evaluation.per_query import PerQuery
 from harness.records import digest
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 _LARGEST = 2**16 - 1
 
@@ -104,9 +104,9 @@ def _group(
     drawn = {name: weighing.resampled.get((each, name)) for name in measures}
     return {
         "id": ident(each),
-        "dataset": printable(each.dataset),
+        "dataset": one_line(each.dataset),
         "scenario": each.scenario,
-        "label": printable(_label(each, [other for other in found if other.dataset == each.dataset])),
+        "label": one_line(_label(each, [other for other in found if other.dataset == each.dataset])),
         "cutoffs": {name: weighing.cutoffs[each, name] for name in measures if (each, name) in weighing.cutoffs},
         "relations": {
             name: {

@@ -43,7 +43,7 @@ def options(heap_mib: int, cpus: int) -> list[str]:
 
 
 def search_options(heap_mib: int, cpus: int) -> list[str]:
-    """Return the options of a JVM that searches; docs/measurement.md says how they were chosen."""
+    """Return the options of a JVM that searches; docs/method/measurement.md says how they were chosen."""
     shared = [f"-XX:SharedArchiveFile={ARCHIVE}"] if ARCHIVE.exists() else []
     return [*options(heap_mib, cpus), *_SETTLE, *shared]
 

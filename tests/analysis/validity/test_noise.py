@@ -53,7 +53,6 @@ def test_a_job_without_any_counters_is_not_clean() -> None:
     assert FRESH in finding.text
     (finding,) = look(result(), result(job=1, counters=Counters()))
     assert "could not be read (in 1 of 2 jobs)" in finding.text
-    assert look(replace(result(counters=Counters()), schema_version=1)) == []
     assert look(result(counters=Counters(), isolation=Isolation.PROCESS)) == []
 
 
@@ -169,4 +168,3 @@ def test_half_cores_and_kept_pages_are_remarks() -> None:
     assert look(result(placement=replace(sample_records.PLACEMENT, whole_cores=None))) == []
     kept = result(page_cache=None)
     assert [finding.validity for finding in look(kept)] == [Validity.CLEAN]
-    assert look(replace(kept, schema_version=1)) == []

@@ -51,7 +51,7 @@ class Bucket:
 def bucket(aws: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
     """An empty bucket, called so, and a cache of the test's own."""
     cache = tmp_path / "cache"
-    monkeypatch.setenv(config.VARIABLE, str(cache))
+    monkeypatch.setenv(config.CACHE_VARIABLE, str(cache))
     connections = Connections()
     connections.client("s3").create_bucket(Bucket="bucket")
     return Bucket(connections, Objects(connections, S3Uri("bucket")), cache, aws)

@@ -1,10 +1,10 @@
-"""docs/frechet.md shows the figures that were stored."""
+"""docs/method/frechet.md shows the figures that were stored."""
 
 from __future__ import annotations
 
 from scripts.docs import frechet_page
 
-PAGE = (frechet_page.DOCS / "frechet.md").read_text(encoding="utf-8")
+PAGE = (frechet_page.DOCS / "method" / "frechet.md").read_text(encoding="utf-8")
 
 
 def test_the_tables_are_those_of_the_stored_figures() -> None:

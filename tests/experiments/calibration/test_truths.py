@@ -17,7 +17,7 @@ from harness.driver import rate_search
 from harness.experiments.calibration import cases, queueing, truths
 from harness.experiments.calibration.observation import Seen
 from harness.experiments.calibration.truths import MIB, Truth, Verdict
-from harness.jobs.suite import Protocol
+from harness.jobs.suite import SuiteProtocol
 from harness.records import MAX_PROBES, Outcome, Probe, ScenarioParams
 from harness.stats import Estimate
 from tests.experiments.calibration.conftest import Job
@@ -203,7 +203,7 @@ def test_waiting_is_what_the_arrivals_make_it(seen: Make, slower_us: float, ok: 
 
 
 def test_the_search_of_an_undisturbed_queue_ends_between_the_bounds() -> None:
-    target, seed = ScenarioParams(latency_target_s=0.02, latency_percentile=95.0), Protocol().seed
+    target, seed = ScenarioParams(latency_target_s=0.02, latency_percentile=95.0), SuiteProtocol().seed
 
     def ends(service_us: int, begins: float) -> float:
         trials = count()

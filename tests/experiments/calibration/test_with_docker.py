@@ -23,7 +23,7 @@ from harness.experiments.calibration.cases import Case, Group
 from harness.experiments.calibration.run import Wanted
 from harness.experiments.calibration.table import Line
 from harness.experiments.calibration.truths import Bare, Clean, Ends, Mean, Memory, Reason
-from harness.jobs.inputs import Options
+from harness.jobs.inputs import RunOptions
 from harness.launch.docker import DockerLauncher
 from harness.progress import Screen
 from tests.support.chance import chance
@@ -141,7 +141,7 @@ def test_a_wrong_truth_is_told(engine: docker.DockerClient, tmp_path: Path, monk
 
 
 def _calibrate(folder: Path, wanted: Wanted) -> list[Line]:
-    options = Options(folder / "results", CACHE, folder)
+    options = RunOptions(folder / "results", CACHE, folder)
     launcher = DockerLauncher(CACHE)
     try:
         return run.calibrate(options, wanted, launcher, Screen(Console(file=StringIO())))

@@ -12,7 +12,7 @@ from rich.console import Console
 from harness.experiments.viability.probe import MIB, Probing, subject
 from harness.experiments.viability.session import Question, Viability
 from harness.launch import fake
-from harness.launch.base import Ended, Job
+from harness.launch.base import Ended, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.launch.monitor.memory import MemoryTrace
@@ -54,7 +54,7 @@ class Scripted(FakeLauncher):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Progress], None]) -> Ended:
         if job.spec.kind == "build":
             return super().launch(job, progress)
         mib = job.spec.envelope.memory_bytes // MIB

@@ -134,6 +134,6 @@ def test_a_file_that_is_not_a_terminal_gets_one() -> None:
 
 
 def test_the_pictures_of_the_documentation_are_there_and_small() -> None:
-    pictures = sorted((FOLDER.parents[2] / "docs" / "pictures").glob("page*.png"))
+    pictures = sorted((FOLDER.parents[2] / "docs" / "assets").glob("page*.png"))
     assert len(pictures) >= 5
     assert all(each.stat().st_size < 300_000 for each in pictures)
