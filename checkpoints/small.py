@@ -191,7 +191,7 @@ def _key(kind: Kind, engine: catalog.System, start: catalog.System, corpus: Path
             "kind": kind.name,
             "steps": steps,
             "scripts": {path.name: filesystem.sha256(path) for path in scripts},
-            "packages": [filesystem.sha256(lock) for lock in (engine.lock, *engine.part_locks.values())],
+            "packages": [filesystem.sha256(lock) for lock in (engine.lock, *engine.shared_locks.values())],
             "start": {name: sha for asset in start.system_assets for name, sha in asset.sha256.items()},
             "corpus": filesystem.sha256(corpus),
         }

@@ -43,6 +43,16 @@ _KINDS = {
 }
 
 
+def escaped(text: str) -> str:
+    """Write characters that are not printable as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )
+
+
 def one_line(text: str, max_length: int | None = None) -> str:
     """Make foreign text safe to show on one line.
 
@@ -51,12 +61,7 @@ def one_line(text: str, max_length: int | None = None) -> str:
     """
     if max_length is not None:
         text = text[: 8 * max_length]  # a log may be megabytes long
-    text = " ".join(text.split())
-    if not text.isprintable():
-        text = "".join(
-            character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
-            for character in text
-        )
+    text = escaped(" ".join(text.split()))
     return text if max_length is None or len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 

@@ -16,7 +16,7 @@ from harness.jobs import indexes
 from harness.jobs.collect import Collected, collect
 from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
 from harness.launch.images.catalog import System
-from harness.progress import Progress, Screen
+from harness.progress import Screen, Step
 from harness.records import Envelope, JobSpec, Outcome, Query, ScenarioParams
 from harness.results.schema import NULL_SYSTEM
 from harness.untrusted import MAX_TEXT, one_line
@@ -175,7 +175,7 @@ def _search(
     return collect(job, launcher.launch(job, _ignore), corpus.unknown)
 
 
-def _ignore(_step: Progress) -> None:
+def _ignore(_step: Step) -> None:
     """Ten documents need no bar."""
 
 

@@ -19,7 +19,7 @@ from harness.errors import JobError
 from harness.jobs.collect import collect
 from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
 from harness.launch.watch import most_index_bytes
-from harness.progress import Progress
+from harness.progress import Step
 from harness.records import Envelope, JobSpec, Measurement, Outcome, to_json
 from harness.results.schema import IndexFacts, Memory
 from harness.results.store import check_room
@@ -101,7 +101,7 @@ def build(
     envelope: Envelope,
     limits: Limits,
     cache: Path,
-    progress: Callable[[Progress], None],
+    progress: Callable[[Step], None],
     instead: Index | None = None,
 ) -> Index:
     """Run one build job and keep what it made.

@@ -5,7 +5,7 @@ Costs seconds and runs no job; the one thing it writes are the corpora that it m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from harness.launch.base import Launcher, Limits
 from harness.launch.images import assets, catalog
 from harness.launch.images.catalog import System
 from harness.pricing import hardware_profiles
-from harness.progress import Progress, Screen, Watcher
+from harness.progress import Screen, Step
 from harness.records import Envelope, Isolation
 from harness.results.reader import read_jobs
 from harness.results.schema import Cell, Result
@@ -149,7 +149,7 @@ def gather(suite: Suite, options: RunOptions, screen: Screen | None = None) -> I
 def _load(declared: str, options: RunOptions, screen: Screen | None) -> Dataset:
     """Load a dataset, with a bar while a large corpus is made ready."""
     place = datasets.find(declared, options.suite_dir)
-    watchers: list[Watcher] = []
+    watchers: list[Callable[[Step], None]] = []
     with ExitStack() as stack:
 
         def show(done: int, total: int) -> None:
@@ -157,7 +157,7 @@ def _load(declared: str, options: RunOptions, screen: Screen | None) -> Dataset:
                 return
             if not watchers:  # only now is it certain that there is much to do
                 watchers.append(stack.enter_context(screen.task(f"{dataset_name(declared)}: corpus")))
-            watchers[0](Progress("documents", done, total))
+            watchers[0](Step("documents", done, total))
 
         found = datasets.load(place, options.cache, show)
     if screen is not None and found.corpus.empty:

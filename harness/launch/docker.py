@@ -32,7 +32,7 @@ from harness.launch.monitor.counters import CgroupCounters, CounterTrace
 from harness.launch.monitor.memory import CgroupMemory, MemoryTrace
 from harness.launch.monitor.sampler import Sampler
 from harness.launch.watch import CanaryLog, JobWatch, follow
-from harness.progress import Progress
+from harness.progress import Step
 from harness.records import Envelope, Isolation, Outcome
 from harness.results.schema import Placement
 
@@ -109,7 +109,7 @@ class DockerLauncher:
             raise ImageError(f"system {system.name!r}: its image declares VOLUME {', '.join(volumes)}; remove it")
         return _prepared(system, image)
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
         """Run one container from start to end and remove it.
 
         Raises:
@@ -123,7 +123,7 @@ class DockerLauncher:
             with host.aside(placement), engine_errors():
                 return self._launch(job, placement, progress)
 
-    def _launch(self, job: LaunchRequest, placement: Placement, progress: Callable[[Progress], None]) -> Ended:
+    def _launch(self, job: LaunchRequest, placement: Placement, progress: Callable[[Step], None]) -> Ended:
         with _deferred_interrupts():  # else a container might be made that nobody knows of
             container = self.client.containers.create(**arguments(job, placement))
         try:
@@ -142,7 +142,7 @@ class DockerLauncher:
         container: Container,
         job: LaunchRequest,
         placement: Placement,
-        progress: Callable[[Progress], None],
+        progress: Callable[[Step], None],
         gpus: gpu.JobGpus | None,
     ) -> Ended:
         looks = CanaryLog(self._canary, placement, job, gpus)

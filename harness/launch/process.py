@@ -25,14 +25,14 @@ from harness.launch import cpu_placement, host
 from harness.launch.base import Ended, LaunchRequest, Prepared, Report, Stopped, thread_environment
 from harness.launch.images import assets, context, platforms, recipes
 from harness.launch.images.catalog import System
-from harness.launch.images.recipes import driver_files, part_files, recipe
+from harness.launch.images.recipes import driver_files, engine_files, recipe, shared_files
 from harness.launch.monitor import gpu
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.counters import ProcessCounters
 from harness.launch.monitor.memory import ProcessMemory
 from harness.launch.monitor.sampler import Sampler
 from harness.launch.watch import CanaryLog, JobWatch, follow
-from harness.progress import Progress
+from harness.progress import Step
 from harness.records import Envelope, Isolation, Outcome
 from harness.results.schema import Placement
 from harness.untrusted import MAX_TEXT, one_line
@@ -108,14 +108,12 @@ class ProcessLauncher:
         partial = filesystem.staging_path(folder)
         partial.mkdir(parents=True)
         joined = [self.prepare(each, report) for each in system.components]
-        for path in (each for each in system.engine_dir.iterdir() if each.is_file()):
-            shutil.copy2(path, partial / path.name)  # the adapter, and what lies beside it
-        for part, files in (("driver", driver_files()), ("parts", part_files(system))):
+        for part, files in ((".", engine_files(system)), ("driver", driver_files()), ("shared", shared_files(system))):
             for name, path in files.items():
                 target = partial / part / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, target)
-        locks = [lock for lock in (*system.part_locks.values(), system.lock) if assets.names_packages(lock)]
+        locks = [lock for lock in (*system.shared_locks.values(), system.lock) if assets.names_packages(lock)]
         if locks and not self._python:
             self._install(system, locks, partial / "packages", report)
         self._bring_assets(system, partial, report)
@@ -124,7 +122,7 @@ class ProcessLauncher:
         partial.rename(folder)
         return prepared
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
         """Run one child to its end; its whole process group goes with it."""
         with (
             cpu_placement.placed(job.spec.envelope.cpus) as placement,
@@ -265,7 +263,7 @@ def _bare_environment(home: Path) -> dict[str, str]:
 def _engine_environment(folder: Path) -> dict[str, str]:
     """By what an engine's code finds itself; in an image its Dockerfile says the like."""
     return {
-        "PYTHONPATH": os.pathsep.join(str(folder / name) for name in ("driver", "parts", ".", "packages")),
+        "PYTHONPATH": os.pathsep.join(str(folder / name) for name in ("driver", "shared", ".", "packages")),
         "PYTHONDONTWRITEBYTECODE": "1",
         "HF_HUB_OFFLINE": "1",
         "HARNESS_ASSETS": str(folder / "assets"),

@@ -23,7 +23,7 @@ from harness.launch.base import Handed, LaunchRequest, Stopped
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.gpu import JobGpus
 from harness.launch.monitor.sampler import Sampler
-from harness.progress import Progress
+from harness.progress import Step
 from harness.records import Outcome, to_json
 from harness.results.schema import CanaryReading, Placement
 from harness.untrusted import max_output_bytes, max_trials, open_regular
@@ -83,7 +83,7 @@ class JobWatch:
         self.handed: list[Handed] = []
         self._wrote_ns: int | None = None  # what the driver had spent writing when the last trial ended
         self._seen_bytes = 0
-        self.progress = Progress("start", 0, 0)
+        self.progress = Step("start", 0, 0)
 
     @property
     def pausing(self) -> bool:
@@ -194,18 +194,18 @@ class JobWatch:
                 self._end(ended, event)
             elif isinstance(phase, str) and phase.isprintable():
                 self._step = time.monotonic()
-                self.progress = Progress(phase[:40], 0, _count(total) or 0)
+                self.progress = Step(phase[:40], 0, _count(total) or 0)
             elif (steps := _count(done)) is not None:
                 # An open loop writes its samples only when a probe is over; until then the count of answers must rise.
                 if self._job.spec.scenario == "server" and steps > self.progress.done:
                     self._step = time.monotonic()
-                self.progress = Progress(self.progress.phase, steps, self.progress.total)
+                self.progress = Step(self.progress.phase, steps, self.progress.total)
         if self._events.whole:
             self._quiet_ns = now_ns
         answered = len(self._samples.lines())
         if answered:
             self._step = time.monotonic()
-            self.progress = Progress(self.progress.phase, self.progress.done + answered, self.progress.total)
+            self.progress = Step(self.progress.phase, self.progress.done + answered, self.progress.total)
         return self._wrong
 
     def _pause(self, number: int) -> None:
@@ -327,7 +327,7 @@ class CanaryLog:
 def follow(
     watch: JobWatch,
     ended: threading.Event,
-    progress: Callable[[Progress], None],
+    progress: Callable[[Step], None],
     looks: CanaryLog,
     sampler: Sampler | None,
     check: Callable[[], Stopped | None] = lambda: None,

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from harness.analysis import comparison
-from harness.analysis.comparison import Comparison, Side
-from harness.analysis.paired_differences import LATENCY, POWER, Changed, Difference, Verdict
+from harness.analysis.comparison import Comparison, ComparisonSide
+from harness.analysis.paired_differences import LATENCY, POWER, ComparisonVerdict, Difference, QueryChange
 from harness.analysis.significance import DRAWS, LEVEL
 from harness.analysis.table import Validity
 from harness.records import Outcome
@@ -27,7 +27,7 @@ MOST_APART = 6
 LEAST_SHOWN = 0.0001
 # Measures that are no shares: all others are bounded by 1 and are spoken of in points, hundredths of them.
 _COUNTS = frozenset({"NumQ", "NumRel", "NumRelRet", "NumRet", "alpha_DCG"})
-_UNSHOWN = (Verdict.NONE, Verdict.UNREPEATED, Verdict.UNCORRECTED)
+_UNSHOWN = (ComparisonVerdict.NONE, ComparisonVerdict.UNREPEATED, ComparisonVerdict.UNCORRECTED)
 
 METHOD = (
     "B - A: paired by query, a query's value being its mean over trials. Its interval, of a measure: for queries like "
@@ -109,7 +109,7 @@ def _section(pair: Comparison, count: int, escape: Escape) -> Section:
         ("worse", True, lambda line: _count(line, 1)),
         ("equal", True, lambda line: _count(line, 2)),
     ]
-    changes: list[GridColumn[Changed]] = [
+    changes: list[GridColumn[QueryChange]] = [
         ("query", False, lambda query: escape(query.query_id)),
         ("text", False, lambda query: escape(_shortened(query.text)) or MISSING),
         ("A", True, lambda query: f"{query.a:.3f}"),
@@ -270,18 +270,18 @@ def _relative_cost(each: Comparison) -> str | None:
 def _cost_and_gain(cost: str | None, worth: Difference, family: int, name: str) -> str:
     start = f"B {cost} and " if cost else "B "
     found = worth.over_queries
-    if worth.verdict in (Verdict.BETTER, Verdict.WORSE):
-        won = worth.verdict is Verdict.BETTER
+    if worth.verdict in (ComparisonVerdict.BETTER, ComparisonVerdict.WORSE):
+        won = worth.verdict is ComparisonVerdict.BETTER
         return f"{start}{'wins' if won else 'loses'} {_gain(name, found, sign=1 if won else -1)}"
-    if worth.verdict is Verdict.EQUAL:
+    if worth.verdict is ComparisonVerdict.EQUAL:
         return f"{start}has the same {name} on each of these {worth.queries:,} queries"
     start = f"B {cost}, with " if cost else "B against A: "
-    if worth.verdict is Verdict.UNKNOWN:
+    if worth.verdict is ComparisonVerdict.UNKNOWN:
         if worth.a is None or worth.b is None:
             return f"{start}no {name} to compare"
         gap = _gain(name, Estimate(worth.b - worth.a), sign=0)
         return f"{start}{gap}, which nothing tests: {found.reason}"
-    if worth.verdict is Verdict.UNCORRECTED:
+    if worth.verdict is ComparisonVerdict.UNCORRECTED:
         held = f"holds among {family:,} comparisons (Holm's p" if family > 1 else "a randomisation test bears out (p"
         return f"{start}no difference that {held} {worth.p_holm:.2g}): {_gain(name, found, sign=0)}"
     amount = _gain(name, found, sign=0)
@@ -360,7 +360,7 @@ def _difference(line: Difference) -> dict[str, Any]:
     return fields | {"won": won, "lost": lost, "tied": tied}
 
 
-def _side(side: Side) -> dict[str, Any]:
+def _side(side: ComparisonSide) -> dict[str, Any]:
     if side.row is None:
         apart = {} if side.set_apart is None else {"set_apart": dataclasses.asdict(side.set_apart)}
         return {"system": side.name, **apart}

@@ -8,9 +8,8 @@ from typing import Any
 
 from harness.analysis import dynascore, notes
 from harness.analysis.axes import ACCURACY, Axis
-from harness.analysis.leaderboard import Leaderboard, LeftOut, Standing
-from harness.analysis.pareto import State
-from harness.analysis.rank_stability import PERTURBATION, PERTURBED, Span
+from harness.analysis.leaderboard import PERTURBATION, PERTURBED, ExcludedRow, Leaderboard, RankedRow, RankInterval
+from harness.analysis.pareto_front import FrontState
 from harness.analysis.resampling import RESAMPLES
 from harness.analysis.table import Row, Validity
 from harness.report.document import (
@@ -47,11 +46,11 @@ def leaderboard_document(board: Leaderboard) -> Document:
 
 def _section(board: Leaderboard, escape: Escape) -> Section:
     footnotes = Footnotes(escape)
-    rows = [standing.row for standing in board.standings]
+    rows = [standing.row for standing in board.ranked_rows]
     shared, _ = shared_notes(rows)
     origins = 1 if board.has_origins else 0
     ranked = grid_of(
-        board.standings, _columns(board, footnotes, escape), caption=_caption(board, escape), keys=3 + origins
+        board.ranked_rows, _columns(board, footnotes, escape), caption=_caption(board, escape), keys=3 + origins
     )
     left_out = _left_out(board, escape)
     return Section(
@@ -63,7 +62,7 @@ def _section(board: Leaderboard, escape: Escape) -> Section:
 
 def _caption(board: Leaderboard, escape: Escape) -> str:
     """What is ranked, and by what."""
-    asked = board.asked
+    asked = board.query
     kept = "".join(
         f", {word} {limit:g} {axis}"
         for bound in asked.bounds
@@ -74,15 +73,15 @@ def _caption(board: Leaderboard, escape: Escape) -> str:
     return f"{escape(asked.dataset)}, {escape(board.place.scenario)}, {by}{kept}"
 
 
-def _columns(board: Leaderboard, notes: Footnotes, escape: Escape) -> list[GridColumn[Standing]]:
-    def value(axis: Axis) -> GridColumn[Standing]:
+def _columns(board: Leaderboard, notes: Footnotes, escape: Escape) -> list[GridColumn[RankedRow]]:
+    def value(axis: Axis) -> GridColumn[RankedRow]:
         return f"{axis.label}, {axis.unit}", True, lambda each: _value(each.figures[axis.name], axis, notes)
 
-    def span(header: str, read: Callable[[Standing], Span]) -> GridColumn[Standing]:
+    def span(header: str, read: Callable[[RankedRow], RankInterval]) -> GridColumn[RankedRow]:
         return header, False, lambda each: _span(read(each), notes)
 
-    scored = board.asked.rank_by is None
-    columns: list[GridColumn[Standing]] = [
+    scored = board.query.rank_by is None
+    columns: list[GridColumn[RankedRow]] = [
         ("rank", True, lambda each: MISSING if each.rank is None else str(each.rank)),
         ("system", False, lambda each: named(each.row, escape)),
     ]
@@ -135,7 +134,7 @@ def _value(figure: Estimate, axis: Axis, notes: Footnotes) -> str:
     return f"{figure.value:.1f}" + ("" if low is None or high is None else f" ({low:.1f}–{high:.1f})")
 
 
-def _span(span: Span, notes: Footnotes) -> str:
+def _span(span: RankInterval, notes: Footnotes) -> str:
     if span.best is None or span.worst is None:
         return MISSING + notes.mark(span.reason)
     return str(span.best) if span.best == span.worst else f"{span.best}–{span.worst}"
@@ -144,7 +143,7 @@ def _span(span: Span, notes: Footnotes) -> str:
 def _left_out(board: Leaderboard, escape: Escape) -> Grid | None:
     if not board.left_out:
         return None
-    columns: list[GridColumn[LeftOut]] = [
+    columns: list[GridColumn[ExcludedRow]] = [
         ("system", False, lambda each: named(each.row, escape)),
         *([("origin", False, lambda each: _origin(each.row, escape))] if board.has_origins else []),
         ("hardware profile", False, lambda each: escape(each.row.profile)),
@@ -156,7 +155,7 @@ def _left_out(board: Leaderboard, escape: Escape) -> Grid | None:
 
 def _method(board: Leaderboard) -> tuple[str, ...]:
     """What the ranks depend on: weights, rates, the set of systems; and how the spans were made."""
-    asked = board.asked
+    asked = board.query
     said = [
         f"Accuracy: {asked.measure} x 100, in points. Intervals are 95 %; those of latency and cost hold both, for "
         "other queries and for measuring these again."
@@ -170,8 +169,8 @@ def _method(board: Leaderboard) -> tuple[str, ...]:
             f"AMRS (units for a point of accuracy), {asked.mode}: {_rates(board)}.",
             _rates_method(board),
         ]
-    said.append(f"Set of systems: {', '.join(board.systems)} ({_count(len(board.standings), 'row')}).")
-    rows = [each.row for each in board.standings]
+    said.append(f"Set of systems: {', '.join(board.systems)} ({_count(len(board.ranked_rows), 'row')}).")
+    rows = [each.row for each in board.ranked_rows]
     said += [*_spans(board), _front(board), *notes.of_origins(rows)]
     said += [*notes.of_judgements(rows), *notes.of_unjudged(rows)]
     table = board.table
@@ -179,7 +178,7 @@ def _method(board: Leaderboard) -> tuple[str, ...]:
         f"Prices: {table.price_provider} {table.price_region}, Linux {table.price_term}, {table.price_date} "
         f"(source: {table.price_source})."
     )
-    contested = [each for each in board.standings if each.state is State.CONTESTED]
+    contested = [each for each in board.ranked_rows if each.state is FrontState.CONTESTED]
     if contested:
         said.append(
             f"{_count(len(contested), 'row')} contested: harness run SUITE --contested RESULTS measures them again, "
@@ -196,13 +195,13 @@ def _rates(board: Leaderboard) -> str:
         if rate.value is None:
             parts.append(f"{name} undefined ({rate.status.value})")
             continue
-        made = "given" if rate.status is dynascore.Status.GIVEN else _count(rate.pairs, "pair")
+        made = "given" if rate.status is dynascore.RateStatus.GIVEN else _count(rate.pairs, "pair")
         parts.append(f"{name} {rate.value:.6g} {units[name]} ({made})")
     return ", ".join(parts) or "none needed"
 
 
 def _rates_method(board: Leaderboard) -> str:
-    if board.asked.mode == "reference":
+    if board.query.mode == "reference":
         return (
             "Mode reference: the mean of |d metric| / |d accuracy| over neighbouring rows by accuracy (equal ones by "
             f"system, profile, key) that differ by more than {dynascore.LEAST_SHARE:g} of the largest; it depends on "
@@ -216,15 +215,15 @@ def _rates_method(board: Leaderboard) -> str:
 
 
 def _cutoff(board: Leaderboard) -> str:
-    if board.asked.cutoff is not None:
+    if board.query.cutoff is not None:
         return "as asked"
-    if any(each.by_queries.best is not None for each in board.standings):
+    if any(each.by_queries.best is not None for each in board.ranked_rows):
         return "half the 95 % interval of a paired difference over these queries, the median over pairs of rankings"
     return "to which the source rounds" if board.cutoff else "accuracies have no interval"
 
 
 def _spans(board: Leaderboard) -> Iterator[str]:
-    first = board.standings[0].by_queries
+    first = board.ranked_rows[0].by_queries
     yield (
         f"Rank, other queries: 95 % of the ranks over {RESAMPLES:,} resamples of the queries, the same ones for every "
         f"row{'; cost moves with latency' if board.place.scenario == 'single_stream' else ''}."
@@ -232,14 +231,14 @@ def _spans(board: Leaderboard) -> Iterator[str]:
         else f"Rank, other queries: not known ({first.reason})."
     )
     yield "Rank, without each system: the best and the worst place among the others when any one of them is taken out."
-    if board.asked.rank_by is None:
+    if board.query.rank_by is None:
         moved = f"each moved by up to {PERTURBATION:g}"
         yield f"Rank, weights: 95 % of the ranks over {PERTURBED:,} sets of weights, {moved}."
 
 
 def _front(board: Leaderboard) -> str:
     return (
-        f"Front over {', '.join(board.asked.front)}: dominated, another row is surely at least as good on each and "
+        f"Front over {', '.join(board.query.front)}: dominated, another row is surely at least as good on each and "
         "better on one; contested, it is so by the figures but the intervals leave it open (figures without an "
         "interval count as they stand; accuracy is compared query by query where that is known)."
     )
@@ -262,7 +261,7 @@ def _lines(board: Leaderboard) -> Iterator[Sequence[Value]]:
     columns = len(head)
     head += ["origin"] if board.has_origins else []
     yield head
-    for standing in board.standings:
+    for standing in board.ranked_rows:
         yield (*_line(standing, axes), standing.row.origin)[: len(head)]
     for left in board.left_out:
         yield (*_reason(left, columns), left.row.origin)[: len(head)]
@@ -272,7 +271,7 @@ def _unit(unit: str) -> str:
     return {"US$ per million queries": "usd_per_million_queries", "queries/s": "qps"}.get(unit, unit.lower())
 
 
-def _line(each: Standing, axes: list[str]) -> list[Value]:
+def _line(each: RankedRow, axes: list[str]) -> list[Value]:
     row = each.row
     price = (row.price.instance_type, row.price.usd_per_hour) if row.price else (None, None)
     line: list[Value] = [each.rank, row.system, row.profile, row.suite, *price, each.score]
@@ -284,7 +283,7 @@ def _line(each: Standing, axes: list[str]) -> list[Value]:
     return [*line, each.state.value if each.state else None, row.validity.value, row.key, None]
 
 
-def _reason(left: LeftOut, columns: int) -> list[Value]:
+def _reason(left: ExcludedRow, columns: int) -> list[Value]:
     row = left.row
     line: list[Value] = [None, row.system, row.profile, row.suite]
     line += [None] * (columns - len(line) - 3)
@@ -292,7 +291,7 @@ def _reason(left: LeftOut, columns: int) -> list[Value]:
 
 
 def _content(board: Leaderboard) -> dict[str, Any]:
-    asked, table = board.asked, board.table
+    asked, table = board.query, board.table
     return {
         "leaderboard_version": LEADERBOARD_VERSION,
         "dataset": asked.dataset,
@@ -318,7 +317,7 @@ def _content(board: Leaderboard) -> dict[str, Any]:
             "date": table.price_date,
             "source": table.price_source,
         },
-        "rows": [_standing(each) for each in board.standings],
+        "rows": [_standing(each) for each in board.ranked_rows],
         "left_out": [
             {"system": each.row.system, "profile": each.row.profile, "suite": each.row.suite, "key": each.row.key}
             | {"origin": each.row.origin, "outcome": each.row.outcome.value, "reason": each.reason}
@@ -327,7 +326,7 @@ def _content(board: Leaderboard) -> dict[str, Any]:
     }
 
 
-def _standing(each: Standing) -> dict[str, Any]:
+def _standing(each: RankedRow) -> dict[str, Any]:
     row = each.row
     return {
         "rank": each.rank,

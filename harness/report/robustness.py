@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from harness.analysis.robustness import Condition, Robustness, Standing
+from harness.analysis.robustness import Condition, RankedSystem, Robustness
 from harness.report.document import MISSING, Document, Escape, Grid, GridColumn, Section, Value, grid_of
 
 # Version of the JSON.
@@ -43,7 +43,7 @@ def robustness_document(boards: Sequence[Robustness]) -> Document:
 
 
 def _section(board: Robustness, escape: Escape) -> Section:
-    standings: list[GridColumn[tuple[int, Standing]]] = [
+    standings: list[GridColumn[tuple[int, RankedSystem]]] = [
         ("", True, lambda item: str(item[0])),
         ("system", False, lambda item: escape(item[1].system)),
         (board.measure, True, lambda item: f"{item[1].value:.4f}"),
@@ -70,7 +70,7 @@ def _section(board: Robustness, escape: Escape) -> Section:
     )
 
 
-def _rank_interval(standing: Standing) -> str:
+def _rank_interval(standing: RankedSystem) -> str:
     if standing.low is None or standing.high is None:
         return MISSING
     return f"{standing.low:g}" if standing.low == standing.high else f"{standing.low:g} to {standing.high:g}"

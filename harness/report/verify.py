@@ -13,7 +13,7 @@ from typing import Any
 from harness.analysis import leaderboard, results_folder, row_cache, row_pricing, rows
 from harness.analysis import published as published_tables
 from harness.analysis.cell_cache import Made
-from harness.analysis.leaderboard import Asked, Bound
+from harness.analysis.leaderboard import Bound, LeaderboardQuery
 from harness.analysis.published import Published
 from harness.analysis.table import Table
 from harness.errors import FileError, HarnessError, UsageError
@@ -207,7 +207,7 @@ def _report(report: Report, measured: Measured) -> dict[str, Any]:
 def _leaderboard(report: Report, measured: Measured) -> dict[str, Any]:
     """``harness leaderboard --format json``."""
     stored, measure = report.content, str(report.content["measure"])
-    asked = Asked(
+    asked = LeaderboardQuery(
         dataset=stored["dataset"],
         measure=measure,
         weights=dict(stored["weights"]),

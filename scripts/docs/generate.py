@@ -21,7 +21,7 @@ from harness.report import columns, job_columns
 from harness.report.job_columns import Described
 from harness.results import reader
 from harness.results.schema import SCHEMA_VERSION
-from scripts.docs import architecture, published_page
+from scripts.docs import architecture, frechet_page, published_page
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -35,6 +35,7 @@ def pages() -> dict[str, str]:
         "reference/commands.md": commands(),
         "reference/columns.md": columns_page(),
         "reference/published.md": published_page.page(),
+        "reference/frechet-scifact.md": frechet_page.page(),
         "reference/dependencies.md": architecture.dependencies(),
         "../CONTRIBUTING.md": architecture.contributing(),
     }
@@ -79,20 +80,24 @@ def system_reference() -> str:
 def commands() -> str:
     """The help of every command."""
     text = (
-        "# Commands\n\nGenerated from `harness/cli.py` by `make docs`.\n\n"
+        "# Commands\n\nGenerated from `harness/cli/` by `make docs`.\n\n"
         "Exit codes: 0 done, 1 something failed and is stored, 2 usage, 130 stopped.\n"
     )
-    for name, command in sorted(_commands(cli.main)):
+    for name, command in sorted(commands_of(cli.main)):
         context = click.Context(command, info_name=f"harness {name}", max_content_width=100, terminal_width=100)
         text += f"\n## harness {name}\n\n```text\n{command.get_help(context)}\n```\n"
     return text
 
 
-def _commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
-    for name, command in group.commands.items():
+def commands_of(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Yield every command of a group, and their commands, with the words that call it."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         yield before + name, command
         if isinstance(command, click.Group):
-            yield from _commands(command, f"{before}{name} ")
+            yield from commands_of(command, f"{before}{name} ")
 
 
 def columns_page() -> str:

@@ -19,7 +19,7 @@ from harness.launch.base import Ended, Launcher, LaunchRequest, Limits
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.launch.process import ProcessLauncher
-from harness.progress import Progress
+from harness.progress import Step
 from harness.records import Envelope, Outcome
 from tests.conftest import Bench
 
@@ -33,7 +33,7 @@ class Builder(FakeLauncher):
         super().__init__()
         self.mischief = mischief
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
         ended = super().launch(job, progress)
         self.mischief(job.index_dir)
         return ended
@@ -85,7 +85,7 @@ class Full(FakeLauncher):
         super().__init__(lambda _: outcome)
         self.words = words
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
         return replace(super().launch(job, progress), log=self.words)
 
 

@@ -32,12 +32,13 @@ from harness.aws.cloud_run.records import Beat, End, Part, dump, fetch, read
 from harness.aws.errors import aws_errors, concealed
 from harness.aws.objects import Objects
 from harness.errors import AwsError, FileError, HarnessError, JobError, UsageError
-from harness.jobs import environment, indexes, suite
+from harness.jobs import environment, indexes, orchestrator, suite
 from harness.jobs.assignment import AssignedJob, AssignedWork, RunCallbacks
 from harness.jobs.inputs import RunOptions
 from harness.jobs.suite import Suite
-from harness.launch.base import Report
+from harness.launch.base import Launcher, Report
 from harness.launch.docker_errors import engine_errors
+from harness.progress import Screen
 from harness.results.reader import StoredJob
 from harness.results.schema import job_key
 
@@ -256,6 +257,19 @@ def suite_of(part: Part, file: Path) -> Suite:
     # In their order, because the overhead is measured on the first.
     names = [name for name in map(suite.dataset_name, part.suite.get("datasets", ())) if name in part.datasets]
     return suite.parse({**part.suite, "datasets": [f"./{_DATASETS}/{name}" for name in dict.fromkeys(names)]}, file)
+
+
+def run_part(file: Path, given: RunOptions, launcher: Launcher, screen: Screen) -> bool:
+    """Run the part that the agent wrote to a file; return whether every job is uploaded."""
+    assignment = read_assignment(file)
+    loaded = suite_of(assignment.part, file)
+    work = Objects(Connections(), parse_uri(assignment.work))
+    uploader = Uploader(assignment, work, given.cache, screen.say)
+    try:
+        orchestrator.run(loaded, options(given, loaded, assignment.part, uploader), launcher, screen)
+    finally:
+        uploader.finish()  # after an error too, because measured jobs are worth uploading
+    return not uploader.status.troubles
 
 
 def options(usual: RunOptions, suite: Suite, part: Part, follower: RunCallbacks) -> RunOptions:

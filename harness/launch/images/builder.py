@@ -194,7 +194,7 @@ class _Maker:
         what, platform = f"engine {system.engine!r}", system.platform
         wheels = {
             lock: assets.wheels(lock, system.extra_indexes, self._cache, self._report, platform)
-            for lock in (*system.part_locks.values(), system.lock)
+            for lock in (*system.shared_locks.values(), system.lock)
         }
         with filesystem.cache_lock(self._cache, _FETCHING):
             files = assets.fetch(system.engine, system.engine_assets, self._cache, self._models, self._report)

@@ -97,10 +97,10 @@ class EngineFile(ConfigModel):
     extra_indexes: tuple[str, ...] = Field(
         default=(), description="package indexes that are asked as well when the plain download of the lock fails"
     )
-    parts: tuple[str, ...] = Field(
+    shared: tuple[str, ...] = Field(
         default=(),
-        description="code that engines share: folders of `images/parts/`, put into /opt/parts; the PyPI packages that a"
-        " part pins in a `requirements.lock` of its own come into the build as `packages/<part>`",
+        description="code that engines share: folders of `images/shared/`, put into /opt/shared; the PyPI packages that a"
+        " folder pins in its own `requirements.lock` come into the build as `packages/<folder>`",
     )
     prepare: str | None = Field(
         default=None,

@@ -12,10 +12,11 @@ from click.testing import CliRunner, Result
 from harness import config
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.objects import Objects
-from harness.aws.results.mirror import Wants, Watch, sync
+from harness.aws.results.mirror import Wants, sync
 from harness.aws.results.names import Place
 from harness.cli import main
 from tests.aws import server
+from tests.support.messages import messages
 
 
 @dataclass
@@ -43,8 +44,8 @@ class Bucket:
         return Place(S3Uri("bucket", prefix), self.cache)
 
     def sync(self, prefix: str = "results", wants: Wants = Wants.ALL, *, thorough: bool = False) -> None:
-        self.said: list[str] = []
-        sync(self.place(prefix), self.connections, wants, Watch(self.said.append), thorough=thorough)
+        with messages() as self.said:
+            sync(self.place(prefix), self.connections, wants, thorough=thorough)
 
 
 @pytest.fixture

@@ -23,7 +23,6 @@ from harness.aws.clients import S3Uri, parse_uri
 from harness.aws.objects import Objects
 from harness.aws.results import lock, publish
 from harness.aws.results.lock import Lock
-from harness.aws.results.mirror import Watch
 from harness.aws.results.names import Place
 from harness.aws.results.publish import Publisher
 from harness.errors import AwsError, StoreError
@@ -159,7 +158,7 @@ def directly(bench: Bench, bucket: Bucket, cache: Path, below: str = "") -> RunS
     """The run alone, without the table after it."""
     path = bench.suite(profiles=["cpu1-mem256m", "cpu2-mem4"])
     place = Place(parse_uri(HERE), cache)
-    publisher = Publisher(place, bucket.connections, Watch())
+    publisher = Publisher(place, bucket.connections)
     options = RunOptions(place.folder / below, cache, path.parent, shelf=publisher)
     return orchestrator.run(suite.load(path), options, FakeLauncher(), Screen(Console(quiet=True)))
 

@@ -212,13 +212,13 @@ def test_what_prepares_the_assets_runs_at_the_build_and_its_complaint_is_told(
 ) -> None:
     (tmp_path / "models" / "model").mkdir(parents=True)
     (tmp_path / "models" / "model" / "file").write_text("weights")
-    part = tmp_path / "parts" / "shared"
+    part = tmp_path / "shared" / "common"
     part.mkdir(parents=True)
     (part / "__init__.py").touch()
     (part / "prepare.py").write_text(PREPARE)
     with (toy.engine_dir / "Dockerfile").open("a") as file:
-        file.write("COPY parts /opt/parts\nENV PYTHONPATH=/opt/parts\nUSER 65532:65532\n")
-    update = {"parts": (part,), "prepare": "shared.prepare", "prepare_params": ("say",)}
+        file.write("COPY shared /opt/shared\nENV PYTHONPATH=/opt/shared\nUSER 65532:65532\n")
+    update = {"shared": (part,), "prepare": "common.prepare", "prepare_params": ("say",)}
     toy = with_asset(toy, hashlib.sha256(b"weights").hexdigest()).model_copy(update=update)
 
     def ensure(word: str) -> builder.Image:

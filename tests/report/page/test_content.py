@@ -114,12 +114,12 @@ def test_the_page_knows_the_presets_cutoffs_and_pairs(results: Made) -> None:
 
 
 def test_a_terminal_gets_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.cli.report import report
+    from harness.cli import main
 
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     shipped = str(FOLDER.parents[2] / "results" / "published" / "santhanam2023")
     with pytest.raises(SystemExit) as ended:
-        report.main(["--format", "html", shipped], standalone_mode=False)
+        main.main(["report", "--format", "html", shipped], standalone_mode=False)
     assert ended.value.code == 2
 
 

@@ -10,4 +10,4 @@ ARG NAME
 COPY --from=first /opt /opt
 COPY --from=engine /opt/${NAME} /opt/${NAME}
 COPY components.json /opt/components.json
-ENV PYTHONPATH=/opt/harness:/opt/parts:/opt/${NAME}:/opt/${NAME}/packages
+ENV PYTHONPATH=/opt/harness:/opt/shared:/opt/${NAME}:/opt/${NAME}/packages

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import late_extensions
+from engine import cpp_extensions
 
 
 def start(cpus: int, gpus: int) -> None:
@@ -30,7 +30,7 @@ def start(cpus: int, gpus: int) -> None:
     torch.set_num_threads(cpus)
     if torch.get_num_interop_threads() != 1:
         torch.set_num_interop_threads(1)
-    late_extensions.serve()
+    cpp_extensions.serve()
     with quiet():
         import colbert  # noqa: F401
     import faiss

@@ -14,17 +14,17 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-import late_engine
-from late_encoding import Encoder, Passages
-from late_kept import Kept
+from engine import runtime
+from engine.build_state import BuildState
+from engine.encoding import Encoder, Passages
 
 FOLDER = "plaid"
 
 
 def build(
-    passages: Passages, encoder: Encoder, config: Any, kept: Kept, chunk: int, progress: Callable[[int], None]
+    passages: Passages, encoder: Encoder, config: Any, state: BuildState, chunk: int, progress: Callable[[int], None]
 ) -> Path:
-    """Make the engine's index below ``kept.folder``.
+    """Make the engine's index below ``state.folder``.
 
     An attempt that follows another takes over each sample and each chunk of ``chunk`` passages that was encoded, and
     the centroids; drawing the sample and the inverted list are made again.
@@ -33,7 +33,7 @@ def build(
         passages: the collection.
         encoder: of documents.
         config: the engine's configuration; its ``index_path`` is set here.
-        kept: what earlier attempts left.
+        state: what earlier attempts left.
         chunk: passages a file of the index.
         progress: is told the number of passages encoded.
 
@@ -43,17 +43,18 @@ def build(
     import torch
     from colbert.data import Collection
     from colbert.infra import Run
-    from late_indexer import Indexer
 
-    folder = kept.folder / FOLDER
+    from engine.indexer import Indexer
+
+    folder = state.folder / FOLDER
     folder.mkdir(exist_ok=True)
     config.configure(index_path=str(folder), rank=0, nranks=1)
     collection = Collection(data=passages)
     collection.get_chunksize = lambda: chunk
-    with late_engine.quiet(), Run().context(config, inherit_config=False), torch.inference_mode():
-        indexer = Indexer(config, collection, encoder, kept, chunk, progress)
+    with runtime.quiet(), Run().context(config, inherit_config=False), torch.inference_mode():
+        indexer = Indexer(config, collection, encoder, state, chunk, progress)
         indexer.setup()
-        kept.piece("codec", lambda: indexer.train(None))
+        state.piece("codec", lambda: indexer.train(None))
         indexer.index()
         indexer.finalize()
     return folder
@@ -79,7 +80,7 @@ class Plaid:
         from colbert.search.index_storage import IndexScorer
 
         self._settings, self._depth = settings, depth
-        with late_engine.quiet():
+        with runtime.quiet():
             self._searcher: Any = Searcher(
                 index=str(index_dir / FOLDER),
                 checkpoint=str(checkpoint),

@@ -1,6 +1,6 @@
 """ColBERT checkpoints: what one must hold, and what names its content.
 
-``python3 -m late_checkpoint ASSETS SYSTEM_JSON`` looks at the checkpoint of a system when its image is made, and ends
+``python3 -m engine.checkpoint ASSETS SYSTEM_JSON`` looks at the checkpoint of a system when its image is made, and ends
 with one line and exit code 1 where it is not what the engine needs.  The engine itself would take such a folder: it
 fills weights that are missing with random numbers, markers that are missing with the unknown token, and ranks.
 """
@@ -13,8 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import late_engine
-import late_extensions
+from engine import cpp_extensions, runtime
 
 _FINGERPRINT = "fingerprint.json"
 # The engine reads these and nothing else of a checkpoint; of two forms of the weights, the first that is there.
@@ -103,7 +102,7 @@ def _merged(folder: Path) -> Any:
     from colbert.infra import ColBERTConfig
 
     try:
-        return ColBERTConfig.from_existing(ColBERTConfig.load_from_checkpoint(str(folder)), late_engine.config(folder))
+        return ColBERTConfig.from_existing(ColBERTConfig.load_from_checkpoint(str(folder)), runtime.config(folder))
     except (ValueError, TypeError, AttributeError) as error:
         raise BadCheckpoint(
             f"{folder.name}/artifact.metadata cannot be read ({_line(error)}); bring it anew"
@@ -170,12 +169,12 @@ def main(assets: str, system: str) -> int:
         print(f"the parameter 'checkpoint' names {folder.name!r}, which is no folder of the assets", file=sys.stderr)
         return 1
     try:
-        late_engine.start(cpus=1, gpus=0)
-        with late_engine.quiet():
+        runtime.start(cpus=1, gpus=0)
+        with runtime.quiet():
             check(folder)
         # Not in a job, which would be timed with it.
-        late_extensions.ensure()
-    except (BadCheckpoint, late_extensions.CannotCompile) as error:
+        cpp_extensions.ensure()
+    except (BadCheckpoint, cpp_extensions.CannotCompile) as error:
         print(error, file=sys.stderr)
         return 1
     if all((folder / name).is_file() for name in _WEIGHTS):

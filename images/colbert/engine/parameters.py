@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import late_uncompressed
-
+from engine import uncompressed
 from harness.records import Scalar
 
 _BOTH = ("method", "checkpoint", "document_tokens", "batch_size", "chunk_documents", "query_tokens")
@@ -37,5 +36,5 @@ def check(params: dict[str, Scalar]) -> None:
             raise ValueError(f"the parameter {name!r} is missing; the method {method} reads it")
     if method == "plaid" and params["nbits"] not in (1, 2, 4):
         raise ValueError(f"nbits is {params['nbits']!r}, must be 1, 2 or 4")
-    if method == "uncompressed" and params["candidates"] not in late_uncompressed.CANDIDATES:
+    if method == "uncompressed" and params["candidates"] not in uncompressed.CANDIDATES:
         raise ValueError(f"candidates is {params['candidates']!r}, must be 'faiss' or 'all'")

@@ -1,6 +1,6 @@
 """The engine's indexer with the parts replaced that hold it up; each comment says why.
 
-Imports the engine: call ``late_engine.start`` first.
+Imports the engine: call ``runtime.start`` first.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import torch
 from colbert.indexing.collection_indexer import CollectionIndexer
 from colbert.indexing.index_saver import IndexSaver
 from colbert.infra.launcher import set_seed
-from late_encoding import Encoder
-from late_kept import Kept
+
+from engine.build_state import BuildState
+from engine.encoding import Encoder
 
 # The engine's own: what it samples, and how it splits the sample, is drawn from this.
 _SEED = 12345
@@ -27,7 +28,7 @@ class Indexer(CollectionIndexer):  # type: ignore[misc]
         config: the engine's configuration.
         collection: the engine's, of streamed texts.
         encoder: of documents.
-        kept: pieces of this attempt and of earlier ones.
+        state: pieces of this attempt and of earlier ones.
         chunk: passages a file of the index.
         progress: is told the number of passages encoded.
     """
@@ -37,7 +38,7 @@ class Indexer(CollectionIndexer):  # type: ignore[misc]
         config: Any,
         collection: Any,
         encoder: Encoder,
-        kept: Kept,
+        state: BuildState,
         chunk: int,
         progress: Callable[[int], None],
     ) -> None:
@@ -45,7 +46,7 @@ class Indexer(CollectionIndexer):  # type: ignore[misc]
         self.verbose, self.config, self.rank, self.nranks = 0, config, 0, 1
         self.use_gpu = config.total_visible_gpus > 0
         self.collection, self.saver = collection, IndexSaver(config)
-        self.encoder, self.kept, self.chunk, self.progress = encoder, kept, chunk, progress
+        self.encoder, self.state, self.chunk, self.progress = encoder, state, chunk, progress
         self.sampled: list[int] = []
         self.encoded = 0
 
@@ -69,7 +70,7 @@ class Indexer(CollectionIndexer):  # type: ignore[misc]
         for start in range(0, len(self.sampled), self.chunk):
             size = min(self.chunk, len(self.sampled) - start)
             part = [next(texts) for _ in range(size)]
-            lengths += self.kept.piece(f"sample-{start}", lambda part=part: self._encode(part))[1]
+            lengths += self.state.piece(f"sample-{start}", lambda part=part: self._encode(part))[1]
             self.encoded = start + size
             self.progress(self.encoded)
         self.num_sample_embs = sum(lengths)
@@ -91,7 +92,7 @@ class Indexer(CollectionIndexer):  # type: ignore[misc]
         sample = torch.empty(self.num_sample_embs, self.config.dim, dtype=torch.float16)
         place = 0
         for start in range(0, len(self.sampled), self.chunk):
-            vectors = self.kept.again(f"sample-{start}")[0]
+            vectors = self.state.load(f"sample-{start}")[0]
             sample[place : place + len(vectors)] = vectors
             place += len(vectors)
         sample = sample[torch.randperm(len(sample))]
@@ -113,7 +114,7 @@ class Indexer(CollectionIndexer):  # type: ignore[misc]
                 self.saver._write_chunk_to_disk(number, offset, codec.compress(vectors), lengths)
 
             before = self.encoded
-            self.kept.piece(f"chunk-{number}", write)
+            self.state.piece(f"chunk-{number}", write)
             self.encoded = before + rest
             self.progress(self.encoded)
 
@@ -123,7 +124,7 @@ class Indexer(CollectionIndexer):  # type: ignore[misc]
         last = bisect_left(self.sampled, offset + len(texts))
         vectors: dict[int, Any] = {}
         for start in range(first // self.chunk * self.chunk, last, self.chunk):
-            flat, lengths = self.kept.again(f"sample-{start}")
+            flat, lengths = self.state.load(f"sample-{start}")
             for place, each in enumerate(flat.split(lengths), start):
                 if first <= place < last:
                     vectors[self.sampled[place] - offset] = each

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import late_engine
-
+from engine import runtime
 from harness.driver.adapter import Corpus
 
 
@@ -37,7 +36,7 @@ class Encoder:
     def __init__(self, folder: Path, config: Any, gpu: bool) -> None:
         from colbert.modeling.checkpoint import Checkpoint
 
-        with late_engine.quiet():
+        with runtime.quiet():
             checkpoint = Checkpoint(str(folder), colbert_config=config, verbose=0)
         self.checkpoint: Any = checkpoint.cuda() if gpu else checkpoint
         self.dimensions = int(self.checkpoint.colbert_config.dim)

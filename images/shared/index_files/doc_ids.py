@@ -14,7 +14,7 @@ _ENDS = "ids.npy"
 
 
 class Ids:
-    """The ids of an index's rows: ``ids[row]``.
+    """The document ids of an index's rows: ``ids[row]``.
 
     Raises:
         ValueError: they are missing, or damaged.
@@ -38,11 +38,11 @@ class Ids:
 
 
 def write(folder: Path, ids: Iterable[str]) -> None:
-    """Write the ids of some rows; they are never in memory together."""
+    """Write the ids of rows, one at a time in memory."""
     ends, end = array("q"), 0
     with (folder / BYTES).open("wb") as target:
-        for each in ids:
-            end += target.write(each.encode("utf-8"))
+        for doc_id in ids:
+            end += target.write(doc_id.encode("utf-8"))
             ends.append(end)
     numpy.save(folder / _ENDS, numpy.array(ends, dtype=numpy.int64))
 

@@ -1,7 +1,7 @@
 """ColBERTv1: every token vector kept as it is (float16), every candidate compared in full.
 
 Follows the authors' branch ``colbertv1`` (SIGIR 2020).  Its markers, masks and query expansion are those that
-``colbert-ai`` has kept.  ``candidates = "faiss"`` is its end-to-end retrieval: ``indexing/faiss_index.py`` and
+``colbert-ai`` has state.  ``candidates = "faiss"`` is its end-to-end retrieval: ``indexing/faiss_index.py`` and
 ``index_faiss.py`` (an IVF of 2^ceil(log2(8 * sqrt(vectors))) cells over product quantisation of 16 x 8 bits, trained on
 a 5 % sample), ``ranking/faiss_index.py`` (the ``faiss_depth`` nearest token vectors of each of the query's, in
 ``nprobe`` cells; 1024 and 32 in its README), ``ranking/index_part.py`` (all vectors in memory, float16).
@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from late_encoding import Encoder, Passages
-from late_kept import Kept
+from engine.build_state import BuildState
+from engine.encoding import Encoder, Passages
 
 FOLDER = "uncompressed"
 CANDIDATES = ("faiss", "all")
@@ -34,14 +34,14 @@ _AT_ONCE = 4096
 def build(
     passages: Passages,
     encoder: Encoder,
-    kept: Kept,
+    state: BuildState,
     *,
     candidates: str,
     chunk: int,
     batch_size: int,
     progress: Callable[[int], None],
 ) -> Path:
-    """Encode all passages below ``kept.folder``, in files of ``chunk`` passages that a later attempt takes over.
+    """Encode all passages below ``state.folder``, in files of ``chunk`` passages that a later attempt takes over.
 
     With ``candidates="faiss"`` the sample that the index is trained on is held in memory (float32).
 
@@ -50,7 +50,7 @@ def build(
     """
     import numpy
 
-    folder = kept.folder / FOLDER
+    folder = state.folder / FOLDER
     folder.mkdir(exist_ok=True)
     encoded = 0
 
@@ -67,11 +67,11 @@ def build(
             numpy.save(folder / f"{number}.lengths.npy", numpy.array(lengths, dtype=numpy.int64))
 
         before = encoded
-        kept.piece(f"chunk-{number}", write)
+        state.piece(f"chunk-{number}", write)
         encoded = before + len(texts)
         progress(encoded)
     if candidates == "faiss":
-        kept.piece("faiss", lambda: _index(folder))
+        state.piece("faiss", lambda: _index(folder))
     return folder
 
 

@@ -25,7 +25,7 @@ def module(name: str) -> ModuleType:
     return made
 
 
-fusing = module("fusing")
+rank_fusion = module("rank_fusion")
 
 FIRST = [Hit("a", 10.0), Hit("b", 6.0), Hit("c", 2.0)]
 SECOND = [Hit("b", 0.9), Hit("d", 0.5), Hit("a", 0.4)]
@@ -33,7 +33,7 @@ SECOND = [Hit("b", 0.9), Hit("d", 0.5), Hit("a", 0.4)]
 
 def scores(first: list[Hit] = FIRST, second: list[Hit] = SECOND, **params: Any) -> dict[str, float]:
     lists = [([hit.doc_id for hit in hits], [hit.score for hit in hits]) for hits in (first, second)]
-    found: dict[str, float] = fusing.fuse(params)(lists)
+    found: dict[str, float] = rank_fusion.fuse(params)(lists)
     return found
 
 
@@ -47,7 +47,7 @@ def test_reciprocal_rank_fusion_is_as_reckoned_by_hand() -> None:
     }
     found = scores(method="rrf")
     assert found == pytest.approx({doc_id: float(score) for doc_id, score in expected.items()}, rel=1e-15)
-    assert [hit.doc_id for hit in fusing.ranked(found, 10)] == ["b", "a", "d", "c"]
+    assert [hit.doc_id for hit in rank_fusion.ranked(found, 10)] == ["b", "a", "d", "c"]
     assert scores(method="rrf", rrf_k=0)["a"] == pytest.approx(1 + 1 / 3)
 
 
@@ -90,7 +90,7 @@ def test_scores_too_near_for_their_spread_are_equal() -> None:
 
 
 def test_equal_scores_are_in_the_order_of_the_ids() -> None:
-    hits = fusing.ranked({"b": 1.0, "a": 1.0, "c": 2.0, "\u00e9": 1.0, "Z": 1.0}, 4)
+    hits = rank_fusion.ranked({"b": 1.0, "a": 1.0, "c": 2.0, "\u00e9": 1.0, "Z": 1.0}, 4)
     assert [hit.doc_id for hit in hits] == ["c", "Z", "a", "b"]
 
 
@@ -104,9 +104,9 @@ def test_the_order_of_what_each_list_has_first_seen_does_not_matter(params: dict
 
     for _ in range(50):
         first, second = some(), some()
-        ours = fusing.ranked(scores(first, second, **params), 200)
+        ours = rank_fusion.ranked(scores(first, second, **params), 200)
         assert len(ours) == len({hit.doc_id for hit in (*first, *second)})
-        assert fusing.ranked(scores(second, first, **params), 200) == ours
+        assert rank_fusion.ranked(scores(second, first, **params), 200) == ours
 
 
 @pytest.mark.parametrize(
@@ -129,5 +129,5 @@ def test_the_order_of_what_each_list_has_first_seen_does_not_matter(params: dict
 )
 def test_parameters_that_cannot_be_used_are_refused(params: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError) as caught:
-        fusing.fuse(params)
+        rank_fusion.fuse(params)
     assert said in str(caught.value)

@@ -106,7 +106,7 @@ def assets(text: str) -> list[dict[str, object]]:
 
 
 @pytest.mark.slow
-def test_the_newest_commit_is_printed_as_tables_and_weights_are_not_downloaded(images: Path, hub: Hub) -> None:
+def test_pin_prints_the_newest_commit_without_downloading_weights(images: Path, hub: Hub) -> None:
     done = by_itself("pin", "toy", images=images, hub=hub.url)
     assert (done.returncode, done.stderr) == (0, "")
     pins = {"config.json": sha256(NEWER["config.json"]), "model.safetensors": sha256(WEIGHTS)}
@@ -116,7 +116,7 @@ def test_the_newest_commit_is_printed_as_tables_and_weights_are_not_downloaded(i
     assert (images / "toys/systems/toy.toml").read_text() == SYSTEM, "printing changes nothing"
 
 
-def test_written_pins_leave_the_rest_of_the_file_as_it_was(images: Path, hub: Hub) -> None:
+def test_pin_write_leaves_the_rest_of_the_file(images: Path, hub: Hub) -> None:
     done = harness("pin", "toy", "--write", images=images, hub=hub.url)
     path = images / "toys/systems/toy.toml"
     assert (done.returncode, done.stdout) == (0, f"{path}: 2 files pinned\n")
@@ -133,7 +133,7 @@ def test_written_pins_leave_the_rest_of_the_file_as_it_was(images: Path, hub: Hu
     assert again.returncode == 0 and path.read_text().splitlines() == tail, "a second time changes nothing"
 
 
-def test_a_revision_that_the_file_names_is_kept_unless_the_newest_is_asked_for(images: Path, hub: Hub) -> None:
+def test_pin_keeps_a_named_revision_without_newest(images: Path, hub: Hub) -> None:
     plant(images, SYSTEM.replace("files = [", f'revision = "{OLD}"\nfiles = ['))
     kept = assets(harness("pin", "toy", images=images, hub=hub.url).stdout)[0]
     newest = assets(harness("pin", "toy", "--newest", images=images, hub=hub.url).stdout)[0]
@@ -149,9 +149,7 @@ def test_pin_warns_when_the_hub_gives_another_licence(images: Path, hub: Hub) ->
     assert done.returncode == 0
 
 
-def test_a_file_that_was_pinned_as_another_is_refused_but_for_the_newest(
-    images: Path, hub: Hub, tmp_path: Path
-) -> None:
+def test_pin_refuses_a_changed_file_without_newest(images: Path, hub: Hub, tmp_path: Path) -> None:
     known = f'files = ["config.json"]\n\n[assets.sha256]\n"model.safetensors" = "{"0" * 64}"\n'
     path = plant(images, SYSTEM.split("files = [")[0] + known)
     said = f"model.safetensors has the sha256 {sha256(WEIGHTS)}, the system's file says {'0' * 64}"
@@ -164,7 +162,7 @@ def test_a_file_that_was_pinned_as_another_is_refused_but_for_the_newest(
     local = harness("pin", "toy", "--models", str(tmp_path / "models"), "--write", images=images)
     assert (local.returncode, local.stderr) == (
         2,
-        f"harness: {tmp_path}/models/toy: {said}; replace the file by the one that is meant\n",
+        f"harness: {tmp_path}/models/toy: {said}; replace that file\n",
     )
     assert "0" * 64 in path.read_text()
     newest = harness("pin", "toy", "--newest", "--write", images=images, hub=hub.url)
@@ -176,13 +174,13 @@ def test_a_file_that_was_pinned_as_another_is_refused_but_for_the_newest(
     ("asked", "line"),
     [
         ("no hub", "the hub does not answer for someone/toy: [Errno 111] Connection refused; connect to it, or give"),
-        ("no model", "the hub knows no model someone/toy; mend its name, log in if it is private, or give the files"),
-        ("gated", "the hub gives someone/toy to whom it was granted alone; log in"),
+        ("no model", "the hub has no model someone/toy; mend its name, log in if it is private, or give the files"),
+        ("gated", "the hub restricts access to someone/toy; log in"),
         ("no revision", "the hub's someone/toy has no such revision; add --newest, or mend it"),
         ("no file", f"the hub's someone/toy has no model.safetensors at {NEW[:12]}, it has README.md, config.json;"),
     ],
 )
-def test_what_the_hub_cannot_give_is_one_line(images: Path, hub: Hub, asked: str, line: str) -> None:
+def test_hub_failure_is_one_line(images: Path, hub: Hub, asked: str, line: str) -> None:
     if asked == "no model":
         hub.models.clear()
     elif asked == "gated":
@@ -199,7 +197,7 @@ def test_what_the_hub_cannot_give_is_one_line(images: Path, hub: Hub, asked: str
 
 
 @pytest.mark.parametrize("place", ["toy", "someone/toy"])
-def test_a_local_folder_gives_the_pins_without_a_hub(images: Path, tmp_path: Path, place: str) -> None:
+def test_pin_reads_a_local_folder_without_a_hub(images: Path, tmp_path: Path, place: str) -> None:
     folder = tmp_path / "models" / place
     folder.mkdir(parents=True)
     for name, content in MODEL.items():
@@ -211,7 +209,7 @@ def test_a_local_folder_gives_the_pins_without_a_hub(images: Path, tmp_path: Pat
     assert "revision" not in told, "a local file does not tell of which commit it is"
 
 
-def test_a_local_folder_that_lacks_a_file_is_one_line(images: Path, tmp_path: Path) -> None:
+def test_local_folder_without_a_file_is_one_line(images: Path, tmp_path: Path) -> None:
     (tmp_path / "models/toy").mkdir(parents=True)
     done = harness("pin", "toy", "--models", str(tmp_path / "models"), images=images)
     assert done.returncode == 2
@@ -220,13 +218,13 @@ def test_a_local_folder_that_lacks_a_file_is_one_line(images: Path, tmp_path: Pa
     assert f"there is no folder {tmp_path}/toy or {tmp_path}/someone/toy; put the files" in elsewhere.stderr
 
 
-def test_a_system_without_files_has_nothing_to_pin(images: Path) -> None:
+def test_pin_refuses_a_system_without_files(images: Path) -> None:
     plant(images, 'description = "no weights"\n')
     done = harness("pin", "toy", images=images)
     assert (done.returncode, done.stderr) == (2, "harness: system 'toy' has no files to pin; it needs none\n")
 
 
-def test_pins_of_a_shipped_file_that_cannot_be_written_go_to_the_users_folder(
+def test_pins_go_to_the_users_folder_if_the_shipped_file_is_read_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shipped, own = tmp_path / "shipped", tmp_path / "own"
@@ -248,7 +246,7 @@ def test_pins_of_a_shipped_file_that_cannot_be_written_go_to_the_users_folder(
     assert not found.unpinned and found.engine_dir == path.parent.parent, "it takes the shipped one's place"
 
 
-def test_several_assets_are_pinned_each_by_its_own() -> None:
+def test_each_asset_gets_its_own_pins() -> None:
     text = (
         'description = "two encoders"\n\n'
         '[[assets]]\nfolder = "query"\nlicence = "MIT"\nhub = "a/q"\nfiles = ["w"]  # tiny\n\n'
@@ -272,19 +270,24 @@ def asset(folder: str, hub: str, revision: str, digit: str) -> Asset:
     return Asset.model_validate(declared)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        'assets = [{ folder = "m", licence = "MIT", hub = "a/m", files = ["w"] }]\n',
-        '[[assets]]\nfolder = "m"\nlicence = "MIT"\nhub = "a/m"\nfiles = ["w"]\n\n[search_params]\nk = 1\n',
-    ],
-)
-def test_tables_that_cannot_be_edited_line_by_line_are_left_alone(text: str) -> None:
+def test_pins_are_refused_if_assets_are_no_tables() -> None:
+    text = 'assets = [{ folder = "m", licence = "MIT", hub = "a/m", files = ["w"] }]\n'
     with pytest.raises(FileError, match=r"odd.toml: its \[\[assets\]\] cannot be edited safely"):
         pins_images.with_pins(text, [asset("m", "a/m", NEW, "3")], Path("odd.toml"))
 
 
-def test_printed_tables_are_the_asset_again() -> None:
+def test_pins_are_written_between_other_tables() -> None:
+    head, tail = (
+        '[[assets]]\nfolder = "m"\nlicence = "MIT"\nhub = "a/m"\n',
+        "\n# Of searches.\n[search_params]\nk = 1  # few\n",
+    )
+    text = pins_images.with_pins(f'{head}files = ["w"]\n{tail}', [asset("m", "a/m", NEW, "3")], Path("odd.toml"))
+    assert text == f'{head}revision = "{NEW}"\n\n[assets.sha256]\n"w" = "{"3" * 64}"\n{tail}'
+    again = pins_images.with_pins(text, [asset("m", "a/m", NEW, "3")], Path("odd.toml"))
+    assert again == text
+
+
+def test_printed_tables_parse_back_to_the_asset() -> None:
     told = Asset(
         folder="m",
         licence="Apache-2.0",

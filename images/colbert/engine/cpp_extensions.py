@@ -1,8 +1,8 @@
 """The C++ extensions of the ColBERT engine, compiled once.
 
 The engine compiles each when it first uses it, which takes a compiler and some minutes.  An image has them ready in
-``extensions/`` beside this file; where they are missing (the ``process`` launcher) they are compiled into it.
-``python3 -m late_extensions`` compiles all that a search without a GPU uses, and where a CUDA compiler is among the
+``extensions/`` beside this package; where they are missing (the ``process`` launcher) they are compiled into it.
+``python3 -m engine.cpp_extensions`` compiles all that a search without a GPU uses, and where a CUDA compiler is among the
 packages what one on a GPU uses, into ``extensions-cuda/``.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-_HERE = Path(__file__).resolve().parent
+_HERE = Path(__file__).resolve().parents[1]
 _ON_CPU = _HERE / "extensions"
 _ON_GPU = _HERE / "extensions-cuda"
 
@@ -136,7 +136,7 @@ def ensure() -> None:
     _ensure_on_cpu()
     if _find_cuda():
         # In a process of its own: one for GPUs has the name of one for CPUs, and PyTorch renames the second of a name.
-        alone = [sys.executable, "-m", "late_extensions", "cuda"]
+        alone = [sys.executable, "-m", "engine.cpp_extensions", "cuda"]
         done = subprocess.run(alone, stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode:
             raise CannotCompile((done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1])
