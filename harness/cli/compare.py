@@ -24,13 +24,7 @@ from harness.cli.options import (
     results_path,
 )
 from harness.cli.output import FORMATS, format_option, output_option, show
-from harness.cli.stored_results import (
-    StoredResults,
-    measures_option,
-    of_files,
-    queries_option,
-    without_queries_option,
-)
+from harness.cli.stored_results import StoredResults, measures_option, of_files, queries_option, without_queries_option
 from harness.errors import FileError, UnknownName, UsageError
 from harness.evaluation import evaluate_runs, input_files, judged_runs, measure_names, run_notes
 from harness.progress import bar
