@@ -108,17 +108,17 @@ def test_the_version_is_one() -> None:
     assert "version" in declared["project"]["dynamic"] and "version" not in declared["project"]
 
 
-def test_the_readmes_table_has_the_columns_and_notes_of_today(bench: Bench) -> None:
+def test_the_demo_page_shows_the_columns_and_notes_of_today(bench: Bench) -> None:
     bench.run(FakeLauncher(), bench.suite())
     jobs = reader.read_jobs(bench.results)
     made = report.render(results_folder.build(jobs, snapshot=prices.snapshot()), "md").splitlines()
-    readme = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    page = (ROOT / "docs" / "reference" / "quickstart.md").read_text(encoding="utf-8").splitlines()
     (header,) = [line for line in made if line.startswith("| system")]
-    assert header in readme
-    # What holds for every table stands under it word for word.
+    assert header in page
+    # notes that hold for every table are the same word for word
     for start in ("- Latency mean:", "- Percentiles:", "- Peak anonymous:", "- Cost, sequential:", "- Prices:"):
         (line,) = [each for each in made if each.startswith(start)]
-        assert line in readme
+        assert line in page
 
 
 def test_the_example_on_the_page_on_cost_is_what_is_printed() -> None:

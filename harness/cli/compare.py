@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from harness.analysis import comparison, rejudge
 from harness.analysis.comparison import Comparison
-from harness.analysis.paired_differences import Asked
+from harness.analysis.paired_differences import QueryChoice
 from harness.analysis.table import Row
 from harness.cli.locations import mirrored
 from harness.cli.options import (
@@ -24,13 +24,7 @@ from harness.cli.options import (
     results_path,
 )
 from harness.cli.output import FORMATS, format_option, output_option, show
-from harness.cli.stored_results import (
-    StoredResults,
-    measures_option,
-    of_files,
-    queries_option,
-    without_queries_option,
-)
+from harness.cli.stored_results import StoredResults, measures_option, of_files, queries_option, without_queries_option
 from harness.errors import FileError, UnknownName, UsageError
 from harness.evaluation import evaluate_runs, input_files, judged_runs, measure_names, run_notes
 from harness.progress import bar
@@ -134,7 +128,7 @@ def _stored(a: str, b: str, ours: StoredResults, theirs: StoredResults, by: str 
             step(number, len(pairs))
             if count and row.sample_sha256 not in texts:
                 texts[row.sample_sha256] = _texts(ours.folder, row)
-            query = Asked(measure, count, texts.get(row.sample_sha256, {})) if measure else None
+            query = QueryChoice(measure, count, texts.get(row.sample_sha256, {})) if measure else None
             values, other_values = comparison.of(per_query, row), comparison.of(their_per_query, other)
             made.append(comparison.compare(row, other, values, other_values, table.measures, query))
     return made
@@ -210,7 +204,7 @@ def _run_files(
     with bar("compare", "judging") as step:
         values = evaluate_runs.query_values(runs, measures, step)
     chosen = _chosen(by, values.measures)
-    asked = Asked(chosen, count, runs.queries) if chosen else None
+    asked = QueryChoice(chosen, count, runs.queries) if chosen else None
     made = []
     for pair in files.pairs:
         one, two = (name_of[path.resolve()] for path in pair)

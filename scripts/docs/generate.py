@@ -21,7 +21,7 @@ from harness.report import columns, job_columns
 from harness.report.job_columns import Described
 from harness.results import reader
 from harness.results.schema import SCHEMA_VERSION
-from scripts.docs import architecture, published_page
+from scripts.docs import architecture, frechet_page, published_page
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -35,6 +35,7 @@ def pages() -> dict[str, str]:
         "reference/commands.md": commands(),
         "reference/columns.md": columns_page(),
         "reference/published.md": published_page.page(),
+        "reference/frechet-scifact.md": frechet_page.page(),
         "reference/dependencies.md": architecture.dependencies(),
         "../CONTRIBUTING.md": architecture.contributing(),
     }
