@@ -19,7 +19,7 @@ from rich.console import Console
 from benchmarks.spec import ENVELOPE, spec
 from benchmarks.table import Line
 from harness.jobs import orchestrator, suite
-from harness.jobs.inputs import RunOptions
+from harness.jobs.inputs import RunOptions, gather
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import catalog
 from harness.progress import Screen
@@ -76,7 +76,7 @@ def _harness_jobs(path: Path, cache: Path, launcher: DockerLauncher, screen: Scr
     """Seconds from the start of each job to the start of the next: everything that harness does for one."""
     loaded = suite.load(path)
     options = RunOptions(path.parent / "results", cache, path.parent, fresh=True)
-    summary = orchestrator.run(loaded, options, launcher, screen)
+    summary = orchestrator.run_suite(gather(loaded, options, screen), options, launcher, screen)
     if summary.unforeseen:
         raise SystemExit(summary.complaints[0])
     starts = sorted(datetime.fromisoformat(result.started_at) for result, _expected in summary.jobs)

@@ -25,7 +25,7 @@ from rich.console import Console
 
 from benchmarks.table import verdict
 from harness.jobs import orchestrator, suite
-from harness.jobs.inputs import RunOptions
+from harness.jobs.inputs import RunOptions, gather
 from harness.launch.fake import FakeLauncher
 from harness.progress import Screen
 from harness.records import Isolation, to_json
@@ -78,7 +78,8 @@ def _measured(folder: Path) -> Sequence[StoredJob]:
     path = folder / "bench.toml"
     path.write_text(_SUITE)
     options = RunOptions(folder / "model", folder / "cache", folder, None, False)
-    orchestrator.run(suite.load(path), options, FakeLauncher(), Screen(Console(quiet=True)))
+    inputs = gather(suite.load(path), options)
+    orchestrator.run_suite(inputs, options, FakeLauncher(), Screen(Console(quiet=True)))
     return read_jobs(folder / "model")
 
 

@@ -23,7 +23,7 @@ from rich.console import Console
 from xdist.scheduler import LoadScopeScheduling
 
 from harness.jobs import orchestrator, suite
-from harness.jobs.inputs import RunOptions
+from harness.jobs.inputs import RunOptions, gather
 from harness.jobs.orchestrator import RunSummary
 from harness.launch.base import Launcher
 from harness.launch.images.catalog import System
@@ -284,7 +284,9 @@ class Bench:
         path = path or self.suite()
         options = RunOptions(self.results, self.cache, path.parent, only, fresh, retry_noisy)
         self.screen = StringIO()
-        return orchestrator.run(suite.load(path), options, launcher, Screen(Console(file=self.screen, width=200)))
+        screen = Screen(Console(file=self.screen, width=200))
+        inputs = gather(suite.load(path), options, screen)
+        return orchestrator.run_suite(inputs, options, launcher, screen)
 
 
 def make_bench(folder: Path) -> Bench:

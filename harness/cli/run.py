@@ -79,6 +79,7 @@ def run(
     than the suite foresees.
     """
     from harness.jobs import orchestrator
+    from harness.jobs.inputs import gather
     from harness.jobs.suite import load
     from harness.progress import Screen
 
@@ -106,7 +107,8 @@ def run(
             sys.exit(run_elsewhere(launcher, loaded, options, cloud, models, place))
         cloud.refuse(launcher)
         with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
-            summary = orchestrator.run(loaded, options, chosen, Screen(Console(stderr=True)))
+            screen = Screen(Console(stderr=True))
+            summary = orchestrator.run_suite(gather(loaded, options, screen), options, chosen, screen)
         finish(place, loaded.name, loaded.measures, summary)
     for complaint in summary.complaints:
         click.echo(f"harness: {complaint}", err=True)
@@ -119,6 +121,7 @@ def _do_part(file: Path, options: RunOptions, launcher: Launcher) -> bool:
     from harness.aws.cloud_run import worker
     from harness.aws.objects import Objects
     from harness.jobs import orchestrator
+    from harness.jobs.inputs import gather
     from harness.progress import Screen
 
     assignment, screen = worker.read_assignment(file), Screen(Console(stderr=True))
@@ -126,7 +129,8 @@ def _do_part(file: Path, options: RunOptions, launcher: Launcher) -> bool:
     work = Objects(Connections(), parse_uri(assignment.work))
     uploader = worker.Uploader(assignment, work, options.cache, screen.say)
     try:
-        orchestrator.run(suite, worker.options(options, suite, assignment.part, uploader), launcher, screen)
+        options = worker.options(options, suite, assignment.part, uploader)
+        orchestrator.run_suite(gather(suite, options, screen), options, launcher, screen)
     finally:
         uploader.finish()  # also where the rest cannot be done: what is measured is worth having
     return not uploader.status.troubles
@@ -171,6 +175,7 @@ def plan(
 ) -> None:
     """Show what `harness run SUITE` would run and what is done, and run nothing."""
     from harness.jobs import inputs
+    from harness.jobs.plan import plan_here, states
     from harness.jobs.suite import load
     from harness.progress import Screen
 
@@ -179,8 +184,7 @@ def plan(
         options = run_options(suite, of_suite(results, loaded.name, cache, "RECORDS"), only, fresh, cache)
     with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
         gathered = inputs.gather(loaded, options, Screen(Console(stderr=True)))
-        jobs = inputs.planned(gathered, options, chosen)
-    from harness.jobs.plan import states
+        jobs = plan_here(gathered, options, chosen)
 
     columns(
         ("system", "dataset", "scenario", "profile", "state"),

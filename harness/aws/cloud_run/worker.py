@@ -33,8 +33,7 @@ from harness.aws.errors import aws_errors, concealed
 from harness.aws.objects import Objects
 from harness.errors import AwsError, FileError, HarnessError, JobError, UsageError
 from harness.jobs import environment, indexes, suite
-from harness.jobs.assignment import AssignedJob, AssignedWork, RunCallbacks
-from harness.jobs.inputs import RunOptions
+from harness.jobs.inputs import AssignedJob, AssignedWork, RunCallbacks, RunOptions
 from harness.jobs.suite import Suite
 from harness.launch.base import Report
 from harness.launch.docker_errors import engine_errors
@@ -258,11 +257,11 @@ def suite_of(part: Part, file: Path) -> Suite:
     return suite.parse({**part.suite, "datasets": [f"./{_DATASETS}/{name}" for name in dict.fromkeys(names)]}, file)
 
 
-def options(usual: RunOptions, suite: Suite, part: Part, follower: RunCallbacks) -> RunOptions:
+def options(usual: RunOptions, suite: Suite, part: Part, callbacks: RunCallbacks) -> RunOptions:
     """Return the options of a run that does one part alone."""
     jobs = {(job.cell, job.job): AssignedJob(job.repetition, job.key) for job in part.jobs}
     types = dict.fromkeys(suite.profiles, part.instance_type)
-    return replace(usual, share=AssignedWork(jobs, follower, part.builds), instance_types=types)
+    return replace(usual, assigned=AssignedWork(jobs, callbacks, part.builds), instance_types=types)
 
 
 class Uploader(RunCallbacks):

@@ -144,7 +144,7 @@ class _Run:
         for group in groups:
             inputs = fixtures.inputs(group, self._base, self._planted)
             quiet = Screen(Console(quiet=True))
-            summary = orchestrator.run_inputs(inputs, self._options, self._launcher, quiet)
+            summary = orchestrator.run_suite(inputs, self._options, self._launcher, quiet)
             keys = {result.key for result, _ in summary.jobs}
             jobs = [job for job in read_jobs(self._options.results / group.name) if job.result.key in keys]
             for row in rows.measure(jobs, measures=("RR@10",)).rows:
