@@ -5,7 +5,7 @@ One request a line, one reply a line, never more than one request under way.  An
     from harness.driver.subprocess_adapter import command
     ENGINE = command("/opt/engine/bin/my-engine", "--threads={cpus}")
 
-The verbs and their replies stand in docs/container-contract.md.  Writing the request, the engine's work, and reading
+The verbs and their replies stand in docs/reference/container-contract.md.  Writing the request, the engine's work, and reading
 and parsing the reply are all under the clock.  What the engine writes to standard error goes to the job's log.
 """
 

@@ -95,7 +95,7 @@ def texts_of(queries: Mapping[str, str], cache: Path) -> Corpus:
     Raises:
         FileError: there are none.
     """
-    with filesystem.temporary("texts") as folder:
+    with filesystem.temporary_folder("texts") as folder:
         path = folder / "texts.jsonl"
         # As ASCII, which holds half a character too: the corpus has a mark in its place.
         lines = (json.dumps({"_id": name, "text": text}) for name, text in queries.items())
@@ -204,7 +204,7 @@ def _built(system: System, texts: TextSet, bench: EncodingSetup) -> Path:
     if cannot:
         raise JobError(Outcome.NOT_APPLICABLE, f"{cannot}; choose another --profile")
     launcher.sweep()
-    filesystem.sweep_all(bench.cache)
+    filesystem.remove_all_leftovers(bench.cache)
     with bench.screen.task(f"{system.name}: vectors of {texts.name}") as watcher:
         made = indexes.build(
             launcher,

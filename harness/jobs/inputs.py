@@ -5,7 +5,7 @@ Gathering takes seconds and runs no job; it writes nothing but prepared corpora 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ from harness.launch.base import Limits
 from harness.launch.images import assets, catalog
 from harness.launch.images.catalog import System
 from harness.pricing import hardware_profiles
-from harness.progress import Progress, Screen, Watcher
+from harness.progress import Screen, Step
 from harness.records import Envelope
 from harness.results.reader import StoredJob
 from harness.results.schema import Cell
@@ -184,7 +184,7 @@ def gather(suite: Suite, options: RunOptions, screen: Screen | None = None) -> I
 def _load(declared: str, options: RunOptions, screen: Screen | None) -> Dataset:
     """Load a dataset, with a bar while a large corpus is made ready."""
     path = datasets.find(declared, options.suite_dir)
-    watchers: list[Watcher] = []
+    watchers: list[Callable[[Step], None]] = []
     with ExitStack() as stack:
 
         def show(done: int, total: int) -> None:
@@ -192,7 +192,7 @@ def _load(declared: str, options: RunOptions, screen: Screen | None) -> Dataset:
                 return
             if not watchers:  # a small corpus never reports progress
                 watchers.append(stack.enter_context(screen.task(f"{dataset_name(declared)}: corpus")))
-            watchers[0](Progress("documents", done, total))
+            watchers[0](Step("documents", done, total))
 
         dataset = datasets.load(path, options.cache, show)
     if screen is not None and dataset.corpus.empty:

@@ -14,7 +14,7 @@ from harness.driver.output import REPEAT_TRIAL, SAMPLES, WARMUP_TRIAL
 from harness.driver.scenarios import repeated
 from harness.launch.base import LaunchRequest
 from harness.records import Hit, JobSpec, Measurement
-from harness.untrusted import lines_of, most_line_bytes, most_samples, most_trials, open_regular, plain
+from harness.untrusted import MAX_TEXT, bounded_lines, max_line_bytes, max_samples, max_trials, one_line, open_regular
 
 _MOST_STAGES = 16
 # A stage, or a system that is part of another as a stage of it, or a stage of such a system (``bm25.retrieve``).
@@ -53,11 +53,11 @@ def read(job: LaunchRequest) -> tuple[list[Sample], set[str], str | None]:
     doc_ids: set[str] = set()
     stages: set[str] = set()
     warmed: set[str] = set()
-    longest = most_line_bytes(job.spec)
-    most = 2 * most_samples(job.spec)  # ``_incomplete`` names the doubled ones
+    longest = max_line_bytes(job.spec)
+    most = 2 * max_samples(job.spec)  # ``_incomplete`` names the doubled ones
     try:
         with open_regular(job.out / SAMPLES) as file:
-            for number, line in enumerate(lines_of(file, longest), 1):
+            for number, line in enumerate(bounded_lines(file, longest), 1):
                 if number > most:
                     return samples, doc_ids, f"{SAMPLES}: more than {most} samples"
                 if not line.endswith(b"\n"):
@@ -77,7 +77,7 @@ def read(job: LaunchRequest) -> tuple[list[Sample], set[str], str | None]:
     except OSError:
         return samples, doc_ids, None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BadAnswer) as error:
-        return samples, doc_ids, plain(f"{SAMPLES}: line {len(samples) + 1}: {error}")
+        return samples, doc_ids, one_line(f"{SAMPLES}: line {len(samples) + 1}: {error}", MAX_TEXT)
     return samples, doc_ids, None
 
 
@@ -87,7 +87,7 @@ def _sample(line: bytes, spec: JobSpec, known: set[str], warmed: set[str]) -> Sa
     trial, query_id, latency_ns = raw["trial"], raw["query_id"], raw["latency_ns"]
     if not isinstance(query_id, str) or query_id not in known:
         raise ValueError(f"unknown query id {str(query_id)[:80]!r}")
-    timed = range(spec.first_trial, spec.first_trial + most_trials(spec))
+    timed = range(spec.first_trial, spec.first_trial + max_trials(spec))
     if type(trial) is not int or (trial not in timed and trial not in (WARMUP_TRIAL, REPEAT_TRIAL)):
         raise ValueError(f"trial {str(trial)[:20]}, asked for {timed.start} to {timed.stop - 1}")
     if type(latency_ns) is not int or not 0 < latency_ns < 1 << 62:

@@ -77,7 +77,7 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher, screen: S
     swept = launcher.sweep()
     if swept:
         screen.say(f"removed {swept} containers that a dead run had left")
-    filesystem.sweep_all(options.cache)
+    filesystem.remove_all_leftovers(options.cache)
     with store.held():
         keep_inputs(inputs, store)
         callbacks = options.assigned.callbacks if options.assigned else RunCallbacks()

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from harness.config import NAME_PATTERN, Declared, read_toml, validate
+from harness.config import NAME_PATTERN, ConfigModel, read_toml, validate
 from harness.errors import FileError, did_you_mean
 from harness.records import Outcome, ScenarioParams
 from harness.results.schema import NULL_SYSTEM, Cell, matches
@@ -21,7 +21,7 @@ _PROTOCOLS: dict[str, dict[str, Any]] = {
 }
 
 
-class SuiteProtocol(Declared):
+class SuiteProtocol(ConfigModel):
     """Protocol of a suite; the named protocol gives the defaults of all other keys."""
 
     name: Literal["interleaved", "santhanam2023"] = Field(
@@ -75,13 +75,13 @@ class SuiteProtocol(Declared):
         return self.trials // self.jobs
 
 
-class Offline(Declared):
+class Offline(ConfigModel):
     """Parameters of the ``offline`` scenario: batches of queries."""
 
     batch_size: int = Field(default=32, ge=1, le=100_000, description="queries handed to the system at once")
 
 
-class Server(Declared):
+class Server(ConfigModel):
     """Parameters of the ``server`` scenario: Poisson arrivals and a latency target."""
 
     latency_target_s: float = Field(default=0.05, gt=0, description="latency, from the scheduled arrival, to keep")
@@ -90,7 +90,7 @@ class Server(Declared):
     )
 
 
-class Expectation(Declared):
+class Expectation(ConfigModel):
     """Cells with an expected outcome that is not ``ok``: it counts as done, not as a failure."""
 
     system: str = Field(description="system name")
@@ -98,7 +98,7 @@ class Expectation(Declared):
     outcome: Outcome = Field(description="the outcome foreseen")
 
 
-class Restriction(Declared):
+class Restriction(ConfigModel):
     """Hardware profiles that only some of the suite's systems are measured on."""
 
     profiles: tuple[str, ...] = Field(min_length=1, description="hardware profile names; each in one `[[restrict]]`")
@@ -110,7 +110,7 @@ class Restriction(Declared):
         return _each_once(value)
 
 
-class Ec2Settings(Declared):
+class Ec2Settings(ConfigModel):
     """Machines for ``--launcher ec2`` and ``--launcher batch``, where they differ from the priced ones."""
 
     instances: dict[str, str] = Field(
@@ -124,7 +124,7 @@ class Ec2Settings(Declared):
     )
 
 
-class Suite(Declared):
+class Suite(ConfigModel):
     """Systems x datasets x scenarios x hardware profiles, less restrictions, and a protocol."""
 
     name: str = Field(

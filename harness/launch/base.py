@@ -11,7 +11,7 @@ from harness.launch.images.catalog import System
 from harness.launch.monitor.counters import CounterTrace
 from harness.launch.monitor.gpu_trace import GpuTrace
 from harness.launch.monitor.memory import MemoryTrace
-from harness.progress import Progress
+from harness.progress import Step
 from harness.records import Cpuset, Envelope, Isolation, JobSpec, Outcome, to_json
 from harness.results.schema import CanaryReading, Placement
 
@@ -145,7 +145,7 @@ class Launcher(Protocol):
     def prepare(self, system: System, report: Report) -> Prepared:
         """Make the system ready, whatever that takes; ImageError when it cannot be."""
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
         """Run one job to its end.  On KeyboardInterrupt nothing is left running."""
 
     def sweep(self) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -14,11 +16,10 @@ import requests
 from docker.errors import DockerException
 from docker.models.containers import Container
 
-from harness import filesystem
 from harness.driver import cgroup
 from harness.driver.procfs import KeptOpen, read_text
 from harness.errors import EngineError, ImageError
-from harness.filesystem import dead
+from harness.filesystem import has_died
 from harness.launch import cpu_placement, docker_arguments, host, limit_check
 from harness.launch.base import Ended, LaunchRequest, Prepared, Report, Stopped
 from harness.launch.docker_arguments import LABEL, LOG_BYTES, NOBODY, Waiting, arguments
@@ -31,10 +32,11 @@ from harness.launch.monitor.counters import CgroupCounters, CounterTrace
 from harness.launch.monitor.memory import CgroupMemory, MemoryTrace
 from harness.launch.monitor.sampler import Sampler
 from harness.launch.watch import CanaryLog, JobWatch, follow
-from harness.progress import Progress
+from harness.progress import Step
 from harness.records import Envelope, Isolation, Outcome
 from harness.results.schema import Placement
 
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 # What the engine says when the fault is the image's (its entry point, its user), not its own.
 _NO_START = ("OCI runtime", "executable file not found", "no such file or directory", "permission denied", "No command")
 
@@ -107,7 +109,7 @@ class DockerLauncher:
             raise ImageError(f"system {system.name!r}: its image declares VOLUME {', '.join(volumes)}; remove it")
         return _prepared(system, image)
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
         """Run one container from start to end and remove it.
 
         Raises:
@@ -166,7 +168,7 @@ class DockerLauncher:
         removed = 0
         with engine_errors():
             for container in self.client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True):
-                if dead(container.labels[LABEL]):
+                if has_died(container.labels[LABEL]):
                     _remove(container)
                     removed += 1
         return removed
@@ -180,7 +182,7 @@ class DockerLauncher:
 @contextmanager
 def _created(client: docker.DockerClient, job: LaunchRequest, placement: Placement) -> Iterator[Container]:
     """Create the job's container; remove it at the end, whatever happens."""
-    with filesystem.held_back():  # else a container might be made that nobody knows of
+    with _deferred_interrupts():  # else a container might be made that nobody knows of
         container = client.containers.create(**arguments(job, placement))
     try:
         yield container
@@ -274,9 +276,27 @@ def _log(container: Container) -> bytes:
 
 def _remove(container: Container) -> None:
     try:
-        with filesystem.held_back():
+        with _deferred_interrupts():
             container.remove(force=True, v=True)
     except docker.errors.NotFound:
         pass
     except (DockerException, requests.RequestException) as error:
         raise EngineError(f"container {container.name} could not be removed: {error}; remove it by hand") from error
+
+
+@contextmanager
+def _deferred_interrupts() -> Iterator[None]:
+    """Defer stop signals until the block has ended; only the main thread gets any."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    deferred = [number for number in _STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    handlers = {number: signal.signal(number, lambda given, _: received.append(given)) for number in deferred}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if received:
+        raise KeyboardInterrupt

@@ -14,12 +14,12 @@ from docker.models.containers import Container
 from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
 from harness.errors import EngineError, ImageError
-from harness.filesystem import me
+from harness.filesystem import this_process
 from harness.launch.base import LaunchRequest, Prepared, thread_environment
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import emulation, platforms
 from harness.results.schema import Placement
-from harness.untrusted import most_output_bytes
+from harness.untrusted import max_output_bytes
 
 # The label that says whose a container is.
 LABEL = "ir-harness.filesystem"
@@ -41,7 +41,7 @@ def arguments(job: LaunchRequest, placement: Placement) -> dict[str, Any]:
     return {
         "image": job.prepared.reference,
         "name": f"harness-{job.spec.system}-{job.spec.kind}-{secrets.token_hex(4)}",
-        "labels": {LABEL: me()},
+        "labels": {LABEL: this_process()},
         "user": f"{job_user()}:{job_user()}",
         "environment": thread_environment(envelope.cpus),
         "mounts": mounts,
@@ -69,7 +69,7 @@ def _file_limit(job: LaunchRequest) -> list[Ulimit]:
     """No single file of a search job can outgrow what the whole job may leave; an index may be large."""
     if job.spec.kind == "build":
         return []
-    most = most_output_bytes(job.spec)
+    most = max_output_bytes(job.spec)
     return [Ulimit(name="fsize", soft=most, hard=most)]
 
 

@@ -15,7 +15,7 @@ import requests
 
 from harness.driver import cgroup
 from harness.launch import cpu_placement, host
-from harness.launch.docker_errors import plain
+from harness.launch.docker_errors import reason
 from harness.launch.images import platforms
 from harness.launch.monitor import gpu
 from harness.launch.monitor.canary import Canary
@@ -66,7 +66,7 @@ def _engine() -> Iterator[HostCheck]:
         finally:
             client.close()
     except (docker.errors.DockerException, requests.RequestException) as error:
-        text = f"no Docker engine answers: {plain(error)}"
+        text = f"no Docker engine answers: {reason(error)}"
         yield HostCheck(Level.FAIL, "engine", text, f"{remedy}, or use --launcher process")
         return
     yield HostCheck(Level.OK, "engine", f"Docker {info['ServerVersion']}, {info['Driver']}, {info['OperatingSystem']}")

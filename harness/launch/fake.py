@@ -17,7 +17,7 @@ from harness.driver.scenarios import repeated, trial_order
 from harness.launch.base import Ended, Handed, LaunchRequest, Prepared, Report, Stopped
 from harness.launch.images.catalog import System
 from harness.launch.monitor.memory import MemoryTrace
-from harness.progress import Progress
+from harness.progress import Step
 from harness.records import (
     MAX_PROBES,
     EffectiveEnvelope,
@@ -68,12 +68,12 @@ class FakeLauncher:
         assert found is not None
         return found
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
         """Write what the script says."""
         self.launched.append(job)
         outcome = self._script(job)
         handed: tuple[Handed, ...] = ()
-        progress(Progress(job.spec.kind, 1, 1))
+        progress(Step(job.spec.kind, 1, 1))
         if outcome is Outcome.OK:
             handed = self._write(job)
         elif outcome in (Outcome.CRASH, Outcome.BAD_OUTPUT, Outcome.ENVELOPE_MISMATCH):

@@ -23,10 +23,10 @@ from harness.launch.base import Handed, LaunchRequest, Stopped
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.gpu import JobGpus
 from harness.launch.monitor.sampler import Sampler
-from harness.progress import Progress
+from harness.progress import Step
 from harness.records import Outcome, to_json
 from harness.results.schema import CanaryReading, Placement
-from harness.untrusted import most_output_bytes, most_trials, open_regular
+from harness.untrusted import max_output_bytes, max_trials, open_regular
 
 GO = "go-"  # the file that holds the queries of a stretch; its number follows
 _CHUNK = 1 << 20
@@ -67,7 +67,7 @@ class JobWatch:
     def __init__(self, job: LaunchRequest) -> None:
         self._job = job
         self._limits = job.limits
-        self._most_bytes = most_output_bytes(job.spec)
+        self._most_bytes = max_output_bytes(job.spec)
         self._most_index_bytes = most_index_bytes(job) if job.spec.kind == "build" else None
         self._enough_disk = _free_bytes(job.out) > _LEAST_FREE_BYTES
         self._out = job.out  # made once: these are looked at several times a second
@@ -75,7 +75,7 @@ class JobWatch:
         self._events = FollowedFile(job.out / EVENTS)
         self._samples = FollowedFile(job.out / SAMPLES)
         self._started = self._step = time.monotonic()
-        self._most_trials = most_trials(job.spec)
+        self._most_trials = max_trials(job.spec)
         self._asked = self._answered = -1  # the last stretch that the job asked for, and that it was handed
         self._went_ns = self._gone_ns = 0  # before and after the last queries were written
         self._quiet_ns = 0  # until when the job had written no more events than were read
@@ -83,7 +83,7 @@ class JobWatch:
         self.handed: list[Handed] = []
         self._wrote_ns: int | None = None  # what the driver had spent writing when the last trial ended
         self._seen_bytes = 0
-        self.progress = Progress("start", 0, 0)
+        self.progress = Step("start", 0, 0)
 
     @property
     def pausing(self) -> bool:
@@ -194,18 +194,18 @@ class JobWatch:
                 self._end(ended, event)
             elif isinstance(phase, str) and phase.isprintable():
                 self._step = time.monotonic()
-                self.progress = Progress(phase[:40], 0, _count(total) or 0)
+                self.progress = Step(phase[:40], 0, _count(total) or 0)
             elif (steps := _count(done)) is not None:
                 # An open loop writes its samples only when a probe is over; until then the count of answers must rise.
                 if self._job.spec.scenario == "server" and steps > self.progress.done:
                     self._step = time.monotonic()
-                self.progress = Progress(self.progress.phase, steps, self.progress.total)
+                self.progress = Step(self.progress.phase, steps, self.progress.total)
         if self._events.whole:
             self._quiet_ns = now_ns
         answered = len(self._samples.lines())
         if answered:
             self._step = time.monotonic()
-            self.progress = Progress(self.progress.phase, self.progress.done + answered, self.progress.total)
+            self.progress = Step(self.progress.phase, self.progress.done + answered, self.progress.total)
         return self._wrong
 
     def _pause(self, number: int) -> None:
@@ -327,7 +327,7 @@ class CanaryLog:
 def follow(
     watch: JobWatch,
     ended: threading.Event,
-    progress: Callable[[Progress], None],
+    progress: Callable[[Step], None],
     looks: CanaryLog,
     sampler: Sampler | None,
     check: Callable[[], Stopped | None] = lambda: None,

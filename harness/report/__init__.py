@@ -10,11 +10,11 @@ from typing import TypeVar
 
 from harness.analysis.table import Table
 from harness.errors import UnknownName
-from harness.report import csv_json, latex, markdown, terminal
+from harness.report import csv_json, latex, markdown, study, terminal
 
 FORMATS = ("md", "csv", "json", "latex", "terminal")
 # A row for each cell with all that is known of it, or the shape of a paper's tables.
-LAYOUTS = ("rows", "santhanam2023")
+LAYOUTS = ("rows", *study.NAMES)
 
 
 def render(table: Table, format: str, *, width: int = 80, layout: str = "rows") -> str:
@@ -22,7 +22,7 @@ def render(table: Table, format: str, *, width: int = 80, layout: str = "rows") 
 
     Args:
         table: what to write.
-        format: one of ``FORMATS``; there is no ``terminal`` in the layout ``santhanam2023``.
+        format: one of ``FORMATS``; a study's layout has no ``terminal``.
         width: columns of the terminal; of use to ``terminal`` only.
         layout: one of ``LAYOUTS``.
 
@@ -34,10 +34,8 @@ def render(table: Table, format: str, *, width: int = 80, layout: str = "rows") 
     """
     if layout not in LAYOUTS:
         raise UnknownName("layout", layout, LAYOUTS)
-    if layout == "santhanam2023":
-        from harness.report import table3  # the notes that it leaves out are written where statistics are made
-
-        return table3.render(table, format)
+    if layout != "rows":
+        return study.load(layout).render_rows(table, format)
     if format == "terminal":
         return terminal.render(table, width)
     writers = {"md": markdown.render, "csv": csv_json.render_csv, "json": csv_json.render_json, "latex": latex.render}

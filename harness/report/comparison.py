@@ -10,27 +10,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.analysis import comparison
-from harness.analysis.comparison import Comparison, Side
-from harness.analysis.paired_differences import LATENCY, POWER, Changed, Difference
+from harness.analysis.comparison import Comparison, ComparisonSide
+from harness.analysis.paired_differences import LATENCY, POWER, Difference, QueryChange
 from harness.analysis.significance import DRAWS, LEVEL
 from harness.report import headline, writer
 from harness.report.csv_json import written
 from harness.report.markdown import escape, grid
 from harness.report.sheet import MISSING, number
 from harness.stats import Estimate
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 FORMATS = ("md", "csv", "json")
-# Version of the JSON.  History:
-#   1  first version
-#   2  what is compared together is tested and corrected: "tested", "p_holm", "won", "lost" and "tied" of each
-#      difference, "comparisons_tested", a verdict more; "summary" and "changed_most" of each comparison; "a" and "b"
-#      of run files have no more than "system"
-#   3  "comparisons_tested", and with it each "p_holm", counts what is the same on several profiles once; "a" and "b" of
-#      run files have "set_apart", all queries that notes name the first of
-#   4  one test: "tested" has "p" and "least", the least p that so many queries can give, no bootstrap's p and no
-#      "exact"; a measure's interval is that test's; "notes" of all that was compared
-COMPARISON_VERSION = 5
+# Version of the JSON.
+COMPARISON_VERSION = 1
 # The longest text of a query that a table shows; JSON has all of it.
 _LONGEST_TEXT = 100
 # More pairs of run files are one table.
@@ -196,8 +188,8 @@ def _p(value: float | None) -> str:
     return MISSING if value is None else f"{value:.4f}" if value >= LEAST_SHOWN else f"<{LEAST_SHOWN}"
 
 
-def _changed_cells(each: Changed) -> tuple[str, ...]:
-    text = printable(each.text)
+def _changed_cells(each: QueryChange) -> tuple[str, ...]:
+    text = one_line(each.text)
     text = text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1].rstrip()}…"
     query = escape(each.query_id)
     return query, escape(text) or MISSING, f"{each.a:.3f}", f"{each.b:.3f}", f"{each.difference:+.3f}"
@@ -288,7 +280,7 @@ def _difference(line: Difference) -> dict[str, Any]:
     return fields | {"won": won, "lost": lost, "tied": tied}
 
 
-def _side(side: Side) -> dict[str, Any]:
+def _side(side: ComparisonSide) -> dict[str, Any]:
     if side.row is None:
         apart = {} if side.set_apart is None else {"set_apart": dataclasses.asdict(side.set_apart)}
         return {"system": side.name, **apart}

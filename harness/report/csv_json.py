@@ -10,7 +10,7 @@ import json
 from harness.analysis.table import Table
 from harness.report import columns
 from harness.report.columns import Value
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 # MERGED harness.report.csv_json: A table as CSV: one column a figure, units in the names, full precision, empty where
 # missing.
@@ -37,25 +37,13 @@ def written(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        text = printable(value)
+        text = one_line(value)
         return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
     return repr(value)
 
 
-# Version of this format.  History:
-#   1  first version
-#   2  overhead; rows: latency_these_queries_s, at_most_s, throughput_qps, service_s, stages_s, spread_s,
-#      peak_mapped_bytes, gpu_energy_j, jobs, keys, transient, page_cache, harness_apart, findings; money: price_term,
-#      cost_formulas, usd_per_million_saturated, usd_build_per_million_documents, usd_storage_per_month, build_price,
-#      build_envelope, corpus_documents, latency_target_s, latency_percentile, published_type,
-#      gpu_memory_bytes; validity may be "unknown" (published rows).
-#      Everything in 1 kept its name and meaning.
-#   3  rows: stand_in.  Everything in 2 kept its name and meaning.
-#   4  rows and overhead: origin; rounded_to; measures have intervals.  Everything in 3 kept its name and meaning.
-#   5  rows: unjudged_share, unjudged_depth, rejudged.  Everything in 4 kept its name and meaning.
-#   6  latencies and costs have one interval (other queries, fresh processes); rows: like_queries_s and these_queries_s,
-#      which it is made of; latency_these_queries_s is gone; rows: one_pass_warmup.
-REPORT_VERSION = 6
+# Version of this format.
+REPORT_VERSION = 1
 
 
 def render_json(table: Table) -> str:

@@ -1,6 +1,6 @@
 """Stored results as pandas data frames, for notebooks and for what is exported.
 
-Columns, units and meanings are those of ``docs/columns.md``.  What is missing is ``<NA>`` (``NaT`` for times), never 0.
+Columns, units and meanings are those of ``docs/reference/columns.md``.  What is missing is ``<NA>`` (``NaT`` for times), never 0.
 """
 
 from __future__ import annotations

@@ -17,11 +17,8 @@ from harness.report.sheet import MISSING
 from harness.stats import Estimate
 
 FORMATS = ("md", "csv", "json")
-# Version of the JSON.  History:
-#   1  first version
-#   2  unjudged_share and unjudged_depth of each run, and set_apart: all queries that notes are about; by query, a
-#      measure that cannot be computed stands with null for each query
-EVALUATION_VERSION = 2
+# Version of the JSON.
+EVALUATION_VERSION = 1
 METHOD = (
     f"Measures by ir_measures over all judged queries; a query without results counts 0. Intervals: {evaluate.METHOD}."
 )

@@ -14,7 +14,7 @@ from harness.errors import FileError, StoreError
 def new_file(out: Path) -> Iterator[Path]:
     """Where to write a file that becomes ``out`` when all went well; errors as :func:`new_folder`."""
     _refuse(out, out.exists())
-    with _disk_errors(out), filesystem.scratch(out.absolute().parent, out.name) as scratch:
+    with _disk_errors(out), filesystem.scratch_folder(out.absolute().parent, out.name) as scratch:
         partial = scratch / out.name
         yield partial
         partial.replace(out)
@@ -29,7 +29,7 @@ def new_folder(out: Path) -> Iterator[Path]:
         StoreError: it cannot be written.
     """
     _refuse(out, out.exists() and not (out.is_dir() and not any(out.iterdir())))
-    with _disk_errors(out), filesystem.scratch(out.absolute().parent, out.name) as scratch:
+    with _disk_errors(out), filesystem.scratch_folder(out.absolute().parent, out.name) as scratch:
         partial = scratch / "whole"
         partial.mkdir()
         yield partial

@@ -18,11 +18,8 @@ from harness.report.sheet import MISSING
 from harness.stats import Estimate
 
 FORMATS = ("md", "csv", "json")
-# Version of the JSON.  History:
-#   1  first version
-#   2  source and source_checked of the vectors, valueless resamples of a distance
-#   3  each distance's own queries and judged documents, its difference from another system's; no valueless resamples
-FRECHET_VERSION = 3
+# Version of the JSON.
+FRECHET_VERSION = 1
 
 # By system, then by measure.
 Values = Mapping[str, Mapping[str, float | None]]

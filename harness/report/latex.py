@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from harness.analysis.table import Row, Table
 from harness.report.layout import lay_out
 from harness.report.sheet import MISSING, Grid, Sheet
-from harness.untrusted import LONGEST, one_line
+from harness.untrusted import MAX_TEXT, one_line
 
 # MERGED harness.report.latex: A stranger's text as inert LaTeX: ASCII alone, of commands that the kernel of LaTeX has
 # in every font encoding.
@@ -124,9 +124,9 @@ def escape(text: str) -> str:
 
     What prints more than ``LONGEST`` characters is cut: TeX cannot measure a caption that is a few metres long.
     """
-    text = unicodedata.normalize("NFC", one_line(text))
+    text = unicodedata.normalize("NFC", one_line(text, MAX_TEXT))
     printed = itertools.accumulate(length(glyph(character)) for character in text)
-    kept = sum(end < LONGEST for end in printed)
+    kept = sum(end < MAX_TEXT for end in printed)
     return " ".join(_word(word) for word in (text if kept >= len(text) - 1 else f"{text[:kept]}…").split(" "))
 
 

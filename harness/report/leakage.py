@@ -18,10 +18,8 @@ from harness.report.sheet import MISSING
 from harness.stats import INTERVAL_MIN_QUERIES, Estimate
 
 FORMATS = ("md", "csv", "json")
-# Version of the JSON.  History:
-#   1  first version
-#   2  the ids of queries that were not compared
-LEAKAGE_VERSION = 2
+# Version of the JSON.
+LEAKAGE_VERSION = 1
 # Pairs that people are shown; programs get all.
 _LISTED = 50
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from harness.analysis.table import Table
 from harness.report.layout import lay_out
 from harness.report.sheet import Sheet
-from harness.untrusted import one_line
+from harness.untrusted import MAX_TEXT, one_line
 
 
 def render(table: Table) -> str:
@@ -34,7 +34,7 @@ def written(sheet: Sheet) -> str:
 @functools.lru_cache(maxsize=1 << 14)
 def escape(text: str) -> str:
     """A stranger's text as inert Markdown on one line: no table bars, HTML, links, code or emphasis."""
-    text = one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = one_line(text, MAX_TEXT).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = re.sub(r"([\\`*|~\[\]])", r"\\\1", text)
     # An underscore inside a word is no emphasis in this dialect; escaped, it would only be hard to read.
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)

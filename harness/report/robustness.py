@@ -8,17 +8,15 @@ import io
 import json
 from collections.abc import Sequence
 
-from harness.analysis.robustness import Condition, Robustness, Standing
+from harness.analysis.robustness import Condition, RankedSystem, Robustness
 from harness.report import writer
 from harness.report.csv_json import written
 from harness.report.markdown import escape, grid
 from harness.report.sheet import MISSING
 
 FORMATS = ("md", "csv", "json")
-# Version of the JSON.  History:
-#   1  first version
-#   2  error of each condition
-ROBUSTNESS_VERSION = 2
+# Version of the JSON.
+ROBUSTNESS_VERSION = 1
 # So many standard errors on either side hold 95 %.
 _Z = 1.959963984540054
 # A matrix of more systems than these is no table that people read.
@@ -77,7 +75,7 @@ def _one(each: Robustness) -> list[str]:
     return [*lines, "", *(f"- {escape(note)}" for note in each.notes)]
 
 
-def _standing(number: int, each: Standing) -> tuple[str, ...]:
+def _standing(number: int, each: RankedSystem) -> tuple[str, ...]:
     span = MISSING
     if each.low is not None and each.high is not None:
         span = f"{each.low:g}" if each.low == each.high else f"{each.low:g} to {each.high:g}"

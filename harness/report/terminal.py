@@ -14,7 +14,7 @@ from rich.text import Text
 from harness.analysis.table import Table
 from harness.report.layout import lay_out
 from harness.report.sheet import Grid as Cells
-from harness.untrusted import one_line
+from harness.untrusted import MAX_TEXT, one_line
 
 NARROWEST = 40
 _GAP = 2
@@ -27,7 +27,7 @@ def render(table: Table, width: int = 80) -> str:
         table: what to show.
         width: of the terminal, characters; below ``NARROWEST`` lines may be longer than it.
     """
-    sheet = lay_out(table, one_line)
+    sheet = lay_out(table, lambda text: one_line(text, MAX_TEXT))
     if not sheet.cells:
         return "No stored results.\n"
     width = max(width, NARROWEST)

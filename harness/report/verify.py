@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.analysis import published as published_tables
 from harness.analysis.cell_cache import Made
-from harness.analysis.published import published_rows, sources, tables
-from harness.analysis.published.errata import errata
-from harness.analysis.published.tables import Published
+from harness.analysis.published import Published
 from harness.errors import FileError, UsageError
 from harness.pricing import prices
 from harness.pricing.prices import Snapshot
-from harness.report import kept_reports, paper, verify_reports
+from harness.report import kept_reports, study, verify_reports
+from harness.report.study import Study
 from harness.report.verify_reports import Report
 from harness.results import integrity, origins, reader, seals
 from harness.results import integrity as single
@@ -33,27 +33,35 @@ __all__ = ["Mismatch", "Verified", "verify"]
 
 
 def look(root: Path, reported: Report | None) -> Iterator[Mismatch]:
-    """The errata; and, where a report of these tables is given, what in it does not follow from them.
+    """Yield the errata, those that are not recorded, and the figures of a report that do not follow.
 
     Raises:
         FileError: a file is missing or wrong; names the file, the line and the column.
         UsageError: the report is of a kind that cannot be made again.
     """
-    published = tables.read(root)
-    follows = published.follows()
-    for each in errata(published, follows):
-        place = f"Table {each.table} row {each.number} ({each.row}): {each.kind.value}"
-        yield Mismatch(place, each.printed, f"{each.follows}; {each.evidence}")
+    published = published_tables.read(root)
+    follows, known = published.follows(), study.of(published)
+    for erratum in published.errata:
+        place = f"Table {erratum.table} row {erratum.number} ({erratum.row}): {erratum.kind}"
+        yield Mismatch(place, erratum.printed, f"{erratum.follows}; {erratum.evidence}")
+    if known is not None:
+        recorded, found = (
+            {f"{item.table}/{item.number}/{item.kind}": f"{item.printed}; {item.follows}" for item in errata}
+            for errata in (published.errata, known.find_errata(published, follows))
+        )
+        yield from differences(published_tables.ERRATA, recorded, found)
     if reported is None:
         return
-    if "published" in reported.content:
-        yield from _paper(reported, published, follows)
+    if "published" in reported.content and known is not None:
+        yield from _paper(reported, known, published, follows)
     else:
         # Published rows have their own measures, whatever is asked for.
-        yield from verify_reports.against(reported, lambda _: Made(published_rows.measurements(published, follows), ()))
+        yield from verify_reports.against(
+            reported, lambda _: Made(published_tables.measurements(published, follows), ())
+        )
 
 
-def _paper(reported: Report, published: Published, follows: Snapshot) -> Iterator[Mismatch]:
+def _paper(reported: Report, known: Study, published: Published, follows: Snapshot) -> Iterator[Mismatch]:
     """What ``harness report`` writes of such a folder."""
     asked = reported.content.get("prices")
     try:
@@ -63,7 +71,7 @@ def _paper(reported: Report, published: Published, follows: Snapshot) -> Iterato
     except (KeyError, TypeError, ValueError) as error:
         raise FileError(f"{reported.path}: damaged: {error}; make it again") from error
     now = prices.snapshot(as_of, region=region, term=term)
-    again = json.loads(paper.render(published, follows, now, "json"))
+    again = json.loads(known.render_paper(published, follows, now, "json"))
     yield from differences(reported.path.name, dict(reported.content), again)
 
 
@@ -97,7 +105,7 @@ def verify(
     if not root.is_dir():
         raise FileError(f"{root}: no results here; give the folder that holds them")
     reported = None if against is None else verify_reports.read(against)
-    if sources.is_in(root):
+    if published_tables.is_in(root):
         return Verified("published tables", tuple(look(root, reported)))
     folders = tuple(_folders(root))
     unreadable = [each for each in folders if isinstance(each, Mismatch)]

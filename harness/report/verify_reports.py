@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.analysis import leaderboard, results_folder, row_pricing
-from harness.analysis.leaderboard import Asked, Bound
+from harness.analysis.leaderboard import Bound, LeaderboardQuery
 from harness.analysis.table import Table
 from harness.errors import FileError, UsageError
 from harness.pricing import prices
@@ -70,14 +70,14 @@ def against(report: Report, measured: Measured) -> Iterator[Mismatch]:
         raise UsageError(f"{report.path}: is no report that can be made again; give what {_WROTE}")
     newest, make = KINDS[kind]
     version = report.content[kind]
-    if type(version) is not int or not 1 <= version <= newest:
-        raise UsageError(f"{report.path}: version {version!r}, this harness reads 1 to {newest}; update harness")
+    if type(version) is not int or version != newest:
+        raise UsageError(f"{report.path}: version {version!r}, this harness reads {newest}; update harness")
     try:
         again = make(report, measured)
     # A key is missing, or its value is of another type than any report's.
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FileError(f"{report.path}: damaged: {type(error).__name__} {error}; give what {_WROTE}") from error
-    return compared(report.path.name, report.content, {**again, kind: version})
+    return compared(report.path.name, report.content, again)
 
 
 def _report(report: Report, measured: Measured) -> dict[str, Any]:
@@ -89,13 +89,13 @@ def _report(report: Report, measured: Measured) -> dict[str, Any]:
         measured,
     )
     again: dict[str, Any] = json.loads(csv_json.render_json(table))
-    return _as_old(report, again)
+    return again
 
 
 def _leaderboard(report: Report, measured: Measured) -> dict[str, Any]:
     """``harness leaderboard --format json``."""
     stored, measure = report.content, str(report.content["measure"])
-    asked = Asked(
+    asked = LeaderboardQuery(
         dataset=stored["dataset"],
         measure=measure,
         weights=dict(stored["weights"]),
@@ -109,10 +109,10 @@ def _leaderboard(report: Report, measured: Measured) -> dict[str, Any]:
     table = _table([measure], stored["prices"], measured)
     found = {each.key: each for each in measured([measure])[1]}
     again: dict[str, Any] = json.loads(leaderboard_report.as_json(leaderboard.build(table, found, asked)))
-    return _as_old(report, again)
+    return again
 
 
-# How each kind of report is made again, by the key that tells it, with the newest version of it.
+# How each kind of report is made again, by the key that tells it, with its version.
 KINDS: dict[str, tuple[int, Callable[[Report, Measured], dict[str, Any]]]] = {
     "report_version": (csv_json.REPORT_VERSION, _report),
     "leaderboard_version": (leaderboard_report.LEADERBOARD_VERSION, _leaderboard),
@@ -124,12 +124,3 @@ def _table(measures: Sequence[str], market: Mapping[str, Any], measured: Measure
     as_of = datetime.date.fromisoformat(market["date"])
     snapshot = prices.snapshot(as_of, region=f"{market['provider']}/{market['region']}", term=market.get("term"))
     return results_folder.priced(measured(measures)[0], row_pricing.tariff(snapshot))
-
-
-def _as_old(report: Report, again: dict[str, Any]) -> dict[str, Any]:
-    """What the report could know when it was written: what an older version did not have does not contradict it."""
-    stored = report.content
-    names = {name for row in report.rows for name in row}
-    known = {name: again[name] for name in stored if name in again}
-    known["rows"] = [{name: row[name] for name in row if name in names or not names} for row in again["rows"]]
-    return known

@@ -1,4 +1,4 @@
-"""The worked example of docs/measures.md: three rankings of six documents, as harness judges them."""
+"""The worked example of docs/method/measures.md: three rankings of six documents, as harness judges them."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from harness.analysis import published as published_tables
 from harness.analysis import reprice, row_cache, row_pricing
-from harness.analysis.published import published_rows, tables
-from harness.analysis.reprice_records import CHEAPEST, SAME, Repricing
+from harness.analysis.reprice import CHEAPEST, SAME, Repricing
 from harness.analysis.table import Measurements, Row, Validity
 from harness.errors import UnknownName, UsageError
 from harness.pricing import prices
@@ -242,8 +242,8 @@ def test_the_papers_table_at_two_dates_says_the_same_in_both_directions_but_for_
     """One row of the paper's (a GPU type's cheapest stand-in) costs less now; no rank and no verdict moves."""
     dates = [DAY(2022, 12, 5), DAY(2026, 7, 20)]
     then, now = (row_pricing.tariff(prices.snapshot(each)) for each in (dates[::-1] if turned else dates))
-    published = tables.read(Path(__file__).parents[2] / "results" / "published" / "santhanam2023")
-    rows = published_rows.measurements(published, published.follows())
+    published = published_tables.read(Path(__file__).parents[2] / "results" / "published" / "santhanam2023")
+    rows = published_tables.measurements(published, published.follows())
     same, cheapest, gain, _ = reprice.compare(rows, then, now).summary
     assert "0 cost more and 0 less; 0 ranks changed" in same
     assert ("1 cost more and 0 less" if turned else "0 cost more and 1 less") in cheapest
@@ -256,7 +256,7 @@ def test_prices_are_compared_with_the_newest_or_the_day_asked_for(root: Path) ->
         snapshot = prices.snapshot(now, root=root)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(reprice.prices, "snapshot", lambda *a, **k: real(*a, **k, root=root))
-            return str(reprice.other(snapshot, against).as_of)
+            return str(reprice.other_prices(snapshot, against).as_of)
 
     real = prices.snapshot
     assert other(DAY(2024, 6, 1)) == "2026-01-01", "the newest"

@@ -233,7 +233,7 @@ def test_a_bad_batch_is_a_bad_answer(tmp_path: Path, clock: Clock, answers: Any,
 
 
 def test_the_clock_costs_a_query_next_to_nothing(tmp_path: Path) -> None:
-    """The window holds the call and two reads of the clock; benchmarks/driver_overhead.py measures it in microseconds."""
+    """The window holds the call and two clock reads; benchmarks/driver_overhead.py measures it."""
     reads = []
 
     class Counting(Least):

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from harness import datasets
-from harness.cli import embed, main, options
+from harness.cli import embed, launchers, main
 from harness.errors import FileError, JobError, UsageError
 from harness.evaluation import embeddings
 from harness.evaluation.embeddings import Embeddings, sha256_of_texts
@@ -25,7 +25,7 @@ from harness.jobs.encode import EncodingSetup, TextSet
 from harness.launch.base import Ended, LaunchRequest, Limits
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
-from harness.progress import Progress, Screen
+from harness.progress import Screen, Step
 from tests.conftest import TOPICS, Bench, write_dataset
 
 SYSTEM = catalog.system("minilm")
@@ -42,13 +42,13 @@ def write_index(folder: Path, ids: list[str], vectors: Any, **facts: object) -> 
     (folder / "vectors.f32").write_bytes(np.asarray(vectors, dtype="<f4").tobytes())
     told = {"engine": "dense", "index": "flat", "checkpoint_sha256": "c" * 64, "document_tokens": 256}
     told |= {"documents": len(ids), "dimensions": len(vectors[0]), **facts}
-    (folder / "made-with.json").write_text(json.dumps(told))
+    (folder / "built-with.json").write_text(json.dumps(told))
 
 
 class Encoder(FakeLauncher):
     """Builds an index of what a text is long."""
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
         ended = super().launch(job, progress)
         lines = (job.corpus_dir / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
         found = [json.loads(line) for line in lines]
@@ -153,7 +153,7 @@ def _nan(folder: Path) -> None:
     ("mischief", "why"),
     [
         (lambda folder: (folder / "vectors.f32").write_bytes(b"1234"), "4 bytes for 2 vectors of 2"),
-        (lambda folder: (folder / "made-with.json").write_text("[]"), "no vectors can be read"),
+        (lambda folder: (folder / "built-with.json").write_text("[]"), "no vectors can be read"),
         (lambda folder: (folder / "ids.npy").write_bytes(b"no array"), "no vectors can be read"),
         (lambda folder: np.save(folder / "ids.npy", np.array([{}, {}], dtype=object)), "Object arrays"),
         (lambda folder: np.save(folder / "ids.npy", np.array([1])), "ids for 2 vectors"),
@@ -182,7 +182,7 @@ def _linked(path: Path) -> None:
 def harness(bench: Bench, launcher: Encoder, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """The command line, whose launcher builds such indexes."""
     monkeypatch.chdir(bench.folder)
-    for module in (options, embed):
+    for module in (launchers, embed):
         monkeypatch.setattr(module, "chosen_launcher", lambda *_: launcher)
 
     def call(*arguments: str) -> Result:
@@ -269,19 +269,21 @@ def test_what_cannot_be_is_one_line(harness: Callable[..., Result], arguments: t
 
 def test_what_the_engine_itself_writes_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own modules, of which none needs more than numpy for an exact index."""
-    for folder in ("parts", "dense"):
+    for folder in ("shared", "dense"):
         monkeypatch.syspath_prepend(catalog.images_dir() / folder)
-    ids, made_with, faiss_index = map(importlib.import_module, ("kept.ids", "kept.made_with", "faiss_index"))
+    doc_ids, built_with, faiss_index = map(
+        importlib.import_module, ("index_files.doc_ids", "index_files.built_with", "faiss_index")
+    )
     shards = [tmp_path / "1", tmp_path / "2"]
     for number, folder in enumerate(shards):
         folder.mkdir()
         np.save(folder / faiss_index.VECTORS, np.full((2, 3), number, dtype=np.float32))
-        ids.write(folder, [f"é{number}", f"b{number}"])
+        doc_ids.write(folder, [f"é{number}", f"b{number}"])
     settings = faiss_index.Settings("flat", "ip", *[1] * 9)
     (tmp_path / "index").mkdir()
     faiss_index.build(faiss_index.Shards(shards), tmp_path / "index", settings, lambda _: None)
-    ids.join(shards, tmp_path / "index")
+    doc_ids.join(shards, tmp_path / "index")
     facts = {"engine": "dense", "index": "flat", "checkpoint_sha256": "c", "documents": 4, "dimensions": 3}
-    made_with.write(tmp_path / "index", facts)
+    built_with.write(tmp_path / "index", facts)
     found, vectors = flat_index.read(tmp_path / "index").take(["b1", "é0", "elsewhere"])
     assert found == ("é0", "b1") and vectors.tolist() == [[0, 0, 0], [1, 1, 1]]

@@ -15,7 +15,7 @@ from harness.launch.base import LaunchRequest, Limits, Stopped
 from harness.launch.cpu_placement import place
 from harness.launch.monitor.canary import Canary
 from harness.launch.watch import CanaryLog, JobWatch, follow
-from harness.progress import Progress
+from harness.progress import Step
 from harness.records import Outcome
 from harness.results.schema import CanaryReading, GpuReading, Placement
 from tests.support.job_fixtures import FULL_SPEC, PREPARED
@@ -52,7 +52,7 @@ class Stage:
     def play(
         self,
         script: Callable[[], None],
-        seen: Callable[[Progress], None] = lambda _: None,
+        seen: Callable[[Step], None] = lambda _: None,
         check: Callable[[], Stopped | None] = lambda: None,
     ) -> Stopped | None:
         ended = threading.Event()

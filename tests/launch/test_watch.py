@@ -12,7 +12,7 @@ import pytest
 from harness.launch import watch
 from harness.launch.base import Handed, LaunchRequest, Limits, Stopped
 from harness.launch.watch import FollowedFile, JobWatch
-from harness.progress import Progress
+from harness.progress import Step
 from harness.records import Cpuset, Outcome, Query, ScenarioParams, spec_from_json
 from tests.support.job_fixtures import FULL_SPEC, PREPARED
 
@@ -51,18 +51,18 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Running:
 
 def test_progress_follows_phases_events_and_samples(job: Running) -> None:
     job.watch.poll()
-    assert job.watch.progress == Progress("start", 0, 0)
+    assert job.watch.progress == Step("start", 0, 0)
     job.event(phase="build", total=5000)
     job.event(done=700)
     job.watch.poll()
-    assert job.watch.progress == Progress("build", 700, 5000)
+    assert job.watch.progress == Step("build", 700, 5000)
     job.event(phase="trial-0", total=300)
     job.write("samples.jsonl", b"{}\n{}\n{half")
     job.watch.poll()
-    assert job.watch.progress == Progress("trial-0", 2, 300)
+    assert job.watch.progress == Step("trial-0", 2, 300)
     job.write("samples.jsonl", b" a line}\n")
     job.watch.poll()
-    assert job.watch.progress == Progress("trial-0", 3, 300)
+    assert job.watch.progress == Step("trial-0", 3, 300)
 
 
 @pytest.mark.parametrize(
@@ -183,17 +183,17 @@ def test_an_event_that_makes_no_sense_is_passed_over(job: Running, line: bytes) 
     job.event(phase="load", total=3)
     job.write("events.jsonl", line + b"\n")
     assert job.after(1) is None
-    assert job.watch.progress == Progress("load", 0, 3)
+    assert job.watch.progress == Step("load", 0, 3)
     job.event(done=2)
     job.watch.poll()
-    assert job.watch.progress == Progress("load", 2, 3)
+    assert job.watch.progress == Step("load", 2, 3)
 
 
 @pytest.mark.parametrize("total", [None, "3", -3, 1.5, True, 10**400])
 def test_a_total_that_makes_no_sense_is_not_known(job: Running, total: object) -> None:
     job.event(phase="x" * 100, total=total)
     job.watch.poll()
-    assert job.watch.progress == Progress("x" * 40, 0, 0)
+    assert job.watch.progress == Step("x" * 40, 0, 0)
 
 
 @pytest.mark.parametrize("kind", ["a link", "a pipe", "a folder"])
@@ -204,7 +204,7 @@ def test_files_that_are_none_are_not_followed_and_leave_nothing_open(job: Runnin
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(10):
         assert job.after(0.1) is None
-    assert job.watch.progress == Progress("start", 0, 0)
+    assert job.watch.progress == Step("start", 0, 0)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 

@@ -15,13 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness import report
-from harness.analysis import leaderboard, results_folder, row_pricing
-from harness.analysis.published import tables as published
+from harness.analysis import leaderboard, published, results_folder, row_pricing
 from harness.analysis.table import Table
 from harness.config import data_root
 from harness.pricing import prices
 from harness.records import Outcome
-from harness.report import latex, paper
+from harness.report import latex
 from harness.report import leaderboard as leaderboard_report
 from tests.report.conftest import measured
 
@@ -74,7 +73,7 @@ def test_every_shape_of_measured_and_published_tables_compiles(table: Table, tmp
         report.render(table, "latex", layout="santhanam2023"),
         report.render(rows, "latex"),
         report.render(rows, "latex", layout="santhanam2023"),
-        paper.render(papers, papers.follows(), snapshot, "latex"),
+        report.study.load("santhanam2023").render_paper(papers, papers.follows(), snapshot, "latex"),
     ]
     log = compiled(tmp_path, printed)
     assert "Undefined" not in log and "multiply defined" not in log.replace("`tab:harness-1'", "")
@@ -179,7 +178,7 @@ def test_no_row_is_lost_of_a_table_that_is_longer_than_a_page(tmp_path: Path) ->
 def test_a_leaderboard_is_one_table_that_floats(tmp_path: Path) -> None:
     folder = data_root() / "results" / "published" / "santhanam2023"
     rows = results_folder.priced(results_folder.rows_of(folder), row_pricing.tariff(prices.snapshot()))
-    board = leaderboard.build(rows, {}, leaderboard.Asked("msmarco", "RR@10"))
+    board = leaderboard.build(rows, {}, leaderboard.LeaderboardQuery("msmarco", "RR@10"))
     text = latex.written(leaderboard_report.lay_out(board, latex.escape), "tab:msmarco")
     assert text.count(r"\label{tab:msmarco}") == 1 and "weights \\ensuremath{\\pm}" in text
     compiled(tmp_path, [text])

@@ -196,7 +196,7 @@ def _sizes(inputs: Inputs, images: Mapping[str, Prepared], local: Mapping[str, I
             if prepared is not None and prepared.size_bytes is not None:
                 found[cell.system] = max(found.get(cell.system, 0), prepared.size_bytes)
     corpora = {
-        name: sum(entry.stat().st_size for entry in filesystem.files(dataset.corpus.folder))
+        name: sum(entry.stat().st_size for entry in filesystem.walk(dataset.corpus.folder))
         for name, dataset in inputs.datasets.items()
     }
     return Sizes(found, corpora, {key: index.facts.index_bytes for key, index in local.items()})

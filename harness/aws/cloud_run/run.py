@@ -154,7 +154,7 @@ class SuiteRun:
         self.machines = machines.of_suite(request.suite, self.snapshot, choice)
         self.inputs = gather(request.suite, request.options, client.screen)
         self.store = Store(request.options.results, request.suite.name, request.options.shelf)
-        self.owner = clients.owner(client.connections, config.default())
+        self.owner = clients.owner(client.connections, config.cache_folder())
         context = Context(request, client.connections, region, self.known, self.clock, self.owner, client.screen.say)
         self.backend = service.open(context)
         self.complaints: list[str] = []

@@ -32,11 +32,12 @@ from harness.aws.cloud_run.records import Beat, End, Part, dump, fetch, read
 from harness.aws.errors import aws_errors, concealed
 from harness.aws.objects import Objects
 from harness.errors import AwsError, FileError, HarnessError, JobError, UsageError
-from harness.jobs import environment, indexes, suite
-from harness.jobs.inputs import AssignedJob, AssignedWork, RunCallbacks, RunOptions
+from harness.jobs import environment, indexes, orchestrator, suite
+from harness.jobs.inputs import AssignedJob, AssignedWork, RunCallbacks, RunOptions, gather
 from harness.jobs.suite import Suite
-from harness.launch.base import Report
+from harness.launch.base import Launcher, Report
 from harness.launch.docker_errors import engine_errors
+from harness.progress import Screen
 from harness.results.reader import StoredJob
 from harness.results.schema import job_key
 
@@ -147,7 +148,7 @@ class Worker:
                 for image in part.images:
                     fetcher.image(engine, image)
         datasets = self._home / _DATASETS
-        filesystem.remove(datasets)
+        filesystem.remove_tree(datasets)
         for name, each in part.datasets.items():
             fetcher.dataset(each, datasets / name)
         for key, each in part.indexes.items():
@@ -257,6 +258,20 @@ def suite_of(part: Part, file: Path) -> Suite:
     return suite.parse({**part.suite, "datasets": [f"./{_DATASETS}/{name}" for name in dict.fromkeys(names)]}, file)
 
 
+def run_part(file: Path, given: RunOptions, launcher: Launcher, screen: Screen) -> bool:
+    """Run the part that the agent wrote to a file; return whether every job is uploaded."""
+    assignment = read_assignment(file)
+    loaded = suite_of(assignment.part, file)
+    work = Objects(Connections(), parse_uri(assignment.work))
+    uploader = Uploader(assignment, work, given.cache, screen.say)
+    try:
+        part_options = options(given, loaded, assignment.part, uploader)
+        orchestrator.run_suite(gather(loaded, part_options, screen), part_options, launcher, screen)
+    finally:
+        uploader.finish()  # after an error too, because measured jobs are worth uploading
+    return not uploader.status.troubles
+
+
 def options(usual: RunOptions, suite: Suite, part: Part, callbacks: RunCallbacks) -> RunOptions:
     """Return the options of a run that does one part alone."""
     jobs = {(job.cell, job.job): AssignedJob(job.repetition, job.key) for job in part.jobs}
@@ -349,7 +364,7 @@ class Uploader(RunCallbacks):
     def _note(self, **changes: Any) -> None:
         self.status = replace(self.status, **changes)
         # A status that cannot be written hinders no job.
-        with contextlib.suppress(HarnessError), filesystem.writing(self._file) as path:
+        with contextlib.suppress(HarnessError), filesystem.atomic_write(self._file) as path:
             path.write_bytes(dump(self.status))
 
 

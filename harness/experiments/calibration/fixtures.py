@@ -20,7 +20,7 @@ from harness.jobs.inputs import Inputs
 from harness.jobs.suite import Suite
 from harness.launch.base import Ended, Launcher, LaunchRequest, Prepared, Report
 from harness.launch.images.catalog import System
-from harness.progress import Progress
+from harness.progress import Step
 from harness.records import Envelope, Isolation, Outcome
 
 _DATASET = "planted"
@@ -153,14 +153,14 @@ class PlantingLauncher:
         self._image = self._image or self._inner.prepare(self._base, report)
         return replace(self._image, system=system)
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
         """Run it; the quota comes once the envelope was verified and the first trial runs."""
         if job.spec.kind != "search":
             return self._inner.launch(job, progress)
         self._started(job.spec.system)
         waiting = [self._quotas[job.spec.system]] if job.spec.system in self._quotas else []
 
-        def watched(step: Progress) -> None:
+        def watched(step: Step) -> None:
             progress(step)
             if waiting and step.phase.startswith("trial-"):
                 self._throttle(job, waiting.pop())

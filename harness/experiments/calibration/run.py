@@ -24,7 +24,7 @@ from harness.jobs.inputs import RunOptions
 from harness.jobs.suite import SuiteProtocol
 from harness.launch.base import Launcher
 from harness.launch.images import catalog
-from harness.progress import Progress, Screen
+from harness.progress import Screen, Step
 from harness.records import Isolation, Outcome
 from harness.results.reader import read_jobs
 
@@ -63,7 +63,7 @@ def calibrate(options: RunOptions, wanted: Wanted, launcher: Launcher, screen: S
             f"calibration needs enforced limits, {launcher.isolation.value} holds none; use --launcher docker"
         )
     groups = chosen(wanted.only)
-    with filesystem.temporary(SYSTEM) as folder:
+    with filesystem.temporary_folder(SYSTEM) as folder:
         planted = fixtures.dataset(folder, options.cache)
         run = _Run(options, launcher, screen, planted, groups, wanted)
         return run.run()
@@ -111,13 +111,13 @@ class _Run:
             for (case, _), of in found.items()
         ]
 
-    def _planting(self, watcher: Callable[[Progress], None]) -> PlantingLauncher:
+    def _planting(self, watcher: Callable[[Step], None]) -> PlantingLauncher:
         """The launcher of this calibration; the bar counts containers."""
         jobs, begun = sum(_jobs(group) for group in self._groups) * self._wanted.repeats, 0
 
         def started(case: str) -> None:
             nonlocal begun
-            watcher(Progress(case, begun, max(jobs, begun)))
+            watcher(Step(case, begun, max(jobs, begun)))
             begun += 1
 
         quotas = {case.name: case.quota for group in self._groups for case in group.cases if case.quota}

@@ -1,6 +1,6 @@
 """Planted truths, one class for each kind: each looks at what the report says of its case and gives verdicts.
 
-The bounds are the instrument's promise; they are written in ``docs/measurement.md``.
+The bounds are the instrument's promise; they are written in ``docs/method/measurement.md``.
 """
 
 from __future__ import annotations

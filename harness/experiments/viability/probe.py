@@ -22,7 +22,7 @@ from harness.results.attempts import started
 from harness.results.reader import StoredJob, cell_path, read_jobs
 from harness.results.schema import Cell, Environment, Result, ResultSpec
 from harness.results.store import Shelf
-from harness.untrusted import read_regular
+from harness.untrusted import read_start
 
 SUITE = "viable"
 SCENARIO = "single_stream"
@@ -250,7 +250,7 @@ class Probing:
     def _since(self) -> datetime:
         path = self._folder / _SINCE
         try:
-            return datetime.fromisoformat(read_regular(path, 100).decode("ascii").strip())
+            return datetime.fromisoformat(read_start(path, 100).decode("ascii").strip())
         except FileNotFoundError:
             return datetime.min.replace(tzinfo=UTC)
         except (OSError, ValueError) as error:

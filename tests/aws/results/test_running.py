@@ -23,7 +23,6 @@ from harness.aws.clients import S3Uri, parse_uri
 from harness.aws.objects import Objects
 from harness.aws.results import lock, publish
 from harness.aws.results.lock import Lock
-from harness.aws.results.mirror import Watch
 from harness.aws.results.names import Place
 from harness.aws.results.publish import Publisher
 from harness.errors import AwsError, StoreError
@@ -159,7 +158,7 @@ def directly(bench: Bench, bucket: Bucket, cache: Path, below: str = "") -> RunS
     """The run alone, without the table after it."""
     path = bench.suite(profiles=["cpu1-mem256m", "cpu2-mem4"])
     place = Place(parse_uri(HERE), cache)
-    publisher = Publisher(place, bucket.connections, Watch())
+    publisher = Publisher(place, bucket.connections)
     options = RunOptions(place.folder / below, cache, path.parent, shelf=publisher)
     inputs = gather(suite.load(path), options)
     return orchestrator.run_suite(inputs, options, FakeLauncher(), Screen(Console(quiet=True)))
@@ -501,7 +500,7 @@ def test_a_viability_search_goes_on_from_s3(bench: Bench, bucket: Bucket, harnes
 def test_the_policy_on_the_page_permits_what_is_done_and_no_more(
     run: Call, bench: Bench, harness: Call, bucket: Bucket, requests: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs" / "s3.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "s3.md").read_text(encoding="utf-8")
     policy = json.loads(page.partition("```json\n")[2].partition("```")[0])
     permitted = {
         action

@@ -20,7 +20,7 @@ from harness.experiments.calibration.truths import Ends, Mean
 from harness.jobs.inputs import RunOptions
 from harness.launch.base import Ended, LaunchRequest
 from harness.launch.fake import FakeLauncher
-from harness.progress import Progress, Screen
+from harness.progress import Screen, Step
 from harness.records import Isolation, Outcome
 from harness.results.reader import read_jobs
 
@@ -32,9 +32,9 @@ class Planted(FakeLauncher):
 
     isolation = Isolation.CONTAINER
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
         for phase in ("load", "trial-0", "trial-0", "trial-1"):
-            progress(Progress(phase, 0, 0))
+            progress(Step(phase, 0, 0))
         return super().launch(job, progress)
 
 
@@ -120,7 +120,7 @@ def test_a_rival_runs_beside_its_job_alone(tmp_path: Path, groups: Callable[...,
     seen: dict[tuple[str, int], list[int]] = {}
 
     class Watching(Planted):
-        def launch(self, job: LaunchRequest, progress: Callable[[Progress], None]) -> Ended:
+        def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
             if job.spec.kind == "search":
                 seen[job.spec.system, job.spec.first_trial] = _children()
             return super().launch(job, progress)

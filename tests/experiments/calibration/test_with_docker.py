@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from harness.cli import main
+from harness.cli.systems import calibrate
 from harness.experiments.calibration import cases, run, table
 from harness.experiments.calibration.cases import Case, Group
 from harness.experiments.calibration.run import Wanted
@@ -30,7 +31,7 @@ from tests.support.chance import chance
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("real_looks")]
 
-CACHE = Path(next(str(option.default) for option in main.commands["run"].params if option.name == "cache")).expanduser()
+CACHE = Path(next(str(option.default) for option in calibrate.params if option.name == "cache")).expanduser()
 
 
 def _drawn() -> tuple[Group, ...]:

@@ -127,7 +127,7 @@ EDITS: dict[str, Callable[[Path], object]] = {
     "libraries": record(lambda raw: raw["libraries"].update(torch="9")),
     "stand-in": fields("stand_in", to="none"),
     "shared host": fields("shared_host", to=True),
-    "schema version": fields("schema_version", to=3),
+    "schema version": fields("schema_version", to=2),
     "seal": fields("seal", to="0" * 64),
     "no seal": record(lambda raw: raw.pop("seal")),
     "one more key": record(lambda raw: raw.update(note="fine")),
