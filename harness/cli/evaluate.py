@@ -16,7 +16,8 @@ from harness.cli.output import FORMATS, format_option, output_option, show
 from harness.cli.stored_results import measures_option, of_files, without_queries_option
 from harness.evaluation import evaluate_runs, judged_runs, measure_names
 from harness.evaluation.trec_parser import Progress
-from harness.report import evaluation
+from harness.report import writers
+from harness.report.evaluation import evaluation_document
 
 _file = click.Path(path_type=Path)
 
@@ -54,7 +55,8 @@ def evaluate(
     with _watching(len(runs)) as (reading, judged):
         (files,) = of_files(qrels, runs, texts, without_queries, reading)
         values = evaluate_runs.measure_runs(files, parsed, judged)
-    show(evaluation.render(values, evaluate_runs.of_judgements(files, parsed), form, by_query=by_query), output)
+    document = evaluation_document(values, evaluate_runs.of_judgements(files, parsed), by_query=by_query)
+    show(writers.write(document, form), output)
 
 
 @contextmanager

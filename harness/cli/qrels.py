@@ -20,7 +20,7 @@ from harness.evaluation import input_files, pool_files, qrels_merge, qrels_prove
 from harness.evaluation.pool_files import Judged
 from harness.evaluation.qrels_merge import Line
 from harness.evaluation.qrels_provenance import Merge
-from harness.report.markdown import escape, grid
+from harness.report.writers import markdown_escape, markdown_grid
 from harness.untrusted import one_line
 
 _SHOWN = 3
@@ -160,17 +160,22 @@ def show_qrels(file: Path, form: str, output: Path | None) -> None:
 def _shown(file: Path, facts: Mapping[str, object], merges: tuple[Merge, ...]) -> str:
     counts = facts["grades"]
     assert isinstance(counts, dict)
-    out = [f"**{escape(str(file))}**: {facts['judgements']:,} judgements of {facts['queries']:,} queries, SHA-256 "]
+    out = [
+        f"**{markdown_escape(str(file))}**: {facts['judgements']:,} judgements of {facts['queries']:,} queries, SHA-256 "
+    ]
     out[0] += f"{str(facts['sha256'])[:16]}"
     grades = [(grade, f"{count:,}") for grade, count in counts.items()]
-    out += ["", *grid(("grade", "judgements"), (True, True), grades, padded=True)]
+    out += ["", *markdown_grid(("grade", "judgements"), (True, True), grades, padded=True)]
     per_query = facts["judged_per_query"], facts["relevant_per_query"]
     rows = [
         (name, *(f"{each[part]:g}" for part in ("least", "median", "mean", "most")))
         for name, each in zip(("judged", "relevant"), per_query, strict=True)
         if isinstance(each, dict)
     ]
-    out += ["", *grid(("a query", "least", "median", "mean", "most"), (False, *(True,) * 4), rows, padded=True)]
+    out += [
+        "",
+        *markdown_grid(("a query", "least", "median", "mean", "most"), (False, *(True,) * 4), rows, padded=True),
+    ]
     if merges:
         head = ("iteration", "added", "replaced", "source", "date", "file")
         cells = [
@@ -178,11 +183,11 @@ def _shown(file: Path, facts: Mapping[str, object], merges: tuple[Merge, ...]) -
                 str(each.iteration),
                 f"{each.added:,}",
                 f"{len(each.conflicts) if each.resolved == 'override' else 0:,}",
-                *(escape(text) for text in (each.source, each.date, each.file)),
+                *(markdown_escape(text) for text in (each.source, each.date, each.file)),
             )
             for each in merges
         ]
-        out += ["", *grid(head, (True, True, True, False, False, False), cells, padded=True)]
+        out += ["", *markdown_grid(head, (True, True, True, False, False, False), cells, padded=True)]
     if changed := facts["changed_after"]:
         assert isinstance(changed, tuple)
         out += ["", f"- Something else changed the file after iteration {', '.join(map(str, changed))}."]

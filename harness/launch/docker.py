@@ -17,7 +17,7 @@ from docker.errors import DockerException
 from docker.models.containers import Container
 
 from harness.driver import cgroup
-from harness.driver.procfs import KeptOpen, read_text
+from harness.driver.procfs import OpenFiles, read_text
 from harness.errors import EngineError, ImageError
 from harness.filesystem import has_died
 from harness.launch import cpu_placement, docker_arguments, host, limit_check
@@ -244,7 +244,7 @@ def _sampling(group: cgroup.Cgroup | None, placement: Placement, gpus: gpu.JobGp
     if group is None:
         yield None
         return
-    with closing(KeptOpen()) as files:
+    with closing(OpenFiles()) as files:
         group = group.reading_with(files)
         with Sampler(CgroupMemory(group), CgroupCounters(group, placement.cpus), gpus) as sampler:
             yield sampler

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from harness import filesystem
-from harness.driver.procfs import KeptOpen
+from harness.driver.procfs import OpenFiles
 from harness.errors import ImageError
 from harness.launch import cpu_placement, host
 from harness.launch.base import Ended, LaunchRequest, Prepared, Report, Stopped, thread_environment
@@ -300,7 +300,7 @@ def _wait(child: subprocess.Popen[bytes], ended: threading.Event) -> None:
 @contextlib.contextmanager
 def _sampling(pid: int, placement: Placement, gpus: gpu.JobGpus | None) -> Iterator[Sampler]:
     """Sample the child and its descendants while it runs."""
-    with contextlib.closing(KeptOpen()) as files:
+    with contextlib.closing(OpenFiles()) as files:
         counters = ProcessCounters(pid, placement.cpus, read=files)
         with Sampler(ProcessMemory(pid), counters, gpus) as sampler:
             yield sampler

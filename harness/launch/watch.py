@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.driver.output import EVENTS, SAMPLES
-from harness.driver.scenarios import handed
+from harness.driver.scenarios import planned_queries
 from harness.launch.base import Handed, LaunchRequest, Stopped
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.gpu import JobGpus
@@ -108,7 +108,7 @@ class JobWatch:
             # Renamed into place: whole when it is there, and a link that a plain process laid there is not followed.
             descriptor, name = tempfile.mkstemp(dir=folder)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(to_json(handed(spec, number)))
+                file.write(to_json(planned_queries(spec, number)))
                 os.fchmod(descriptor, 0o644)
             self._went_ns = time.perf_counter_ns()
             Path(name).rename(folder / f"{GO}{number}")
