@@ -5,8 +5,8 @@ Gathering takes seconds and runs no job; it writes nothing but prepared corpora 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,12 +19,14 @@ from harness.launch.base import Limits
 from harness.launch.images import assets, catalog
 from harness.launch.images.catalog import System
 from harness.pricing import hardware_profiles
-from harness.progress import Screen, Step
+from harness.progress import bar
 from harness.records import Envelope
 from harness.results.reader import StoredJob
 from harness.results.schema import Cell
 from harness.results.store import Shelf
 from harness.stats import MIN_QUERIES
+
+log = logging.getLogger(__name__)
 
 
 class RunCallbacks:
@@ -141,8 +143,8 @@ class Inputs:
         return {system.image: system for cell in cells for system in (self.system(cell), self.builder(cell))}
 
 
-def gather(suite: Suite, options: RunOptions, screen: Screen | None = None) -> Inputs:
-    """Load and check everything that the suite names; ``screen`` shows slow corpora.
+def gather(suite: Suite, options: RunOptions) -> Inputs:
+    """Load and check everything that the suite names.
 
     Raises:
         UsageError: a name or a measure is unknown, a file is wrong, ``only`` matches nothing, or a sample is too small
@@ -164,7 +166,7 @@ def gather(suite: Suite, options: RunOptions, screen: Screen | None = None) -> I
     served = tuple(dict.fromkeys(cell.dataset for cell in cells if cell.scenario == "server"))
     for name in served:
         _check_proves(suite, name, suite.protocol.sample_size)  # a large corpus takes its time to load
-    loaded = {dataset_name(name): _load(name, options, screen) for name in suite.datasets}
+    loaded = {dataset_name(name): _load(name, options) for name in suite.datasets}
     protocol = suite.protocol
     samples = {
         name: datasets.draw(dataset, protocol.sample_size, protocol.warmup_queries, protocol.seed)
@@ -173,33 +175,24 @@ def gather(suite: Suite, options: RunOptions, screen: Screen | None = None) -> I
     for name in served:
         _check_proves(suite, name, len(samples[name].timed))
     for name, queries in samples.items():
-        if screen is not None and queries.held_out:
-            screen.say(
+        if queries.held_out:
+            log.info(
                 f"  {name}: {len(queries.held_out):,} of {len(queries.sample):,} queries warm the systems up;"
                 " they are judged, not timed (the dataset has no others)"
             )
     return Inputs(suite, cells, systems, profiles, loaded, samples)
 
 
-def _load(declared: str, options: RunOptions, screen: Screen | None) -> Dataset:
+def _load(declared: str, options: RunOptions) -> Dataset:
     """Load a dataset, with a bar while a large corpus is made ready."""
     path = datasets.find(declared, options.suite_dir)
-    watchers: list[Callable[[Step], None]] = []
-    with ExitStack() as stack:
-
-        def show(done: int, total: int) -> None:
-            if screen is None:
-                return
-            if not watchers:  # a small corpus never reports progress
-                watchers.append(stack.enter_context(screen.task(f"{dataset_name(declared)}: corpus")))
-            watchers[0](Step("documents", done, total))
-
-        dataset = datasets.load(path, options.cache, show)
-    if screen is not None and dataset.corpus.empty:
-        screen.say(f"  {dataset.name}: {dataset.corpus.empty:,} of {dataset.corpus.size:,} documents are empty")
-    if screen is not None and (unknown := dataset.unknown_judged()):
+    with bar(f"{dataset_name(declared)}: corpus", "documents", line=True) as step:
+        dataset = datasets.load(path, options.cache, step)
+    if dataset.corpus.empty:
+        log.info(f"  {dataset.name}: {dataset.corpus.empty:,} of {dataset.corpus.size:,} documents are empty")
+    if unknown := dataset.unknown_judged():
         pairs, (query, document) = len(unknown), unknown[0]
-        screen.say(
+        log.info(
             f"  {dataset.name}: {pairs:,} judgements are of documents that its corpus has not, such as {document!r} "
             f"for query {query!r}; no system can find them"
         )

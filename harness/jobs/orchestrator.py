@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -19,11 +20,13 @@ from harness.jobs.plan import Planned, assigned, index_key, order, plan_here
 from harness.launch import host
 from harness.launch.base import Ended, Launcher, LaunchRequest, Prepared
 from harness.launch.images.catalog import System
-from harness.progress import Screen, duration
+from harness.progress import duration, task
 from harness.records import MAX_PROBES, JobSpec, Outcome, to_json
 from harness.results.reader import read_jobs
 from harness.results.schema import Cell, Ec2Instance, Environment, Result, job_key
 from harness.results.store import Store, check_room
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,6 @@ class _RunState:
     inputs: Inputs
     options: RunOptions
     launcher: Launcher
-    screen: Screen
     store: Store
     callbacks: RunCallbacks
     instance: Ec2Instance | None
@@ -69,21 +71,21 @@ class _RunState:
     built: set[str] = field(default_factory=set)  # keys of indexes that this run has built
 
 
-def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher, screen: Screen) -> RunSummary:
+def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSummary:
     """Run the jobs to do; each is stored as it ends, and a failure of one stops no other."""
     launcher.check()
     store = Store(options.results, inputs.suite.name, options.shelf)
     # Before the folder is held, which clears a dead run's staging: its container may still write into that.
     swept = launcher.sweep()
     if swept:
-        screen.say(f"removed {swept} containers that a dead run had left")
+        log.info(f"removed {swept} containers that a dead run had left")
     filesystem.remove_all_leftovers(options.cache)
     with store.held():
         keep_inputs(inputs, store)
         callbacks = options.assigned.callbacks if options.assigned else RunCallbacks()
         instance = environment.instance()
         about = environment.read(launcher.engine_version(), instance)
-        run = _RunState(inputs, options, launcher, screen, store, callbacks, instance, about)
+        run = _RunState(inputs, options, launcher, store, callbacks, instance, about)
         jobs, digests = _plan(run)
         first = todo = order(jobs, inputs.suite.protocol.seed)
         keys = {job.latest.key for job in jobs if job.done and job.latest}
@@ -94,7 +96,7 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher, screen: S
                 if not noisy:
                     break
                 cells = len({job.cell for job in noisy})
-                screen.say(f"noisy: measuring {cells} cells again ({retry} of at most {options.retry_noisy} times)")
+                log.info(f"noisy: measuring {cells} cells again ({retry} of at most {options.retry_noisy} times)")
                 todo = order(noisy, inputs.suite.protocol.seed)
             for job in todo:  # before the first timed job, so that the time left can be told from those
                 builder = run.prepared.get(inputs.builder(job.cell).image)
@@ -108,7 +110,7 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher, screen: S
                 callbacks.starts(job_key(job.spec))
                 result = run_job(run, job, part)
                 ended.append((result, job.expected))
-                screen.say(line(number, len(todo), result, job.expected))
+                log.info(line(number, len(todo), result, job.expected))
             finished += ended
             keys = _answering(run, keys, ended) if retry else keys | _as_expected(ended)
         return RunSummary(len(jobs) - len(first), tuple(finished), frozenset(keys))
@@ -137,7 +139,7 @@ def run_job(run: _RunState, job: Planned, part: str) -> Result:
             spec = _job_spec(inputs, job, prepared)
             request = LaunchRequest(spec, prepared, folder, dataset.corpus.folder, index.folder, inputs.limits)
             label = f"{cell.system} {cell.dataset} {cell.profile}"
-            with index.in_use(), run.screen.task(label, part) as watcher:
+            with index.in_use(), task(label, part) as watcher:
                 ended = run.launcher.launch(request, watcher)
                 collected = collect(request, ended, dataset.corpus.unknown)
             if collected.outcome is not Outcome.OK:
@@ -204,10 +206,10 @@ def _prepare(run: _RunState, systems: Mapping[str, System]) -> None:
     """Prepare the systems' images; remember one that fails, and go on with the others."""
     for name, system in systems.items():
         try:
-            with run.screen.task(f"{name}: image"):
-                run.prepared[name] = run.launcher.prepare(system, run.screen.say)
+            with task(f"{name}: image"):
+                run.prepared[name] = run.launcher.prepare(system)
         except ImageError as error:
-            run.screen.say(f"{name}: {error}")
+            log.info(f"{name}: {error}")
             run.prepared[name] = error
 
 
@@ -268,7 +270,7 @@ def _rebuild(run: _RunState, cell: Cell, builder: Prepared, index: Index) -> boo
     until = time.monotonic() + run.inputs.limits.build_s
     if key in run.built or index.rebuilt or index.used_elsewhere() or index.unchanged_since_loaded(until):
         return False
-    run.screen.say(f"  {builder.system.name}: the cached index of {cell.dataset} does not load; building it again")
+    log.info(f"  {builder.system.name}: the cached index of {cell.dataset} does not load; building it again")
     _index(run, cell, builder, replacing=index)
     return True
 
@@ -296,7 +298,7 @@ def _build_index(run: _RunState, prepared: Prepared, dataset: Dataset, key: str,
     cannot = run.launcher.cannot(envelope)
     if cannot:
         raise JobError(Outcome.NOT_APPLICABLE, f"index build: {cannot}")
-    with run.screen.task(f"{prepared.system.name}: index of {dataset.name}") as watcher:
+    with task(f"{prepared.system.name}: index of {dataset.name}") as watcher:
         index = indexes.build(
             run.launcher,
             prepared,
@@ -310,7 +312,7 @@ def _build_index(run: _RunState, prepared: Prepared, dataset: Dataset, key: str,
         )
     facts = index.facts
     earlier = f" ({duration(facts.resumed_s)} of it by an earlier attempt)" if facts.resumed_s else ""
-    run.screen.say(
+    log.info(
         f"  {prepared.system.name}: index of {dataset.name} built in {duration(facts.build_s)}{earlier},"
         f" {facts.index_bytes / 2**20:.1f} MiB"
     )
