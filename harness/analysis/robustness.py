@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from harness.analysis import rank_correlation, resampling
 from harness.errors import UsageError
-from harness.evaluation import evaluate_runs, measure_names, qrels_subsample, run_notes
-from harness.evaluation.evaluate_runs import JudgedValues
+from harness.evaluation import evaluate_runs, measure_names, qrels_subsample
+from harness.evaluation.evaluate_runs import EvaluatedRuns
 from harness.evaluation.judged_runs import JudgedRuns
-from harness.evaluation.qrels_subsample import Keep
+from harness.evaluation.qrels_subsample import KeepRule
 from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate
 
 Floats = NDArray[np.float64]
@@ -43,7 +43,7 @@ class Asked:
 
     measure: str
     against: tuple[str, ...] = ()
-    keeps: tuple[Keep, ...] = ()
+    keeps: tuple[KeepRule, ...] = ()
     resamples: int = RESAMPLES
     draws: int = DRAWS
     seed: int = SEED
@@ -127,7 +127,7 @@ def examine(runs: JudgedRuns, asked: Asked, step: Step = lambda _done, _total: N
     main, *others = measure_names.parse((asked.measure, *asked.against))
     asked = replace(asked, measure=str(main), against=tuple(map(str, others)))
     turns = 1 + len(asked.keeps)
-    judged = evaluate_runs.query_values(runs, (main, *others), _turn(step, 0, turns))
+    judged = evaluate_runs.evaluate_runs(runs, (main, *others), _turn(step, 0, turns))
     values = _values(judged)
     if asked.measure in values.unfit:
         why = values.unfit[asked.measure]
@@ -137,9 +137,7 @@ def examine(runs: JudgedRuns, asked: Asked, step: Step = lambda _done, _total: N
         _fewer_judgements(runs, board, main, keep, asked, _turn(step, turn, turns))
         for turn, keep in enumerate(asked.keeps, start=1)
     ]
-    return replace(
-        of_values(runs.dataset, values, asked, fewer), notes=run_notes.every(runs, judged.evaluations, (main, *others))
-    )
+    return replace(of_values(runs.dataset, values, asked, fewer), notes=judged.notes)
 
 
 def of_values(dataset: str, values: Values, asked: Asked, fewer: Sequence[Condition] = ()) -> Robustness:
@@ -189,7 +187,7 @@ def _turn(step: Step, turn: int, turns: int) -> Step:
     return lambda done, total: step(turn * total + done, turns * total)
 
 
-def _values(judged: JudgedValues) -> Values:
+def _values(judged: EvaluatedRuns) -> Values:
     unfit = {measure: why for measure in judged.measures if (why := _unfit(judged, measure))}
     columns = {
         measure: np.stack([each.measures[measure] for each in judged.by_query.values()], axis=1)
@@ -199,7 +197,7 @@ def _values(judged: JudgedValues) -> Values:
     return Values(tuple(judged.by_query), columns, unfit)
 
 
-def _unfit(judged: JudgedValues, measure: str) -> str | None:
+def _unfit(judged: EvaluatedRuns, measure: str) -> str | None:
     """Why systems cannot be ordered query by query by a measure."""
     each = judged.evaluations.values()  # of one run a measure may be computed, of another not
     if (why := next((of.reasons[measure] for of in each if measure in of.reasons), None)) is not None:
@@ -220,16 +218,18 @@ def _other_queries(board: _Board, resampled: Floats | None) -> Condition:
     return _condition(Cause.QUERIES, _RESAMPLED, board, resampled)
 
 
-def _fewer_judgements(runs: JudgedRuns, board: _Board, measure: Any, keep: Keep, asked: Asked, step: Step) -> Condition:
+def _fewer_judgements(
+    runs: JudgedRuns, board: _Board, measure: Any, keep: KeepRule, asked: Asked, step: Step
+) -> Condition:
     if runs.hits_alone:
         said = "documents were judged by the answers in their texts: there are no judgements to take away"
         return _none(Cause.JUDGEMENTS, str(keep), said)
-    drawn = qrels_subsample.draw(runs.qrels, runs.query_ids, keep, asked.draws, asked.seed)
+    drawn = qrels_subsample.draw_qrels(runs.qrels, runs.query_ids, keep, asked.draws, asked.seed)
     if not (drawn.columns >= 0).any():
         return _none(Cause.JUDGEMENTS, str(keep), "no relevant document is judged")
     drawn = drawn.first() if drawn.alike else drawn
     try:
-        found = qrels_subsample.means(runs, drawn, measure, step)
+        found = qrels_subsample.mean_per_draw(runs, drawn, measure, step)
     except UsageError as error:
         return _none(Cause.JUDGEMENTS, str(keep), str(error))
     return _condition(Cause.JUDGEMENTS, str(keep), board, found[:, list(board.order)])

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.analysis.rank_correlation import kendall_tau
-from harness.evaluation.frechet.systems import Distance, Distances
+from harness.evaluation.frechet import Distance, Distances
 from harness.report import writer
 from harness.report.csv_json import written
 from harness.report.markdown import escape, grid
@@ -158,7 +158,7 @@ def notes(made: Distances) -> list[str]:
         for each in distances:
             if each.figure.reason:
                 said.append(f"{system}, {named(each)}: {each.figure.reason}")
-    return [*said, *_common(made), *made.said]
+    return [*said, *_common(made), *made.notes]
 
 
 def _common(made: Distances) -> Iterator[str]:

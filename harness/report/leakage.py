@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from harness.evaluation.evaluate import METHOD
+from harness.evaluation.evaluate import INTERVAL_METHOD
+from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.leakage import Effect, Leakage
-from harness.evaluation.run_notes import count_named
 from harness.report import writer
 from harness.report.csv_json import written
 from harness.report.markdown import escape, grid
@@ -98,7 +98,7 @@ def notes(each: Leakage) -> tuple[str, ...]:
         )
     if each.not_compared:
         said.append(
-            f"{count_named(each.not_compared)} of {len(each.queries):,} queries have no text, or no word in it, and could not"
+            f"{count_and_ids(each.not_compared)} of {len(each.queries):,} queries have no text, or no word in it, and could not"
             " be compared: name a file of texts with --queries, or of vectors with --embeddings."
         )
     if len(each.leaks) > _LISTED:
@@ -107,7 +107,7 @@ def notes(each: Leakage) -> tuple[str, ...]:
         first = each.effects[0]
         said.append(
             f"Measures over {first.queries:,} judged queries, {first.queries_leaked:,} of them leaked. "
-            f"Intervals: {METHOD}; none of fewer than {INTERVAL_MIN_QUERIES}."
+            f"Intervals: {INTERVAL_METHOD}; none of fewer than {INTERVAL_MIN_QUERIES}."
         )
     said += _reasons(each.effects)
     said += [

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from harness.errors import UnknownName
-from harness.evaluation.frechet.systems import Distance, Distances, Settings
+from harness.evaluation.frechet import Distance, Distances, Settings
 from harness.report import frechet
 from harness.stats import Estimate
 
