@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from harness.analysis import comparison, rejudge
 from harness.analysis.comparison import Comparison
-from harness.analysis.paired_differences import Asked
+from harness.analysis.paired_differences import QueryChoice
 from harness.analysis.table import Row
 from harness.cli.locations import mirrored
 from harness.cli.options import (
@@ -128,7 +128,7 @@ def _stored(a: str, b: str, ours: StoredResults, theirs: StoredResults, by: str 
             step(number, len(pairs))
             if count and row.sample_sha256 not in texts:
                 texts[row.sample_sha256] = _texts(ours.folder, row)
-            query = Asked(measure, count, texts.get(row.sample_sha256, {})) if measure else None
+            query = QueryChoice(measure, count, texts.get(row.sample_sha256, {})) if measure else None
             values, other_values = comparison.of(per_query, row), comparison.of(their_per_query, other)
             made.append(comparison.compare(row, other, values, other_values, table.measures, query))
     return made
@@ -204,7 +204,7 @@ def _run_files(
     with bar("compare", "judging") as step:
         evaluated = evaluate_runs.evaluate_runs(runs, measures, step)
     chosen = _chosen(by, evaluated.measures)
-    asked = Asked(chosen, count, runs.queries) if chosen else None
+    asked = QueryChoice(chosen, count, runs.queries) if chosen else None
     made = []
     for pair in files.pairs:
         one, two = (name_of[path.resolve()] for path in pair)

@@ -12,7 +12,7 @@ import click
 
 from harness.analysis import axes, rejudge
 from harness.analysis import leaderboard as boards
-from harness.analysis.leaderboard import Asked, Bound, Leaderboard
+from harness.analysis.leaderboard import Bound, Leaderboard, LeaderboardQuery
 from harness.cli.locations import mirrored
 from harness.cli.options import PriceSelection, cache_option, price_options, record_options, results_argument
 from harness.cli.output import PAGE, PICTURES, draw, format_option, picture_output_option, show, show_page
@@ -84,7 +84,7 @@ def _read_by(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Para
 
 leaderboard_options = record_options(
     "query",
-    Asked,
+    LeaderboardQuery,
     click.option("--dataset", help="Whose rows are ranked.  [default: the only one]"),
     click.option("--measure", default="RR@10", show_default=True, help="What accuracy is, as ir_measures writes it."),
     click.option(
@@ -135,7 +135,7 @@ leaderboard_options = record_options(
 @mirrored("results")
 def leaderboard(
     results: Path,
-    query: Asked,
+    query: LeaderboardQuery,
     at_most: str | None,
     at_least: str | None,
     qrels: Path | None,

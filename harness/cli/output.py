@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from harness import filesystem
-from harness.analysis.leaderboard import Asked
+from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.table import Table
 from harness.cli.options import Decorator
 from harness.errors import UsageError
@@ -55,7 +55,7 @@ def show_page(text: str, output: Path | None) -> None:
 def draw(
     table: Table,
     per_query: Mapping[str, PerQuery],
-    query: Asked,
+    query: LeaderboardQuery,
     form: str,
     output: Path | None,
     kinds: Sequence[str] = KINDS,

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from harness.analysis import published, rejudge
-from harness.analysis.leaderboard import Asked
+from harness.analysis.leaderboard import LeaderboardQuery
 from harness.cli.locations import mirrored
 from harness.cli.options import PriceSelection, cache_option, parse_measures, price_options, results_argument
 from harness.cli.output import FORMATS, PAGE, PICTURES, draw, format_option, picture_output_option, show, show_page
@@ -71,7 +71,7 @@ def report(
     elif form in PICTURES:
         if layout != "rows":
             raise UsageError(f"--layout {layout} is the shape of a table; leave it out to draw pictures")
-        draw(stored.table(), stored.per_query(), Asked("", names[0]), form, output)
+        draw(stored.table(), stored.per_query(), LeaderboardQuery("", names[0]), form, output)
     else:
         text = _published(results, form, selection) if layout == "rows" and override is None else None
         show(text or render(stored.table(distances=True), form, layout=layout), output)

@@ -50,6 +50,6 @@ def reprice(
     date; then the verdicts that flip, and the instance types that are gone.
     """
     now = selection.snapshot()
-    before = repricing.other(now, against)
+    before = repricing.other_prices(now, against)
     rows = StoredResults(results, parse_measures(measures), cache).rows(for_prices=True)
     show(render(repricing.compare(rows, row_pricing.tariff(before), row_pricing.tariff(now)), form), output)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from harness.analysis import robustness as examining
-from harness.analysis.robustness import Asked, Robustness
+from harness.analysis.robustness import Robustness, RobustnessOptions
 from harness.cli.options import cache_option, record_options
 from harness.cli.output import FORMATS, PICTURES, format_option, picture_output_option, show
 from harness.cli.stored_results import judged, runs_arguments, without_queries_option
@@ -33,7 +33,7 @@ def _keeps(_context: click.Context, _parameter: click.Parameter, given: tuple[st
 
 robustness_options = record_options(
     "options",
-    Asked,
+    RobustnessOptions,
     click.option(
         "--measure", default="nDCG@10", show_default=True, help="What the order is by, as ir_measures writes it."
     ),
@@ -81,7 +81,7 @@ def robustness(
     queries: Path | None,
     only: str | None,
     without_queries: Path | None,
-    options: Asked,
+    options: RobustnessOptions,
     form: str,
     output: Path | None,
     cache: Path,
@@ -116,7 +116,7 @@ def _draw(examined: Sequence[Robustness], output: Path, form: str) -> None:
         sys.exit(1)
 
 
-def _examine(samples: Sequence[JudgedRuns], options: Asked) -> list[Robustness]:
+def _examine(samples: Sequence[JudgedRuns], options: RobustnessOptions) -> list[Robustness]:
     """Examine samples of two systems or more; name the others on stderr, unless all have one system."""
     alone = [sample for sample in samples if len(sample.runs) < 2]
     examined = []

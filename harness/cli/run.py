@@ -267,7 +267,7 @@ def _finish(location: ResultsLocation, suite: str, measures: tuple[str, ...], su
 def _contested(suite: Path | None, folder: Path, cache: Path) -> tuple[Path | None, frozenset[Cell]]:
     """Return the contested cells of stored results, and the suite that declares them, from ``suites/`` by default."""
     stored = StoredResults(folder, measure_names.DEFAULT, cache)
-    cells = pareto_front.contested(stored.table(), stored.per_query(), stored.measures[0])
+    cells = pareto_front.contested_cells(stored.table(), stored.per_query(), stored.measures[0])
     if suite is not None:
         name = load(suite).name
         return suite, frozenset(cell for cell in cells if cell.suite == name)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.analysis import comparison
-from harness.analysis.comparison import Comparison, Side
-from harness.analysis.paired_differences import LATENCY, POWER, Changed, Difference
+from harness.analysis.comparison import Comparison, ComparisonSide
+from harness.analysis.paired_differences import LATENCY, POWER, Difference, QueryChange
 from harness.analysis.significance import DRAWS, LEVEL
 from harness.report import headline, writer
 from harness.report.csv_json import written
@@ -188,7 +188,7 @@ def _p(value: float | None) -> str:
     return MISSING if value is None else f"{value:.4f}" if value >= LEAST_SHOWN else f"<{LEAST_SHOWN}"
 
 
-def _changed_cells(each: Changed) -> tuple[str, ...]:
+def _changed_cells(each: QueryChange) -> tuple[str, ...]:
     text = one_line(each.text)
     text = text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1].rstrip()}…"
     query = escape(each.query_id)
@@ -280,7 +280,7 @@ def _difference(line: Difference) -> dict[str, Any]:
     return fields | {"won": won, "lost": lost, "tied": tied}
 
 
-def _side(side: Side) -> dict[str, Any]:
+def _side(side: ComparisonSide) -> dict[str, Any]:
     if side.row is None:
         flagged = {} if side.flagged is None else {"flagged": dataclasses.asdict(side.flagged)}
         return {"system": side.name, **flagged}

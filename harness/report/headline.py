@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable
 
 from harness.analysis.comparison import Comparison
-from harness.analysis.paired_differences import LATENCY, Difference, Verdict
+from harness.analysis.paired_differences import LATENCY, ComparisonVerdict, Difference
 from harness.analysis.table import Validity
 from harness.records import Outcome
 from harness.stats import Estimate
 
 # Measures that are no shares: all others are bounded by 1 and are spoken of in points, hundredths of them.
 _COUNTS = frozenset({"NumQ", "NumRel", "NumRelRet", "NumRet", "alpha_DCG"})
-_UNSHOWN = (Verdict.NONE, Verdict.UNREPEATED, Verdict.UNCORRECTED)
+_UNSHOWN = (ComparisonVerdict.NONE, ComparisonVerdict.UNREPEATED, ComparisonVerdict.UNCORRECTED)
 
 
 def sentence(each: Comparison, family: int, escape: Callable[[str], str] = str) -> str:
@@ -69,18 +69,18 @@ def _cost(each: Comparison) -> str | None:
 def _joined(cost: str | None, worth: Difference, family: int, name: str) -> str:
     start = f"B {cost} and " if cost else "B "
     found = worth.over_queries
-    if worth.verdict in (Verdict.BETTER, Verdict.WORSE):
-        won = worth.verdict is Verdict.BETTER
+    if worth.verdict in (ComparisonVerdict.BETTER, ComparisonVerdict.WORSE):
+        won = worth.verdict is ComparisonVerdict.BETTER
         return f"{start}{'wins' if won else 'loses'} {_amount(name, found, sign=1 if won else -1)}"
-    if worth.verdict is Verdict.EQUAL:
+    if worth.verdict is ComparisonVerdict.EQUAL:
         return f"{start}has the same {name} on each of these {worth.queries:,} queries"
     start = f"B {cost}, with " if cost else "B against A: "
-    if worth.verdict is Verdict.UNKNOWN:
+    if worth.verdict is ComparisonVerdict.UNKNOWN:
         if worth.a is None or worth.b is None:
             return f"{start}no {name} to compare"
         gap = _amount(name, Estimate(worth.b - worth.a), sign=0)
         return f"{start}{gap}, which nothing tests: {found.reason}"
-    if worth.verdict is Verdict.UNCORRECTED:
+    if worth.verdict is ComparisonVerdict.UNCORRECTED:
         held = f"holds among {family:,} comparisons (Holm's p" if family > 1 else "a randomisation test bears out (p"
         return f"{start}no difference that {held} {worth.p_holm:.2g}): {_amount(name, found, sign=0)}"
     amount = _amount(name, found, sign=0)

@@ -11,9 +11,8 @@ from typing import Any
 
 from harness.analysis import dynascore, notes
 from harness.analysis.axes import ACCURACY, Axis
-from harness.analysis.leaderboard import Leaderboard, LeftOut, Standing
-from harness.analysis.pareto import State
-from harness.analysis.rank_stability import PERTURBATION, PERTURBED, Span
+from harness.analysis.leaderboard import PERTURBATION, PERTURBED, ExcludedRow, Leaderboard, RankedRow, RankInterval
+from harness.analysis.pareto_front import FrontState
 from harness.analysis.resampling import RESAMPLES
 from harness.analysis.table import Row, Validity
 from harness.report.columns import Value
@@ -36,21 +35,21 @@ def lay_out(board: Leaderboard, escape: Escape) -> Sheet:
     origins = ["origin"] if board.has_origins else []
     headers = ["rank", "system", *origins, "hardware profile", f"instance type (US$/h, {board.table.price_date})"]
     numeric = [True, False, *(False for _ in origins), False, False]
-    if board.asked.rank_by is None:
+    if board.query.rank_by is None:
         headers.append("Dynascore")
         numeric.append(True)
     headers += [f"{axis.label}, {axis.unit}" for axis in board.shown]
     numeric += [True] * len(board.shown)
     headers += ["rank, other queries", "rank, without each system"]
     numeric += [False, False]
-    if board.asked.rank_by is None:
+    if board.query.rank_by is None:
         headers.append(f"rank, weights ± {PERTURBATION:g}")
         numeric.append(False)
     headers += ["front", "validity"]
     numeric += [False, False]
-    cells = tuple(_cells(each, board, footnotes, escape) for each in board.standings)
+    cells = tuple(_cells(each, board, footnotes, escape) for each in board.ranked_rows)
     below = _left_out(board, escape)
-    rows = [each.row for each in board.standings]
+    rows = [each.row for each in board.ranked_rows]
     shared, _ = shared_notes(rows)
     return Sheet(
         caption=caption(board, escape),
@@ -66,7 +65,7 @@ def lay_out(board: Leaderboard, escape: Escape) -> Sheet:
 
 def caption(board: Leaderboard, escape: Escape) -> str:
     """What is ranked, and by what."""
-    asked = board.asked
+    asked = board.query
     kept = "".join(
         f", {word} {limit:g} {axis}"
         for bound in asked.bounds
@@ -77,7 +76,7 @@ def caption(board: Leaderboard, escape: Escape) -> str:
     return f"{escape(asked.dataset)}, {escape(board.place.scenario)}, {by}{kept}"
 
 
-def _cells(each: Standing, board: Leaderboard, notes: Footnotes, escape: Escape) -> tuple[str, ...]:
+def _cells(each: RankedRow, board: Leaderboard, notes: Footnotes, escape: Escape) -> tuple[str, ...]:
     row = each.row
     isolation = "" if row.isolation.value in ("container", "published") else f" ({row.isolation.value})"
     price = MISSING if row.price is None else f"{escape(row.price.instance_type)} ({row.price.usd_per_hour:g})"
@@ -88,11 +87,11 @@ def _cells(each: Standing, board: Leaderboard, notes: Footnotes, escape: Escape)
         escape(row.profile) + isolation,
         price + notes.mark(row.price_note),
     ]
-    if board.asked.rank_by is None:
+    if board.query.rank_by is None:
         cells.append(MISSING if each.score is None else f"{each.score:.3f}")
     cells += [_figure(each.figures[axis.name], axis, notes) for axis in board.shown]
     cells += [_span(each.by_queries, notes), _span(each.by_systems, notes)]
-    if board.asked.rank_by is None:
+    if board.query.rank_by is None:
         cells.append(_span(each.by_weights, notes))
     # The facts alone; harness report says what to do about each.
     doubts = [each.text.partition("; ")[0] for each in row.findings if each.validity in _DOUBTED]
@@ -109,7 +108,7 @@ def _figure(figure: Estimate, axis: Axis, notes: Footnotes) -> str:
     return f"{figure.value:.1f}" + ("" if low is None or high is None else f" ({low:.1f}–{high:.1f})")
 
 
-def _span(span: Span, notes: Footnotes) -> str:
+def _span(span: RankInterval, notes: Footnotes) -> str:
     if span.best is None or span.worst is None:
         return MISSING + notes.mark(span.reason)
     return str(span.best) if span.best == span.worst else f"{span.best}–{span.worst}"
@@ -137,7 +136,7 @@ def _origin(row: Row, board: Leaderboard, escape: Escape) -> tuple[str, ...]:
 
 def sentences(board: Leaderboard) -> tuple[str, ...]:
     """What the ranks depend on: weights, rates, the set of systems; and how the spans were made."""
-    asked = board.asked
+    asked = board.query
     said = [
         f"Accuracy: {asked.measure} x 100, in points. Intervals are 95 %; those of latency and cost hold both, for "
         "other queries and for measuring these again."
@@ -151,8 +150,8 @@ def sentences(board: Leaderboard) -> tuple[str, ...]:
             f"AMRS (units for a point of accuracy), {asked.mode}: {rates(board)}.",
             _method(board),
         ]
-    said.append(f"Set of systems: {', '.join(board.systems)} ({_count(len(board.standings), 'row')}).")
-    rows = [each.row for each in board.standings]
+    said.append(f"Set of systems: {', '.join(board.systems)} ({_count(len(board.ranked_rows), 'row')}).")
+    rows = [each.row for each in board.ranked_rows]
     said += [*_spans(board), _front(board), *notes.of_origins(rows)]
     said += [*notes.of_judgements(rows), *notes.of_unjudged(rows)]
     table = board.table
@@ -160,7 +159,7 @@ def sentences(board: Leaderboard) -> tuple[str, ...]:
         f"Prices: {table.price_provider} {table.price_region}, Linux {table.price_term}, {table.price_date} "
         f"(source: {table.price_source})."
     )
-    contested = [each for each in board.standings if each.state is State.CONTESTED]
+    contested = [each for each in board.ranked_rows if each.state is FrontState.CONTESTED]
     if contested:
         said.append(
             f"{_count(len(contested), 'row')} contested: harness run SUITE --contested RESULTS measures them again, "
@@ -177,13 +176,13 @@ def rates(board: Leaderboard) -> str:
         if rate.value is None:
             parts.append(f"{name} undefined ({rate.status.value})")
             continue
-        made = "given" if rate.status is dynascore.Status.GIVEN else _count(rate.pairs, "pair")
+        made = "given" if rate.status is dynascore.RateStatus.GIVEN else _count(rate.pairs, "pair")
         parts.append(f"{name} {rate.value:.6g} {units[name]} ({made})")
     return ", ".join(parts) or "none needed"
 
 
 def _method(board: Leaderboard) -> str:
-    if board.asked.mode == "reference":
+    if board.query.mode == "reference":
         return (
             "Mode reference: the mean of |d metric| / |d accuracy| over neighbouring rows by accuracy (equal ones by "
             f"system, profile, key) that differ by more than {dynascore.LEAST_SHARE:g} of the largest; it depends on "
@@ -197,15 +196,15 @@ def _method(board: Leaderboard) -> str:
 
 
 def _cutoff(board: Leaderboard) -> str:
-    if board.asked.cutoff is not None:
+    if board.query.cutoff is not None:
         return "as asked"
-    if any(each.by_queries.best is not None for each in board.standings):
+    if any(each.by_queries.best is not None for each in board.ranked_rows):
         return "half the 95 % interval of a paired difference over these queries, the median over pairs of rankings"
     return "to which the source rounds" if board.cutoff else "accuracies have no interval"
 
 
 def _spans(board: Leaderboard) -> Iterator[str]:
-    first = board.standings[0].by_queries
+    first = board.ranked_rows[0].by_queries
     yield (
         f"Rank, other queries: 95 % of the ranks over {RESAMPLES:,} resamples of the queries, the same ones for every "
         f"row{'; cost moves with latency' if board.place.scenario == 'single_stream' else ''}."
@@ -213,14 +212,14 @@ def _spans(board: Leaderboard) -> Iterator[str]:
         else f"Rank, other queries: not known ({first.reason})."
     )
     yield "Rank, without each system: the best and the worst place among the others when any one of them is taken out."
-    if board.asked.rank_by is None:
+    if board.query.rank_by is None:
         moved = f"each moved by up to {PERTURBATION:g}"
         yield f"Rank, weights: 95 % of the ranks over {PERTURBED:,} sets of weights, {moved}."
 
 
 def _front(board: Leaderboard) -> str:
     return (
-        f"Front over {', '.join(board.asked.front)}: dominated, another row is surely at least as good on each and "
+        f"Front over {', '.join(board.query.front)}: dominated, another row is surely at least as good on each and "
         "better on one; contested, it is so by the figures but the intervals leave it open (figures without an "
         "interval count as they stand; accuracy is compared query by query where that is known)."
     )
@@ -252,7 +251,7 @@ def as_csv(board: Leaderboard) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(head)
-    for each in board.standings:
+    for each in board.ranked_rows:
         writer.writerow([written(value) for value in (*_line(each, axes), each.row.origin)[: len(head)]])
     for left in board.left_out:
         line = _reason(left, len(head) - board.has_origins)
@@ -264,7 +263,7 @@ def _unit(unit: str) -> str:
     return {"US$ per million queries": "usd_per_million_queries", "queries/s": "qps"}.get(unit, unit.lower())
 
 
-def _line(each: Standing, axes: list[str]) -> list[Value]:
+def _line(each: RankedRow, axes: list[str]) -> list[Value]:
     row = each.row
     price = (row.price.instance_type, row.price.usd_per_hour) if row.price else (None, None)
     line: list[Value] = [each.rank, row.system, row.profile, row.suite, *price, each.score]
@@ -276,7 +275,7 @@ def _line(each: Standing, axes: list[str]) -> list[Value]:
     return [*line, each.state.value if each.state else None, row.validity.value, row.key, None]
 
 
-def _reason(left: LeftOut, columns: int) -> list[Value]:
+def _reason(left: ExcludedRow, columns: int) -> list[Value]:
     row = left.row
     line: list[Value] = [None, row.system, row.profile, row.suite]
     line += [None] * (columns - len(line) - 3)
@@ -290,7 +289,7 @@ def as_json(board: Leaderboard) -> str:
 
 def content(board: Leaderboard) -> dict[str, Any]:
     """What the JSON holds."""
-    asked, table = board.asked, board.table
+    asked, table = board.query, board.table
     return {
         "leaderboard_version": LEADERBOARD_VERSION,
         "dataset": asked.dataset,
@@ -316,7 +315,7 @@ def content(board: Leaderboard) -> dict[str, Any]:
             "date": table.price_date,
             "source": table.price_source,
         },
-        "rows": [_standing(each) for each in board.standings],
+        "rows": [_standing(each) for each in board.ranked_rows],
         "left_out": [
             {"system": each.row.system, "profile": each.row.profile, "suite": each.row.suite, "key": each.row.key}
             | {"origin": each.row.origin, "outcome": each.row.outcome.value, "reason": each.reason}
@@ -325,7 +324,7 @@ def content(board: Leaderboard) -> dict[str, Any]:
     }
 
 
-def _standing(each: Standing) -> dict[str, Any]:
+def _standing(each: RankedRow) -> dict[str, Any]:
     row = each.row
     return {
         "rank": each.rank,
@@ -352,5 +351,5 @@ def _figure_record(figure: Estimate) -> dict[str, Any]:
     return dataclasses.asdict(figure)
 
 
-def _span_record(span: Span) -> dict[str, Any]:
+def _span_record(span: RankInterval) -> dict[str, Any]:
     return dataclasses.asdict(span)

@@ -9,7 +9,16 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from harness.analysis.axes import Place
-from harness.analysis.reprice_records import CHEAPEST, SAME, Best, Change, Flip, Gone, Priced, Repricing
+from harness.analysis.reprice import (
+    CHEAPEST,
+    SAME,
+    CheapestChange,
+    GoneType,
+    OrderFlip,
+    PricedRow,
+    Repricing,
+    RowChange,
+)
 from harness.analysis.table import Row
 from harness.report import writer
 from harness.report.columns import Value
@@ -24,9 +33,9 @@ from harness.stats import Estimate
 
 # Version of the JSON and CSV formats.
 VERSION = 1
-Column = tuple[str, Callable[[Change], Value]]
+Column = tuple[str, Callable[[RowChange], Value]]
 # The four prices of each row, by the names that programs read.
-_WAYS: dict[str, Callable[[Change], Priced]] = {
+_WAYS: dict[str, Callable[[RowChange], PricedRow]] = {
     "before": lambda each: each.before,
     "same": lambda each: each.same,
     "cheapest_before": lambda each: each.cheapest_before,
@@ -52,9 +61,9 @@ def _parts(value: object) -> object:
 
 
 def _part(each: object) -> object:
-    if isinstance(each, Change):
+    if isinstance(each, RowChange):
         return _change(each)
-    if isinstance(each, Flip | Best):
+    if isinstance(each, OrderFlip | CheapestChange):
         # What is compared stands beside the rest, as in a row.
         return {**each.place._asdict(), **{name: value for name, value in vars(each).items() if name != "place"}}
     return each if isinstance(each, str) else vars(each)
@@ -71,7 +80,7 @@ def _written(value: object) -> str:
     return one(value)
 
 
-def _change(each: Change) -> dict[str, object]:
+def _change(each: RowChange) -> dict[str, object]:
     row = each.row
     names = ("suite", "system", "dataset", "scenario", "profile", "key", "published_type", "cpus", "memory_limit_bytes")
     more = ("gpus", "stand_in", "origin")
@@ -87,7 +96,7 @@ def _change(each: Change) -> dict[str, object]:
     }
 
 
-def _priced(priced: Priced) -> dict[str, object]:
+def _priced(priced: PricedRow) -> dict[str, object]:
     price = priced.price
     return {
         "instance_type": price.instance_type if price else None,
@@ -127,7 +136,7 @@ def as_csv(found: Repricing) -> str:
     return stream.getvalue()
 
 
-def _priced_columns(way: str, of: Callable[[Change], Priced], date: str) -> list[Column]:
+def _priced_columns(way: str, of: Callable[[RowChange], PricedRow], date: str) -> list[Column]:
     return [
         (f"{way}_price_date", lambda _: date),
         (f"{way}_instance_type", lambda each: price.instance_type if (price := of(each).price) else None),
@@ -141,7 +150,7 @@ def _priced_columns(way: str, of: Callable[[Change], Priced], date: str) -> list
     ]
 
 
-def _measure(name: str) -> Callable[[Change], Value]:
+def _measure(name: str) -> Callable[[RowChange], Value]:
     return lambda each: each.row.measures.get(name, Estimate(None)).value
 
 
@@ -191,7 +200,7 @@ def _markdown(found: Repricing) -> str:
 
 def _rows(found: Repricing, notes: Footnotes) -> Grid:
     caption, keys = names([each.row for each in found.changes], escape)
-    columns: list[tuple[str, bool, Callable[[Change], str]]]
+    columns: list[tuple[str, bool, Callable[[RowChange], str]]]
     columns = [(head, numeric, _of_row(cell)) for head, numeric, cell in keys]
     before, now = found.before.date, found.now.date
     columns += [
@@ -233,12 +242,12 @@ def _rows(found: Repricing, notes: Footnotes) -> Grid:
     )
 
 
-def _of_row(cell: Callable[[Row], str]) -> Callable[[Change], str]:
+def _of_row(cell: Callable[[Row], str]) -> Callable[[RowChange], str]:
     return lambda each: cell(each.row)
 
 
-def _measured(name: str) -> Callable[[Change], str]:
-    def cell(each: Change) -> str:
+def _measured(name: str) -> Callable[[RowChange], str]:
+    def cell(each: RowChange) -> str:
         value = each.row.measures.get(name, Estimate(None)).value
         return MISSING if value is None else f"{value:.3f}"
 
@@ -249,27 +258,27 @@ def _number(figure: Estimate, scale: float = 1.0) -> str:
     return MISSING if figure.value is None else number(figure.value * scale)
 
 
-def _instance(priced: Priced, notes: Footnotes) -> str:
+def _instance(priced: PricedRow, notes: Footnotes) -> str:
     if priced.price is None:
         return MISSING + notes.mark(priced.note)
     return f"{escape(priced.price.instance_type)} ({priced.price.usd_per_hour:g}){notes.mark(priced.note)}"
 
 
-def _cost(priced: Priced, notes: Footnotes) -> str:
+def _cost(priced: PricedRow, notes: Footnotes) -> str:
     if priced.cost.value is None:
         # Where there is no machine, its column says why.
         return MISSING + (notes.mark(priced.cost.reason) if priced.price else "")
     return bounded(priced.cost)
 
 
-def _percent(was: Priced, is_now: Priced) -> str:
+def _percent(was: PricedRow, is_now: PricedRow) -> str:
     before, now = was.cost.value, is_now.cost.value
     if before is None or now is None or before == 0:
         return MISSING
     return f"{(now / before - 1) * 100:+.1f} %"
 
 
-def _ranks(each: Change) -> str:
+def _ranks(each: RowChange) -> str:
     return ", ".join(
         " → ".join(MISSING if priced.rank is None else str(priced.rank) for priced in pair)
         for pair in each.pairs.values()
@@ -290,7 +299,7 @@ def _told(found: Repricing) -> Iterator[str]:
         yield f"Provided now and not before: {', '.join(found.newly_provided)}."
 
 
-def _gone(gone: Sequence[Gone], date: str) -> Iterator[str]:
+def _gone(gone: Sequence[GoneType], date: str) -> Iterator[str]:
     for each in gone:
         rows = f"{each.rows:,} row{'' if each.rows == 1 else 's'}"
         yield f"Gone by {date}: {each.instance_type} ({rows}). {each.note or ''}".rstrip() + "."
@@ -313,7 +322,7 @@ def _said(name: str, value: object) -> str:
     return f"{words.get(name, name)} {MISSING if value is None else short}"
 
 
-def _flips(flips: Sequence[Flip], where: Mapping[Place, str]) -> Iterator[str]:
+def _flips(flips: Sequence[OrderFlip], where: Mapping[Place, str]) -> Iterator[str]:
     for each in flips:
         was, now = ([number(value) for value in pair] for pair in (each.before_usd, each.now_usd))
         one, two = each.was_cheaper, each.is_cheaper
@@ -322,7 +331,7 @@ def _flips(flips: Sequence[Flip], where: Mapping[Place, str]) -> Iterator[str]:
         yield f"Verdict flips on {where[each.place]} ({each.way}): {told}{doubt}."
 
 
-def _best(best: Sequence[Best], where: Mapping[Place, str]) -> Iterator[str]:
+def _best(best: Sequence[CheapestChange], where: Mapping[Place, str]) -> Iterator[str]:
     for each in best:
         was, now = (" on ".join(pair) for pair in (each.was, each.now))
         yield f"Cheapest row of {where[each.place]} ({each.way}): {was}, then {now}."

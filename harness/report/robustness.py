@@ -8,7 +8,7 @@ import io
 import json
 from collections.abc import Sequence
 
-from harness.analysis.robustness import Condition, Robustness, Standing
+from harness.analysis.robustness import Condition, RankedSystem, Robustness
 from harness.report import writer
 from harness.report.csv_json import written
 from harness.report.markdown import escape, grid
@@ -75,7 +75,7 @@ def _one(each: Robustness) -> list[str]:
     return [*lines, "", *(f"- {escape(note)}" for note in each.notes)]
 
 
-def _standing(number: int, each: Standing) -> tuple[str, ...]:
+def _standing(number: int, each: RankedSystem) -> tuple[str, ...]:
     span = MISSING
     if each.low is not None and each.high is not None:
         span = f"{each.low:g}" if each.low == each.high else f"{each.low:g} to {each.high:g}"

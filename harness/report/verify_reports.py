@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.analysis import leaderboard, results_folder, row_pricing
-from harness.analysis.leaderboard import Asked, Bound
+from harness.analysis.leaderboard import Bound, LeaderboardQuery
 from harness.analysis.table import Table
 from harness.errors import FileError, UsageError
 from harness.pricing import prices
@@ -95,7 +95,7 @@ def _report(report: Report, measured: Measured) -> dict[str, Any]:
 def _leaderboard(report: Report, measured: Measured) -> dict[str, Any]:
     """``harness leaderboard --format json``."""
     stored, measure = report.content, str(report.content["measure"])
-    asked = Asked(
+    asked = LeaderboardQuery(
         dataset=stored["dataset"],
         measure=measure,
         weights=dict(stored["weights"]),

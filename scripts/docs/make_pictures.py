@@ -9,7 +9,7 @@ from pathlib import Path
 from PIL import Image
 
 from harness.analysis import published, results_folder, robustness, row_pricing
-from harness.analysis.leaderboard import Asked
+from harness.analysis.leaderboard import LeaderboardQuery
 from harness.config import data_root
 from harness.evaluation import judged_runs, qrels_subsample
 from harness.report.plots import album, order_flips, theme
@@ -34,7 +34,7 @@ def pictures() -> list[album.Picture]:
     return [
         each
         for dataset in paper.about.datasets
-        for each in album.album(table, {}, Asked("", "RR@10", amrs=dataset.amrs)).pictures
+        for each in album.album(table, {}, LeaderboardQuery("", "RR@10", amrs=dataset.amrs)).pictures
         if each.place.dataset == dataset.name and each.name in SHOWN
     ]
 
@@ -45,7 +45,7 @@ def example() -> robustness.Robustness:
         folder = example_runs.write(Path(place))
         runs = judged_runs.read_runs(folder / "qrels.txt", [folder / f"{name}.run" for name in example_runs.SYSTEMS])
     keeps = (qrels_subsample.parse_keep("1"), qrels_subsample.parse_keep("50%"))
-    asked = robustness.Asked("nDCG@10", ("RR@10", "AP"), keeps)
+    asked = robustness.RobustnessOptions("nDCG@10", ("RR@10", "AP"), keeps)
     return robustness.examine(replace(runs, dataset="example"), asked)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from harness.analysis import published as published_tables
 from harness.analysis import reprice, row_cache, row_pricing
-from harness.analysis.reprice_records import CHEAPEST, SAME, Repricing
+from harness.analysis.reprice import CHEAPEST, SAME, Repricing
 from harness.analysis.table import Measurements, Row, Validity
 from harness.errors import UnknownName, UsageError
 from harness.pricing import prices
@@ -256,7 +256,7 @@ def test_prices_are_compared_with_the_newest_or_the_day_asked_for(root: Path) ->
         snapshot = prices.snapshot(now, root=root)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(reprice.prices, "snapshot", lambda *a, **k: real(*a, **k, root=root))
-            return str(reprice.other(snapshot, against).as_of)
+            return str(reprice.other_prices(snapshot, against).as_of)
 
     real = prices.snapshot
     assert other(DAY(2024, 6, 1)) == "2026-01-01", "the newest"

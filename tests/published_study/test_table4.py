@@ -8,7 +8,7 @@ import pytest
 
 from harness.analysis import leaderboard, results_folder, row_pricing
 from harness.analysis import published as published_tables
-from harness.analysis.leaderboard import Asked, Leaderboard
+from harness.analysis.leaderboard import Leaderboard, LeaderboardQuery
 from harness.analysis.published import Published, Scored
 from harness.analysis.table import Table
 from harness.pricing.prices import Snapshot
@@ -53,7 +53,7 @@ def unrounded(table: Table, dataset: str) -> Table:
 
 
 def scores(board: Leaderboard) -> dict[tuple[str, str], float]:
-    return {(each.row.system, each.row.profile): each.score for each in board.standings if each.score is not None}
+    return {(each.row.system, each.row.profile): each.score for each in board.ranked_rows if each.score is not None}
 
 
 def profile(line: Scored) -> str:
@@ -71,7 +71,7 @@ def each_row() -> list[tuple[str, int]]:
 def test_every_score_follows_from_table_3(published: Published, table: Table, dataset: str, place: int) -> None:
     line = published.table4[dataset][place]
     board = leaderboard.build(
-        printed_costs(table, published, dataset), {}, Asked(dataset, "RR@10", amrs=RATES[dataset])
+        printed_costs(table, published, dataset), {}, LeaderboardQuery(dataset, "RR@10", amrs=RATES[dataset])
     )
     assert scores(board)[line.system, profile(line)] == pytest.approx(float(line.dynascore.value), abs=0.025)
 
@@ -80,8 +80,8 @@ def test_every_score_follows_from_table_3(published: Published, table: Table, da
 def test_scores_of_recomputed_costs_are_as_far_off_as_the_docs_say(
     published: Published, table: Table, dataset: str, off: float, ranks: int
 ) -> None:
-    board = leaderboard.build(table, {}, Asked(dataset, "RR@10", amrs=RATES[dataset]))
-    found = {(each.row.system, each.row.profile): each for each in board.standings}
+    board = leaderboard.build(table, {}, LeaderboardQuery(dataset, "RR@10", amrs=RATES[dataset]))
+    found = {(each.row.system, each.row.profile): each for each in board.ranked_rows}
     pairs = [(found[line.system, profile(line)], line) for line in published.table4[dataset]]
     farthest = max(abs((one.score or 0) - float(line.dynascore.value)) for one, line in pairs)
     assert off - 0.001 < farthest <= off
@@ -94,9 +94,9 @@ def test_with_unrounded_accuracies_scores_and_ranks_agree(
 ) -> None:
     line = published.table4[dataset][place]
     exact = unrounded(printed_costs(table, published, dataset), dataset)
-    board = leaderboard.build(exact, {}, Asked(dataset, "RR@10", amrs=RATES[dataset]))
+    board = leaderboard.build(exact, {}, LeaderboardQuery(dataset, "RR@10", amrs=RATES[dataset]))
     standing = next(
-        each for each in board.standings if (each.row.system, each.row.profile) == (line.system, profile(line))
+        each for each in board.ranked_rows if (each.row.system, each.row.profile) == (line.system, profile(line))
     )
     assert standing.score == pytest.approx(float(line.dynascore.value), abs=0.001)
     assert standing.rank == line.rank
@@ -104,7 +104,9 @@ def test_with_unrounded_accuracies_scores_and_ranks_agree(
 
 def test_no_row_is_left_over(published: Published, table: Table) -> None:
     for dataset in DATASETS:
-        board = leaderboard.build(table, {}, Asked(dataset, "RR@10", amrs=RATES[dataset], suite="santhanam2023"))
+        board = leaderboard.build(
+            table, {}, LeaderboardQuery(dataset, "RR@10", amrs=RATES[dataset], suite="santhanam2023")
+        )
         printed = {(line.system, profile(line)) for line in published.table4[dataset]}
-        assert {(each.row.system, each.row.profile) for each in board.standings} == printed
+        assert {(each.row.system, each.row.profile) for each in board.ranked_rows} == printed
         assert not board.left_out

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from harness.analysis import comparison, significance
-from harness.analysis.comparison import Comparison, Side
-from harness.analysis.paired_differences import Asked, Verdict
+from harness.analysis.comparison import Comparison, ComparisonSide
+from harness.analysis.paired_differences import ComparisonVerdict, QueryChoice
 from harness.analysis.table import Row, Validity
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
@@ -141,13 +141,13 @@ def test_what_one_interval_claims_is_taken_back_among_many() -> None:
     ]
     (alone,) = comparison.corrected(made[:1])
     rr = alone.of("RR@10")
-    assert rr is not None and rr.verdict is Verdict.BETTER and rr.p_holm is not None and rr.p_holm <= 0.05
+    assert rr is not None and rr.verdict is ComparisonVerdict.BETTER and rr.p_holm is not None and rr.p_holm <= 0.05
     among = comparison.corrected(made)[0]
     taken = among.of("RR@10")
-    assert taken is not None and taken.verdict is Verdict.UNCORRECTED
+    assert taken is not None and taken.verdict is ComparisonVerdict.UNCORRECTED
     assert taken.p_holm is not None and taken.p_holm > 0.05 and taken.over_queries == rr.over_queries
     latency = among.of("latency")
-    assert latency is not None and latency.verdict is Verdict.SLOWER, "what is clear stays claimed"
+    assert latency is not None and latency.verdict is ComparisonVerdict.SLOWER, "what is clear stays claimed"
     said = headline.sentence(among, 14)
     assert "no difference that holds among 14 comparisons (Holm's p " in said
     assert "no difference that a randomisation test bears out (p " in headline.sentence(among, 1)
@@ -157,7 +157,9 @@ def test_what_one_interval_claims_is_taken_back_among_many() -> None:
 def test_so_many_comparisons_that_nothing_can_be_claimed_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(significance, "MOST_DRAWS", 9999)
     one = comparison.compare(row("a"), row("b", **SLOW), found("a", BASE), found("b", BASE + 0.1, 0.1), ("RR@10",))
-    made = comparison.corrected([replace(one, b=Side(str(number), row(f"b{number}"))) for number in range(251)])
+    made = comparison.corrected(
+        [replace(one, b=ComparisonSide(str(number), row(f"b{number}"))) for number in range(251)]
+    )
     assert "Of so many comparisons none can have a corrected p below 0.05: compare fewer." in render(made, "md")
     assert "compare fewer" not in render(made[:10], "md")
 
@@ -178,7 +180,7 @@ def test_a_p_is_never_above_1(count: int, least: str | None) -> None:
     """Six queries that differ are 2 of 2^6, times the comparisons."""
     six = pair(BASE + np.where(np.arange(COUNT) < 6, 0.3, 0.0))
     each = replace(six, differences=six.differences[1:])
-    made = comparison.corrected([replace(each, b=Side(str(n), row(f"b{n}"))) for n in range(count)])
+    made = comparison.corrected([replace(each, b=ComparisonSide(str(n), row(f"b{n}"))) for n in range(count)])
     assert ("compare fewer" in render(made, "md")) == (least is not None)
     assert least is None or f"a corrected p below {least}: compare fewer" in render(made, "md")
 
@@ -216,7 +218,7 @@ def test_one_ranking_on_several_profiles_is_tested_once() -> None:
     content = json.loads(render(every, "json"))
     assert content["comparisons_tested"] == 5
     assert not {"fingerprint", "column"} & content["comparisons"][0]["differences"][0].keys()
-    other = replace(made[1], b=Side("c", row("c", profile="p2")))
+    other = replace(made[1], b=ComparisonSide("c", row("c", profile="p2")))
     assert len(comparison.family([made[0], other])) == 4, "another system's ranking is another test, were it the same"
 
 
@@ -226,7 +228,7 @@ def test_texts_of_queries_are_harmless_and_not_too_long() -> None:
     values[0] += 0.5
     values[1] -= 0.5
     made = comparison.compare(
-        row("a"), row("b"), found("a", BASE), found("b", values), ("RR@10",), Asked("RR@10", 5, texts)
+        row("a"), row("b"), found("a", BASE), found("b", values), ("RR@10",), QueryChoice("RR@10", 5, texts)
     )
     assert [each.query_id for each in made.changed] == ["q000", "q001"]
     text = render(comparison.corrected([made]), "md")

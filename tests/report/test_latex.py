@@ -178,7 +178,7 @@ def test_no_row_is_lost_of_a_table_that_is_longer_than_a_page(tmp_path: Path) ->
 def test_a_leaderboard_is_one_table_that_floats(tmp_path: Path) -> None:
     folder = data_root() / "results" / "published" / "santhanam2023"
     rows = results_folder.priced(results_folder.rows_of(folder), row_pricing.tariff(prices.snapshot()))
-    board = leaderboard.build(rows, {}, leaderboard.Asked("msmarco", "RR@10"))
+    board = leaderboard.build(rows, {}, leaderboard.LeaderboardQuery("msmarco", "RR@10"))
     text = latex.written(leaderboard_report.lay_out(board, latex.escape), "tab:msmarco")
     assert text.count(r"\label{tab:msmarco}") == 1 and "weights \\ensuremath{\\pm}" in text
     compiled(tmp_path, [text])

@@ -210,8 +210,8 @@ def test_markdown_escapes_special_characters(raw: str, safe: str) -> None:
 
 
 def test_long_texts_are_cut_visibly() -> None:
-    assert untrusted.one_line("x" * 500) == "x" * 500
-    assert untrusted.one_line("x" * 501) == "x" * 499 + "…"
+    assert untrusted.one_line("x" * 500, 500) == "x" * 500
+    assert untrusted.one_line("x" * 501, 500) == "x" * 499 + "…"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Measured rows and all known prices -> the data of a page, as plain JSON values.
 
 What the page computes from it (scores, ranks, fronts, costs) is computed in Python by the modules that it names:
-:mod:`harness.analysis.dynascore`, :mod:`harness.analysis.pareto`, :mod:`harness.pricing.cost`.
+:mod:`harness.analysis.dynascore`, :mod:`harness.analysis.pareto_front`, :mod:`harness.pricing.cost`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import harness
-from harness.analysis import axes, rank_stability
+from harness.analysis import axes, leaderboard
 from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Machine, Measurements, Overhead, Row, per_query_key
 from harness.pricing import cost
@@ -71,8 +71,8 @@ def of(page: Page) -> dict[str, Any]:
         "measures": [one_line(name) for name in measures],
         "axes": [_axis(each) for each in (axes.accuracy(""), *axes.OTHERS.values())],
         "presets": [{"name": name, "weights": dict(weights)} for name, weights in page.weighing.presets],
-        "perturbation": rank_stability.PERTURBATION,
-        "perturbations": np.round(rank_stability.moves(3)[:DRAWS], 5).tolist(),
+        "perturbation": leaderboard.PERTURBATION,
+        "perturbations": np.round(leaderboard.weight_shifts(3)[:DRAWS], 5).tolist(),
         "formulas": {model.name: [model.formula, model.meaning] for model in cost.MODELS},
         "snapshots": prices.snapshots(shared.needs, known, texts),
         "snapshot": prices.default(page.tariff, known),

@@ -10,7 +10,7 @@ import pytest
 
 from harness.analysis.table import Cause, Finding, Validity
 from harness.analysis.validity import counter_checks, machine_speed
-from harness.analysis.validity.sample_checks import Facts
+from harness.analysis.validity.sample_checks import SampleFacts
 from harness.records import Isolation, Phase
 from harness.results.schema import Counters, Placement, Result
 from tests.support import sample_records
@@ -21,7 +21,7 @@ RETRY = FRESH.replace("--fresh", "--retry-noisy 3")
 
 
 def look(*results: Result, queries: int = 300) -> list[Finding]:
-    return counter_checks.look(results, {}, Facts(queries))
+    return counter_checks.check(results, {}, SampleFacts(queries))
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -37,7 +37,7 @@ def test_a_quiet_machine_raises_no_alarm(seed: int) -> None:
             foreign_cpu_s=rng.uniform(0, 0.3), steal_s=rng.uniform(0, 0.05), wait_s=rng.uniform(0, 1.0), major_faults=3
         )
         jobs.append(result(job=number, jobs=5, trials=1, canary=readings, counters=counters))
-    assert counter_checks.look(jobs, machine_speed.levels(jobs), Facts(300)) == []
+    assert counter_checks.check(jobs, machine_speed.levels(jobs), SampleFacts(300)) == []
 
 
 def test_no_placement_is_no_reproach() -> None:

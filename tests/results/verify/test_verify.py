@@ -324,7 +324,7 @@ def test_a_report_follows_at_its_own_prices_and_measures(results: Path) -> None:
 def leaderboard(results: Path, **asked: Any) -> Path:
     table = api.table(results, "RR@10")
     found = results_folder.per_query_of(results, ("RR@10",))
-    board = boards.build(table, found, boards.Asked("msmarco", "RR@10", **asked))
+    board = boards.build(table, found, boards.LeaderboardQuery("msmarco", "RR@10", **asked))
     path = Path("board.json").absolute()
     path.write_text(leaderboard_report.as_json(board))
     return path

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from harness.analysis import leaderboard, row_pricing
 from harness.analysis import published as published_tables
-from harness.analysis.leaderboard import Asked, Leaderboard
+from harness.analysis.leaderboard import Leaderboard, LeaderboardQuery
 from harness.analysis.published import (
     Accuracy,
     Erratum,
@@ -329,7 +329,7 @@ def scores(published: Published, follows: Snapshot, escape: Escape) -> tuple[Sec
     found = []
     for dataset in published.about.datasets:
         if dataset.amrs:
-            asked = Asked(dataset.name, "RR@10", amrs=dataset.amrs, suite=published.about.name)
+            asked = LeaderboardQuery(dataset.name, "RR@10", amrs=dataset.amrs, suite=published.about.name)
             found.append(_section(published, dataset, leaderboard.build(table, {}, asked), escape))
     return tuple(found)
 
@@ -348,7 +348,7 @@ def _table(published: Published, follows: Snapshot) -> Table:
 
 
 def _section(published: Published, dataset: PaperDataset, board: Leaderboard, escape: Escape) -> Section:
-    made = {(each.row.system, each.row.profile): each for each in board.standings}
+    made = {(each.row.system, each.row.profile): each for each in board.ranked_rows}
     cells, off = [], 0.0
     for line in published.table4[dataset.name]:
         mine = made.get((line.system, profile(line)))
@@ -360,7 +360,7 @@ def _section(published: Published, dataset: PaperDataset, board: Leaderboard, es
             again = (f"{mine.score:.3f}", f"{mine.score - printed:+.3f}", str(mine.rank))
         cells.append((str(line.rank), escape(line.system), escape(line.hardware), str(line.dynascore), *again))
     rates = ", ".join(f"{name} {rate:g}" for name, rate in dataset.amrs.items())
-    weights = ", ".join(f"{name} {weight:g}" for name, weight in board.asked.weights.items())
+    weights = ", ".join(f"{name} {weight:g}" for name, weight in board.query.weights.items())
     return Section(
         f"Table {escape(dataset.table4)}: {escape(dataset.label)}, Dynascores made again",
         (

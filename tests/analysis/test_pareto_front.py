@@ -8,8 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.analysis import axes, pareto
-from harness.analysis.pareto import BETTER, EQUAL, UNDECIDED, WORSE, Point, Relations, State
+from harness.analysis import axes, pareto_front
+from harness.analysis.pareto_front import FrontPoint, FrontState
+from harness.analysis.resampling import BETTER, EQUAL, UNDECIDED, WORSE, PairedSigns
 from harness.stats import Estimate
 
 AXES = (axes.accuracy("RR@10"), axes.OTHERS["latency"])
@@ -17,18 +18,18 @@ AXES = (axes.accuracy("RR@10"), axes.OTHERS["latency"])
 
 def point(
     key: str, accuracy: float, latency: float, about: tuple[float, float] | None = None, system: str | None = None
-) -> Point:
+) -> FrontPoint:
     """``about``: half the width of the two intervals."""
     off = about or (0.0, 0.0)
     figures = [
         Estimate(value, *((value - half, value + half) if about else (None, None)))
         for value, half in zip((accuracy, latency), off, strict=True)
     ]
-    return Point(key, system or key, dict(zip(("accuracy", "latency"), figures, strict=True)))
+    return FrontPoint(key, system or key, dict(zip(("accuracy", "latency"), figures, strict=True)))
 
 
-def states(*points: Point, relations: Relations | None = None) -> dict[str, str]:
-    return {key: state.value for key, state in pareto.states(points, AXES, relations).items()}
+def states(*points: FrontPoint, relations: PairedSigns | None = None) -> dict[str, str]:
+    return {key: state.value for key, state in pareto_front.states_of_points(points, AXES, relations).items()}
 
 
 def test_without_intervals_the_figures_decide() -> None:
@@ -53,7 +54,7 @@ def test_one_system_on_two_machines_has_one_accuracy() -> None:
 def test_paired_comparisons_decide_what_intervals_do_not() -> None:
     points = (point("a", 30, 10, (5, 1)), point("b", 29, 20, (5, 1)), point("c", 30, 30, (5, 1)))
     signs = np.array([[EQUAL, BETTER, EQUAL], [WORSE, EQUAL, UNDECIDED], [EQUAL, UNDECIDED, EQUAL]], dtype=np.int8)
-    paired = Relations({"a": 0, "b": 1, "c": 2}, signs)
+    paired = PairedSigns({"a": 0, "b": 1, "c": 2}, signs)
     assert states(*points) == {"a": "front", "b": "contested", "c": "contested"}
     assert states(*points, relations=paired) == {"a": "front", "b": "dominated", "c": "dominated"}
 
@@ -66,12 +67,16 @@ def test_three_axes_and_throughput_the_other_way_round() -> None:
     three = (*AXES, axes.OTHERS["throughput"])
     figures = [(30.0, 10.0, 5.0), (30.0, 10.0, 9.0), (29.0, 9.0, 1.0)]
     points = [
-        Point(
+        FrontPoint(
             str(number), str(number), dict(zip(("accuracy", "latency", "throughput"), map(Estimate, each), strict=True))
         )
         for number, each in enumerate(figures)
     ]
-    assert list(pareto.states(points, three).values()) == [State.DOMINATED, State.FRONT, State.FRONT]
+    assert list(pareto_front.states_of_points(points, three).values()) == [
+        FrontState.DOMINATED,
+        FrontState.FRONT,
+        FrontState.FRONT,
+    ]
 
 
 POINTS = st.lists(
@@ -93,10 +98,10 @@ def ends(figure: Estimate) -> tuple[float, float]:
     return figure.low, figure.high
 
 
-def brute(points: list[Point]) -> dict[str, str]:
+def brute(points: list[FrontPoint]) -> dict[str, str]:
     """The definition, pair by pair."""
 
-    def sure(one: Point, other: Point) -> bool:
+    def sure(one: FrontPoint, other: FrontPoint) -> bool:
         better = []
         for axis in AXES:
             mine, theirs = one.figures[axis.name], other.figures[axis.name]
@@ -110,7 +115,7 @@ def brute(points: list[Point]) -> dict[str, str]:
             better.append(ahead and not equal)
         return any(better)
 
-    def by_value(one: Point, other: Point) -> bool:
+    def by_value(one: FrontPoint, other: FrontPoint) -> bool:
         gains = [
             (1 if axis.higher else -1) * ((one.figures[axis.name].value or 0) - (other.figures[axis.name].value or 0))
             for axis in AXES
