@@ -74,7 +74,7 @@ class Answers:
         return "".join(lines).encode()
 
     def depths(self, run: bytes, texts: Texts) -> bytes:
-        """How deep an answer stands in the hits of each query of a TREC run: :func:`harness.evaluation.answer_recall.render_depths`.
+        """Return the depth of answers in each query's hits: the content of ``answer_recall.render_depths``.
 
         Raises:
             UsageError: NLTK's sentence model is not there.
