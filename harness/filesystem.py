@@ -60,7 +60,7 @@ def sha256(source: Path | BufferedReader, deadline: float | None = None) -> str:
     return digest.hexdigest()
 
 
-class Lock:
+class FileLock:
     """An exclusive or shared lock on a file or folder, released by ``close`` or when the process dies."""
 
     def __init__(self, descriptor: int) -> None:
@@ -77,7 +77,7 @@ class Lock:
         os.close(self._descriptor)
 
 
-def lock(path: Path, *, wait: bool = True, shared: bool = False) -> Lock:
+def lock(path: Path, *, wait: bool = True, shared: bool = False) -> FileLock:
     """Lock a file or a folder.
 
     A lock belongs to its opening: the same thread that locks again waits for ever.
@@ -93,10 +93,10 @@ def lock(path: Path, *, wait: bool = True, shared: bool = False) -> Lock:
     except BaseException:
         os.close(descriptor)
         raise
-    return Lock(descriptor)
+    return FileLock(descriptor)
 
 
-def cache_lock(cache: Path, name: str) -> Lock:
+def cache_lock(cache: Path, name: str) -> FileLock:
     """Wait for the lock ``name`` of a cache that processes share."""
     path = cache / "locks" / f"{name}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,8 @@ from harness.cli.stored_results import StoredResults, measures_option, of_files,
 from harness.errors import FileError, UnknownName, UsageError
 from harness.evaluation import evaluate_runs, judged_runs, measure_names, trec_lines
 from harness.progress import bar
-from harness.report.comparison import render
+from harness.report import writers
+from harness.report.comparison import comparison_document
 from harness.results import reader
 
 # Names with these endings are run files, missing ones too.
@@ -110,7 +111,7 @@ def compare(
         ours = StoredResults(results, names, cache, selection, rejudge.read(qrels, without_queries))
         theirs = ours if others is None else replace(ours, folder=others)
         made = _stored(compared[0], compared[-1], ours, theirs, by, changed)
-    show(render(comparison.corrected(made), form, notes), output)
+    show(writers.write(comparison_document(comparison.corrected(made), notes), form), output)
 
 
 def _stored(a: str, b: str, ours: StoredResults, theirs: StoredResults, by: str | None, count: int) -> list[Comparison]:

@@ -16,7 +16,8 @@ from harness.cli.output import FORMATS, format_option, output_option, show
 from harness.cli.stored_results import measures_option, of_files, without_queries_option
 from harness.evaluation import evaluate_runs, judged_runs, measure_names
 from harness.evaluation.trec_lines import Progress
-from harness.report import evaluation
+from harness.report import writers
+from harness.report.evaluation import evaluation_document
 
 _file = click.Path(path_type=Path)
 
@@ -54,7 +55,7 @@ def evaluate(
     with _watching() as (reading, step):
         (judged,) = of_files(qrels, runs, texts, without_queries, reading)
         evaluated = evaluate_runs.evaluate_runs(judged, parsed, step)
-    show(evaluation.render(evaluated, form, by_query=by_query), output)
+    show(writers.write(evaluation_document(evaluated, by_query=by_query), form), output)
 
 
 @contextmanager

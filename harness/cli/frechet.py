@@ -20,7 +20,8 @@ from harness.evaluation.evaluate import evaluate
 from harness.evaluation.frechet import Distances, Settings, check_source, distances
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.progress import task
-from harness.report.frechet import render
+from harness.report import writers
+from harness.report.frechet import frechet_document
 from harness.untrusted import one_line
 
 _MOST = {"1": 1, "5": 5, "10": 10, "all": None}
@@ -124,7 +125,7 @@ def frechet(
                 failed = True  # the other samples may do
                 click.echo(f"harness: {one_line(str(error))}", err=True)
     if made:
-        show(render(made, form), output)
+        show(writers.write(frechet_document(made), form), output)
     sys.exit(1 if failed else 0)
 
 

@@ -20,7 +20,8 @@ from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.leakage import Leakage, check_vector_texts, queries_without_words
 from harness.progress import bar, silent
-from harness.report.leakage import render
+from harness.report import writers
+from harness.report.leakage import leakage_document
 from harness.untrusted import one_line
 
 # A bar is shown from this number of cosines on.
@@ -98,7 +99,7 @@ def leakage(
     made = [_of(sample, trained, vectors, least, parsed) for sample in samples]
     if leaked is not None:
         write(leaked, _lines(dict.fromkeys(query for each in made for query in each.leaked)))
-    show(render(made, form), output)
+    show(writers.write(leakage_document(made), form), output)
 
 
 def _lines(ids: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ from harness.errors import UnknownName, UsageError
 from harness.evaluation import pool, qrels_merge, trec_lines
 from harness.evaluation.pool import GradedPair
 from harness.evaluation.qrels_merge import MergeRecord, QrelsLine
-from harness.report.markdown import escape, grid
+from harness.report.writers import markdown_escape, markdown_grid
 from harness.untrusted import one_line
 
 _SHOWN = 3
@@ -159,17 +159,22 @@ def show_qrels(file: Path, form: str, output: Path | None) -> None:
 def _shown(file: Path, facts: Mapping[str, object], merges: tuple[MergeRecord, ...]) -> str:
     counts = facts["grades"]
     assert isinstance(counts, dict)
-    out = [f"**{escape(str(file))}**: {facts['judgements']:,} judgements of {facts['queries']:,} queries, SHA-256 "]
+    out = [
+        f"**{markdown_escape(str(file))}**: {facts['judgements']:,} judgements of {facts['queries']:,} queries, SHA-256 "
+    ]
     out[0] += f"{str(facts['sha256'])[:16]}"
     grades = [(grade, f"{count:,}") for grade, count in counts.items()]
-    out += ["", *grid(("grade", "judgements"), (True, True), grades, padded=True)]
+    out += ["", *markdown_grid(("grade", "judgements"), (True, True), grades, padded=True)]
     per_query = facts["judged_per_query"], facts["relevant_per_query"]
     rows = [
         (name, *(f"{each[part]:g}" for part in ("least", "median", "mean", "most")))
         for name, each in zip(("judged", "relevant"), per_query, strict=True)
         if isinstance(each, dict)
     ]
-    out += ["", *grid(("a query", "least", "median", "mean", "most"), (False, *(True,) * 4), rows, padded=True)]
+    out += [
+        "",
+        *markdown_grid(("a query", "least", "median", "mean", "most"), (False, *(True,) * 4), rows, padded=True),
+    ]
     if merges:
         head = ("iteration", "added", "replaced", "source", "date", "file")
         cells = [
@@ -177,11 +182,11 @@ def _shown(file: Path, facts: Mapping[str, object], merges: tuple[MergeRecord, .
                 str(each.iteration),
                 f"{each.added:,}",
                 f"{len(each.conflicts) if each.resolved == 'override' else 0:,}",
-                *(escape(text) for text in (each.source, each.date, each.file)),
+                *(markdown_escape(text) for text in (each.source, each.date, each.file)),
             )
             for each in merges
         ]
-        out += ["", *grid(head, (True, True, True, False, False, False), cells, padded=True)]
+        out += ["", *markdown_grid(head, (True, True, True, False, False, False), cells, padded=True)]
     if changed := facts["changed_after"]:
         assert isinstance(changed, tuple)
         out += ["", f"- Something else changed the file after iteration {', '.join(map(str, changed))}."]

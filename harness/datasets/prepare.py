@@ -22,7 +22,7 @@ from harness import filesystem
 from harness.datasets import corpus
 from harness.datasets.corpus import Corpus
 from harness.datasets.records import Documents
-from harness.driver.hits import MAX_ID_CHARS
+from harness.driver.adapter import MAX_ID_CHARS
 from harness.errors import FileError
 from harness.records import Query, corpus_line
 

@@ -1,7 +1,6 @@
 """The order of a job: verify, load, warm up, trials, close; or verify, build.
 
-Whatever the adapter does, ``measurement.json`` says how it ended; what a dying process cannot say, the host
-sees from outside.
+Whatever the adapter does, ``measurement.json`` has the outcome; the host observes a process that dies.
 """
 
 from __future__ import annotations
@@ -20,17 +19,13 @@ from time import perf_counter_ns  # by name: see output.py
 from typing import Any, cast
 
 from harness.driver import cgroup, envelope
-from harness.driver.adapter import Adapter, Corpus
-from harness.driver.hits import BadAnswer
+from harness.driver.adapter import Adapter, BadAnswer, Corpus
 from harness.driver.output import Output, throttled
-from harness.driver.scenarios import Done, Hand, closed_loop, handed
+from harness.driver.scenarios import QuerySource, ScenarioResult, closed_loop, planned_queries
 from harness.driver.server import server
 from harness.records import Isolation, JobSpec, Measurement, Outcome, Query, spec_from_json
 
-# MERGED harness.driver.driver: What an exception out of an adapter is as an outcome, and in one line.
-
-
-# JVM and CUDA, PyTorch, the C library.
+# Messages of the JVM, CUDA, PyTorch and the C library.
 _REFUSED = (
     "OutOfMemoryError",
     "CUDA error: out of memory",
@@ -41,23 +36,23 @@ _REFUSED = (
 
 
 def outcome_of(error: BaseException) -> Outcome:
-    """Memory that the engine itself refused (a JVM heap, an allocator, a GPU) is ``oom`` like a kernel kill."""
+    """Return the outcome of an adapter's exception; memory that the engine refused is ``oom``."""
     if isinstance(error, BadAnswer):
         return Outcome.BAD_OUTPUT
-    said = f"{type(error).__name__} {error}"
-    if isinstance(error, MemoryError) or any(each in said for each in _REFUSED):
+    text = f"{type(error).__name__} {error}"
+    if isinstance(error, MemoryError) or any(message in text for message in _REFUSED):
         return Outcome.OOM
     return Outcome.CRASH
 
 
 def one_line(error: BaseException) -> str:
-    """The exception's name and text, at most 500 characters that any file can hold."""
-    # A lone surrogate in foreign text would make the measurement unwritable.
+    """Return an exception's name and text, at most 500 characters."""
+    # A lone surrogate cannot be written as UTF-8.
     text = " ".join(str(error).encode("utf-8", "replace").decode("utf-8").split())
     return f"{type(error).__name__}: {text}"[:500]
 
 
-SCENARIOS: dict[str, Callable[[Adapter, JobSpec, Output, Hand], Done]] = {
+SCENARIOS: dict[str, Callable[[Adapter, JobSpec, Output, QuerySource], ScenarioResult]] = {
     "single_stream": closed_loop,
     "offline": closed_loop,
     "server": server,
@@ -80,7 +75,7 @@ class JobPaths:
 
 @dataclass
 class GrowingMeasurement:
-    """The measurement so far, so that a crash loses nothing that was known."""
+    """The measurement so far, so that a crash loses no facts."""
 
     measurement: Measurement
 
@@ -170,7 +165,7 @@ def _hand(spec: JobSpec, paths: JobPaths, out: Output, number: int) -> Sequence[
         TimeoutError: the host wrote none within :data:`PAUSE_S`.
     """
     if not spec.pause:
-        return handed(spec, number)
+        return planned_queries(spec, number)
     out.pause(number)
     go = paths.job / f"go-{number}"
     deadline = time.monotonic() + PAUSE_S

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from harness.driver.hits import BadAnswer, check
+from harness.driver.adapter import BadAnswer, check_hits
 from harness.driver.output import REPEAT_TRIAL, SAMPLES, WARMUP_TRIAL
-from harness.driver.scenarios import repeated
+from harness.driver.scenarios import repeat_queries
 from harness.launch.base import LaunchRequest
 from harness.records import Hit, JobSpec, Measurement
 from harness.untrusted import MAX_TEXT, bounded_lines, max_line_bytes, max_samples, max_trials, one_line, open_regular
@@ -100,7 +100,7 @@ def _sample(line: bytes, spec: JobSpec, known: set[str], warmed: set[str]) -> Sa
     hits: list[tuple[str, float]] = []
     if trial != WARMUP_TRIAL or query_id not in warmed:
         fewest = 0 if spec.fewer_hits_ok else min(spec.k, spec.corpus_size)
-        hits = check([Hit(doc_id, score) for doc_id, score in raw["hits"]], spec.k, fewest)
+        hits = check_hits([Hit(doc_id, score) for doc_id, score in raw["hits"]], spec.k, fewest)
     if trial == WARMUP_TRIAL:
         warmed.add(query_id)
     ranking = hashlib.sha256("\n".join(doc_id for doc_id, _ in hits).encode("utf-8")).digest()
@@ -120,7 +120,7 @@ def incomplete(spec: JobSpec, measurement: Measurement, samples: list[Sample]) -
     wanted = Counter(
         (trial, query.query_id) for trial in range(spec.first_trial, spec.first_trial + trials) for query in spec.sample
     )
-    wanted.update((REPEAT_TRIAL, query.query_id) for query in repeated(spec) for _ in range(2))
+    wanted.update((REPEAT_TRIAL, query.query_id) for query in repeat_queries(spec) for _ in range(2))
     # Warm-up may pass over its queries again, up to the cap; nothing else may.
     asked = Counter((sample.trial, sample.query_id) for sample in samples if sample.trial != WARMUP_TRIAL)
     warmed = [sample.query_id for sample in samples if sample.trial == WARMUP_TRIAL]

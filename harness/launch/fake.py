@@ -12,12 +12,12 @@ from typing import Any
 
 from harness.driver.cgroup import UNLIMITED
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL, Output
-from harness.driver.rate_search import Served, Unreachable, arrivals_ns, highest_rate, judge, out_of_reach
-from harness.driver.scenarios import repeated, trial_order
-from harness.launch.base import Ended, Handed, LaunchRequest, Prepared, Report, Stopped
+from harness.driver.rate_search import ServedQuery, Unreachable, arrivals_ns, highest_rate, judge_probe, out_of_reach
+from harness.driver.scenarios import repeat_queries, trial_order
+from harness.launch.base import Ended, Handed, LaunchRequest, Prepared, Stopped
 from harness.launch.images.catalog import System
 from harness.launch.monitor.memory import MemoryTrace
-from harness.progress import Step
+from harness.progress import Progress
 from harness.records import (
     MAX_PROBES,
     EffectiveEnvelope,
@@ -62,18 +62,18 @@ class FakeLauncher:
         """Always ready."""
         return Prepared(system, "fake:" + digest([system.image, system.params]), system.image)
 
-    def prepare(self, system: System, report: Report) -> Prepared:  # noqa: ARG002
+    def prepare(self, system: System) -> Prepared:
         """Always ready."""
         found = self.find(system)
         assert found is not None
         return found
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
         """Write what the script says."""
         self.launched.append(job)
         outcome = self._script(job)
         handed: tuple[Handed, ...] = ()
-        progress(Step(job.spec.kind, 1, 1))
+        progress(1, 1, job.spec.kind)
         if outcome is Outcome.OK:
             handed = self._write(job)
         elif outcome in (Outcome.CRASH, Outcome.BAD_OUTPUT, Outcome.ENVELOPE_MISMATCH):
@@ -156,7 +156,7 @@ class _Samples:
                 order = trial_order(spec.sample, spec.seed, trial)
                 taken_ns = (self._batches if spec.scenario == "offline" else self._one_by_one)(trial, order)
             self._saw(trial, taken_ns, taken_ns)
-        for query in repeated(spec):
+        for query in repeat_queries(spec):
             self._one_by_one(REPEAT_TRIAL, [query, query])
         return {}
 
@@ -187,12 +187,12 @@ class _Samples:
             arrivals = arrivals_ns(spec.seed, trial, len(order), rate_qps)
             for query, scheduled_ns in zip(order, arrivals, strict=True):
                 start_ns = max(scheduled_ns, free_ns)
-                each = Served(scheduled_ns, free_ns, start_ns, start_ns + self._service_ns(query, trial))
+                each = ServedQuery(scheduled_ns, free_ns, start_ns, start_ns + self._service_ns(query, trial))
                 self._sample(trial, query, each.latency_ns, scheduled_ns=scheduled_ns, service_ns=each.service_ns)
                 served.append(each)
                 free_ns = each.end_ns
         self._saw(trial, max(each.end_ns for each in served), sum(each.latency_ns for each in served))
-        probe = judge(served, trial, rate_qps, spec.scenario_params, streams=1, check=check)
+        probe = judge_probe(served, trial, rate_qps, spec.scenario_params, streams=1, check=check)
         self._probes.append(probe)
         if out_of_reach(served, spec.scenario_params):
             raise Unreachable

@@ -1,23 +1,16 @@
-"""Write evaluated runs as Markdown, CSV or JSON: a line for each run, or for each query and measure."""
+"""The effectiveness of runs: a line for each run, or for each query and measure."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from harness.errors import UnknownName
 from harness.evaluation import evaluate
 from harness.evaluation.evaluate_runs import EvaluatedRuns
-from harness.report.csv_json import written
-from harness.report.markdown import escape, grid
-from harness.report.sheet import MISSING
+from harness.report.document import MISSING, Document, Escape, GridColumn, Section, Value, fixed, grid_of
 from harness.stats import INTERVAL_MIN_QUERIES, Estimate
 
-FORMATS = ("md", "csv", "json")
 # Version of the JSON.
 EVALUATION_VERSION = 1
 METHOD = (
@@ -27,31 +20,39 @@ METHOD = (
 ORDER = "Runs are ordered as trec_eval orders them: by score in 32 bits, then by document id, the largest first."
 
 # By system, then by measure.
-_Estimates = dict[str, dict[str, Estimate]]
+_Estimates = Mapping[str, Mapping[str, Estimate]]
 
 
-def render(runs: EvaluatedRuns, format: str, *, by_query: bool = False) -> str:
-    """Write evaluated runs.
+def evaluation_document(runs: EvaluatedRuns, *, by_query: bool = False) -> Document:
+    """Return the document of at least one evaluated run.
 
-    Args:
-        runs: at least one run.
-        format: one of ``FORMATS``.
-        by_query: write each query's values; in JSON beside the estimates, else in their place.
-
-    Raises:
-        UnknownName: the format is unknown.
+    ``by_query``: show the values of each query instead of their means; JSON has both.
     """
-    estimates = {
+    means = {
         system: {name: evaluate.estimate(evaluation, name) for name in runs.measures}
         for system, evaluation in runs.evaluations.items()
     }
-    if format == "md":
-        return _by_query(runs, estimates) if by_query else _markdown(runs, estimates)
-    if format == "csv":
-        return _csv(runs, estimates, by_query=by_query)
-    if format == "json":
-        return _json(runs, estimates, by_query=by_query)
-    raise UnknownName("format", format, FORMATS)
+    return Document(
+        sections=lambda escape: (_queries(runs, means, escape) if by_query else _means(runs, means, escape),),
+        lines=lambda: _query_lines(runs, means) if by_query else _mean_lines(runs, means),
+        content=lambda: _content(runs, means, by_query=by_query),
+    )
+
+
+def _means(runs: EvaluatedRuns, means: _Estimates, escape: Escape) -> Section:
+    def measure(name: str) -> GridColumn[str]:
+        return f"{name} (95 %)", True, lambda system: fixed(means[system][name], 4)
+
+    columns: list[GridColumn[str]] = [
+        ("run", False, escape),
+        ("queries", True, lambda system: f"{runs.evaluations[system].queries:,}"),
+        *(measure(name) for name in runs.measures),
+    ]
+    own = [
+        f"{system}: {note}" for system, notes in runs.run_notes.items() for note in (*_reasons(means[system]), *notes)
+    ]
+    notes = (*(escape(note) for note in (*own, *_common_notes(runs))), METHOD, ORDER)
+    return Section(grids=(grid_of(list(means), columns),), notes=notes)
 
 
 def _common_notes(runs: EvaluatedRuns) -> tuple[str, ...]:
@@ -62,67 +63,45 @@ def _common_notes(runs: EvaluatedRuns) -> tuple[str, ...]:
     return (few, *runs.common_notes)
 
 
-def _markdown(runs: EvaluatedRuns, estimates: _Estimates) -> str:
-    headers = ("run", "queries", *(f"{name} (95 %)" for name in runs.measures))
-    cells = [
-        (escape(system), f"{len(runs.queries):,}", *(_cell(estimates[system][name]) for name in runs.measures))
-        for system in runs.evaluations
+def _queries(runs: EvaluatedRuns, means: _Estimates, escape: Escape) -> Section:
+    columns: list[GridColumn[_QueryValue]] = [
+        ("run", False, lambda value: escape(value[0])),
+        ("query", False, lambda value: escape(value[1])),
+        ("measure", False, lambda value: escape(value[2])),
+        ("value", True, lambda value: MISSING if value[3] is None else f"{value[3]:.4f}"),
     ]
-    lines = grid(headers, (False, *(True for _ in headers[1:])), cells, padded=True)
-    own = [
-        f"{system}: {note}"
-        for system, notes in runs.run_notes.items()
-        for note in (*_reasons(estimates[system]), *notes)
-    ]
-    notes = (*(f"- {escape(note)}" for note in (*own, *_common_notes(runs))), f"- {METHOD}", f"- {ORDER}")
-    return "\n".join((*lines, "", *notes)) + "\n"
+    reasons = tuple(escape(f"{system}: {reason}") for system, of_run in means.items() for reason in _reasons(of_run))
+    return Section(grids=(grid_of(list(_values(runs, means)), columns),), notes=reasons)
 
 
-def _reasons(estimates: dict[str, Estimate]) -> list[str]:
-    return [f"{name}: {of.reason}" for name, of in estimates.items() if of.value is None and of.reason]
+# Run, query, measure, value, and why the value is missing.
+_QueryValue = tuple[str, str, str, float | None, str | None]
 
 
-def _cell(estimate: Estimate) -> str:
-    if estimate.value is None:
-        return MISSING
-    text = f"{estimate.value:.4f}"
-    if estimate.low is None or estimate.high is None:
-        return text
-    return f"{text} ({estimate.low:.4f}–{estimate.high:.4f})"
-
-
-def _by_query(runs: EvaluatedRuns, estimates: _Estimates) -> str:
-    cells = [
-        (escape(system), escape(query), escape(name), MISSING if value is None else f"{value:.4f}")
-        for system, query, name, value, _ in _values(runs, estimates)
-    ]
-    lines = grid(("run", "query", "measure", "value"), (False, False, False, True), cells, padded=True)
-    reasons = [f"- {escape(f'{system}: {reason}')}" for system, of in estimates.items() for reason in _reasons(of)]
-    return "\n".join((*lines, *(("", *reasons) if reasons else ()))) + "\n"
-
-
-def _values(runs: EvaluatedRuns, estimates: _Estimates) -> Iterator[tuple[str, str, str, float | None, str | None]]:
-    """Yield run, query, measure, value and the reason of a missing one; queries in the order of their ids."""
+def _values(runs: EvaluatedRuns, means: _Estimates) -> Iterator[_QueryValue]:
+    """Yield the value of each query, in the order of the queries' ids."""
     for system, evaluation in runs.evaluations.items():
         for query in runs.queries:
-            for name in runs.measures:
+            for name, mean in means[system].items():
                 value = evaluation.per_query.get(name, {}).get(query)
-                yield system, query, name, value, estimates[system][name].reason if value is None else None
+                yield system, query, name, value, mean.reason if value is None else None
 
 
-def _csv(runs: EvaluatedRuns, estimates: _Estimates, *, by_query: bool) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    if by_query:
-        writer.writerow(("run", "query_id", "measure", "value", "reason"))
-        writer.writerows([written(value) for value in row] for row in _values(runs, estimates))
-        return stream.getvalue()
-    writer.writerow(("run", "measure", "value", "low", "high", "queries", "reason", "unjudged_share", "unjudged_depth"))
-    for system, of_run in estimates.items():
-        for name, of in of_run.items():
-            cells = (system, name, of.value, of.low, of.high, len(runs.queries), of.reason, *_unjudged(runs, system))
-            writer.writerow([written(value) for value in cells])
-    return stream.getvalue()
+def _reasons(means: Mapping[str, Estimate]) -> list[str]:
+    return [f"{name}: {mean.reason}" for name, mean in means.items() if mean.value is None and mean.reason]
+
+
+def _query_lines(runs: EvaluatedRuns, means: _Estimates) -> Iterator[Sequence[Value]]:
+    yield "run", "query_id", "measure", "value", "reason"
+    yield from _values(runs, means)
+
+
+def _mean_lines(runs: EvaluatedRuns, means: _Estimates) -> Iterator[Sequence[Value]]:
+    yield "run", "measure", "value", "low", "high", "queries", "reason", "unjudged_share", "unjudged_depth"
+    for system, of_run in means.items():
+        for name, mean in of_run.items():
+            queries = runs.evaluations[system].queries
+            yield system, name, mean.value, mean.low, mean.high, queries, mean.reason, *_unjudged(runs, system)
 
 
 def _unjudged(runs: EvaluatedRuns, system: str) -> tuple[float | None, int | None]:
@@ -131,14 +110,14 @@ def _unjudged(runs: EvaluatedRuns, system: str) -> tuple[float | None, int | Non
     return (hits.share, hits.depth) if hits else (None, None)
 
 
-def _json(runs: EvaluatedRuns, estimates: _Estimates, *, by_query: bool) -> str:
+def _content(runs: EvaluatedRuns, means: _Estimates, *, by_query: bool) -> dict[str, Any]:
     records = []
     for system, evaluation in runs.evaluations.items():
         share, depth = _unjudged(runs, system)
         record: dict[str, Any] = {
             "system": system,
             "queries": evaluation.queries,
-            "figures": {name: dataclasses.asdict(of) for name, of in estimates[system].items()},
+            "figures": {name: dataclasses.asdict(mean) for name, mean in means[system].items()},
             "notes": runs.run_notes[system],
             "flagged": dataclasses.asdict(runs.flagged[system]),
             "unjudged_share": share,
@@ -148,6 +127,4 @@ def _json(runs: EvaluatedRuns, estimates: _Estimates, *, by_query: bool) -> str:
             missing = dict.fromkeys(runs.queries)
             record["per_query"] = {name: evaluation.per_query.get(name, missing) for name in runs.measures}
         records.append(record)
-    notes = [*_common_notes(runs), METHOD, ORDER]
-    content = {"evaluation_version": EVALUATION_VERSION, "runs": records, "notes": notes}
-    return json.dumps(content, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+    return {"evaluation_version": EVALUATION_VERSION, "runs": records, "notes": [*_common_notes(runs), METHOD, ORDER]}

@@ -18,7 +18,7 @@ import yaml
 from harness.errors import FileError, HarnessError, StoreError
 from harness.evaluation import evaluate, measure_names, trec
 from harness.records import Outcome
-from harness.report.export_files import new_folder
+from harness.report.export import new_folder
 from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
 from harness.results.schema import Cell, Result
 from harness.untrusted import MAX_FILE_BYTES, open_regular
@@ -39,7 +39,7 @@ class Actor:
     team: str | None = None
 
 
-def write(
+def export_ir_metadata(
     root: Path,
     jobs: Sequence[StoredJob],
     measures: Sequence[str],

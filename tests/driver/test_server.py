@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from harness.driver import rate_search, server
-from harness.driver.hits import BadAnswer
+from harness.driver.adapter import BadAnswer
 from harness.driver.output import EVENTS, SAMPLES, Output
-from harness.driver.scenarios import Asker, Done, closed_loop, handed
+from harness.driver.scenarios import QueryRunner, ScenarioResult, closed_loop, planned_queries
 from harness.jobs.job_samples import incomplete, read, worked_s
 from harness.launch.base import LaunchRequest, Prepared
 from harness.records import Envelope, Hit, JobSpec, Measurement, Outcome, Query, ScenarioParams
@@ -68,7 +68,9 @@ def spec(queries: int, **keys: Any) -> JobSpec:
     return job_fixtures.spec(**given)
 
 
-def run(folder: Path, system: Serving, job: JobSpec, scenario: Callable[..., Done] = server.server) -> Done:
+def run(
+    folder: Path, system: Serving, job: JobSpec, scenario: Callable[..., ScenarioResult] = server.server
+) -> ScenarioResult:
     (folder / "out").mkdir()
     out = Output(folder / "out")
     try:
@@ -85,7 +87,9 @@ def p99_s(latencies_ns: list[int]) -> float:
     return sorted(latencies_ns)[int(0.99 * len(latencies_ns)) - 1] / 1e9
 
 
-def one_probe(folder: Path, system: Serving, job: JobSpec, rate_qps: float, monkeypatch: pytest.MonkeyPatch) -> Done:
+def one_probe(
+    folder: Path, system: Serving, job: JobSpec, rate_qps: float, monkeypatch: pytest.MonkeyPatch
+) -> ScenarioResult:
     """A job whose search tries one rate and no other."""
 
     def search(probe: Callable[[float, bool], bool], *_: float) -> None:
@@ -148,14 +152,14 @@ def test_nothing_is_asked_before_its_time(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_checking_and_writing_do_not_stand_in_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hits_of, asked = Asker.hits_of, []
+    hits_of, asked = QueryRunner.hits_of, []
     system = adapter(lambda _: 0.0)
 
-    def counted(self: Asker, trial: int, query: Query, answer: object) -> list[tuple[str, float]]:
+    def counted(self: QueryRunner, trial: int, query: Query, answer: object) -> list[tuple[str, float]]:
         asked.append((trial, system.searches))
         return hits_of(self, trial, query, answer)
 
-    monkeypatch.setattr(Asker, "hits_of", counted)
+    monkeypatch.setattr(QueryRunner, "hits_of", counted)
     one_probe(tmp_path, system, spec(30), 1000.0, monkeypatch)
     assert {searches for trial, searches in asked if trial == 0} == {5 + 30}
 
@@ -225,7 +229,7 @@ def test_a_rate_is_found_and_checked_with_queries_that_are_handed_over(tmp_path:
 
     def hand(number: int) -> list[Query]:
         asked.append(number)
-        return handed(job, number)
+        return planned_queries(job, number)
 
     done = server.server(adapter(lambda _: 0.002), replace(job, sample=()), out, hand)
     out.close()

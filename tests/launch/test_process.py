@@ -22,7 +22,7 @@ from tests.support.chance import chance
 
 pytestmark = pytest.mark.slow
 
-# Hits that the driver refuses: tests/driver/test_answers.py has them all, one by chance is answered for real.
+# Hits that the driver refuses: tests/driver/test_adapter.py has them all, one by chance is answered for real.
 _REFUSED = {
     "nan": (Outcome.BAD_OUTPUT, "rank 1: the score is nan"),
     "duplicate": (Outcome.BAD_OUTPUT, "comes twice"),

@@ -213,8 +213,8 @@ def test_the_search_of_an_undisturbed_queue_ends_between_the_bounds() -> None:
             for arrival in rate_search.arrivals_ns(seed, trial, 400, rate_qps):
                 start, before = max(free, arrival), free
                 free = start + service_us * 1000
-                served.append(rate_search.Served(arrival, before, start, free))
-            return rate_search.judge(served, trial, rate_qps, target, streams=1, check=check).passed
+                served.append(rate_search.ServedQuery(arrival, before, start, free))
+            return rate_search.judge_probe(served, trial, rate_qps, target, streams=1, check=check).passed
 
         found = rate_search.highest_rate(probe, begins * 1e6 / service_us, MAX_PROBES)
         assert found is not None

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from harness.driver import subprocess_adapter
-from harness.driver.adapter import Corpus
+from harness.driver.adapter import BadAnswer, Corpus, check_hits
 from harness.driver.driver import outcome_of
-from harness.driver.hits import BadAnswer, check
 from harness.driver.subprocess_adapter import EngineFailed, JsonLines, command
 from harness.records import Envelope, Hit, Outcome
 
@@ -158,7 +157,7 @@ def test_what_a_hit_holds_is_checked_where_all_answers_are(rig: Rig, tmp_path: P
     engine = rig(search={"hits": [hit]})
     engine.load(tmp_path)
     with pytest.raises(BadAnswer):
-        check(engine.search("x", 1), 1, 1)
+        check_hits(engine.search("x", 1), 1, 1)
 
 
 def test_a_line_that_nobody_asked_for_is_no_answer_to_the_next_query(rig: Rig, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.driver.compilers import CompilerClock
+from harness.driver.procfs import CompilerClock
 
 
 def plant(proc: Path, process: str, thread: str, name: str, ran_ns: int | None, children: str = "") -> None:

@@ -11,7 +11,15 @@ from collections.abc import Callable
 import pytest
 from scipy.stats import binom, kstest
 
-from harness.driver.rate_search import Served, Unreachable, arrivals_ns, highest_rate, judge, late_allowed, out_of_reach
+from harness.driver.rate_search import (
+    ServedQuery,
+    Unreachable,
+    arrivals_ns,
+    highest_rate,
+    judge_probe,
+    late_allowed,
+    out_of_reach,
+)
 from harness.records import MAX_PROBES, Probe, ScenarioParams
 from harness.stats import MIN_QUERIES
 
@@ -49,14 +57,14 @@ def test_no_allowance_without_a_percentile(percentile: float) -> None:
     assert late_allowed(1000, percentile) is None
 
 
-def queue(service_s: Callable[[int], float], arrivals: list[int], streams: int = 1) -> list[Served]:
+def queue(service_s: Callable[[int], float], arrivals: list[int], streams: int = 1) -> list[ServedQuery]:
     """First come, first served, by as many streams."""
     free, served = [0] * streams, []
     for number, scheduled in enumerate(arrivals):
         stream = free.index(min(free))
         start = max(scheduled, free[stream])
         end = start + round(1e9 * service_s(number))
-        served.append(Served(scheduled, free[stream], start, end))
+        served.append(ServedQuery(scheduled, free[stream], start, end))
         free[stream] = end
     return served
 
@@ -73,7 +81,7 @@ class Bench:
     def __call__(self, rate_qps: float, check: bool) -> bool:
         trial = len(self.probes)
         served = queue(self.service_s, arrivals_ns(2023, trial, self.queries, rate_qps), self.streams)
-        self.probes.append(judge(served, trial, rate_qps, self.target, streams=self.streams, check=check))
+        self.probes.append(judge_probe(served, trial, rate_qps, self.target, streams=self.streams, check=check))
         if out_of_reach(served, self.target):
             raise Unreachable
         return self.probes[-1].passed
@@ -146,7 +154,7 @@ def test_a_service_beyond_the_target_ends_the_search_at_once() -> None:
     assert highest_rate(bench, 1 / 0.060, MAX_PROBES) is None and len(bench.probes) == 1
 
 
-def shared(service_s: float, arrivals: list[int], streams: int) -> list[Served]:
+def shared(service_s: float, arrivals: list[int], streams: int) -> list[ServedQuery]:
     """Streams that share one engine: each query takes its time for every one that is served when it starts."""
     free, served = [0] * streams, []
     for scheduled in arrivals:
@@ -154,7 +162,7 @@ def shared(service_s: float, arrivals: list[int], streams: int) -> list[Served]:
         start = max(scheduled, free[stream])
         beside = sum(end > start for end in free)
         end = start + round(1e9 * service_s * (1 + beside))
-        served.append(Served(scheduled, free[stream], start, end))
+        served.append(ServedQuery(scheduled, free[stream], start, end))
         free[stream] = end
     return served
 
@@ -165,7 +173,7 @@ class SharedBench(Bench):
     def __call__(self, rate_qps: float, check: bool) -> bool:
         trial = len(self.probes)
         served = shared(self.service_s(0), arrivals_ns(2023, trial, self.queries, rate_qps), self.streams)
-        self.probes.append(judge(served, trial, rate_qps, self.target, streams=self.streams, check=check))
+        self.probes.append(judge_probe(served, trial, rate_qps, self.target, streams=self.streams, check=check))
         if out_of_reach(served, self.target):
             raise Unreachable
         return self.probes[-1].passed
@@ -216,7 +224,7 @@ def test_a_sample_shorter_than_the_target_does_not_pass_any_rate() -> None:
 def test_a_probe_says_what_it_saw() -> None:
     chance = random.Random(1)
     served = queue(lambda _: chance.uniform(0.005, 0.015), arrivals_ns(1, 0, 200, 60.0))
-    probe = judge(served, 4, 60.0, P95, streams=1, check=True)
+    probe = judge_probe(served, 4, 60.0, P95, streams=1, check=True)
     latencies = sorted(each.end_ns - each.scheduled_ns for each in served)
     assert probe.latency_s == latencies[189] / 1e9, "nearest rank: 190 of 200"
     assert probe.late == sum(latency > 50_000_000 for latency in latencies)
