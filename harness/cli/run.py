@@ -247,23 +247,25 @@ def calibrate(
     launcher: str,
     cache: Path,
 ) -> None:
-    """Measure planted truths, and show how far what is reported is off.
+    """Measure injected values, and show how far the reported ones are off.
 
     A system that does exactly what its parameters say is measured as any other; about three minutes.  Exit code 1 if a
     figure is off by more than the instrument promises.
     """
-    from harness.experiments.calibration import run, table
+    from harness.experiments.calibration import run as calibration
     from harness.progress import Screen
 
     started = time.monotonic()
     with writable(results, cache) as place:
         options = replace(run_options(Path(), place.folder, None, True, cache), shelf=place.shelf)
         with closing(chosen_launcher(launcher, options.cache, None)) as chosen:
-            lines = run.calibrate(options, run.Wanted(only, repeats, retry_noisy), chosen, Screen(Console(stderr=True)))
-    remark = table.summary(lines, time.monotonic() - started)
-    click.echo(table.render(lines, remark, form), nl=False)
+            lines = calibration.calibrate(
+                options, calibration.CaseSelection(only, repeats, retry_noisy), chosen, Screen(Console(stderr=True))
+            )
+    remark = calibration.summary(lines, time.monotonic() - started)
+    click.echo(calibration.render(lines, remark, form), nl=False)
     if output is not None:
-        write(output, table.render(lines, remark, "md"))
+        write(output, calibration.render(lines, remark, "md"))
     sys.exit(0 if all(line.ok for line in lines) else 1)
 
 

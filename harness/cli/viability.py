@@ -49,7 +49,7 @@ class Bench:
     def asking(self, question: Question) -> Iterator[Viability]:
         """The subject, ready to be asked; everything that can be checked before it costs time is."""
         from harness import datasets
-        from harness.experiments.viability.probe import SUITE, Probing, subject
+        from harness.experiments.viability.probe import SUITE, SubjectJobs, subject
         from harness.experiments.viability.session import Viability
         from harness.launch.images import catalog
         from harness.progress import Screen
@@ -62,8 +62,8 @@ class Bench:
             closing(chosen_launcher(self.launcher, cache, self.models)) as launcher,
         ):
             results = of_suite(self.results, SUITE, cache).absolute()
-            probing = Probing(asked, results, cache, launcher, screen, fresh=self.fresh, shelf=place.shelf)
-            yield Viability(probing, question)
+            jobs = SubjectJobs(asked, results, cache, launcher, screen, fresh=self.fresh, shelf=place.shelf)
+            yield Viability(jobs, question)
 
 
 def bench_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -117,7 +117,7 @@ class Wanted:
         """
         from harness.experiments.viability import acceptance
 
-        return acceptance.criteria(self.max_latency, self.least)
+        return acceptance.parse_criteria(self.max_latency, self.least)
 
 
 def criteria_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -170,8 +170,8 @@ def viable(bench: Bench, cpus: str, gpus: int, wanted: Wanted, step: str, market
     from harness.experiments.viability.session import Question
     from harness.experiments.viability.smallest import check_step, smallest
 
-    counts = acceptance.whole_numbers(cpus, "--cpus")
-    question = Question(wanted.criteria(), gpus, acceptance.size(step, "--step"))
+    counts = acceptance.parse_whole_numbers(cpus, "--cpus")
+    question = Question(wanted.criteria(), gpus, acceptance.parse_size(step, "--step"))
     snapshot = market.snapshot()  # before anything costs time
     found, refused = [], []
     with bench.asking(question) as asking:
@@ -184,9 +184,9 @@ def viable(bench: Bench, cpus: str, gpus: int, wanted: Wanted, step: str, market
                 refused.append(error)
     from harness.experiments.viability import render
 
-    click.echo(render.verdicts(found, snapshot, form), nl=False)
+    click.echo(render.render_verdicts(found, snapshot, form), nl=False)
     for why in refused:
-        said = f"harness: {printable(str(why))}; evidence: {asking.probing.folder}"
+        said = f"harness: {printable(str(why))}; evidence: {asking.jobs.folder}"
         click.echo(as_given(said, bench.cache), err=True)
     if refused:
         sys.exit(max(why.exit_code for why in refused))
@@ -209,11 +209,11 @@ def validate(bench: Bench, instance: str, provider: str | None, gpus: int, wante
     from harness.experiments.viability import render, validation
     from harness.experiments.viability.session import Question
 
-    named = validation.find(instance, provider)
+    named = validation.find_instance(instance, provider)
     validation.check_host(named, gpus)
     with bench.asking(Question(wanted.criteria(), gpus)) as asking:
         found = validation.validate(asking, named)
-    click.echo(render.claim(found, form), nl=False)
+    click.echo(render.render_validation(found, form), nl=False)
     sys.exit(0 if found.holds else 1)
 
 
@@ -232,18 +232,18 @@ def validate(bench: Bench, instance: str, provider: str | None, gpus: int, wante
 @one_line_errors
 def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, output: Path | None, form: str) -> None:
     """Measure SYSTEM under a ladder of memory limits: a table and a plot, with the knee marked."""
-    from harness.experiments.viability import acceptance, plot, render
+    from harness.experiments.viability import acceptance, render
     from harness.experiments.viability import curve as curves
     from harness.experiments.viability.session import Question
 
-    rungs = tuple(acceptance.size(each, "--limits") for each in limits.split(",")) if limits is not None else ()
+    rungs = tuple(acceptance.parse_size(each, "--limits") for each in limits.split(",")) if limits is not None else ()
     with bench.asking(Question(gpus=gpus)) as asking:
-        found = curves.measure(asking, cpus, rungs)
-    name = plot.default_name(cpus, gpus, len(asking.probing.subject.queries.sample), rungs)
-    paths = plot.draw(found, output or asking.probing.folder / name)
+        found = curves.measure_curve(asking, cpus, rungs)
+    name = curves.plot_name(cpus, gpus, len(asking.jobs.subject.queries.sample), rungs)
+    paths = curves.draw_curve(found, output or asking.jobs.folder / name)
     for path in paths if output is None else ():
-        asking.probing.publish(path)
-    click.echo(render.curve(found, form), nl=False)
+        asking.jobs.publish(path)
+    click.echo(render.render_curve(found, form), nl=False)
     click.echo(as_given(f"plots: {' '.join(map(str, paths))}", bench.cache), err=True)
 
 

@@ -61,7 +61,7 @@ def run(suite: Suite, options: Options, launcher: Launcher, screen: Screen) -> S
 
 
 def run_inputs(inputs: Inputs, options: Options, launcher: Launcher, screen: Screen) -> Summary:
-    """As :func:`run`, on inputs that are gathered already (calibration plants its own)."""
+    """As :func:`run`, on inputs that are gathered already (calibration makes its own)."""
     launcher.check()
     store = Store(options.results, inputs.suite.name, options.shelf)
     # Before the folder is held, which clears what a dead run had staged there: its container may still write into that.

@@ -9,7 +9,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from harness.experiments.viability.probe import MIB, Probing, subject
+from harness.experiments.viability.probe import MIB, SubjectJobs, subject
 from harness.experiments.viability.session import Question, Viability
 from harness.launch import fake
 from harness.launch.base import Ended, Job
@@ -91,7 +91,7 @@ class Asker:
         self.said = StringIO()
         about = subject(catalog.system("planted"), self.bench.folder / "tiny", self.bench.cache, 4)
         screen = Screen(Console(file=self.said, width=300))
-        probing = Probing(about, self.bench.results, self.bench.cache, launcher, screen, fresh=fresh)
+        probing = SubjectJobs(about, self.bench.results, self.bench.cache, launcher, screen, fresh=fresh)
         return Viability(probing, question or Question()), launcher
 
 
